@@ -1,17 +1,19 @@
 """Deltas as records of Kafka topics.
 
-options        the options of the sink
-client_config  the options as configuration properties of librdkafka
-encode         a record as a message: topic, key, value, headers; a notice as a marker
-producer       a librdkafka producer and its poll thread
-topics         topics as the brokers know them: existence, partitions, cleanup policy
-topic_names    which topics hold the records of a resource
-delivery       an attempt to store the records of a batch; records in flight
-notices        gaps and ends of snapshots as markers in partitions
-memory         state that survives a restart: the newest gap, counts of a snapshot
-sink           KafkaSink, which joins them
-readback       reads the topics for ``kubedelta verify``
-examine        checks options before the bridge runs
+options          the options of the sink
+option_sections  those that are mappings
+option_types     brokers, topics, settings of librdkafka and protocols, as types of options
+auth             how the sink proves itself to brokers
+client           the clients of librdkafka
+topics           topics: names, existence, partitions, cleanup policy
+encode           a record as a message: topic, key, value, headers; a notice as a marker
+oversize         smaller forms of a record that is too large
+delivery         an attempt to store the records of a batch; records in flight
+notices          gaps and ends of snapshots as markers in partitions
+memory           state that survives a restart: the newest gap, counts of a snapshot
+sink             KafkaSink, which joins them
+readback         reads the topics for ``kubedelta verify``
+examine          checks options before the bridge runs
 """
 
 from collections.abc import Sequence

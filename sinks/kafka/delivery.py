@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
+from bridge.model.formats.cloudevent import GAP_HEADER
 from bridge.model.record import Record
+from sinks.kafka.client.producer import InFlight, KafkaProducer
 from sinks.kafka.encode import KafkaMessage
-from sinks.kafka.producer import CountedInFlight, InFlight, KafkaProducer
+from sinks.kafka.oversize import TrimmedForms
 from sinks.receipt import BatchResult, RetryLater
 
 RecordId: TypeAlias = tuple[int, str]
@@ -30,6 +32,18 @@ def record_id(record: Record) -> RecordId:
     """The same when a record is delivered again. The sequence number is not enough: a gap may have the sequence number
     of a record that was in flight."""
     return (record.sequence, record.id)
+
+
+class CountedInFlight(InFlight, gc=False, eq=False):
+    """Also knows the partition, for records of a snapshot. A class of its own, because reading the partition costs
+    time for every record."""
+
+    partition: int = -1
+
+    def report(self, error: KafkaError | None, message: Message) -> None:
+        if error is None and (partition := message.partition()) is not None:
+            self.partition = partition
+        super().report(error, message)
 
 
 class InFlightRecords:
@@ -80,19 +94,22 @@ class KafkaDelivery:
         idle_timeout: float,
         count_partitions: bool = False,
         sent: Mapping[int, InFlight] | None = None,
+        trimmed: TrimmedForms | None = None,
     ) -> None:
         """``messages``: by index in the batch of ``result``. ``unusable_topics``: topic → reason. ``idle_timeout``:
         seconds without any delivery report. ``sent``: messages that are with the producer already, by index; if these
-        are all messages, their reports were waited for."""
+        are all messages, their reports were waited for. ``trimmed``: smaller forms of records that are too large; None
+        if these are rejected."""
         self._producer = producer
         self._batch = result.batch
-        self._messages = messages
+        self._messages = dict(messages)
         self._result = result
         self._unusable_topics = unusable_topics
         self._earlier = in_flight
         self._idle_timeout = idle_timeout
         self._new_in_flight = CountedInFlight if count_partitions else InFlight
         self._in_flight: dict[int, InFlight] = dict(sent or {})
+        self._trimmed = trimmed
 
     async def run(self, *, one_by_one: bool) -> DeliveryOutcome:
         """With ``one_by_one`` each record waits for the record before it, and the first failure ends the attempt.
@@ -143,15 +160,30 @@ class KafkaDelivery:
                         if not await self._producer.wait(self._producer.reported + 1, self._idle_timeout):
                             return False
             except KafkaException as error:
+                if self._trim(index, error.args[0]):
+                    return await self._produce(index)
                 self._refused_by_producer(index, message, error.args[0])
                 return True
         self._in_flight[index] = record
         return True
 
+    def _trim(self, index: int, error: KafkaError | None) -> bool:
+        """Replaces a message that is too large by a smaller form. Returns False if there is none."""
+        if self._trimmed is None or error is None or error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+            return False
+        smaller = self._trimmed.next(self._batch[index], self._messages[index])
+        if smaller is None:
+            return False
+        if gap := self._messages[index].headers.get(GAP_HEADER):
+            smaller.headers[GAP_HEADER] = gap
+        self._messages[index] = smaller
+        self._in_flight.pop(index, None)
+        return True
+
     def _refused_by_producer(self, index: int, message: KafkaMessage, error: KafkaError) -> None:
         if error.code() in _REFUSALS:
             size = sum(len(value) for value in message.values if value is not None)
-            self._result.reject(index, f"{error.str()}: {size} bytes; see max_message_bytes")
+            self._result.reject(index, f"{error.str()}: {size} bytes; see max_message_bytes and too_large")
         elif error.code() != KafkaError._FATAL:  # A fatal error is reported by the producer's ``broken``.
             self._unusable_topics[message.topic] = error.str()
 
@@ -163,7 +195,10 @@ class KafkaDelivery:
         if not await self._producer.wait(self._producer.produced, self._idle_timeout):
             return False
         if record.reported and record.error is not None and record.error.code() in _REFUSALS:
-            self._result.reject(index, record.error.str())  # Alone in its batch, so it is the culprit.
+            # Alone in its batch, so it is the culprit.
+            if self._trim(index, record.error):
+                return await self._produce(index) and await self._await_report(index)
+            self._result.reject(index, record.error.str())
             return True
         return record.error is None
 
@@ -175,7 +210,7 @@ class KafkaDelivery:
         self._earlier.keep((self._batch[at], record) for at, record in self._in_flight.items() if not record.reported)
         refused = [] if alone else list(self._failed_with(_REFUSALS))
         refused_together = refused
-        if len(refused) == 1 and not self._earlier.records:
+        if len(refused) == 1 and not self._earlier.records and self._trimmed is None:
             # A single refused record is the culprit. Of several, all but one may be fine.
             self._result.reject(refused[0], self._error_of(refused[0]))
             refused_together = []

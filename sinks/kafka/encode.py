@@ -15,7 +15,8 @@ from bridge.model.formats.notice import end_of_part
 from bridge.model.record import Delta, Gap, Notice, Record, Snapshot
 from bridge.model.resource import Resource
 from sinks.channels import Channel, SentMessage, notice_messages, object_messages
-from sinks.kafka.options import KafkaOptions, SecurityProtocol
+from sinks.kafka.option_types import RecordKey, SecurityProtocol
+from sinks.kafka.options import KafkaOptions
 from sinks.template import Template
 
 Headers: TypeAlias = dict[str, bytes]
@@ -26,6 +27,14 @@ MAX_TOPIC_LENGTH = 249
 _KAFKA = HeaderNames.prefixed("ce_", datacontenttype="content-type")
 _KEY = "ce_partitionkey"
 _NOT_IN_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
+
+
+_KEYS = {
+    RecordKey.OBJECT: "The attribute partitionkey",
+    RecordKey.UID: "The uid of the object",
+    RecordKey.NAMESPACE: "<cluster>/<namespace>, whose namespace is empty for an object without one",
+}
+"""The keys of records, in words for consumers."""
 
 
 # gc=False: the collector would otherwise look at thousands of short-lived messages.
@@ -44,13 +53,13 @@ class KafkaMessage(msgspec.Struct, frozen=True, gc=False):
 class KafkaEncoder:
     """The binary form of CloudEvents for Kafka: the object is the value, the attributes are headers."""
 
-    def __init__(
-        self, events: CloudEvents, topic: str, cluster: str, *, tombstones: bool, notice_topic: str | None = None
-    ) -> None:
+    def __init__(self, events: CloudEvents, options: KafkaOptions, cluster: str) -> None:
         self._events = events
-        self.topic = Template(topic, cluster, topic_part)
-        self._tombstones = tombstones
-        self._notice_topic = notice_topic
+        self._cluster = cluster
+        self._key = options.key
+        self.topic = Template(options.topic, cluster, topic_part)
+        self._tombstones = options.tombstones
+        self._notice_topic = options.notice_topic
         self._last: tuple[Resource | None, str] = (None, "")
         """The resource of the last delta, and its topic, if the topic depends on the resource only."""
 
@@ -68,7 +77,16 @@ class KafkaEncoder:
         value = self._events.data(record)
         deleted = self._tombstones and isinstance(record, Delta) and record.op is Op.DELETED
         headers = self._events.headers(record, _KAFKA)
-        return KafkaMessage(topic, headers[_KEY].decode(), (value, None) if deleted else (value,), headers)
+        key = headers[_KEY].decode() if self._key is RecordKey.OBJECT else self._other_key(record)
+        return KafkaMessage(topic, key, (value, None) if deleted else (value,), headers)
+
+    def _other_key(self, record: Record) -> str:
+        """Deletes and tombstones have the key of the object's other records; notices have the cluster's name."""
+        if not isinstance(record, Delta):
+            return self._cluster
+        if self._key is RecordKey.UID:
+            return record.uid
+        return f"{self._cluster}/{record.key.rpartition('/')[0]}"
 
     def _topic_of(self, record: Record) -> str:
         topic = self.topic.render(record)
@@ -122,7 +140,7 @@ def channels(options: KafkaOptions, cluster: str, definitions: Definitions) -> S
             messages=(*objects, *tombstones, *(notices if options.format.has_notices else ())),
             protocol=protocol,
             host=host,
-            key={"type": ["string", "null"], "description": "The attribute partitionkey; null for a marker."},
+            key={"type": ["string", "null"], "description": f"{_KEYS[options.key]}; null for a marker."},
             parameters=template.parameters(),
         ),
         Channel(

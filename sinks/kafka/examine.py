@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
 from sinks.errors import WrongOption, wrong_options
-from sinks.kafka.client_config import producer_config
+from sinks.kafka.auth.command_tokens import check_program
+from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.options import KafkaOptions
 from sinks.secret_files import read_secret
-from sinks.tls import Step, check_tls_files
+from sinks.tls import Step, check_tls_files, tls_context
 
 _OPTIONS = {
     "ssl.ca.location": "ca_file",
@@ -21,6 +23,8 @@ _OPTIONS = {
     "ssl.key.location": "key_file",
     "SASL mechanism": "sasl_mechanism",
     "sasl.username": "username",
+    "sasl.oauthbearer.": "oauth2",
+    "https.ca.location": "oauth2.ca_file",
     "message.max.bytes": "max_message_bytes",
 }
 """A word in librdkafka's complaint → the option of the sink."""
@@ -42,8 +46,20 @@ def _files(options: KafkaOptions) -> Iterator[Step]:
         yield from check_tls_files(*files)
     if options.password_file is not None:
         yield partial(read_secret, options.password_file, "password_file")
+    if options.oauth2 is not None:
+        yield partial(read_secret, options.oauth2.client_secret_file, "oauth2.client_secret_file")
+        yield partial(_token_authorities, options.oauth2.ca_file)
+    if options.token_command is not None:
+        yield partial(check_program, options.token_command)
     for name, path in options.property_files.items():
         yield partial(read_secret, path, f"property_files.{name}")
+
+
+def _token_authorities(ca_file: Path | None) -> None:
+    try:
+        tls_context(ca_file, None, None)
+    except WrongOption as wrong:
+        raise WrongOption(f"oauth2.{wrong.option}", wrong.reason) from wrong
 
 
 def _properties(options: KafkaOptions) -> Iterator[Step]:
@@ -65,7 +81,7 @@ def _alone(option: str, name: str, value: Any, *, secret: bool = False) -> None:
 
 
 def _all_together(options: KafkaOptions) -> None:
-    config = producer_config(options, gapless=True)
+    config = ClientConfig(options).producer_without_tokens()
     del config["bootstrap.servers"]
     if complaint := _complaint(config):
         about = next((option for words, option in _OPTIONS.items() if words in complaint), None)

@@ -2,7 +2,8 @@
 
 A gap with a marker in every partition where it belongs needs no further mention. Any other gap is named in the headers
 of every later record. For each snapshot the sink counts the records in each partition, because the marker at the end of
-the snapshot has that number.
+the snapshot has that number. Of each topic the memory has the id and the number of partitions, because changes of both
+concern consumers.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 
 from bridge.model.record import later_gap
 from sinks.gaps import UNKNOWN_GAP
+from sinks.kafka.topics.changes import TopicState
 
 MAX_MARKED_PARTITIONS = 1_000
 """Partitions of all topics together. A notice about more partitions gets no markers."""
@@ -23,6 +25,8 @@ class _Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     unmarked: str = ""
     snapshot: str = ""
     counts: dict[str, dict[int, int]] | None = {}
+    topics: dict[str, TopicState] = {}
+    key: str = ""
 
 
 class KafkaMemory:
@@ -41,6 +45,10 @@ class KafkaMemory:
         self._snapshot = found.snapshot
         self._counts = found.counts
         """Topic → partition → records of the snapshot; None when there are too many partitions for markers."""
+        self.topics: Mapping[str, TopicState] = found.topics
+        """The topics as they were last seen, for ``topics.watch``."""
+        self.key = found.key
+        """The option ``key`` as it was last; empty before the first time."""
         self.unchanged: bytes | None = saved
         """The bytes as they were given or last made; None since a change."""
 
@@ -48,7 +56,7 @@ class KafkaMemory:
         """Returns the same object until the state changes."""
         if self.unchanged is None:
             self.unchanged = msgspec.json.encode(
-                _Saved(self.newest_gap, self.unmarked_gap, self._snapshot, self._counts)
+                _Saved(self.newest_gap, self.unmarked_gap, self._snapshot, self._counts, dict(self.topics), self.key)
             )
         return self.unchanged
 
@@ -70,6 +78,16 @@ class KafkaMemory:
         counts[partition] = counts.get(partition, 0) + 1
         if counts[partition] == 1 and sum(map(len, self._counts.values())) > MAX_MARKED_PARTITIONS:
             self._counts = None
+
+    def set_key(self, key: str) -> None:
+        if key != self.key:
+            self.key, self.unchanged = key, None
+
+    def set_topics(self, topics: Mapping[str, TopicState]) -> None:
+        """These topics were seen so."""
+        changed = {**self.topics, **topics}
+        if changed != self.topics:
+            self.topics, self.unchanged = changed, None
 
     def counts(self, snapshot: str) -> Mapping[str, Mapping[int, int]] | None:
         """Topic → partition → records of this snapshot; None when there are too many partitions for markers."""

@@ -13,11 +13,11 @@ from bridge.model.formats.cloudevent import GAP_HEADER, CloudEvents
 from bridge.model.record import Gap, Notice, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
 from sinks.errors import SinkUnavailable
+from sinks.kafka.client.producer import InFlight, KafkaProducer
 from sinks.kafka.encode import KafkaMessage, MarkerEncoder
 from sinks.kafka.memory import KafkaMemory
-from sinks.kafka.producer import InFlight, KafkaProducer
-from sinks.kafka.topic_names import MarkedTopics, TopicNames, within_bound
-from sinks.kafka.topics import Topics
+from sinks.kafka.topics.names import MarkedTopics, TopicNames, within_bound
+from sinks.kafka.topics.topics import Topics
 
 Partition: TypeAlias = tuple[str, int]
 """A topic and the number of a partition."""
@@ -122,7 +122,7 @@ class NoticeMarkers:
         idle_timeout: float,
     ) -> None:
         self.memory = KafkaMemory()
-        self._names = names
+        self.names = names
         self._events = events
         self._markers = MarkerEncoder(events)
         self._topics = topics
@@ -195,7 +195,7 @@ class NoticeMarkers:
     ) -> tuple[MarkedTopics, Callable[[str, int], KafkaMessage]]:
         """The topics that get markers, and the encoder of the marker for a partition."""
         if isinstance(notice, Gap):
-            topics = self._names.topics_of_gap(notice, watched, partition_counts)
+            topics = self.names.topics_of_gap(notice, watched, partition_counts)
             return topics, partial(self._markers.gap, notice)
         counts = self.memory.counts(notice.snapshot)
         found = Counter({(topic, part): n for topic, parts in (counts or {}).items() for part, n in parts.items()})

@@ -2,93 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from bridge.model.primitives.addresses import is_loopback
-from config.rules import AnyOf, Contains, Given, Is, Rule, needs, together
-from config.values import PORT, Between, Count, Duration, Flag, Matching, Names, Size
+from config.rules import AnyOf, Condition, Contains, Given, HasName, Is, Not, Rule, needs, together
+from config.values import Between, Duration, Flag, Matching, Size
+from sinks.kafka.option_sections import CreateTopics, Extensions, TokenEndpointOptions
+from sinks.kafka.option_types import (
+    KEYED_PARTITIONERS,
+    Brokers,
+    Compression,
+    Properties,
+    PropertyFiles,
+    RecordKey,
+    SaslMechanism,
+    SecurityProtocol,
+    TopicName,
+    TopicTemplate,
+    WhenTooLarge,
+)
 from sinks.options import OBJECTS_ALONE, EventOptions
-from sinks.template import check_template, template_pattern
-
-_PLACEHOLDERS = ("cluster", "group", "version", "resource", "kind", "namespace")
-
-_OURS = {
-    "acks": "a record counts as stored when all in-sync replicas have it",
-    "request.required.acks": "a record counts as stored when all in-sync replicas have it",
-    "enable.idempotence": "without it a retry may store a record twice, or behind its successor",
-    "enable.gapless.guarantee": "without it records may be stored behind one that was refused",
-    "max.in.flight": "with more than one, a first batch may be lost",
-    "max.in.flight.requests.per.connection": "with more than one, a first batch may be lost",
-    "retries": "a record is retried until it is stored or refused",
-    "message.send.max.retries": "a record is retried until it is stored or refused",
-    "message.timeout.ms": "a record that timed out would be skipped and later ones stored; see ack_timeout",
-    "delivery.timeout.ms": "a record that timed out would be skipped and later ones stored; see ack_timeout",
-    "transactional.id": "the sink does not use transactions",
-    "delivery.report.only.error": "the sink waits for the report of every record",
-    "bootstrap.servers": "set bootstrap_servers",
-    "metadata.broker.list": "set bootstrap_servers",
-    "client.id": "set client_id",
-    "compression.type": "set compression",
-    "compression.codec": "set compression",
-    "message.max.bytes": "set max_message_bytes",
-    "security.protocol": "set security_protocol",
-    "sasl.mechanism": "set sasl_mechanism",
-    "sasl.mechanisms": "set sasl_mechanism",
-    "sasl.username": "set username",
-    "ssl.ca.location": "set ca_file",
-    "ssl.certificate.location": "set cert_file",
-    "ssl.key.location": "set key_file",
-}
-"""Settings of librdkafka that cannot be properties → the reason."""
-
-_SECRET = r"(?:.*)(?:password|secret|\.pem)"  # noqa: S105  # A pattern of names.
-_TAKEN = "|".join(map(re.escape, _OURS))
-
-
-def _why_not_ours(name: str) -> str:
-    if name in _OURS:
-        return f"{name} cannot be set as a property: {_OURS[name]}"
-    if name.endswith("_cb"):
-        return f"{name} cannot be set as a property: it is a function"
-    if re.fullmatch(_SECRET, name):
-        return f"{name} is a secret: put it into property_files"
-    return f"{name!r} is no setting of librdkafka: names have small letters, digits, '.' and '_'"
-
-
-_PROPERTY_OF_FILE = Matching(rf"(?!(?:{_TAKEN}|.*_cb)$)[a-z0-9._]+", _why_not_ours, longest=128)
-_PROPERTY = Matching(rf"(?!(?:{_TAKEN}|.*_cb|{_SECRET})$)[a-z0-9._]+", _why_not_ours, longest=128)
-_KEYED_PARTITIONERS = ("consistent", "consistent_random", "fnv1a", "fnv1a_random", "murmur2", "murmur2_random")
-_BROKER = rf"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::{PORT})?"
-
-
-def _why_no_brokers(text: str) -> str:
-    if "://" in text:
-        return "host:port is expected, without http:// or kafka:// in front of it; see security_protocol for TLS"
-    if "@" in text:
-        return "host:port is expected; user and password do not belong here: see username and password_file"
-    return "brokers are expected as host:port, separated by commas, such as kafka-0:9092,kafka-1:9092"
-
-
-def _why_no_topic(text: str) -> str:
-    check_template(text, _PLACEHOLDERS)
-    return f"{text!r} is no topic: letters, digits, '.', '_' and '-' make one"
-
-
-def _why_no_name(text: str) -> str:
-    return f"{text!r} is no topic: at most 249 letters, digits, '.', '_' and '-' make one; no placeholders here"
-
-
-class SecurityProtocol(StrEnum):
-    PLAINTEXT = "plaintext"
-    SSL = "ssl"
-    SASL_PLAINTEXT = "sasl_plaintext"
-    SASL_SSL = "sasl_ssl"
-
 
 _NOTICES_APART = AnyOf(
     Given("notice_topic"),
@@ -99,53 +36,34 @@ _SASL = (SecurityProtocol.SASL_PLAINTEXT.value, SecurityProtocol.SASL_SSL.value)
 _TLS = (SecurityProtocol.SSL.value, SecurityProtocol.SASL_SSL.value)
 _SASL_BOTH = "sasl_mechanism and security_protocol sasl_plaintext or sasl_ssl belong together"
 _TLS_ALONE = "ca_file and cert_file are of no use without security_protocol ssl or sasl_ssl"
-
-
-class SaslMechanism(StrEnum):
-    PLAIN = "PLAIN"
-    SCRAM_SHA_256 = "SCRAM-SHA-256"
-    SCRAM_SHA_512 = "SCRAM-SHA-512"
-    GSSAPI = "GSSAPI"
-    OAUTHBEARER = "OAUTHBEARER"
-
-
-class Compression(StrEnum):
-    NONE = "none"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-    GZIP = "gzip"
-    SNAPPY = "snappy"
-
-
-class CreateTopics(BaseModel):
-    """How the sink creates a missing topic. An existing topic is not changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    partitions: Count = Field(
-        ge=1,
-        le=10_000,
-        description="Partitions of each topic. Choose well: when the number is changed later, keys go to other"
-        " partitions, and the order of their earlier and later records is lost.",
-    )
-    replication_factor: Count = Field(default=-1, ge=-1, le=100, description="-1 for the default of the brokers.")
+_PASSWORDS = (SaslMechanism.PLAIN.value, SaslMechanism.SCRAM_SHA_256.value, SaslMechanism.SCRAM_SHA_512.value)
+_OAUTHBEARER = Is("sasl_mechanism", SaslMechanism.OAUTHBEARER.value)
+_SOURCES: tuple[Condition, ...] = (
+    Given("token_command"),
+    Given("oauth2"),
+    HasName("properties", "sasl.oauthbearer"),
+)
+_ONE_SOURCE = "sasl_mechanism OAUTHBEARER needs one of token_command and oauth2, or properties sasl.oauthbearer.*"
+_SOURCES_ALONE = "token_command, oauth2 and sasl_extensions belong to sasl_mechanism OAUTHBEARER"
+_ARGUMENT = Matching(r"[^\x00]*", "an argument of a program has no NUL")
+_EXTENDED = "sasl_extensions belong to tokens of token_command and oauth2; elsewhere set sasl.oauthbearer.extensions"
 
 
 class KafkaOptions(EventOptions):
     """A record for each delta: the object is the key, its JSON the value, the CloudEvents attributes the headers."""
 
-    bootstrap_servers: Annotated[str, Matching(f"{_BROKER}(?:,{_BROKER})*", _why_no_brokers)] = Field(
+    bootstrap_servers: Brokers = Field(
         description="The first brokers to ask, host:port, separated by commas.",
         examples=["127.0.0.1:9092"],
     )
-    topic: Annotated[str, Matching(template_pattern("[A-Za-z0-9._-]", _PLACEHOLDERS), _why_no_topic)] = Field(
+    topic: TopicTemplate = Field(
         default="k8s.{resource}",
         description="The topic of records. Placeholders: {cluster} {group} {version} {resource} {kind} {namespace};"
         " characters that Kafka forbids in a topic's name become _. {resource} is the plural; the core group is called"
         " core. Notices (gaps, the edges of a snapshot) go to notice_topic. All records of an object must be in the"
         " same topic, so there is no {name}.",
     )
-    notice_topic: Annotated[str, Matching("[A-Za-z0-9._-]{1,249}", _why_no_name)] | None = Field(
+    notice_topic: TopicName | None = Field(
         default=None,
         description="The topic of notices (gaps, the edges of a snapshot). By default the topic above, with notice as"
         " the {resource}. In formats other than cloudevents, no record of an object may go to this topic.",
@@ -156,6 +74,13 @@ class KafkaOptions(EventOptions):
         description="Create missing topics. Off because the owner of a topic should decide on its partitions and its"
         " retention. Brokers may create topics by themselves (auto.create.topics.enable).",
         examples=[{"partitions": 12, "replication_factor": 3}],
+    )
+    key: RecordKey = Field(
+        default=RecordKey.OBJECT,
+        description="The key of records, which decides on their partition and on compaction. object: cluster, group,"
+        " resource, namespace and name. uid: an object that is created again under its name is another one. namespace:"
+        " all records of a namespace are in order, and a compacted topic keeps only the last of them, so not for"
+        " compacted topics. Change it with a new topic only: the records that are there keep their keys.",
     )
     tombstones: Flag = Field(
         default=False,
@@ -168,8 +93,15 @@ class KafkaOptions(EventOptions):
     )
     max_message_bytes: Annotated[Size, Between(1000, 1_000_000_000)] = Field(
         default=Size(1_000_000),
-        description="Largest record and largest batch, before compression. Larger records are rejected. Keep the limit"
-        " below max.message.bytes of the topics; their default of 1048588 leaves room for headers.",
+        description="Largest record and largest batch, before compression. Keep the limit below max.message.bytes of"
+        " the topics; their default of 1048588 leaves room for headers. See too_large.",
+    )
+    too_large: WhenTooLarge = Field(
+        default=WhenTooLarge.REJECT,
+        description="For a record above max_message_bytes, or one that brokers refuse for its size. reject: a dead"
+        " letter. trim: the record is sent without what include adds; if that is not enough without"
+        " annotations, then without status, then as a bare object; the header ce_trimmed lists what it lacks. compress:"
+        " only the compressed record counts (up to 32MiB before compression), and brokers decide.",
     )
     ack_timeout: Annotated[Duration, Between(0.001, 300)] = Field(
         default=Duration(10),
@@ -192,6 +124,35 @@ class KafkaOptions(EventOptions):
     password_file: Path | None = Field(
         default=None, description="A file with the password of username.", examples=["/run/secrets/password"]
     )
+    token_command: tuple[Annotated[str, _ARGUMENT], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="For OAUTHBEARER: a program and its arguments, run without a shell. It prints a JSON object with"
+        " token (or access_token) and its end, as expires_at (RFC 3339, or seconds since 1970) or expires_in (seconds),"
+        " and if needed principal. It runs again when four fifths of the token's lifetime are over. Its standard error"
+        " is logged at level debug only.",
+        examples=[["/opt/msk-token", "--region", "eu-central-1"]],
+    )
+    token_timeout: Annotated[Duration, Between(0.1, 300)] = Field(
+        default=Duration(30), description="The time after which token_command is killed."
+    )
+    oauth2: TokenEndpointOptions | None = Field(
+        default=None,
+        description="For OAUTHBEARER: access tokens by the client credentials grant, which librdkafka requests and"
+        " renews.",
+        examples=[
+            {
+                "token_url": "https://idp.example.test/oauth2/token",
+                "client_id": "kubedelta",
+                "client_secret_file": "/run/secrets/kafka-client",
+            }
+        ],
+    )
+    sasl_extensions: Extensions = Field(
+        default={},
+        description="For OAUTHBEARER: SASL extensions that the brokers ask for.",
+        examples=[{"logicalCluster": "lkc-1", "identityPoolId": "pool-1"}],
+    )
     ca_file: Path | None = Field(
         default=None,
         description="Certificates (PEM) of the authorities to trust, in place of the system's.",
@@ -203,14 +164,14 @@ class KafkaOptions(EventOptions):
     key_file: Path | None = Field(
         default=None, description="The private key (PEM) of cert_file.", examples=["/run/secrets/tls.key"]
     )
-    properties: Annotated[dict[str, str | int | float | bool], Names(_PROPERTY)] = Field(
+    properties: Properties = Field(
         default={},
         description="Further settings of librdkafka (see its CONFIGURATION.md). Settings that have an option of their"
         " own, or would break a guarantee of the bridge, are refused.",
         examples=[{"linger.ms": 20, "broker.address.family": "v4"}],
-        json_schema_extra={"allOf": [{"properties": {"partitioner": {"enum": [*_KEYED_PARTITIONERS]}}}]},
+        json_schema_extra={"allOf": [{"properties": {"partitioner": {"enum": [*KEYED_PARTITIONERS]}}}]},
     )
-    property_files: Annotated[dict[str, Path], Names(_PROPERTY_OF_FILE)] = Field(
+    property_files: PropertyFiles = Field(
         default={},
         description="Further settings that are secrets: name to the file that holds the value.",
         examples=[{"sasl.oauthbearer.client.secret": "/run/secrets/oauth"}],
@@ -222,6 +183,15 @@ class KafkaOptions(EventOptions):
         Rule(Given("sasl_mechanism"), Is("security_protocol", *_SASL), _SASL_BOTH),
         *together("username", "password_file"),
         needs("username", "sasl_mechanism"),
+        Rule(Is("sasl_mechanism", *_PASSWORDS), Given("username"), "PLAIN and SCRAM need username and password_file"),
+        Rule(
+            Given("username"), Is("sasl_mechanism", *_PASSWORDS), "username and password_file are for PLAIN and SCRAM"
+        ),
+        Rule(_OAUTHBEARER, AnyOf(*_SOURCES), _ONE_SOURCE),
+        Rule(Given("token_command"), Not(AnyOf(*_SOURCES[1:])), _ONE_SOURCE),
+        Rule(Given("oauth2"), Not(_SOURCES[2]), _ONE_SOURCE),
+        Rule(AnyOf(Given("token_command"), Given("oauth2"), HasName("sasl_extensions")), _OAUTHBEARER, _SOURCES_ALONE),
+        Rule(HasName("sasl_extensions"), AnyOf(*_SOURCES[:2]), _EXTENDED),
         *together("cert_file", "key_file"),
         Rule(
             Is("format", *OBJECTS_ALONE),
@@ -229,22 +199,42 @@ class KafkaOptions(EventOptions):
             "formats other than cloudevents need notice_topic where topic has none of {resource} {kind} {group}"
             " {version}: readers of objects stop at a notice",
         ),
+        Rule(
+            Is("key", RecordKey.NAMESPACE.value),
+            Is("tombstones", False, default=True),
+            "with key: namespace a tombstone would make a compacted topic forget the whole namespace: leave out"
+            " tombstones, or use key: object",
+        ),
+        Rule(
+            Is("too_large", WhenTooLarge.TRIM.value),
+            Not(Given("data")),
+            "too_large: trim takes parts from objects, and has no effect with data: leave out one of them",
+        ),
+        Rule(
+            Is("too_large", WhenTooLarge.COMPRESS.value),
+            Not(Is("compression", Compression.NONE.value)),
+            "too_large: compress needs a compression",
+        ),
         Rule(AnyOf(Given("ca_file"), Given("cert_file")), Is("security_protocol", *_TLS), _TLS_ALONE),
     )
 
     def clear_text(self) -> str | None:
         hosts = [server.rpartition(":")[0] or server for server in self.bootstrap_servers.split(",")]
         sent = self.sasl_mechanism in (SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER)
-        if self.security_protocol is not SecurityProtocol.SASL_PLAINTEXT or not sent or all(map(is_loopback, hosts)):
-            return None
-        credentials = f"the credentials of {self.sasl_mechanism}"
-        return f"security_protocol is sasl_plaintext: anybody on the way can read {credentials}; use sasl_ssl"
+        if self.security_protocol is SecurityProtocol.SASL_PLAINTEXT and sent and not all(map(is_loopback, hosts)):
+            credentials = f"the credentials of {self.sasl_mechanism}"
+            return f"security_protocol is sasl_plaintext: anybody on the way can read {credentials}; use sasl_ssl"
+        if self.oauth2 is not None:
+            url = urlsplit(self.oauth2.token_url)
+            if url.scheme == "http" and not is_loopback(url.hostname or ""):
+                return "oauth2.token_url is http://: anybody on the way can read the client_secret_file; use https://"
+        return None
 
     @field_validator("properties")
     @classmethod
     def _keeps_a_key_in_one_partition(cls, properties: dict[str, object]) -> dict[str, object]:
         partitioner = properties.get("partitioner")
-        if partitioner is not None and partitioner not in _KEYED_PARTITIONERS:
-            allowed = ", ".join(_KEYED_PARTITIONERS)
+        if partitioner is not None and partitioner not in KEYED_PARTITIONERS:
+            allowed = ", ".join(KEYED_PARTITIONERS)
             raise ValueError(f"partitioner {partitioner!r} does not keep a key in one partition; allowed are {allowed}")
         return properties

@@ -13,9 +13,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from bridge.model.change import Op
 from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion, stored_version_of
 from sinks.errors import SinkUnavailable
-from sinks.kafka.client_config import connection_config
+from sinks.kafka.client.config import ClientConfig
+from sinks.kafka.option_types import RecordKey
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.topic_names import topics_pattern
+from sinks.kafka.topics.names import topics_pattern
 
 T = TypeVar("T")
 
@@ -31,14 +32,15 @@ _FINAL = {
 """Errors of a partition that remain however often it is asked."""
 
 
-def version_in(message: Message) -> StoredVersion:
-    """Reads the headers, which both formats have. A tombstone (a record without a value) means that the object of its
-    key is deleted."""
+def version_in(message: Message, key_of: RecordKey = RecordKey.OBJECT) -> StoredVersion:
+    """Reads the headers, which all formats have. A tombstone (a record without a value) of another program means that
+    the object of its key is deleted, if keys are those of objects."""
     try:
         headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
         ours = [(name.removeprefix("ce_"), value) for name, value in headers if name.startswith("ce_") and value]
         held = stored_version_of({name: value.decode() for name, value in ours})
-        if held is FOREIGN and message.value() is None and (key := message.key()) is not None:
+        foreign_tombstone = held is FOREIGN and message.value() is None and key_of is RecordKey.OBJECT
+        if foreign_tombstone and (key := message.key()) is not None:
             return StoredVersion(StoredKind.OBJECT, key.decode(), Op.DELETED)
     except UnicodeDecodeError:
         return FOREIGN
@@ -96,7 +98,7 @@ class KafkaReadBack:
             "isolation.level": "read_uncommitted",  # An open transaction of another producer would hide the end.
             "error_cb": self._on_error,
         }
-        self._consumer = Consumer({"log_level": 0} | defaults | connection_config(self._options) | required)
+        self._consumer = Consumer({"log_level": 0} | defaults | ClientConfig(self._options).connection() | required)
         found = self._consumer.list_topics(timeout=self._options.connect_timeout)
         return f"{self._options.bootstrap_servers}, cluster {found.cluster_id} of {len(found.brokers)} brokers"
 
@@ -128,7 +130,7 @@ class KafkaReadBack:
             if partition not in self._ends:
                 self._note(error)
             elif error is None:
-                found.append(version_in(message))
+                found.append(version_in(message, self._options.key))
                 self._came_to(partition, message.offset() + 1)
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._came_to(partition, message.offset())

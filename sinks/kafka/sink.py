@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-
-from confluent_kafka import KafkaException
+from time import monotonic
 
 from bridge.model.record import Delta, Notice, Record
 from bridge.model.resource import Resource
 from sinks.errors import SinkUnavailable
-from sinks.kafka.client_config import producer_config
+from sinks.gaps import gap_before
+from sinks.kafka.client.config import ClientConfig
+from sinks.kafka.client.producer import InFlight
+from sinks.kafka.client.producers import Producers
 from sinks.kafka.delivery import DeliveryOutcome, InFlightRecords, KafkaDelivery, RecordId, record_id
 from sinks.kafka.encode import KafkaEncoder, KafkaMessage
 from sinks.kafka.notices import NoticeMarkers
+from sinks.kafka.option_types import WhenTooLarge
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.producer import InFlight, KafkaProducer
-from sinks.kafka.topic_names import TopicNames
-from sinks.kafka.topics import Topics, missing_topics
+from sinks.kafka.oversize import TrimmedForms
+from sinks.kafka.topics.names import TopicNames
+from sinks.kafka.topics.topics import Topics
+from sinks.kafka.topics.watch import TopicWatch
 from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater
 
 _CLOSE_TIMEOUT = 3.0
@@ -49,44 +54,47 @@ class KafkaSink:
 
     def __init__(self, name: str, options: KafkaOptions, *, cluster: str) -> None:
         self._options = options
+        self._config = ClientConfig(options)
         events = options.events(cluster)
-        self._encoder = KafkaEncoder(
-            events, options.topic, cluster, tombstones=options.tombstones, notice_topic=options.notice_topic
-        )
+        self._encoder = KafkaEncoder(events, options, cluster)
+        self._trimmed: TrimmedForms | None = None
+        if options.too_large is WhenTooLarge.TRIM:
+            self._trimmed = TrimmedForms(self._encoder.encode, includes=options.include is not None)
         # Threads of the sink's own: a silent broker blocks calls of librdkafka, and must not use up shared threads.
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix=f"sink-{name}")
-        self._topics = Topics(options, self._threads)
+        self._producers = Producers(options, self._config, self._threads)
+        self._topics = Topics(options, self._config, self._threads)
         self._notices = NoticeMarkers(
             TopicNames(options.topic, cluster, self._encoder.topic),
             events,
             self._topics,
-            partial(self._current_producer, gapless=True),
+            partial(self._producers.current, gapless=True),
             marked=options.format.has_notices,
             idle_timeout=options.ack_timeout,
         )
+        self._watch = TopicWatch(options, self._topics, self._threads)
         self.memory = b""
         self.watched: Callable[[], Sequence[Resource] | None] = tuple
-        self._producer: KafkaProducer | None = None
         self._in_flight = InFlightRecords()
         self._refused_together: set[RecordId] = set()
         """Records of a batch that was refused because of one of them."""
 
     async def open(self) -> None:
         self._notices.restore(self.memory)
-        producer = await self._new_producer(gapless=True)
-        try:
-            await self._ping(producer)
-        except BaseException:
-            await producer.close(0)
-            raise
-        self._producer = producer
+        await self._producers.open()
+        await self._watch.open(self._notices.memory)
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         """The hot path: a batch of which every message can be sent at once, to topics that exist. ``_deliver`` goes on
         wherever that fails."""
+        if self._watch.at <= monotonic():
+            self._watch.turn()
+            self.memory = self._notices.memory.saved()
+        if self._watch.has_changes:
+            return await self._deliver_behind_changes(batch)
         if not isinstance(batch[0], Delta) or batch[0].snapshot is not None:
             return await self._deliver_and_remember(batch)
-        producer = self._producer
+        producer = self._producers.present
         if producer is None or producer.fatal is not None or not producer.gapless:
             return await self._deliver(batch)
         if self._refused_together or self._in_flight.records:
@@ -111,28 +119,47 @@ class KafkaSink:
         return await self._deliver(batch, dict(enumerate(sent)))
 
     async def check(self) -> str:
-        producer = await self._new_producer(gapless=True)
         try:
-            return await self._ping(producer)
+            return await self._producers.open()
         finally:
-            await producer.close(0)
+            await self._producers.close(0)
 
     async def check_destinations(self, resources: Sequence[Resource]) -> Sequence[str]:
-        missing = await asyncio.get_running_loop().run_in_executor(
-            self._threads, missing_topics, self._options, self._encoder.topics_for(resources)
-        )
-        if not missing:
-            return ()
-        return [f"no topic {', '.join(missing)}, and brokers create none: create them, or set create_topics"]
+        return await self._topics.mistakes(self._encoder.topics_for(resources))
 
     async def close(self) -> None:
-        producer, self._producer = self._producer, None
         try:
-            if producer is not None:
-                await producer.close(_CLOSE_TIMEOUT)
+            await self._producers.close(_CLOSE_TIMEOUT)
         finally:
             # Not waited for: a call of librdkafka to a silent broker may still block there.
             self._threads.shutdown(wait=False)
+
+    async def _deliver_behind_changes(self, batch: Sequence[Record]) -> Receipt:
+        """Reports changes of topics, and puts a Gap in front of the batch for a topic that was created again."""
+        reason = ""
+        if topics := self._watch.changes.created_again:
+            reason = f"created again, and so empty: {', '.join(topics)}"
+            watched = self.watched()
+            if watched is None:
+                waits = f"{reason}; discovery has not said yet which resources are concerned"
+                return Receipt(pending=range(len(batch)), failure=RetryLater(waits))
+            if concerns := self._notices.names.concerns_of(topics, watched):
+                receipt = await self._deliver_notice(gap_before(batch, reason, concerns))
+                if receipt.pending:
+                    return Receipt(pending=range(len(batch)), failure=receipt.failure)
+        changed = self._watch.settle()
+        self.memory = self._notices.memory.saved()
+        return replace(await self.deliver(batch), lost=reason, changed=changed)
+
+    async def _came_back(self, messages: Iterable[KafkaMessage]) -> bool:
+        """Whether a topic of these messages that had been missing was created again. Creates it if the options say so:
+        the Gap must be in front of the first record."""
+        if not (topics := self._topics.forgotten & {message.topic for message in messages}):
+            return False
+        with suppress(SinkUnavailable):
+            await self._topics.unusable(await self._producers.current(gapless=True), topics)
+            await self._watch.look(topics & self._notices.memory.topics.keys())
+        return self._watch.has_changes
 
     async def _deliver_and_remember(self, batch: Sequence[Record]) -> Receipt:
         """A notice, or records of a snapshot: both change the memory."""
@@ -147,6 +174,8 @@ class KafkaSink:
         """``sent``: records that are with the producer already, by index."""
         result = BatchResult(batch)
         messages = result.encode(self._encoder.encode)
+        if self._topics.forgotten and isinstance(batch[0], Delta) and await self._came_back(messages.values()):
+            return await self._deliver_behind_changes(batch)
         if self._notices.memory.newest_gap:
             await self._notices.name_gap(messages.values())
         if self._in_flight.records:
@@ -170,7 +199,8 @@ class KafkaSink:
         """Raises SinkUnavailable."""
         batch, one_by_one = result.batch, bool(self._refused_together)
         # The producer that has the records stays, even if it broke: its reports say what became of them.
-        producer = self._producer if sent and self._producer else await self._current_producer(gapless=not one_by_one)
+        present = self._producers.present
+        producer = present if sent and present else await self._producers.current(gapless=not one_by_one)
         topics = {each.topic for each in messages.values()}
         counts = isinstance(batch[0], Delta) and batch[0].snapshot is not None
         delivery = KafkaDelivery(
@@ -182,6 +212,7 @@ class KafkaSink:
             idle_timeout=self._options.ack_timeout,
             count_partitions=counts,
             sent=sent,
+            trimmed=self._trimmed,
         )
         outcome = await delivery.run(one_by_one=one_by_one)
         if counts:
@@ -215,33 +246,3 @@ class KafkaSink:
         if reason := await self._notices.send(notice, delivery, self.watched()):
             return Receipt(pending=[0], failure=RetryLater(reason))
         return receipt
-
-    async def _current_producer(self, *, gapless: bool) -> KafkaProducer:
-        """The producer, replaced if it is failing or has the other guarantee. Raises SinkUnavailable."""
-        producer, idle_timeout = self._producer, self._options.ack_timeout
-        if producer is not None and (producer.fatal is not None or producer.gapless is not gapless):
-            # Waits for answers first: a record that is dropped unanswered is sent again, and might be there twice.
-            if not await producer.wait(producer.produced, idle_timeout):
-                raise SinkUnavailable(f"no acknowledgement within {idle_timeout:g} s: {producer.last_error}")
-            self._producer = None
-            await producer.close(0)
-        if self._producer is None:
-            self._producer = await self._new_producer(gapless=gapless)
-        return self._producer
-
-    async def _new_producer(self, *, gapless: bool) -> KafkaProducer:
-        config = producer_config(self._options, gapless=gapless)
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, KafkaProducer, config, self._threads, loop)
-        except KafkaException as error:
-            raise SinkUnavailable(f"librdkafka does not take these settings: {error.args[0].str()}") from error
-
-    async def _ping(self, producer: KafkaProducer) -> str:
-        """Returns the address and the size of the cluster that answers. Raises SinkUnavailable."""
-        servers, timeout = self._options.bootstrap_servers, self._options.connect_timeout
-        try:
-            cluster = await asyncio.get_running_loop().run_in_executor(self._threads, producer.metadata, None, timeout)
-        except KafkaException as error:
-            raise SinkUnavailable(f"cannot reach {servers}: {producer.last_error or error.args[0].str()}") from error
-        return f"{servers}, cluster {cluster.cluster_id} of {len(cluster.brokers)} brokers"

@@ -1,16 +1,15 @@
-"""Deltas as messages of a JetStream stream.
+"""Deltas as messages of a JetStream stream, or of a server without one.
 
-options         the options of the sink
-encode          a record as a message: subject, headers, payload
-connection      a connection, which is never reconnected
-stream          finds or creates the stream; finds lost messages
-pub_ack         the server's answer to a published message
-publish_window  the messages of an exchange that are in flight
-duplicates      which duplicates are sent again
-delivery        publishes the messages of a batch, in exchanges, until all are answered
-sink            NatsSink, which joins them
-readback        reads the stream for ``kubedelta verify``
-examine         checks options before the bridge runs
+options        the options of the sink
+encode         a record as a message: subject, headers, payload
+connection     a connection, which is never reconnected
+jetstream      a stream and its answers
+delivery       publishes the messages of a batch, in exchanges, until all are answered
+core_delivery  hands messages to the server, which keeps none
+memory         state that survives a restart: the newest gap, the stream as it was last seen
+sink           NatsSink, which joins them
+readback       reads the stream for ``kubedelta verify``
+examine        checks options before the bridge runs
 """
 
 from collections.abc import Sequence

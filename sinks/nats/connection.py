@@ -27,9 +27,12 @@ from sinks.tls import tls_context
 OnAnswer: TypeAlias = Callable[[int, Mapping[str, str] | None, bytes], None]
 """Number of the publish, headers and payload of the answer."""
 
+MOST_UNANSWERED = 4 * 1024 * 1024
+"""Bytes of messages that senders have in flight. The client holds them until the socket takes them."""
+
 _PENDING_SIZE = 1 << 40
 """Bytes: the client's own limit is out of reach, because its wait for room swallows cancellation
-(``Client._flush_pending``), and a cancelled ``flush`` ends its reading (``Client._process_pong``). ``PublishWindow``
+(``Client._flush_pending``), and a cancelled ``flush`` ends its reading (``Client._process_pong``). ``MOST_UNANSWERED``
 bounds the client's buffer instead."""
 
 _CLOSE_TIMEOUT = 2.0
@@ -131,15 +134,26 @@ class NatsConnection:
         finally:
             self._on_answer = self._on_end = None
 
-    async def publish(self, subject: str, payload: bytes, headers: dict[str, str]) -> int:
+    async def publish(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None, *, answered: bool = True
+    ) -> int:
         """Hands a message to the client, without waiting for the network. Returns the number of the publish, which
-        ``on_answer`` gets with the answer. Raises ConnectionError."""
+        ``on_answer`` gets with the answer, if the message is to be ``answered``. Raises ConnectionError."""
         self._published += 1
+        reply = f"{self._inbox}{self._published}" if answered else ""
         try:
-            await self._client.publish(subject, payload, reply=f"{self._inbox}{self._published}", headers=headers)
+            await self._client.publish(subject, payload, reply=reply, headers=headers)
         except nats.errors.Error as error:
             raise ConnectionError(self.last_error or str(error)) from error
         return self._published
+
+    async def publish_to_itself(self) -> int:
+        """``on_answer`` gets this message when the server has read all earlier ones. Raises ConnectionError."""
+        return await self.publish(f"{self._inbox}{self._published + 1}", b"", None, answered=False)
+
+    async def request(self, subject: str, timeout: float) -> bytes:
+        """The payload of the answer to an empty message. Raises TimeoutError, and errors of the client."""
+        return bytes((await self._client.request(subject, b"", timeout=timeout)).data)
 
     def jetstream(self, timeout: float) -> JetStreamContext:
         """The client's API for JetStream. ``timeout``: seconds for each request."""

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from bridge.model.record import OrderingKey
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
-from sinks.nats.duplicates import Duplicates
 from sinks.nats.encode import NatsMessage
+from sinks.nats.jetstream.duplicates import Duplicates
+from sinks.nats.jetstream.pub_ack import MessageRejected
+from sinks.nats.jetstream.publish_window import PublishWindow
+from sinks.nats.jetstream.stream import NatsStream
 from sinks.nats.options import NatsOptions
-from sinks.nats.pub_ack import MessageRejected
-from sinks.nats.publish_window import PublishWindow
-from sinks.nats.stream import NatsStream
 from sinks.receipt import BatchResult, Receipt, RetryLater
 
 _OTHER_WRITER = (
@@ -45,6 +45,9 @@ class NatsDelivery:
         self._result = result
         self._sent_again: set[int] = set()
         """Indexes of messages that are sent again with another id."""
+        self.last_stored = 0
+        """The number of the newest message in the stream that an answer named; 0 before the first answer, and when the
+        stream knew the message."""
 
     async def run(self) -> Receipt:
         pending = list(self._messages)
@@ -54,6 +57,8 @@ class NatsDelivery:
                 return self._result.receipt(pending, failure)
             window = await self._exchange(pending)
             done = window.stored.keys() | window.rejected.keys()
+            if window.stored and not window.duplicates:
+                self.last_stored = next(reversed(window.stored.values()))
             try:
                 failure = await self._failure_of(window)
                 done -= await self._to_send_again(window)
@@ -63,7 +68,7 @@ class NatsDelivery:
             for index, rejected in window.rejected.items():
                 self._result.reject(index, rejected.reason, rejected.answer)
             pending = self._result.sendable(index for index in pending if index not in done)
-        return self._result.receipt(pending, RetryLater(_LOST_AGAIN.format(self._options.stream)))
+        return self._result.receipt(pending, RetryLater(_LOST_AGAIN.format(self._options.stream_name)))
 
     async def _exchange(self, pending: Sequence[int]) -> PublishWindow:
         # A duplicate may have to be sent again, and no message of its object may be in front of it then.
@@ -149,10 +154,11 @@ class NatsDelivery:
             if window.failure.no_stream:
                 await self._stream.find(self._connection, self._options.create_stream)
                 if self._stream.created:
-                    return None
+                    # A Gap has to be in front of the next record.
+                    return RetryLater(f"the stream {self._options.stream_name} was missing, and is created again")
             return RetryLater(window.failure.reason)
         if window.chain_broke and not window.chain_excused:
-            return RetryLater(_OTHER_WRITER.format(self._options.stream))
+            return RetryLater(_OTHER_WRITER.format(self._options.stream_name))
         return None
 
     def _first_of_each_object(self, indexes: Sequence[int]) -> list[int]:

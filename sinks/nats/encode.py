@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bridge.model.formats.cloudevent import JSON, CloudEvents, HeaderNames, percent_encoded
+from bridge.model.formats.cloudevent import CloudEvents, HeaderNames, percent_encoded
 from bridge.model.formats.definitions import Definitions
 from bridge.model.record import Record
 from sinks.channels import Channel, notice_messages, object_messages
@@ -24,7 +24,8 @@ MAX_SUBJECT = 2048
 
 # The NATS binding of CloudEvents wants ce-datacontenttype, several SDKs look for content-type. Both recognise the
 # binary form by a content type that does not begin with application/cloudevents.
-_NATS = HeaderNames.prefixed("ce-", datacontenttype="ce-datacontenttype")
+_DATA_TYPE = "ce-datacontenttype"
+_NATS = HeaderNames.prefixed("ce-", datacontenttype=_DATA_TYPE)
 _CONTENT_TYPE = "content-type"
 _UNSAFE = re.compile(r"[^A-Za-z0-9:-]")
 _PREAMBLE = len("NATS/1.0\r\n\r\n")
@@ -76,7 +77,9 @@ class NatsEncoder:
             raise ValueError(f"its subject would have {len(subject)} bytes; {MAX_SUBJECT} are the most")
         identity = percent_encoded(record.delivery_id)
         headers = self._events.encoded_headers(record, _NATS)
-        headers |= {MSG_ID: identity, EXPECTED_STREAM: self._stream, _CONTENT_TYPE: JSON}
+        headers |= {MSG_ID: identity, _CONTENT_TYPE: headers[_DATA_TYPE]}
+        if self._stream is not None:
+            headers[EXPECTED_STREAM] = self._stream
         payload = self._events.data(record)
         return NatsMessage(identity, subject, headers, payload, _size(headers) + len(payload))
 

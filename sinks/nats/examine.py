@@ -51,11 +51,13 @@ def _seed(path: Path) -> None:
 
 def claims(options: NatsOptions) -> Sequence[Claim]:
     """A claim on the stream for each server: two sinks may name different servers of the same cluster."""
+    if options.stream is None:
+        return []
     addresses = [urlsplit(server) for server in options.servers]
     return [
         Claim(
-            f"nats {each.hostname}:{each.port or _DEFAULT_PORT} {options.stream}",
-            f"the stream {options.stream}, with sole_writer",
+            f"nats {each.hostname}:{each.port or _DEFAULT_PORT} {options.stream_name}",
+            f"the stream {options.stream_name}, with sole_writer",
             options.sole_writer,
         )
         for each in addresses

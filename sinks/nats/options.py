@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -9,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from bridge.model.primitives.addresses import is_loopback
-from config.rules import AnyOf, Condition, Contains, Given, Is, Not, Rule, needs, together
+from config.rules import AnyOf, Condition, Contains, Given, Is, NeededByDefaults, Not, Rule, needs, together
 from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Size
 from sinks.options import OBJECTS_ALONE, EventOptions
 from sinks.template import check_template, template_pattern
@@ -80,6 +81,17 @@ _CREDENTIALS: tuple[Condition, ...] = (
 _SINGLE_CREDENTIALS = "set one of credentials_file, nkey_seed_file, user with password_file, and token_file"
 
 
+class DeliveryMode(StrEnum):
+    """What keeps the messages."""
+
+    JETSTREAM = "jetstream"
+    CORE = "core"
+
+
+_CORE = Is("mode", DeliveryMode.CORE.value)
+_NO_STREAM = "mode core has no stream: leave out stream, create_stream and sole_writer"
+
+
 class NatsOptions(EventOptions):
     """A message for each record: the object as payload, the CloudEvents attributes as headers (binary form)."""
 
@@ -88,8 +100,16 @@ class NatsOptions(EventOptions):
         description="Servers to connect to. The sink uses any of them, and learns the other servers of their cluster.",
         examples=[["nats://127.0.0.1:4222"]],
     )
-    stream: Stream = Field(
-        description="The JetStream stream that stores the messages. The stream must take the subjects below.",
+    mode: DeliveryMode = Field(
+        default=DeliveryMode.JETSTREAM,
+        description="jetstream: a stream stores every message. core: the server hands messages to the present"
+        " subscribers and keeps none, so at most once: whoever is away, or slow, misses messages, and nobody can read"
+        " them again. Account: core needs permission to publish to inbox_prefix.",
+    )
+    stream: Annotated[Stream | None, NeededByDefaults()] = Field(
+        default=None,
+        description="The JetStream stream that stores the messages. The stream must take the subjects below. Required,"
+        " except with mode: core.",
         examples=["K8S"],
     )
     subject: Subject = Field(
@@ -153,6 +173,8 @@ class NatsOptions(EventOptions):
 
     rules = (
         *EventOptions.rules,
+        Rule(Is("mode", DeliveryMode.JETSTREAM.value, default=True), Given("stream"), "mode jetstream needs a stream"),
+        Rule(_CORE, Not(AnyOf(Given("stream"), Given("create_stream"), Is("sole_writer", False))), _NO_STREAM),
         *(
             Rule(one, Not(AnyOf(*_CREDENTIALS[:at], *_CREDENTIALS[at + 1 :])), _SINGLE_CREDENTIALS)
             for at, one in enumerate(_CREDENTIALS)
@@ -169,6 +191,16 @@ class NatsOptions(EventOptions):
             " of objects stop at a notice, so notices need another subject",
         ),
     )
+
+    @property
+    def stream_name(self) -> str:
+        """Empty with ``mode: core``."""
+        return self.stream or ""
+
+    def caution(self) -> str | None:
+        if self.mode is DeliveryMode.JETSTREAM:
+            return None
+        return "mode is core: at most once. The server keeps no messages: whoever is away or slow misses them"
 
     def clear_text(self) -> str | None:
         hosts = [parts.hostname or "" for server in self.servers if (parts := urlsplit(server)).scheme != "tls"]

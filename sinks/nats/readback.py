@@ -12,11 +12,11 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
-from bridge.model.versions.stored_version import ReadFilter, StoredVersion, stored_version_of
+from bridge.model.versions.stored_version import CannotReadBack, ReadFilter, StoredVersion, stored_version_of
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.encode import stream_subjects
-from sinks.nats.options import NatsOptions
+from sinks.nats.options import DeliveryMode, NatsOptions
 
 _BATCH = 500
 _IDLE_TIMEOUT = 30.0
@@ -46,19 +46,21 @@ class NatsReadBack:
         """Messages, as the consumer counts deliveries."""
 
     async def open(self) -> str:
+        if self._options.mode is DeliveryMode.CORE:
+            raise CannotReadBack("mode is core: the server keeps no messages")
         self._connection = connection = await NatsConnection.connect(self._options, f"{self._name}-verify", ())
         [subject] = self._subjects
         jetstream = connection.jetstream(self._options.connect_timeout)
         with self._errors():
-            state = (await jetstream.stream_info(self._options.stream)).state
+            state = (await jetstream.stream_info(self._options.stream_name)).state
             self._consumer = await jetstream.pull_subscribe(
                 subject,
-                stream=self._options.stream,
+                stream=self._options.stream_name,
                 config=ConsumerConfig(
                     ack_policy=AckPolicy.NONE, headers_only=True, inactive_threshold=_INACTIVE_THRESHOLD
                 ),
             )
-        return f"{connection.server}, stream {self._options.stream} with {state.messages} messages"
+        return f"{connection.server}, stream {self._options.stream_name} with {state.messages} messages"
 
     async def read(self, sought: Sequence[ReadFilter]) -> AsyncGenerator[Sequence[StoredVersion]]:
         with self._errors():
@@ -82,7 +84,7 @@ class NatsReadBack:
         if self._consumer is not None:
             with contextlib.suppress(TimeoutError, nats.errors.Error):  # The server deletes it later.
                 name = (await self._consumer.consumer_info()).name
-                await self._connection.jetstream(_CLOSE_TIMEOUT).delete_consumer(self._options.stream, name)
+                await self._connection.jetstream(_CLOSE_TIMEOUT).delete_consumer(self._options.stream_name, name)
         await self._connection.close()
 
     async def _pending(self) -> int:
@@ -101,7 +103,7 @@ class NatsReadBack:
             self._read += 1
             # A consumer without acknowledgements does not repeat a message that was lost on the way.
             if message.metadata.sequence.consumer != self._read:
-                raise SinkUnavailable(f"messages of {self._options.stream} were lost on the way here; try again")
+                raise SinkUnavailable(f"messages of {self._options.stream_name} were lost on the way here; try again")
         return messages
 
     @contextlib.contextmanager
@@ -111,11 +113,11 @@ class NatsReadBack:
         try:
             yield
         except NotFoundError as error:
-            raise SinkUnavailable(f"{server} has no stream {self._options.stream}") from error
+            raise SinkUnavailable(f"{server} has no stream {self._options.stream_name}") from error
         except ServiceUnavailableError as error:
             raise SinkUnavailable(f"{server}: JetStream does not answer; is it enabled?") from error
         except (TimeoutError, nats.errors.Error) as error:
             said = (isinstance(error, APIError) and error.description) or str(error).removeprefix("nats: ")
             last_error = self._connection.last_error if self._connection else ""
             reason = last_error or said or type(error).__name__
-            raise SinkUnavailable(f"{server}: cannot read the stream {self._options.stream}: {reason}") from error
+            raise SinkUnavailable(f"{server}: cannot read the stream {self._options.stream_name}: {reason}") from error

@@ -1,20 +1,30 @@
-"""Publishes batches to JetStream and waits until the stream has stored them."""
+"""Publishes batches to JetStream and waits until the stream has stored them; or to the server alone."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from time import monotonic
+
+from msgspec.structs import replace as replace_fields
 
 from bridge.model.record import Record
 from sinks.errors import SinkUnavailable
-from sinks.gaps import NamesGaps
+from sinks.gaps import NamesGaps, gap_before
 from sinks.nats.connection import NatsConnection
+from sinks.nats.core_delivery import CoreDelivery
 from sinks.nats.delivery import NatsDelivery
-from sinks.nats.duplicates import Duplicates
 from sinks.nats.encode import NatsEncoder, NatsMessage, stream_subjects
-from sinks.nats.options import NatsOptions
-from sinks.nats.stream import NatsStream
+from sinks.nats.jetstream.duplicates import Duplicates
+from sinks.nats.jetstream.losses import KnownStream, StreamDescription, loss_of
+from sinks.nats.jetstream.stream import NatsStream
+from sinks.nats.memory import NatsMemory
+from sinks.nats.options import DeliveryMode, NatsOptions
 from sinks.receipt import BatchResult, Receipt, RetryLater
+
+_LOOK_INTERVAL = 30.0
+"""Seconds between two looks at the stream."""
 
 
 class NatsSink(NamesGaps):
@@ -30,6 +40,12 @@ class NatsSink(NamesGaps):
     overtakes a message that must be sent again.
 
     A stream that was deleted is created again if ``create_stream`` says how, and the receipt reports it.
+
+    **A stream that has lost messages**, because it was purged, or created again, or by its server, is noticed with
+    every new connection, and every half minute of deliveries. A Gap stands in front of the next records. Messages that
+    the stream's own limits may have removed are no loss.
+
+    With ``mode: core`` there is no stream: a record is stored when the server has read it (``CoreDelivery``).
     """
 
     def __init__(self, name: str, options: NatsOptions, *, cluster: str) -> None:
@@ -42,20 +58,63 @@ class NatsSink(NamesGaps):
         self._connection: NatsConnection | None = None
         self._servers: list[str] = []
         self._duplicates = Duplicates()
+        self._known: KnownStream | None = None
+        self._found: StreamDescription | None = None
+        """The stream after a loss that no Gap has named yet."""
+        self._loss = ""
+        self._look_at = float("inf")
+        """When to look at the stream again, on the monotonic clock."""
+        self._saved = NatsMemory(), b""
+
+    @property
+    def memory(self) -> bytes:
+        state = NatsMemory(self.newest_gap.decode(), self._known)
+        if state != self._saved[0]:
+            self._saved = state, state.written()
+        return self._saved[1]
+
+    @memory.setter
+    def memory(self, saved: bytes) -> None:
+        found = NatsMemory.read(saved)
+        self.remember_gap(saved if found is None else found.gap.encode())
+        self._known = None if found is None else found.stream
+        self._saved = NatsMemory(self.newest_gap.decode(), self._known), saved
 
     async def open(self) -> None:
         await self._connected()
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
-        receipt = self.note_gaps(batch, await self._deliver(batch))
-        if not self._stream.created:
-            return receipt
-        self._stream.created = False
-        return replace(receipt, created=f"stream {self._options.stream}")
+        try:
+            connection = await self._connected()
+        except SinkUnavailable as error:
+            return Receipt(pending=range(len(batch)), failure=RetryLater(str(error), unavailable=True))
+        lost = ""
+        if monotonic() >= self._look_at:
+            await self._look(connection)
+        if self._found is not None:
+            lost = f"stream {self._options.stream_name} {self._loss}"
+            receipt = await self._send(connection, [gap_before(batch, lost, None)])
+            if receipt.pending:
+                return replace(receipt, pending=range(len(batch)))
+            self._see(self._found)
+        receipt = await self._send(connection, batch)
+        if self._stream.created:
+            return await self._deliver_again(batch, receipt, lost)
+        return replace(receipt, lost=lost) if lost else receipt
+
+    async def _deliver_again(self, batch: Sequence[Record], receipt: Receipt, lost: str) -> Receipt:
+        """After the stream was created: a Gap has to be in front of the records that were not stored any more."""
+        self._stream.created, self._look_at = False, 0.0
+        if receipt.pending and not lost:
+            rest = await self.deliver([batch[index] for index in receipt.pending])
+            receipt, lost = receipt.followed_by(rest), rest.lost
+        return replace(receipt, created=f"stream {self._options.stream_name}", lost=lost)
 
     async def check(self) -> str:
         connection = await self._new_connection()
         try:
+            if self._options.mode is DeliveryMode.CORE:
+                return f"{connection.server}, without a stream"
             return await self._stream.look(connection)
         finally:
             await connection.close()
@@ -65,14 +124,41 @@ class NatsSink(NamesGaps):
         if connection is not None:
             await connection.close()
 
-    async def _deliver(self, batch: Sequence[Record]) -> Receipt:
-        try:
-            connection = await self._connected()
-        except SinkUnavailable as error:
-            return Receipt(pending=range(len(batch)), failure=RetryLater(str(error), unavailable=True))
+    async def _send(self, connection: NatsConnection, batch: Sequence[Record]) -> Receipt:
         result = BatchResult(batch)
         messages = self._encode(result, connection.max_payload)
-        return await NatsDelivery(self._options, connection, self._stream, self._duplicates, messages, result).run()
+        if self._options.mode is DeliveryMode.CORE:
+            timeout = self._options.ack_timeout
+            return self.note_gaps(batch, await CoreDelivery(connection, messages, result, timeout=timeout).run())
+        delivery = NatsDelivery(self._options, connection, self._stream, self._duplicates, messages, result)
+        receipt = self.note_gaps(batch, await delivery.run())
+        if receipt.failure is not None:
+            self._look_at = 0.0  # The stream may be gone, and another one there next time.
+        if self._known is not None and (last := delivery.last_stored):
+            if last < self._known.last:
+                self._look_at = 0.0  # The numbers of a stream ascend: it is another stream, or has lost messages.
+            else:
+                self._known = replace_fields(self._known, last=last, at=time.time())
+        return receipt
+
+    async def _look(self, connection: NatsConnection) -> None:
+        """Compares the stream with what the sink knows of it."""
+        self._look_at = monotonic() + _LOOK_INTERVAL
+        try:
+            found = await self._stream.describe(connection)
+        except SinkUnavailable:
+            return  # The delivery fails too, if it matters.
+        self._loss = loss_of(self._known, found, time.time()) if self._known is not None else ""
+        if self._loss:
+            self._found = found
+        else:
+            self._see(found)
+
+    def _see(self, stream: StreamDescription) -> None:
+        known, state = self._known, stream.state
+        same = known is not None and known.created == stream.created and known.last == state.last_seq
+        at = known.at if known is not None and same else time.time()
+        self._known, self._found = KnownStream(stream.created, state.first_seq, state.last_seq, at), None
 
     def _encode(self, result: BatchResult, max_payload: int) -> dict[int, NatsMessage]:
         def encode(record: Record) -> NatsMessage:
@@ -90,7 +176,9 @@ class NatsSink(NamesGaps):
             await self.close()
             connection = await self._new_connection()
             try:
-                await self._stream.find(connection, self._options.create_stream)
+                if self._options.mode is DeliveryMode.JETSTREAM:
+                    await self._stream.find(connection, self._options.create_stream)
+                    self._look_at = 0.0
             except BaseException:
                 await connection.close()
                 raise

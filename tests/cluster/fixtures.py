@@ -1,14 +1,15 @@
 """The testbed's fixtures. Shared servers start when the first test asks for them and end with the run.
 
-A test that stops, freezes or breaks a server starts one of its own through `start_…`: the shared ones are not its to
-break.
+A test may kill and freeze the shared brokers and the servers whose names say `breakable`: who asks for them next finds
+them running. The shared API server is nobody's to break. Servers with other settings are started through `start_…`; an
+API server and a Kafka cost seconds of CPU time each.
 """
 
 from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,17 @@ import pytest
 from nats.js.api import StreamConfig
 
 from tests.cluster.kube_client import CustomResource, KubeClient
-from tests.cluster.servers import ControllerManager, Etcd, Kafka, KubeApiServer, Nats, Server
+from tests.cluster.servers import (
+    ControllerManager,
+    Etcd,
+    Kafka,
+    KafkaBehindALine,
+    KubeApiServer,
+    Nats,
+    SecuredKafka,
+    Server,
+)
+from tests.kit.certificates import Authority
 
 
 def fresh_name(prefix: str) -> str:
@@ -51,6 +62,36 @@ def kube_apiserver(kubernetes_build: Path, etcd: Etcd, testbed_folder: Path) -> 
 
 
 @pytest.fixture(scope="session")
+def client_authority(testbed_folder: Path) -> Authority:
+    """Issues certificates of clients that ``forgetful_apiserver`` takes."""
+    return Authority.make(testbed_folder / "clients")
+
+
+@pytest.fixture(scope="session")
+def breakable_etcd(etcd_build: Path, testbed_folder: Path) -> Iterator[Etcd]:
+    """For fixtures that live as long: the store under clusters that a test may break."""
+    with Etcd(testbed_folder / "breakable-etcd", etcd_build) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def forgetful_for_all(
+    kubernetes_build: Path, breakable_etcd: Etcd, client_authority: Authority, testbed_folder: Path
+) -> Iterator[KubeApiServer]:
+    """For fixtures that live as long; tests ask for ``forgetful_apiserver``."""
+    flags = ["--watch-cache=false", f"--client-ca-file={client_authority.certificate}"]
+    with KubeApiServer(testbed_folder / "forgetful", kubernetes_build, breakable_etcd, flags) as server:
+        yield server
+
+
+@pytest.fixture
+def forgetful_apiserver(breakable_etcd: Etcd, forgetful_for_all: KubeApiServer) -> KubeApiServer:
+    """Has no watch cache, and so forgets what `forgetful_apiserver.etcd` forgets. A test may break both."""
+    breakable_etcd.heal()
+    return forgetful_for_all.heal()
+
+
+@pytest.fixture(scope="session")
 def controller_manager(
     kubernetes_build: Path, kube_apiserver: KubeApiServer, testbed_folder: Path
 ) -> Iterator[ControllerManager]:
@@ -60,17 +101,39 @@ def controller_manager(
 
 
 @pytest.fixture(scope="session")
-def kafka(kafka_build: Path, testbed_folder: Path) -> Iterator[Kafka]:
-    """The shared broker; its address is `kafka.bootstrap`."""
-    with Kafka(testbed_folder / "kafka", kafka_build) as server:
+def kafka_for_all(kafka_build: Path, testbed_folder: Path) -> Iterator[KafkaBehindALine]:
+    """For fixtures that live as long; tests ask for ``kafka``."""
+    with KafkaBehindALine(testbed_folder / "kafka", kafka_build) as server:
+        yield server
+
+
+@pytest.fixture
+def kafka(kafka_for_all: KafkaBehindALine) -> KafkaBehindALine:
+    """The shared broker, which a test may break; its address is `kafka.bootstrap`."""
+    return kafka_for_all.heal()
+
+
+@pytest.fixture(scope="session")
+def secured_kafka(kafka_build: Path, testbed_folder: Path) -> Iterator[SecuredKafka]:
+    """A broker with a listener for each way to prove oneself; its certificate is of `secured_kafka.authority`."""
+    authority = Authority.make(testbed_folder / "secured-kafka-ca")
+    with SecuredKafka(testbed_folder / "secured-kafka", kafka_build, authority) as server:
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            server.set_password(mechanism, SecuredKafka.PASSWORD)
         yield server
 
 
 @pytest.fixture(scope="session")
-def nats_server(nats_build: Path, testbed_folder: Path) -> Iterator[Nats]:
-    """The shared NATS with JetStream; its address is `nats_server.url`."""
+def nats_for_all(nats_build: Path, testbed_folder: Path) -> Iterator[Nats]:
+    """For fixtures that live as long; tests ask for ``nats_server``."""
     with Nats(testbed_folder / "nats", nats_build) as server:
         yield server
+
+
+@pytest.fixture
+def nats_server(nats_for_all: Nats) -> Nats:
+    """The shared NATS with JetStream, which a test may break; its address is `nats_server.url`."""
+    return nats_for_all.heal()
 
 
 S = TypeVar("S", bound=Server)
@@ -130,12 +193,6 @@ def start_controller_manager(
 ) -> Callable[[KubeApiServer], ControllerManager]:
     """`start_controller_manager(api_server)`"""
     return lambda api: own_servers.start(lambda folder: ControllerManager(folder, kubernetes_build, api))
-
-
-@pytest.fixture
-def start_kafka(own_servers: OwnServers, kafka_build: Path) -> Callable[[Mapping[str, str]], Kafka]:
-    """`start_kafka({"message.max.bytes": "1000"})`; `start_kafka({})` has the defaults."""
-    return lambda properties: own_servers.start(lambda folder: Kafka(folder, kafka_build, properties))
 
 
 @pytest.fixture
@@ -200,6 +257,7 @@ def kafka_topic(kafka: Kafka) -> Iterator[MakeTopic]:
             return topic
 
         yield make
+        kafka.heal()
 
 
 @dataclass(frozen=True, slots=True)

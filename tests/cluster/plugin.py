@@ -6,6 +6,9 @@ nobody reads. The group `image` is no failure even there: it needs root.
 
 What a test will ask `getfixturevalue` for cannot be known before it runs, so it says so by mark: `pytest.mark.java`, or
 `pytest.mark.go("nats")` for less than the whole group.
+
+`pytest --servers -m "go or java"` imports only the files that `server_tests` in pyproject.toml names: to import all
+takes longer than most tests do. Any run fails where such a test stands elsewhere.
 """
 
 from __future__ import annotations
@@ -45,13 +48,26 @@ OUTCOMES = pytest.StashKey[dict[Recipe, Outcome]]()
 LEFT_OUT = pytest.StashKey[Counter[ToolchainMissing]]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("server_tests", "files and folders that have tests of real servers", type="paths")
+    parser.addoption("--servers", action="store_true", help="collect nothing but server_tests")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.option.servers and collection_path.is_file() and not _may_need_servers(collection_path, config):
+        return True
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """First of all, so that `-m go` chooses by these marks."""
     for item in items:
         needs = item.stash[NEEDS] = [*_by_fixture(item), *_by_mark(item)]
         for group in {recipe.group for recipe in needs}:
             item.add_marker(group.value)
+        if needs and not _may_need_servers(item.path, config):
+            raise pytest.UsageError(f"{item.nodeid} needs servers: name its file in server_tests of pyproject.toml")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -89,6 +105,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.line(f"left out: {what.group} ({what.reason}): {tests} test{'s' if tests > 1 else ''}")
     if fails:
         terminalreporter.line("CI is set, and in CI leaving tests out is a failure.", red=True)
+
+
+def _may_need_servers(file: Path, config: pytest.Config) -> bool:
+    places = config.getini("server_tests")
+    return not places or any(file.is_relative_to(place) for place in places)
 
 
 def _by_fixture(item: pytest.Item) -> list[Recipe]:

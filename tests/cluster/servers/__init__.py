@@ -2,19 +2,22 @@
 
 from tests.cluster.servers.controller_manager import ControllerManager
 from tests.cluster.servers.etcd import Etcd
-from tests.cluster.servers.kafka import Kafka, KafkaRecord
+from tests.cluster.servers.kafka import Kafka, KafkaBehindALine, KafkaRecord
 from tests.cluster.servers.kube_apiserver import KubeApiServer
 from tests.cluster.servers.nats import Nats, NatsRecord
 from tests.cluster.servers.process import Server, ServerFailed
+from tests.cluster.servers.secured_kafka import SecuredKafka
 
 __all__ = [
     "ControllerManager",
     "Etcd",
     "Kafka",
+    "KafkaBehindALine",
     "KafkaRecord",
     "KubeApiServer",
     "Nats",
     "NatsRecord",
+    "SecuredKafka",
     "Server",
     "ServerFailed",
 ]

@@ -45,6 +45,12 @@ class Etcd(Server):
         answer = self._ask("range", {"key": base64.b64encode(b"\0").decode()})
         return int(answer["header"]["revision"])
 
+    def keys(self) -> list[str]:
+        """Of everything in the store."""
+        everything = {"key": base64.b64encode(b"\0").decode(), "range_end": base64.b64encode(b"\0").decode()}
+        found: list[dict[str, str]] = self._ask("range", {**everything, "keys_only": True}).get("kvs", [])  # type: ignore[assignment]
+        return [base64.b64decode(each["key"]).decode() for each in found]
+
     def compact(self) -> int:
         """Forget all versions before the newest, and return that. A watch that misses only the newest still gets it.
 

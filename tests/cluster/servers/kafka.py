@@ -14,10 +14,10 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.cluster.servers.ports import reserve_port
-from tests.cluster.servers.process import Server, ServerFailed
+from tests.cluster.servers.process import Server, ServerFailed, listens
 from tests.kit.deadlines import BUSY
 
 _SILENT = {"log_level": 0, "socket.timeout.ms": 10_000}
@@ -79,6 +79,9 @@ class Kafka(Server):
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
             "auto.create.topics.enable": "false",
+            # Whoever rests does nothing, and a start clears no 128 MB of memory.
+            "metadata.max.idle.interval.ms": "0",
+            "log.cleaner.dedupe.buffer.size": str(2 * 1024 * 1024),
             **properties,
         }
 
@@ -102,6 +105,8 @@ class Kafka(Server):
         return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 
     def is_ready(self) -> bool:
+        if not listens(int(self.bootstrap.rpartition(":")[2])):
+            return False  # A client of librdkafka, which starts threads, is made when somebody answers it.
         try:
             return bool(self._admin().list_topics(timeout=1).brokers)
         except KafkaException:
@@ -116,6 +121,14 @@ class Kafka(Server):
         while not self._has_leaders(admin, name, partitions):
             if time.monotonic() > deadline:
                 raise ServerFailed(f"{self}: topic {name} has no leader\n{self.log_tail()}")
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        admin = self._admin()
+        admin.create_partitions([NewPartitions(topic, total)])[topic].result(timeout=30 * BUSY)
+        deadline = time.monotonic() + 30 * BUSY
+        while not self._has_leaders(admin, topic, total):
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"{self}: topic {topic} has not {total} partitions\n{self.log_tail()}")
 
     def delete_topic(self, name: str) -> None:
         admin = self._admin()  # Held until the answer: a client that is collected gives up what it asked.
@@ -142,6 +155,23 @@ class Kafka(Server):
     def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
         found = admin.list_topics(topic, timeout=10 * BUSY).topics[topic].partitions.values()
         return len(found) == partitions and all(each.leader >= 0 for each in found) and _lead(admin, topic, partitions)
+
+
+class KafkaBehindALine(Kafka):
+    """Has a second address, for those who come by a line: a client goes to where the broker says, wherever it began."""
+
+    def __init__(self, folder: Path, build: Path) -> None:
+        self.line_port = reserve_port()
+        self.behind_the_line = reserve_port()
+        super().__init__(folder, build)
+
+    def _defaults(self, properties: Mapping[str, str]) -> dict[str, str]:
+        settings = super()._defaults(properties)
+        settings["listeners"] += f",LINE://127.0.0.1:{self.behind_the_line}"
+        settings["advertised.listeners"] += f",LINE://127.0.0.1:{self.line_port}"
+        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,LINE:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        settings["inter.broker.listener.name"] = "PLAINTEXT"
+        return settings
 
 
 def _lead(admin: AdminClient, topic: str, partitions: int) -> bool:

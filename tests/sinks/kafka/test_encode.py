@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from cloudevents.core.bindings import kafka
 from cloudevents.core.formats.json import JSONFormat
@@ -11,11 +13,13 @@ from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Record
 from bridge.model.resource import Resource
 from sinks.kafka.encode import KafkaEncoder, KafkaMessage
+from sinks.kafka.options import KafkaOptions
 from tests.kit.records import DEPLOYMENTS, NODES, PODS, a_delta, a_gap, a_snapshot
 
 
-def encoded(record: Record, topic: str = "k8s.{resource}", *, tombstones: bool = False) -> KafkaMessage:
-    return KafkaEncoder(CloudEvents("eu:1"), topic, "eu:1", tombstones=tombstones).encode(record)
+def encoded(record: Record, topic: str = "k8s.{resource}", **options: Any) -> KafkaMessage:
+    chosen = KafkaOptions.model_validate({"bootstrap_servers": "127.0.0.1:1", "topic": topic, **options})
+    return KafkaEncoder(CloudEvents("eu:1"), chosen, "eu:1").encode(record)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +63,28 @@ def test_a_tombstone_follows_a_delete_when_asked_for() -> None:
 
 def test_notices_have_the_clusters_name_as_their_key() -> None:
     assert encoded(a_gap()).key == encoded(a_snapshot()).key == "eu:1"
+
+
+@pytest.mark.parametrize("op", Op)
+@pytest.mark.parametrize(
+    ("key", "pod", "node"),
+    [
+        ("object", "eu:1//pods/shop/web", "eu:1//nodes//n1"),
+        ("uid", "uid-of-shop/web", "uid-of-n1"),
+        ("namespace", "eu:1/shop", "eu:1/"),
+    ],
+)
+def test_every_record_of_an_object_has_its_key(key: str, pod: str, node: str, op: Op) -> None:
+    options: dict[str, Any] = {"key": key, "tombstones": key != "namespace"}
+
+    assert encoded(a_delta(1, key="shop/web", op=op), **options).key == pod
+    assert encoded(a_delta(2, resource=NODES, key="n1", op=op), **options).key == node
+    assert encoded(a_gap(), **options).key == "eu:1"
+
+
+def test_an_attribute_names_the_object_whatever_the_key() -> None:
+    for key in ("object", "uid", "namespace"):
+        assert encoded(a_delta(1, key="shop/web"), key=key).headers["ce_partitionkey"] == b"eu:1//pods/shop/web"
 
 
 def test_a_topic_that_would_be_too_long_is_no_topic() -> None:

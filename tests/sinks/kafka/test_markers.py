@@ -17,9 +17,10 @@ from sinks.base import ALL_STORED
 from sinks.kafka import memory
 from sinks.kafka.sink import KafkaSink
 from tests.cluster.fixtures import MakeTopic, fresh_name
-from tests.cluster.servers import Kafka, KafkaRecord
+from tests.cluster.servers import Kafka, KafkaBehindALine, KafkaRecord
 from tests.kit.records import DEPLOYMENTS, NODES, PODS, a_delta, a_gap, a_snapshot
-from tests.sinks.kafka.test_sink import StartKafka, opened, read, the_sink, until_stored
+from tests.kit.tcp_line import Line
+from tests.sinks.kafka.test_sink import opened, read, the_sink, until_stored
 
 pytestmark = pytest.mark.java
 
@@ -181,9 +182,9 @@ async def test_envelopes_name_the_newest_gap_without_markers(kafka: Kafka, topic
 async def test_beyond_the_bound_records_name_the_gap_without_markers(
     kafka: Kafka, topics: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sinks.kafka import topic_names
+    from sinks.kafka.topics import names
 
-    monkeypatch.setattr(topic_names, "MAX_MARKED_PARTITIONS", 6)
+    monkeypatch.setattr(names, "MAX_MARKED_PARTITIONS", 6)
     monkeypatch.setattr(memory, "MAX_MARKED_PARTITIONS", 6)
     async with opened(kafka, f"{topics}.{{resource}}") as sink:
         await deliver(sink, [a_gap_of(PODS, DEPLOYMENTS)], some(PODS, 100))
@@ -237,24 +238,32 @@ async def test_namespaces_have_topics_of_their_own(kafka: Kafka, kafka_topic: Ma
     }
 
 
-async def test_markers_are_repeated_until_all_are_stored(start_kafka: StartKafka) -> None:
-    """Nothing behind them comes before; the broker is away in the middle of it, and the sink restarted."""
-    server = start_kafka({})
-    for name, partitions in (("k8s.pods", 8), ("k8s.notice", 1)):
-        server.create_topic(name, partitions)
+async def test_markers_are_repeated_until_all_are_stored(kafka: KafkaBehindALine, kafka_topic: MakeTopic) -> None:
+    """Nothing behind them comes before; the broker is gone in the middle of it, and the sink restarted."""
+    prefix = fresh_name("repeated")
+    for name, partitions in ((f"{prefix}.pods", 8), (f"{prefix}.notice", 1)):
+        kafka_topic(partitions, name)
     gap = a_gap_of(PODS, first=100, last=199)
-    async with opened(server, "k8s.{resource}", ack_timeout=0.5, connect_timeout=1) as sink:
+    by_the_line: dict[str, Any] = {
+        "bootstrap_servers": f"127.0.0.1:{kafka.line_port}",
+        "ack_timeout": 0.5,
+        "connect_timeout": 1,
+    }
+    async with (
+        Line(kafka.behind_the_line, kafka.line_port) as line,
+        opened(kafka, f"{prefix}.{{resource}}", **by_the_line) as sink,
+    ):
         await until_stored(sink, some(PODS, 1))
         async with asyncio.TaskGroup() as tasks:
             delivering = tasks.create_task(sink.deliver([gap]))
             await asyncio.sleep(0.01)
-            await asyncio.to_thread(server.kill9)
+            line.refusing = True
+            line.cut()
         first = delivering.result()
-    await asyncio.to_thread(server.start)
-    async with opened(server, "k8s.{resource}", ack_timeout=0.5) as sink:
+    async with opened(kafka, f"{prefix}.{{resource}}", ack_timeout=0.5) as sink:
         await until_stored(sink, [gap])
         await until_stored(sink, some(PODS, 200))
-    found = by_partition(await read(server, "k8s.pods"))
+    found = by_partition(await read(kafka, f"{prefix}.pods"))
 
     assert first == ALL_STORED or list(first.pending) == [0]
     for partition, records in found.items():

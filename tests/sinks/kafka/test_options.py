@@ -9,12 +9,18 @@ from confluent_kafka import Producer
 
 from config.values import Duration, Size
 from sinks.base import SinkUnavailable
-from sinks.kafka.client_config import producer_config
+from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.options import KafkaOptions
 
 
 def options(**more: object) -> KafkaOptions:
     return KafkaOptions.model_validate({"bootstrap_servers": "127.0.0.1:9092", **more})
+
+
+OAUTH2 = {"token_url": "https://idp.example", "client_id": "me", "client_secret_file": "/x"}
+SASL = {"security_protocol": "sasl_ssl"}
+TOKEN = SASL | {"sasl_mechanism": "OAUTHBEARER", "token_command": ["token"]}
+SASL_OIDC = SASL | {"sasl_mechanism": "OAUTHBEARER", "properties": {"sasl.oauthbearer.method": "oidc"}}
 
 
 @pytest.mark.parametrize(
@@ -43,15 +49,33 @@ def options(**more: object) -> KafkaOptions:
         ({"security_protocol": "sasl_ssl"}, "sasl_mechanism and security_protocol"),
         ({"username": "me"}, "username and password_file belong together"),
         ({"username": "me", "password_file": "/x"}, "username has no effect without sasl_mechanism"),
+        (SASL | {"sasl_mechanism": "SCRAM-SHA-256"}, "PLAIN and SCRAM need username and password_file"),
+        (TOKEN | {"username": "me", "password_file": "/x"}, "username and password_file are for PLAIN and SCRAM"),
+        (SASL | {"sasl_mechanism": "OAUTHBEARER"}, "needs one of token_command and oauth2"),
+        (TOKEN | {"oauth2": OAUTH2}, "needs one of token_command and oauth2"),
+        (TOKEN | {"properties": {"sasl.oauthbearer.scope": "x"}}, "needs one of token_command and oauth2"),
+        ({"token_command": ["x"]}, "belong to sasl_mechanism OAUTHBEARER"),
+        ({"oauth2": OAUTH2}, "belong to sasl_mechanism OAUTHBEARER"),
+        ({"sasl_extensions": {"a": "b"}}, "belong to sasl_mechanism OAUTHBEARER"),
+        (SASL_OIDC | {"sasl_extensions": {"a": "b"}}, "elsewhere set sasl.oauthbearer.extensions"),
+        (TOKEN | {"sasl_extensions": {"auth": "b"}}, "'auth' is no name of an extension"),
+        (TOKEN | {"sasl_extensions": {"a": "b,c"}}, "printable ASCII without spaces and commas"),
+        (TOKEN | {"token_command": []}, "token_command"),
+        (TOKEN | {"token_command": ["a\0"]}, "has no NUL"),
+        (SASL | {"sasl_mechanism": "OAUTHBEARER", "oauth2": OAUTH2 | {"token_url": "idp"}}, "a URL that begins with"),
+        ({"key": "namespace", "tombstones": True}, "forget the whole namespace"),
+        ({"key": "name"}, "key"),
+        ({"too_large": "trim", "data": "object.spec"}, "takes parts from objects"),
+        ({"too_large": "compress", "compression": "none"}, "too_large: compress needs a compression"),
         ({"ca_file": "/x"}, "of no use without security_protocol ssl"),
         ({"security_protocol": "ssl", "cert_file": "/x"}, "cert_file and key_file belong together"),
         ({"create_topics": {}}, "partitions"),
-        ({"before": True}, "set format: envelope"),
+        ({"include": ["before"]}, "set format: envelope"),
         *(
             ({"format": form, "topic": "all"}, "formats other than cloudevents need notice_topic")
             for form in ("envelope", "row", "raw")
         ),
-        ({"format": "row", "patch": True}, "set format: envelope"),
+        ({"format": "row", "include": ["changed", "changed"]}, "may be named once"),
         ({"row": {"object": "none"}}, "row has no effect without format: row"),
         ({"notice_topic": "k8s {x}"}, "is no topic: at most 249 letters"),
     ],
@@ -72,12 +96,12 @@ def test_times_and_sizes_take_units() -> None:
 
     assert [given.ack_timeout, given.connect_timeout] == [Duration(0.5), Duration(60)]
     assert given.max_message_bytes == Size(2 << 20)
-    settings = producer_config(given, gapless=True)
+    settings = ClientConfig(given).producer(gapless=True)
     assert str(settings["message.max.bytes"]) == "2097152", "as librdkafka reads it"
 
 
 def test_the_promises_are_kept_by_settings_that_librdkafka_takes() -> None:
-    settings = producer_config(options(), gapless=True)
+    settings = ClientConfig(options()).producer(gapless=True)
 
     assert settings["enable.idempotence"] is True
     assert settings["enable.gapless.guarantee"] is True
@@ -88,7 +112,9 @@ def test_the_promises_are_kept_by_settings_that_librdkafka_takes() -> None:
 
 
 def test_properties_win_over_defaults_that_promise_nothing() -> None:
-    settings = producer_config(options(properties={"linger.ms": 20, "partitioner": "consistent_random"}), gapless=True)
+    settings = ClientConfig(options(properties={"linger.ms": 20, "partitioner": "consistent_random"})).producer(
+        gapless=True
+    )
 
     assert (settings["linger.ms"], settings["partitioner"]) == (20, "consistent_random")
 
@@ -104,18 +130,46 @@ def test_secrets_are_read_from_their_files(tmp_path: Path) -> None:
         property_files={"ssl.key.password": tmp_path / "password"},
     )
 
-    settings = producer_config(given, gapless=True)
+    settings = ClientConfig(given).producer(gapless=True)
 
     assert settings["sasl.password"] == settings["ssl.key.password"] == "hush"
     assert settings["ssl.ca.location"] == "/ca.crt"
     assert settings["security.protocol"] == "sasl_ssl"
     (tmp_path / "password").unlink()
     with pytest.raises(SinkUnavailable, match="cannot read the secret file"):
-        producer_config(given, gapless=True)
+        ClientConfig(given).producer(gapless=True)
+
+
+def test_a_token_endpoint_is_set_in_the_words_of_librdkafka(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hush\n")
+    files = {"client_secret_file": tmp_path / "secret", "ca_file": "/idp.crt"}
+    oauth2 = {"token_url": "https://idp.example/token", "client_id": "me", "scopes": ["a", "b"], **files}
+    given = options(**SASL, sasl_mechanism="OAUTHBEARER", oauth2=oauth2, sasl_extensions={"c": "1", "d": "2"})
+
+    settings = ClientConfig(given).producer(gapless=True)
+
+    assert {name: settings[name] for name in settings if "oauth" in name or "https" in name} == {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "hush",
+        "sasl.oauthbearer.scope": "a b",
+        "sasl.oauthbearer.extensions": "c=1,d=2",
+        "https.ca.location": "/idp.crt",
+    }
+
+
+def test_a_compressed_record_may_be_larger_than_a_batch() -> None:
+    settings = ClientConfig(options(too_large="compress")).producer(gapless=True)
+
+    assert settings["message.max.bytes"] == 32 << 20
+    assert settings["batch.size"] == 1_000_000
+    assert settings["queue.buffering.max.kbytes"] == 64 << 10
+    Producer(settings | {"log_level": 0})
 
 
 def test_the_queue_has_room_for_a_few_of_the_largest_records() -> None:
-    settings = producer_config(options(max_message_bytes=20_000_000), gapless=True)
+    settings = ClientConfig(options(max_message_bytes=20_000_000)).producer(gapless=True)
 
     assert settings["queue.buffering.max.kbytes"] == 78_125
     Producer(settings | {"log_level": 0})

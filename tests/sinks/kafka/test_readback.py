@@ -19,7 +19,7 @@ from sinks.kafka import readback
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.readback import KafkaReadBack
 from sinks.kafka.sink import KafkaSink
-from sinks.kafka.topic_names import topics_pattern
+from sinks.kafka.topics.names import topics_pattern
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka
 from tests.cluster.servers.ports import reserve_port

@@ -14,7 +14,7 @@ from tests.cluster.fixtures import MakeTopic
 from tests.cluster.servers import Kafka
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, ids_of
-from tests.sinks.kafka.test_sink import StartKafka, ids, incompressible, opened, read, until_stored
+from tests.sinks.kafka.test_sink import ids, incompressible, opened, read, until_stored
 
 pytestmark = pytest.mark.java
 
@@ -43,11 +43,12 @@ async def test_a_refused_record_makes_no_other_come_twice(
 
 
 @pytest.mark.parametrize("after", [0.02])
-async def test_a_refusal_is_no_loss_where_the_broker_freezes_meanwhile(start_kafka: StartKafka, after: float) -> None:
+async def test_a_refusal_is_no_loss_where_the_broker_freezes_meanwhile(
+    kafka: Kafka, kafka_topic: MakeTopic, after: float
+) -> None:
     """It freezes for longer than ``ack_timeout``: the sink waits for the answers, wherever the refusal came in
     between."""
-    server = start_kafka({})
-    server.create_topic("k8s.pods", partitions=6, max_message_bytes="20000")
+    topic = kafka_topic(partitions=6, max_message_bytes="20000")
     batch = [a_delta(n, key=f"shop/web-{n % 60}", body=incompressible(3_000)) for n in range(1, 301)]
     batch[40] = a_delta(41, key="shop/large", body=incompressible(30_000))
     rejected: set[str] = set()
@@ -60,15 +61,15 @@ async def test_a_refusal_is_no_loss_where_the_broker_freezes_meanwhile(start_kaf
             left = [left[place] for place in receipt.pending]
 
     properties = {"batch.size": 15_000}
-    async with opened(server, "k8s.pods", ack_timeout=0.4, properties=properties) as sink:
+    async with opened(kafka, topic, ack_timeout=0.4, properties=properties) as sink:
         await until_stored(sink, [a_delta(1000)])
         async with asyncio.timeout(60 * BUSY), asyncio.TaskGroup() as tasks:
             delivering = tasks.create_task(deliver_all(sink))
             await asyncio.sleep(after)
-            server.pause()
+            kafka.pause()
             await asyncio.wait([delivering], timeout=1.5)
-            server.resume()
-    found = ids(await read(server, "k8s.pods"))
+            kafka.resume()
+    found = ids(await read(kafka, topic))
 
     assert rejected == {batch[40].id}
     assert [name for name, count in Counter(found).items() if count > 1] == []

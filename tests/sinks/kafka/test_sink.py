@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,13 @@ from config.values import Duration
 from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.sink import KafkaSink
-from tests.cluster.fixtures import MakeTopic, OwnServers, fresh_name
-from tests.cluster.servers import Kafka, KafkaRecord
+from tests.cluster.fixtures import MakeTopic, fresh_name
+from tests.cluster.servers import Kafka, KafkaBehindALine, KafkaRecord, SecuredKafka
 from tests.cluster.servers.ports import reserve_port
-from tests.kit.certificates import Authority, Certificate
 from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, changes, ids_of
 from tests.kit.sinks import failure_of
-
-StartKafka = Callable[[Mapping[str, str]], Kafka]
+from tests.kit.tcp_line import Line
 
 
 def the_sink(server: Kafka, topic: str, **options: Any) -> KafkaSink:
@@ -147,15 +144,14 @@ async def test_a_check_names_topics_that_nobody_makes_and_makes_none(kafka: Kafk
 
     assert await missing_places(kafka, f"{prefix}.{{resource}}") == [received]
     assert await missing_places(kafka, f"{prefix}.{{resource}}") == [received], "being asked made none of them"
-    assert await missing_places(kafka, f"{prefix}.{{resource}}", create_topics={"partitions": 1}) == ()
-    assert await missing_places(kafka, f"{prefix}.pods") == ()
+    assert await missing_places(kafka, f"{prefix}.{{resource}}", create_topics={"partitions": 1}) == []
+    assert await missing_places(kafka, f"{prefix}.pods") == []
     by_namespace = await missing_places(kafka, f"{prefix}.{{resource}}.{{namespace}}")
     assert by_namespace == [f"no topic {prefix}.notice._, and brokers create none: create them, or set create_topics"]
 
 
-async def test_topics_that_brokers_make_by_themselves_are_not_missing(start_kafka: StartKafka) -> None:
-    server = start_kafka({"auto.create.topics.enable": "true"})
-    assert await missing_places(server, "by-brokers.{resource}") == ()
+async def test_topics_that_brokers_make_by_themselves_are_not_missing(secured_kafka: SecuredKafka) -> None:
+    assert await missing_places(secured_kafka, "by-brokers.{resource}") == []
 
 
 async def test_topics_are_made_when_asked_for(kafka: Kafka) -> None:
@@ -181,13 +177,12 @@ async def test_a_compacted_topic_gets_a_tombstone_after_the_last_state(kafka: Ka
     assert ids(records)[1] == ids(records)[2] == deleted.id
 
 
-async def test_while_a_broker_is_away_records_wait_and_come_once(start_kafka: StartKafka) -> None:
-    server = start_kafka({})
-    server.create_topic("k8s.pods", partitions=2)
+async def test_while_a_broker_is_away_records_wait_and_come_once(kafka: Kafka, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic(partitions=2)
     batch = changes(500)
-    async with opened(server, "k8s.pods", ack_timeout=0.5) as sink:
+    async with opened(kafka, topic, ack_timeout=0.5) as sink:
         await until_stored(sink, batch[:100])
-        await asyncio.to_thread(server.kill9)
+        await asyncio.to_thread(kafka.kill9)
 
         receipt = await sink.deliver(batch[100:300])
         assert list(receipt.pending) == list(range(200))
@@ -195,10 +190,10 @@ async def test_while_a_broker_is_away_records_wait_and_come_once(start_kafka: St
         # Another batch size, as a worker may choose it after its back-off.
         assert list((await sink.deliver(batch[100:200])).pending) == list(range(100))
 
-        await asyncio.to_thread(server.start)
+        await asyncio.to_thread(kafka.start)
         await until_stored(sink, batch[100:])
 
-    found = await read(server, "k8s.pods")
+    found = await read(kafka, topic)
     assert len(found) == 500
     for key in {record.key for record in batch}:
         of_key = [each for each in found if each.key == f"prod//pods/{key}".encode()]
@@ -214,20 +209,19 @@ async def until_stored(sink: KafkaSink, records: Sequence[Record], timeout: floa
             left = [left[place] for place in receipt.pending]
 
 
-async def test_a_frozen_broker_with_a_full_queue_fails_undoubled(start_kafka: StartKafka) -> None:
-    server = start_kafka({})
-    server.create_topic("k8s.pods")
+async def test_a_frozen_broker_with_a_full_queue_fails_undoubled(kafka: Kafka, kafka_topic: MakeTopic) -> None:
+    topic = kafka_topic()
     batch = [a_delta(n, key=f"shop/web-{n % 5}", body=incompressible(400_000)) for n in range(1, 31)]
     properties = {"queue.buffering.max.kbytes": 4096}
-    async with opened(server, "k8s.pods", ack_timeout=0.5, properties=properties) as sink:
+    async with opened(kafka, topic, ack_timeout=0.5, properties=properties) as sink:
         await until_stored(sink, batch[:1])
-        server.pause()
+        kafka.pause()
         receipt = await sink.deliver(batch[1:])
-        server.resume()
+        kafka.resume()
         assert list(receipt.pending) == list(range(29))
         await until_stored(sink, batch[1:])
 
-    assert ids(await read(server, "k8s.pods")) == ids_of(batch)
+    assert ids(await read(kafka, topic)) == ids_of(batch)
 
 
 async def test_a_cancelled_deliver_doubles_nothing_and_the_sink_works(kafka: Kafka, kafka_topic: MakeTopic) -> None:
@@ -274,17 +268,18 @@ async def test_close_brings_home_what_a_cancelled_deliver_left(kafka: Kafka, kaf
     assert ids(await read(kafka, topic)) == ids_of(batch)
 
 
-async def test_close_does_not_wait_for_a_broker_that_is_away(start_kafka: StartKafka) -> None:
-    server = start_kafka({})
-    server.create_topic("k8s.pods")
-    sink = the_sink(server, "k8s.pods", ack_timeout=0.3)
-    await sink.open()
-    await sink.deliver(changes(3))
-    await asyncio.to_thread(server.kill9)
-    await sink.deliver(changes(50, first=4))
+async def test_close_does_not_wait_for_a_broker_that_is_away(kafka: KafkaBehindALine, kafka_topic: MakeTopic) -> None:
+    by_the_line = f"127.0.0.1:{kafka.line_port}"
+    async with Line(kafka.behind_the_line, kafka.line_port) as line:
+        sink = the_sink(kafka, kafka_topic(), bootstrap_servers=by_the_line, ack_timeout=0.3)
+        await sink.open()
+        assert await sink.deliver(changes(3)) == ALL_STORED
+        line.refusing = True
+        line.cut()
+        assert (await sink.deliver(changes(50, first=4))).pending
 
-    async with asyncio.timeout(8 * BUSY):
-        await sink.close()
+        async with asyncio.timeout(8 * BUSY):
+            await sink.close()
 
 
 async def test_nobody_listening_is_reported() -> None:
@@ -308,64 +303,6 @@ async def test_check_says_who_answers(kafka: Kafka) -> None:
 
     assert found.startswith(f"{kafka.bootstrap}, cluster ")
     assert found.endswith(" of 1 brokers")
-
-
-class SecuredKafka(Kafka):
-    """Has a second listener that wants TLS and a password."""
-
-    def __init__(self, folder: Path, build: Path, certificate: Certificate) -> None:
-        self.secured = f"127.0.0.1:{reserve_port()}"
-        folder.mkdir(parents=True)
-        self._keystore = folder / "keystore.pem"
-        convert = ["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", str(certificate.key)]
-        key = subprocess.run(convert, check=True, capture_output=True).stdout
-        self._keystore.write_bytes(key + certificate.certificate.read_bytes())
-        super().__init__(folder, build)
-
-    def _defaults(self, properties: Mapping[str, str]) -> dict[str, str]:
-        settings = super()._defaults(properties)
-        settings["listeners"] += f",SECURED://{self.secured}"
-        settings["advertised.listeners"] += f",SECURED://{self.secured}"
-        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SECURED:SASL_SSL,CONTROLLER:PLAINTEXT"
-        settings["inter.broker.listener.name"] = "PLAINTEXT"
-        settings["ssl.keystore.type"] = "PEM"
-        settings["ssl.keystore.location"] = str(self._keystore)
-        settings["listener.name.secured.sasl.enabled.mechanisms"] = "PLAIN"
-        settings["listener.name.secured.plain.sasl.jaas.config"] = (
-            'org.apache.kafka.common.security.plain.PlainLoginModule required user_kubedelta="hush";'
-        )
-        return settings
-
-
-async def test_tls_is_verified_and_a_password_comes_from_its_file(
-    own_servers: OwnServers, kafka_build: Path, tmp_path: Path
-) -> None:
-    authority, other = Authority.make(tmp_path / "ca"), Authority.make(tmp_path / "other", "another authority")
-    certificate = authority.issue("server")
-    server = own_servers.start(lambda folder: SecuredKafka(folder, kafka_build, certificate))
-    server.create_topic("k8s.pods")
-    password = tmp_path / "password"
-    password.write_text("hush\n")
-    secured = {
-        "bootstrap_servers": server.secured,
-        "security_protocol": "sasl_ssl",
-        "sasl_mechanism": "PLAIN",
-        "username": "kubedelta",
-        "password_file": password,
-        "ca_file": authority.certificate,
-    }
-
-    # First, because a broker's first handshake takes seconds on a busy machine.
-    async with opened(server, "k8s.pods", **secured, connect_timeout=30 * BUSY) as sink:
-        await until_stored(sink, changes(5))
-    assert ids(await read(server, "k8s.pods")) == ids_of(changes(5))
-
-    password.write_text("wrong-password\n")
-    with pytest.raises(SinkUnavailable, match="Authentication failed") as refused:
-        await opened_once(the_sink(server, "k8s.pods", **secured, connect_timeout=5))
-    assert "wrong-password" not in str(refused.value)
-    with pytest.raises(SinkUnavailable, match="certificate verify failed"):
-        await opened_once(the_sink(server, "k8s.pods", **secured | {"ca_file": other.certificate}, connect_timeout=5))
 
 
 async def opened_once(sink: KafkaSink) -> None:

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from sinks.nats.pub_ack import (
+from sinks.nats.connection import MOST_UNANSWERED
+from sinks.nats.jetstream.pub_ack import (
     STREAM_MISSING,
     Acknowledged,
     Answer,
@@ -15,7 +16,7 @@ from sinks.nats.pub_ack import (
     WrongLastMessage,
     read_answer,
 )
-from sinks.nats.publish_window import MAX_BYTES, PublishWindow
+from sinks.nats.jetstream.publish_window import PublishWindow
 
 
 def error(number: int, description: str = "what went wrong") -> bytes:
@@ -95,7 +96,7 @@ async def test_answers_to_earlier_exchanges_do_not_count() -> None:
 
 async def test_only_so_much_is_under_way_at_once() -> None:
     window = a_window(0)
-    waiting = asyncio.get_running_loop().create_task(window.room_for(MAX_BYTES))
+    waiting = asyncio.get_running_loop().create_task(window.room_for(MOST_UNANSWERED))
     await asyncio.sleep(0)
     assert not waiting.done()
 
@@ -105,7 +106,7 @@ async def test_only_so_much_is_under_way_at_once() -> None:
 
 
 async def test_a_message_larger_than_what_may_be_under_way_goes_alone() -> None:
-    await asyncio.wait_for(a_window().room_for(MAX_BYTES + 1), 5)
+    await asyncio.wait_for(a_window().room_for(MOST_UNANSWERED + 1), 5)
 
 
 @pytest.mark.parametrize(("before", "excused"), [(STORED, False), (DUPLICATE, True), (error(10054), True)])

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from sinks.nats.pub_ack import Acknowledged, MessageRejected, PublishFailed, WrongLastMessage, read_answer
-
-MAX_BYTES = 4 * 1024 * 1024
-"""Bytes of messages without an answer. The client holds them until the socket takes them."""
+from sinks.nats.connection import MOST_UNANSWERED
+from sinks.nats.jetstream.pub_ack import Acknowledged, MessageRejected, PublishFailed, WrongLastMessage, read_answer
 
 
 class PublishWindow:
@@ -44,7 +42,7 @@ class PublishWindow:
     async def room_for(self, size: int) -> None:
         """Returns when the window has room for ``size`` more bytes, or is broken."""
         # A message that is larger than the window is sent when the window is empty.
-        while self._bytes and self._bytes + size > MAX_BYTES and not self.broken():
+        while self._bytes and self._bytes + size > MOST_UNANSWERED and not self.broken():
             self._waits_for_room = True
             self._change.clear()
             await self._change.wait()

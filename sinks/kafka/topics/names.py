@@ -16,6 +16,8 @@ from sinks.kafka.memory import MAX_MARKED_PARTITIONS
 from sinks.template import ABSENT, CORE, NOTICE, Template
 
 _ANYTHING = "[A-Za-z0-9._-]+"
+_NAMESPACE = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+"""A DNS label."""
 _NOTICES = ReadFilter(group=ABSENT, version=ABSENT, plural=NOTICE, kind=ABSENT, namespace="")
 
 
@@ -45,6 +47,28 @@ class TopicNames(msgspec.Struct, frozen=True):
             topics |= dict.fromkeys(found)
             complete = complete and all_of_them
         return within_bound(topics, partition_counts, complete=complete)
+
+    def concerns_of(self, topics: Iterable[str], watched: Iterable[Resource]) -> tuple[Concern, ...]:
+        """The objects whose records are in these topics. ``watched``: the resources that are considered."""
+        return tuple(
+            dict.fromkeys(
+                concern
+                for resource in watched
+                for topic in topics
+                if (concern := self._concern(resource, topic)) is not None
+            )
+        )
+
+    def _concern(self, resource: Resource, topic: str) -> Concern | None:
+        """None if no record of the resource is in the topic."""
+        if not (resource.namespaced and self.template.needs_namespace):
+            return Concern(resource) if self.template.of_namespace(resource, None) == topic else None
+        # A name of a namespace has no character that Kafka forbids, so it stands in the topic as it is.
+        mark = "namespace-goes-here"
+        before, *rest = map(re.escape, self.template.of_namespace(resource, mark).split(mark))
+        pattern = before + f"({_NAMESPACE})" + r"\1".join(rest)
+        found = re.fullmatch(pattern, topic)
+        return None if found is None else Concern(resource, found[1])
 
     def _topics_of(self, concern: Concern, partition_counts: Mapping[str, int]) -> tuple[Iterable[str], bool]:
         resource = concern.resource

@@ -11,23 +11,29 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from concurrent.futures import TimeoutError as FuturesTimeout
+from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewTopic, Uuid
 
 from sinks.errors import SinkUnavailable
-from sinks.kafka.client_config import connection_config
-from sinks.kafka.options import CreateTopics, KafkaOptions
-from sinks.kafka.producer import KafkaProducer
+from sinks.kafka.client.config import ClientConfig
+from sinks.kafka.client.producer import KafkaProducer
+from sinks.kafka.option_sections import CreateTopics
+from sinks.kafka.option_types import RecordKey
+from sinks.kafka.options import KafkaOptions
+from sinks.kafka.topics.changes import TopicState
 
 _PAUSES = (0.0, 0.1, 0.2, 0.4, 0.8)
 """Seconds before each check: a topic that was just created, by the sink or by a broker that was asked for it, appears
 after a moment."""
 
+_NO_ID = str(Uuid(0, 0))
+"""Brokers before Kafka 2.8 have no ids of topics."""
 _NOT_PERMITTED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 _MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE}
 
@@ -35,17 +41,21 @@ _MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE}
 class Topics:
     """Caches the answers of the brokers; every blocking request runs in ``threads``."""
 
-    def __init__(self, options: KafkaOptions, threads: Executor) -> None:
+    def __init__(self, options: KafkaOptions, config: ClientConfig, threads: Executor) -> None:
         self._options = options
+        self._config = config
         self._threads = threads
         self.usable: set[str] = set()
         """Topics that records were sent to, or that were looked at."""
+        self.forgotten: set[str] = set()
+        """Topics that were used once, and were missing or refused later."""
         self._compacted: dict[str, bool | None] = {}
         """None where asking is not permitted."""
 
     def forget(self, topic: str) -> None:
         """Ask again before the next record of this topic."""
         self.usable.discard(topic)
+        self.forgotten.add(topic)
         self._compacted.pop(topic, None)
 
     async def unusable(self, producer: KafkaProducer, topics: Iterable[str]) -> dict[str, str]:
@@ -56,6 +66,7 @@ class Topics:
             return {}
         unusable = await asyncio.get_running_loop().run_in_executor(self._threads, self._check, producer, unknown)
         self.usable |= unknown - unusable.keys()
+        self.forgotten -= self.usable
         return unusable
 
     async def partition_counts(self, producer: KafkaProducer) -> dict[str, int]:
@@ -67,6 +78,25 @@ class Topics:
             raise SinkUnavailable(producer.last_error or error.args[0].str()) from error
         return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
 
+    def describe(self, topics: Sequence[str]) -> dict[str, TopicState]:
+        """Topics without an answer are left out. Blocks."""
+        if not topics:
+            return {}
+        try:
+            admin = AdminClient(self._config.connection() | {"log_level": 0})
+            timeout = self._options.connect_timeout
+            asked = admin.describe_topics(TopicCollection([*topics]), request_timeout=timeout)
+        except (KafkaException, SinkUnavailable):
+            return {}
+        found = {}
+        for topic, answer in asked.items():
+            with suppress(KafkaException, FuturesTimeout):
+                described = answer.result(timeout)
+                found[topic] = TopicState(
+                    "" if str(described.topic_id) == _NO_ID else str(described.topic_id), len(described.partitions)
+                )
+        return found
+
     async def compacted(self, topics: Iterable[str]) -> dict[str, bool | None]:
         """Whether each topic keeps only the newest record of a key, and so refuses records without a key; None where
         asking is not permitted, or no broker answered."""
@@ -76,6 +106,22 @@ class Topics:
             self._compacted |= found
         return {topic: self._compacted.get(topic) for topic in wanted}
 
+    async def mistakes(self, wanted: Sequence[str]) -> list[str]:
+        """Sentences about topics that records cannot go to, or should not. Raises SinkUnavailable."""
+        run = asyncio.get_running_loop().run_in_executor
+        missing = await run(self._threads, _missing_topics, self._options, self._config, wanted)
+        found = []
+        if missing:
+            found = [f"no topic {', '.join(missing)}, and brokers create none: create them, or set create_topics"]
+        if self._options.key is RecordKey.NAMESPACE:
+            compacted = await self.compacted(set(wanted) - set(missing))
+            found += [
+                f"topic {topic} is compacted, and with key: namespace keeps a single record of each namespace"
+                for topic in sorted(compacted)
+                if compacted[topic]
+            ]
+        return found
+
     def set_compacted(self, topic: str, compacted: bool) -> None:
         """A broker has shown by its answer to a record whether the topic is compacted."""
         self._compacted[topic] = compacted
@@ -83,7 +129,7 @@ class Topics:
     def _cleanup_policies(self, topics: list[str]) -> dict[str, bool | None]:
         """Topics without an answer are left out."""
         try:
-            admin = AdminClient(connection_config(self._options) | {"log_level": 0})
+            admin = AdminClient(self._config.connection() | {"log_level": 0})
         except (KafkaException, SinkUnavailable):
             return {}
         timeout = self._options.connect_timeout
@@ -125,7 +171,7 @@ class Topics:
     def _create(self, topics: list[str], how: CreateTopics) -> dict[str, str]:
         """Topic → reason, of the topics that could not be created."""
         # log_level 0: librdkafka would write lines of its own to standard error.
-        admin = AdminClient(connection_config(self._options) | {"log_level": 0})
+        admin = AdminClient(self._config.connection() | {"log_level": 0})
         wanted = [NewTopic(topic, how.partitions, how.replication_factor) for topic in topics]
         failed = {}
         for topic, created in admin.create_topics(wanted, operation_timeout=self._options.connect_timeout).items():
@@ -137,14 +183,14 @@ class Topics:
         return failed
 
 
-def missing_topics(options: KafkaOptions, wanted: Sequence[str]) -> list[str]:
+def _missing_topics(options: KafkaOptions, config: ClientConfig, wanted: Sequence[str]) -> list[str]:
     """The wanted topics that do not exist and that neither the sink nor the brokers create. Blocks. Raises
     SinkUnavailable."""
     if options.create_topics is not None:
         return []
     timeout = options.connect_timeout
     try:
-        admin = AdminClient(connection_config(options) | {"log_level": 0})
+        admin = AdminClient(config.connection() | {"log_level": 0})
         # Asks for all topics: a broker may create a topic that is asked for by name.
         found = admin.list_topics(timeout=timeout)
         missing = [topic for topic in dict.fromkeys(wanted) if topic not in found.topics]

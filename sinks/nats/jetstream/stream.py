@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from itertools import islice
 
+import msgspec
 import nats.errors
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StoreCompression, StreamConfig
@@ -14,6 +15,7 @@ from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
+from sinks.nats.jetstream.losses import StreamDescription
 from sinks.nats.options import CreateStream, NatsOptions
 
 _CONCURRENCY = 16
@@ -29,7 +31,7 @@ class NatsStream:
 
     def __init__(self, options: NatsOptions, subjects: list[str]) -> None:
         self._options = options
-        self._name = options.stream
+        self._name = options.stream_name
         self._subjects = subjects
         self.created = False
         """``find`` created the stream. The sink resets this when a receipt has reported it."""
@@ -58,6 +60,14 @@ class NatsStream:
             if self._options.create_stream is None:
                 raise
             return f"{connection.server}, stream {self._name} to be created"
+
+    async def describe(self, connection: NatsConnection) -> StreamDescription:
+        with self._errors(connection):
+            answer = await connection.request(f"$JS.API.STREAM.INFO.{self._name}", self._options.connect_timeout)
+            try:
+                return msgspec.json.decode(answer, type=StreamDescription)
+            except msgspec.MsgspecError:
+                raise SinkUnavailable(f"{connection.server} does not describe the stream {self._name}") from None
 
     async def lost(self, connection: NatsConnection, sought: Mapping[int, str]) -> set[int]:
         """Returns the numbers of the messages that the stream has lost. ``sought``: number → subject of the message.

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.encode import KafkaMessage
 
 _NEVER = 1 << 62
@@ -54,24 +55,19 @@ class InFlight(msgspec.Struct, gc=False, eq=False):
         self.producer.reported += 1
 
 
-class CountedInFlight(InFlight, gc=False, eq=False):
-    """Also knows the partition, for records of a snapshot. A class of its own, because reading the partition costs
-    time for every record."""
-
-    partition: int = -1
-
-    def report(self, error: KafkaError | None, message: Message) -> None:
-        if error is None and (partition := message.partition()) is not None:
-            self.partition = partition
-        super().report(error, message)
-
-
 class KafkaProducer:
     """Create it in a thread: reading certificates and waiting for a first token may block for some time. The
-    constructor raises KafkaException for settings that librdkafka refuses."""
+    constructor raises KafkaException for settings that librdkafka refuses, and WrongOption."""
 
-    def __init__(self, config: dict[str, Any], threads: Executor, loop: asyncio.AbstractEventLoop) -> None:
-        self.gapless = bool(config["enable.gapless.guarantee"])
+    def __init__(
+        self, clients: ClientConfig, threads: Executor, loop: asyncio.AbstractEventLoop, *, gapless: bool
+    ) -> None:
+        """``gapless``: see ``ClientConfig.producer``. Raises WrongOption."""
+        self._files = clients.files()
+        config = clients.producer(gapless=gapless)
+        self.gapless = gapless
+        self._tokens = clients.tokens
+        self._refused = clients.refused
         self._threads = threads
         self._loop = loop
         self._report_event = asyncio.Event()
@@ -237,6 +233,14 @@ class KafkaProducer:
             self._poll(0.1)
 
     def _on_error(self, error: KafkaError) -> None:
-        self.last_error = error.str()
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:
+            self.last_error = error.str()  # The other errors say why.
+        if self._tokens is not None and self._tokens.error is not None:
+            # librdkafka only knows that there was an exception.
+            self.last_error = str(self._tokens.error)
         if error.fatal():
             self.fatal = error.str()
+        elif self.fatal is None and self._refused(self.last_error) and self._files.found():
+            self.fatal = (
+                f"{self.last_error}; a file of secrets or certificates was renewed, and a new producer reads it"
+            )

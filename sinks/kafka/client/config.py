@@ -1,0 +1,136 @@
+"""Configuration properties of librdkafka (CONFIGURATION.md there), made of the sink's options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from config.values import Size
+from sinks.errors import WrongOption
+from sinks.kafka.auth.command_tokens import CommandTokens
+from sinks.kafka.auth.refusals import refusal
+from sinks.kafka.auth.renewed_files import RenewedFiles
+from sinks.kafka.option_types import WhenTooLarge
+from sinks.kafka.options import KafkaOptions
+from sinks.secret_files import read_secret
+
+_QUEUE_KBYTES = 32 * 1024
+"""Bound of the producer's queue; librdkafka's default is a gigabyte."""
+_LARGEST_UNCOMPRESSED = 32 << 20
+"""Bytes of a record with ``too_large: compress``. An object has at most 16 MiB."""
+
+
+class ClientConfig:
+    """The properties of a sink's clients. Every call reads the files of secrets, so that renewed files are used."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._options = options
+        self.tokens: CommandTokens | None = None
+        """Shared by all clients; None without ``token_command``."""
+        if options.token_command is not None:
+            self.tokens = CommandTokens(
+                options.token_command, timeout=options.token_timeout, extensions=options.sasl_extensions
+            )
+
+    def connection(self) -> dict[str, Any]:
+        """Properties that every client needs to reach the brokers. Runs ``token_command`` if no token is fresh: blocks.
+        Raises WrongOption."""
+        config = self._static_connection()
+        if self.tokens is not None:
+            # A client would wait ten seconds for a command that fails, and then report the failure in its own words.
+            self.tokens.read()
+            config["oauth_cb"] = self.tokens.refresh
+        return config
+
+    def producer(self, *, gapless: bool) -> dict[str, Any]:
+        """Properties of an idempotent producer. With ``gapless``, a refused batch stops the producer before any later
+        message is stored. Blocks, and raises WrongOption, as ``connection`` does."""
+        return self._producer_alone(gapless=gapless) | self.connection()
+
+    def producer_without_tokens(self) -> dict[str, Any]:
+        """Properties to check without brokers: ``token_command`` does not run. Blocks. Raises WrongOption."""
+        return self._producer_alone(gapless=True) | self._static_connection()
+
+    def refused(self, error: str) -> WrongOption | None:
+        """See ``refusal``."""
+        return refusal(self._options, error)
+
+    def files(self) -> RenewedFiles:
+        """Watches the files of secrets and certificates from now on."""
+        options = self._options
+        secret = None if options.oauth2 is None else options.oauth2.client_secret_file
+        paths = options.password_file, options.ca_file, options.cert_file, options.key_file, secret
+        return RenewedFiles([path for path in (*paths, *options.property_files.values()) if path is not None])
+
+    def _producer_alone(self, *, gapless: bool) -> dict[str, Any]:
+        options = self._options
+        largest = options.max_message_bytes
+        if options.too_large is WhenTooLarge.COMPRESS:
+            largest = Size(max(largest, _LARGEST_UNCOMPRESSED))
+        defaults = {
+            # Changes are gathered before they are compared: a further wait would add latency, and one more wake-up.
+            "linger.ms": 0,
+            # The default of Kafka's Java clients, so that all producers put a key into the same partition. librdkafka's
+            # default differs.
+            "partitioner": "murmur2_random",
+            "queue.buffering.max.messages": 20_000,
+            "queue.buffering.max.kbytes": max(
+                _QUEUE_KBYTES, 4 * options.max_message_bytes // 1024, 2 * largest // 1024
+            ),
+        }
+        required = {
+            "enable.idempotence": True,
+            "enable.gapless.guarantee": gapless,
+            "message.timeout.ms": 0,
+            # A partition that was created or moved a moment ago may refuse a producer's first batch and take the second
+            # one: a broker accepts any sequence number from a producer that is new to it. librdkafka then counts both
+            # batches as stored. With one request per broker there is no second batch to accept.
+            "max.in.flight.requests.per.connection": 1,
+            "compression.type": options.compression.value,
+            # librdkafka compares the uncompressed record with it, brokers the compressed batch with their own limit.
+            "message.max.bytes": largest,
+            "batch.size": min(1_000_000, options.max_message_bytes),
+        }
+        return defaults | required
+
+    def _static_connection(self) -> dict[str, Any]:
+        options = self._options
+        config: dict[str, Any] = {
+            "bootstrap.servers": options.bootstrap_servers,
+            "client.id": options.client_id,
+            "security.protocol": options.security_protocol.value,
+            "socket.keepalive.enable": True,
+        }
+        if options.sasl_mechanism is not None:
+            config["sasl.mechanism"] = options.sasl_mechanism.value
+        if options.username is not None and options.password_file is not None:
+            config |= {
+                "sasl.username": options.username,
+                "sasl.password": read_secret(options.password_file, "password_file"),
+            }
+        config |= _token_endpoint(options)
+        if options.ca_file is not None:
+            config["ssl.ca.location"] = str(options.ca_file)
+        if options.cert_file is not None and options.key_file is not None:
+            config |= {"ssl.certificate.location": str(options.cert_file), "ssl.key.location": str(options.key_file)}
+        config |= options.properties
+        config |= {name: read_secret(path, f"property_files.{name}") for name, path in options.property_files.items()}
+        return config
+
+
+def _token_endpoint(options: KafkaOptions) -> dict[str, str]:
+    if options.oauth2 is None:
+        return {}
+    oauth2 = options.oauth2
+    config = {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": oauth2.token_url,
+        "sasl.oauthbearer.client.id": oauth2.client_id,
+        "sasl.oauthbearer.client.secret": read_secret(oauth2.client_secret_file, "oauth2.client_secret_file"),
+    }
+    if oauth2.scopes:
+        config["sasl.oauthbearer.scope"] = " ".join(oauth2.scopes)
+    if options.sasl_extensions:
+        config["sasl.oauthbearer.extensions"] = ",".join(map("=".join, options.sasl_extensions.items()))
+    if oauth2.ca_file is not None:
+        config["https.ca.location"] = str(oauth2.ca_file)
+    return config

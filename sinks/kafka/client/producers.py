@@ -1,0 +1,87 @@
+"""The present producer of a sink, replaced when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+
+from confluent_kafka import KafkaException
+
+from sinks.errors import SinkUnavailable
+from sinks.kafka.auth.refusals import refusal, unreachable
+from sinks.kafka.client.config import ClientConfig
+from sinks.kafka.client.producer import KafkaProducer
+from sinks.kafka.options import KafkaOptions
+
+_STEPS = (1.0, 2.0)
+"""Seconds after which ``_ping`` looks whether the brokers have refused the client, before it waits on."""
+
+
+class Producers:
+    """Blocking calls run in ``threads``."""
+
+    def __init__(self, options: KafkaOptions, config: ClientConfig, threads: Executor) -> None:
+        self._options = options
+        self._config = config
+        self._threads = threads
+        self.present: KafkaProducer | None = None
+        """None before ``open`` and after ``close``."""
+
+    async def open(self) -> str:
+        """Returns the address and the size of the cluster that answers. Raises SinkUnavailable."""
+        producer = await self._new(gapless=True)
+        try:
+            found = await self._ping(producer)
+        except BaseException:
+            await producer.close(0)
+            raise
+        self.present = producer
+        return found
+
+    async def current(self, *, gapless: bool) -> KafkaProducer:
+        """The present producer, replaced if it is failing or has the other guarantee. Raises SinkUnavailable."""
+        producer, idle_timeout = self.present, self._options.ack_timeout
+        if producer is not None and (producer.fatal is not None or producer.gapless is not gapless):
+            # Waits for answers first: a record that is dropped unanswered is sent again, and might be there twice.
+            if not await producer.wait(producer.produced, idle_timeout):
+                raise SinkUnavailable(f"no acknowledgement within {idle_timeout:g} s: {producer.last_error}")
+            self.present = None
+            await producer.close(0)
+        if self.present is None:
+            self.present = await self._new(gapless=gapless)
+        return self.present
+
+    async def close(self, timeout: float) -> None:
+        """``timeout``: seconds without a delivery report."""
+        producer, self.present = self.present, None
+        if producer is not None:
+            await producer.close(timeout)
+
+    async def _new(self, *, gapless: bool) -> KafkaProducer:
+        loop = asyncio.get_running_loop()
+
+        def make() -> KafkaProducer:
+            return KafkaProducer(self._config, self._threads, loop, gapless=gapless)
+
+        try:
+            return await loop.run_in_executor(self._threads, make)
+        except KafkaException as error:
+            raise SinkUnavailable(f"librdkafka does not take these settings: {error.args[0].str()}") from error
+
+    async def _ping(self, producer: KafkaProducer) -> str:
+        left, loop = float(self._options.connect_timeout), asyncio.get_running_loop()
+        for step in (*_STEPS, left):
+            timeout = min(step, left)
+            left -= timeout
+            try:
+                cluster = await loop.run_in_executor(self._threads, producer.metadata, None, timeout)
+            except KafkaException as error:
+                reason = producer.last_error or error.args[0].str()
+                if wrong := refusal(self._options, reason):
+                    raise wrong from error
+                if left <= 0:
+                    raise SinkUnavailable(unreachable(self._options, reason)) from error
+            else:
+                servers = self._options.bootstrap_servers
+                return f"{servers}, cluster {cluster.cluster_id} of {len(cluster.brokers)} brokers"
+        raise AssertionError("the last step ends it")

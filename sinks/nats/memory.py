@@ -1,0 +1,26 @@
+"""The state of a NATS sink that survives a restart (``StatefulSink.memory``). Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sinks.nats.jetstream.losses import KnownStream
+
+
+class NatsMemory(msgspec.Struct, omit_defaults=True):
+    gap: str = ""
+    """The id of the newest gap; empty before the first."""
+    stream: KnownStream | None = None
+    """The stream as it was last seen; None before the first time, and with ``mode: core``."""
+
+    @classmethod
+    def read(cls, saved: bytes) -> NatsMemory | None:
+        """None if the bytes cannot be read."""
+        try:
+            return msgspec.json.decode(saved, type=cls) if saved else cls()
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
+    def written(self) -> bytes:
+        """Empty without any state."""
+        return b"" if self == NatsMemory() else msgspec.json.encode(self)
