@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from bridge.model.formats.definitions import Definitions
 from bridge.model.record import OrderingKey, Record
 from bridge.model.resource import Resource
+from bridge.model.versions.followed_record import RecordFollower
 from bridge.model.versions.stored_version import SinkReader
 from sinks.channels import Channel
 from sinks.errors import SinkUnavailable, WrongOption, wrong_options
@@ -156,6 +157,8 @@ class SinkType:
     """The lanes for a sink with these options; None for a sink that takes batch after batch."""
     read_back: Callable[[], type[SinkReader]] | None = None
     """Imports and returns the reader of the destination, for ``kubedelta verify``; None if it cannot be read."""
+    follow: Callable[[], type[RecordFollower]] | None = None
+    """Imports and returns the follower of the destination, for ``kubedelta tail``; None if it cannot be followed."""
     examine: Callable[[Any], Sequence[WrongOption]] = no_wrong_options
     """Checks valid options against this machine, before the bridge runs: the files that they name, for instance. Asks
     no destination; may block for some time."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bridge.model.formats.cloudevent import JSON, STRUCTURED_JSON, HeaderNames
+from bridge.model.formats.cloudevent import STRUCTURED_JSON, HeaderNames
+from bridge.model.formats.content import JSON
 from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.formats.schema import NOTICE_KINDS, EventSchemas
 from sinks.options import EventOptions

@@ -1,12 +1,14 @@
-"""The newest gap in later envelopes, for sinks with a single stream."""
+"""Gaps: the newest in later envelopes, for sinks with a single stream; one for records that a destination has lost."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 from bridge.model.formats.cloudevent import CloudEvents
-from bridge.model.record import Gap, Record, later_gap
+from bridge.model.gaps import lost_gap
+from bridge.model.record import Concern, Gap, Record, later_gap
 from bridge.model.resource import Resource
 from sinks.receipt import Receipt
 
@@ -15,28 +17,40 @@ UNKNOWN_GAP = b"gap/unknown"
 _GAP = re.compile(rb"gap/(?:[0-9]+/[0-9]+|unknown)")
 
 
+def gap_before(batch: Sequence[Record], reason: str, concerns: Sequence[Concern] | None) -> Gap:
+    """For records that the destination had stored and has lost: all before this batch. ``reason``: how, such as
+    ``stream K8S was purged``. ``concerns``: everything that these records may be about; None if unknown."""
+    now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return lost_gap(max(1, batch[0].sequence - 1), reason, now, concerns)
+
+
 class NamesGaps:
     """A ``StatefulSink`` for destinations with a single stream: a gap is a record of the stream, and every later
     envelope names the newest gap. The memory is the id of that gap."""
 
     def __init__(self, events: CloudEvents) -> None:
         self._note_gap = events.note_gap
-        self._newest = b""
+        self.newest_gap = b""
+        """Its id; empty before the first."""
         self.watched: Callable[[], Sequence[Resource] | None] = tuple
 
     @property
     def memory(self) -> bytes:
-        return self._newest
+        return self.newest_gap
 
     @memory.setter
     def memory(self, saved: bytes) -> None:
+        self.remember_gap(saved)
+
+    def remember_gap(self, saved: bytes) -> None:
+        """``saved``: the id of the newest gap, as the memory had it; empty before the first."""
         # Bytes of another version, or damaged bytes: some gap was there, and must not be forgotten.
-        self._newest = saved if not saved or _GAP.fullmatch(saved) else UNKNOWN_GAP
-        self._note_gap(self._newest.decode())
+        self.newest_gap = saved if not saved or _GAP.fullmatch(saved) else UNKNOWN_GAP
+        self._note_gap(self.newest_gap.decode())
 
     def note_gaps(self, batch: Sequence[Record], receipt: Receipt) -> Receipt:
         """Call with the receipt of every batch; returns it unchanged. A notice is always the only record of its batch,
         so the last record decides."""
         if isinstance(batch[-1], Gap) and not receipt.pending:
-            self.memory = later_gap(self._newest.decode(), batch[-1].id).encode()
+            self.remember_gap(later_gap(self.newest_gap.decode(), batch[-1].id).encode())
         return receipt

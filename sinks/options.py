@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from bridge.model.formats.cloudevent import CloudEvents, DeltaForm
+from bridge.model.formats.content import ContentRequest, Include, Makes, OptionExpression
 from bridge.model.formats.envelope import Envelopes
+from bridge.model.formats.made import MadeData
 from bridge.model.formats.raw import RawObjects
 from bridge.model.formats.row import RowObject, Rows
 from config.rules import Given, Is, Rule, check
-from config.values import Flag
+from config.values import Expression
 
 
 class SinkOptions(BaseModel):
@@ -42,10 +45,20 @@ class SinkOptions(BaseModel):
             handler.resolve_ref_schema(found)["allOf"] = [rule.as_json_schema() for rule in cls.rules]
         return found
 
+    def caution(self) -> str | None:
+        """A sentence for the operator that names a promise of the bridge which these options give up; None if they keep
+        all. ``run`` logs the sentence as a warning, ``check`` prints it."""
+        return None
+
     def clear_text(self) -> str | None:
         """A sentence for the operator that names the credentials which these options send unencrypted over a network;
         None if there are none. ``run`` logs the sentence as a warning, ``check`` prints it."""
         return None
+
+    def content(self) -> ContentRequest:
+        """The content that these options ask for. The bridge compiles its expressions at the start, and makes the
+        content of each record before ``deliver``: see ``Delta.made``."""
+        return ContentRequest()
 
 
 class Format(StrEnum):
@@ -63,6 +76,12 @@ class Format(StrEnum):
 
 
 OBJECTS_ALONE = tuple(form.value for form in Format if not form.has_notices)
+
+
+def _each_once(include: tuple[Include, ...]) -> tuple[Include, ...]:
+    if len(set(include)) < len(include):
+        raise ValueError("each member may be named once")
+    return include
 
 
 class RowSettings(BaseModel):
@@ -86,47 +105,67 @@ class EventOptions(SinkOptions):
         ' data capture, {"op","before","after","source","ts_ms"}, in the words of Debezium. row: a flat JSON object for'
         " tables that keep the newest row of each object. raw: the object alone.",
     )
-    before: Flag = Field(
-        default=False,
-        description="With format envelope or row: also send the object before the change, where that is known. Off"
-        " because the events become twice as large.",
-    )
-    patch: Flag = Field(
-        default=False,
-        description="With format envelope: add a JSON merge patch (RFC 7386) from before to after. Off because both"
-        " states must be decoded for it.",
+    include: Annotated[tuple[Include, ...], AfterValidator(_each_once), Field(min_length=1)] | None = Field(
+        default=None,
+        json_schema_extra={"uniqueItems": True},
+        description="With format envelope or row: further members or columns, which are null where the state before is"
+        " unknown. before: the object before the change; the events become twice as large. patch: a JSON Merge Patch"
+        " (RFC 7396) from before to after. json_patch: a JSON Patch (RFC 6902). changed: the paths that differ"
+        " (spec.replicas), without counters of the API server. For the last three both states are decoded, once for all"
+        " sinks.",
+        examples=[["before", "changed"]],
     )
     row: RowSettings | None = Field(
         default=None, description="With format row: the columns.", examples=[{"object": "string"}]
     )
+    data: Expression | None = Field(
+        default=None,
+        description="A CEL expression that makes the data of an object's event in place of the object: a map, a list or"
+        " a text. With format raw it is the whole message, for any API. Names: object (the state after the change; of a"
+        " deleted object the last known state), oldObject (null where unknown), op, evidence, time, changed (the"
+        " changed paths), resource, cluster."
+        " Where it fails, such as by a missing member, the record becomes a dead letter. It needs the extra"
+        " kubedelta[cel].",
+        examples=["{'text': object.metadata.name + ' was ' + op}"],
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            Is("before", True),
+            Given("include"),
             Is("format", Format.ENVELOPE.value, Format.ROW.value),
-            "before is a member of envelopes and rows: set format: envelope or format: row, or leave it out",
-        ),
-        Rule(
-            Is("patch", True),
-            Is("format", Format.ENVELOPE.value),
-            "patch is a member of the envelope: set format: envelope, or leave it out",
+            "include belongs to envelopes and rows: set format: envelope or format: row, or leave it out",
         ),
         Rule(Given("row"), Is("format", Format.ROW.value), "row has no effect without format: row"),
+        Rule(
+            Given("data"),
+            Is("format", Format.CLOUDEVENTS.value, Format.RAW.value, default=True),
+            "data makes the whole data of an event: set format: cloudevents or format: raw, or leave it out",
+        ),
     )
+
+    def content(self) -> ContentRequest:
+        return ContentRequest(tuple(self.expressions()), frozenset(self.include or ()))
+
+    def expressions(self) -> Iterator[OptionExpression]:
+        """A subclass adds those of its own options."""
+        if self.data is not None:
+            yield OptionExpression("data", self.data, Makes.DATA)
 
     def events(self, cluster: str) -> CloudEvents:
         """Returns the encoder for the format of these options."""
-        return CloudEvents(cluster, self.form(cluster))
+        return CloudEvents(cluster, self.form(cluster), has_notices=self.format.has_notices)
 
     def form(self, cluster: str) -> DeltaForm | None:
         """The form of objects; None for CloudEvents whose data is the object."""
+        if self.data is not None:
+            return MadeData()
         match self.format:
             case Format.CLOUDEVENTS:
                 return None
             case Format.ENVELOPE:
-                return Envelopes(cluster, before=self.before, patch=self.patch)
+                return Envelopes(cluster, include=self.include or ())
             case Format.ROW:
-                return Rows(cluster, state=self.row_object, before=self.before)
+                return Rows(cluster, state=self.row_object, include=self.include or ())
             case Format.RAW:
                 return RawObjects()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from bridge.model.record import OrderingKey, Record
@@ -48,6 +48,22 @@ class Receipt:
     created: str = ""
     """The missing destination that the sink created, such as ``stream K8S``. A destination that was deleted comes back
     empty, so the bridge logs this."""
+    lost: str = ""
+    """How the destination lost records that it had stored, such as ``stream K8S was purged``. The sink has stored a Gap
+    in front of this batch; the bridge logs and counts it."""
+    changed: str = ""
+    """A change of the destination with consequences for consumers, and these, such as more partitions of a topic. The
+    bridge logs and counts it."""
+
+    def followed_by(self, rest: Receipt) -> Receipt:
+        """The result of the batch after its pending records were delivered again, with the result ``rest``."""
+        at = self.pending
+        return replace(
+            rest,
+            pending=tuple(at[index] for index in rest.pending),
+            rejected={**self.rejected, **{at[index]: reason for index, reason in rest.rejected.items()}},
+            answers={**self.answers, **{at[index]: answer for index, answer in rest.answers.items()}},
+        )
 
 
 ALL_STORED = Receipt()

@@ -8,12 +8,14 @@ delivery    appends lines to a file or a pipe
 sink        FileSink, which joins them
 reading     lines of a file and of its closed parts
 readback    reads them for ``kubedelta verify``
+follower    reads them for ``kubedelta tail``
 examine     checks options before the bridge runs
 """
 
 from collections.abc import Sequence
 
 from bridge.model.formats.definitions import Definitions
+from bridge.model.versions.followed_record import RecordFollower
 from bridge.model.versions.stored_version import SinkReader
 from sinks.base import Channel, Claim, Sink, SinkType, WrongOption
 from sinks.file.options import FileOptions
@@ -29,6 +31,12 @@ def _load_read_back() -> type[SinkReader]:
     from sinks.file.readback import FileReadBack
 
     return FileReadBack
+
+
+def _load_follow() -> type[RecordFollower]:
+    from sinks.file.follower import FileFollower
+
+    return FileFollower
 
 
 def _examine(options: FileOptions) -> Sequence[WrongOption]:
@@ -56,6 +64,7 @@ TYPE = SinkType(
     max_batch=1000,
     summary="Lines of JSON (NDJSON) appended to a file, or written to standard output",
     read_back=_load_read_back,
+    follow=_load_follow,
     examine=_examine,
     claims=_claims,
     channels=_channels,

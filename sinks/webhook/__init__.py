@@ -3,6 +3,8 @@
 options          the options of the sink
 option_sections  those that are mappings
 option_types     URLs, names of headers and networks, as types of options
+template         URLs and headers with expressions
+route            where a record is posted, by these templates
 encode           a record as a request: id, headers, body
 http             the HTTP client, its permitted addresses, and the meaning of responses
 auth             how a request proves who sent it

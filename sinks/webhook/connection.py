@@ -22,6 +22,7 @@ from sinks.webhook.http.networks import NetworkPolicy
 from sinks.webhook.http.responses import UNAUTHORIZED
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.rate import RateLimit
+from sinks.webhook.template import UrlTemplate, has_expressions
 
 _LONG = 8
 """Characters. A shorter path or public header value may be in a response by chance, so it is not redacted."""
@@ -39,9 +40,10 @@ class WebhookConnection:
         }
         self._authorization = authorization_of(options)
         self._secret = SecretFile(options.secret_file, "secret_file") if options.secret_file else None
+        self._template = UrlTemplate(options.url) if has_expressions(options.url) else None
         networks = NetworkPolicy(options.allow_networks)
         self._endpoint = HttpEndpoint(
-            options.url,
+            options.url if self._template is None else self._template.base,
             timeout=options.timeout,
             connections=options.concurrency,
             networks=networks,
@@ -129,19 +131,22 @@ class WebhookConnection:
             return ""
         return f"{self.name} answers 400: it speaks HTTPS on this port: write https:// in url"
 
-    def secrets(self, sent: Mapping[str, str]) -> list[str]:
+    def secrets(self, sent: Mapping[str, str], target: str) -> list[str]:
         """Values that an excerpt of a response must not repeat: secret headers, long public headers, keys, signatures,
-        and the URL behind the host. ``sent``: the headers of the request."""
+        and the URL behind the host. ``sent``: the headers of the request. ``target``: its path and query, if they are
+        not those of ``url``."""
         values = [self.headers[name.lower()] for name in self._secret_headers]
         values += [sent[name] for name in ("authorization",) if name in sent]
         if self._authorization is not None:
             values += self._authorization.secrets
-        values += [value for value in self._options.headers.values() if len(value) >= _LONG]
+        public = (sent.get(name.lower(), value) for name, value in self._options.headers.items())
+        values += [value for value in public if len(value) >= _LONG]
         values += sent.get("webhook-signature", "").split()
         values += [text for key in self.keys for text in key.encoded]
-        parts = urlsplit(self._options.url)
+        parts = urlsplit(target or self._options.url)
         values += [value for _, value in parse_qsl(parts.query)]
-        targets = (f"{parts.path}?{parts.query}", parts.path, parts.query)
+        targets = [f"{parts.path}?{parts.query}", parts.path, parts.query]
+        targets += [] if self._template is None else self._template.literals
         return values + [target for target in targets if len(target) >= _LONG]
 
     async def close(self) -> None:
@@ -152,7 +157,8 @@ class WebhookConnection:
     def _read_secrets(self) -> None:
         files = self._options.header_files
         secrets = {name: header_value(file.read(), name, files[name]) for name, file in self._secret_headers.items()}
-        chosen = {name.lower(): value for name, value in (self._options.headers | secrets).items()}
+        public = {name: value for name, value in self._options.headers.items() if not has_expressions(value)}
+        chosen = {name.lower(): value for name, value in (public | secrets).items()}
         if self._authorization is not None:
             chosen["authorization"] = self._authorization.read()
         self.headers = {"user-agent": "kubedelta"} | chosen

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, groupby
 
 from sinks.errors import SinkUnavailable
 from sinks.excerpt import Secrets, excerpt
@@ -48,8 +48,7 @@ class WebhookDelivery:
 
     async def run(self) -> Receipt:
         result, size = self._result, self._max_events
-        indexes = list(self._messages)
-        requests = deque(indexes[start : start + size] for start in range(0, len(indexes), size))
+        requests = deque(self._requests())
         while requests:
             indexes = result.sendable(requests.popleft())
             if not indexes:
@@ -70,6 +69,12 @@ class WebhookDelivery:
                     return result.receipt(result.sendable([*indexes, *chain(*requests)]), failure)
         return result.receipt()
 
+    def _requests(self) -> Iterator[list[int]]:
+        """The indexes of each request: consecutive messages of the same route."""
+        for _, run in groupby(self._messages, key=lambda index: self._messages[index].route):
+            indexes = list(run)
+            yield from (indexes[at : at + self._max_events] for at in range(0, len(indexes), self._max_events))
+
     async def _post(self, message: WebhookMessage) -> PostResult:
         connection = self._connection
         try:
@@ -88,7 +93,7 @@ class WebhookDelivery:
                 reason = f"{connection.name} answers 415: it may not take compressed bodies; see compression"
                 return PostFailed(RetryLater(reason, unavailable=True))
             case PostRejected() as rejected:
-                secrets = Secrets(connection.secrets(headers))
+                secrets = Secrets(connection.secrets(headers, message.route.target))
                 charset, encoding = response.charset, response.encoding
                 answer = excerpt(response.body, secrets, complete=response.complete, charset=charset, encoding=encoding)
                 return replace(rejected, answer=answer)
@@ -109,7 +114,7 @@ class WebhookDelivery:
             headers["webhook-id"] = message.id
             headers["webhook-timestamp"] = str(now)
             headers["webhook-signature"] = signature(connection.keys, message.id, now, message.body)
-        return headers, await connection.request("POST", headers, message.body)
+        return headers, await connection.request("POST", headers, message.body, target=message.route.target)
 
 
 async def _compressed(message: WebhookMessage) -> WebhookMessage:

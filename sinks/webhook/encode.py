@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from urllib.parse import urlsplit
+
+import msgspec
 
 from bridge.model.formats.cloudevent import (
     GAP_HEADER,
-    JSON,
     STRUCTURED_JSON,
     STRUCTURED_JSON_BATCH,
     CloudEvents,
     HeaderNames,
     percent_encoded,
 )
+from bridge.model.formats.content import JSON, TEXT
 from bridge.model.formats.definitions import Definitions
 from bridge.model.record import Delta, Record
 from sinks.channels import Channel, SentMessage, notice_messages, object_messages, structured_messages
 from sinks.options import Format
 from sinks.webhook.options import WebhookOptions
+from sinks.webhook.route import SAME, Route, Router
 
 _GZIP_LEVEL = 6
 """On objects, higher levels save little more and take twice the time."""
 _POSTED_WITH_NOTICES = (Format.CLOUDEVENTS, Format.ENVELOPE)
 _HTTP = HeaderNames.prefixed("ce-", datacontenttype="content-type")
+_CONTENT_TYPE = "content-type"
+_LINES = re.compile(
+    r"text/.*|application/(?:(?:x-)?(?:ndjson|jsonl|jsonlines|json-lines)|stream\+json)(?:;.*)?", re.IGNORECASE
+)
+"""Media types of lines."""
+_BATCHED = {STRUCTURED_JSON: STRUCTURED_JSON_BATCH, TEXT: JSON}
+"""Media type of a message → that of a JSON array of such messages, if it is another."""
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,40 +50,73 @@ class WebhookMessage:
     """For ``webhook-id``."""
     headers: dict[str, str]
     body: bytes
+    route: Route = SAME
+    """Its headers are among ``headers``."""
 
 
 class WebhookEncoder:
-    """CloudEvents in the structured form; envelopes, rows and objects as the data of CloudEvents in the binary form."""
+    """CloudEvents in the structured form; envelopes, rows, objects and their data as the data of CloudEvents in the
+    binary form."""
 
-    def __init__(self, events: CloudEvents, form: Format) -> None:
+    def __init__(self, events: CloudEvents, options: WebhookOptions) -> None:
         self._events = events
-        self._structured = form is Format.CLOUDEVENTS
-        self._posts_notices = form in _POSTED_WITH_NOTICES
+        self._structured = options.format is Format.CLOUDEVENTS
+        self._posts_notices = options.format in _POSTED_WITH_NOTICES
+        self._content_type = options.content_type
+        self._body = _body_of(events, options)
+        self._route = Router(options).route
 
     def encode(self, record: Record) -> WebhookMessage | None:
         """None for a notice in a format whose endpoints know objects only: a header of every later request names the
-        gap. Raises ValueError for a record that has no such form."""
+        gap. Raises ValueError for a record that has no such form, and for a record without a route."""
         if not self._posts_notices and not isinstance(record, Delta):
             return None
         if self._structured:
-            return WebhookMessage(
-                _webhook_id(record), {"content-type": STRUCTURED_JSON}, self._events.structured(record)
-            )
-        headers = self._events.encoded_headers(record, _HTTP)
-        return WebhookMessage(_webhook_id(record), headers, self._events.data(record))
+            headers = {_CONTENT_TYPE: STRUCTURED_JSON}
+        else:
+            headers = self._events.encoded_headers(record, _HTTP)
+            if self._content_type is not None:
+                headers[_CONTENT_TYPE] = self._content_type
+        if (route := self._route(record)) is not SAME:
+            headers |= route.headers
+        return WebhookMessage(_webhook_id(record), headers, self._body(record), route)
+
+
+def _body_of(events: CloudEvents, options: WebhookOptions) -> Callable[[Record], bytes]:
+    if options.format is Format.CLOUDEVENTS:
+        return events.structured
+    if options.content_type is not None and _LINES.fullmatch(options.content_type):
+        return partial(_lines, events)
+    return events.json_data if options.batch > 1 else events.data
+
+
+def _lines(events: CloudEvents, record: Record) -> bytes:
+    """A line, or a line for each item of a list in ``data``."""
+    content = record.content if isinstance(record, Delta) else None
+    if content is None or not isinstance(content.data, list):
+        return _line(events.data(record))
+    return b"".join(_line(each.encode() if isinstance(each, str) else _encode(each)) for each in content.data)
+
+
+def _line(text: bytes) -> bytes:
+    return text if text.endswith(b"\n") else text + b"\n"
 
 
 def batch_of(messages: Sequence[WebhookMessage]) -> WebhookMessage:
-    """Several structured messages, or several rows, as a single request with a JSON array, in their order. The id is a
-    hash of their ids."""
+    """Several messages of the same route in one request: lines one after another, and structured messages, rows or data
+    as a JSON array, in their order. The id is a hash of their ids."""
     ids = hashlib.sha256("\n".join(message.id for message in messages).encode())
-    body = b"[" + b",".join(message.body for message in messages) + b"]"
-    first = messages[0].headers
-    events = first["content-type"] == STRUCTURED_JSON
-    headers = {"content-type": STRUCTURED_JSON_BATCH if events else JSON}
-    if GAP_HEADER in first:
-        headers[GAP_HEADER] = first[GAP_HEADER]
-    return WebhookMessage(f"batch/{ids.hexdigest()[:32]}", headers, body)
+    first = messages[0]
+    content_type = first.headers[_CONTENT_TYPE]
+    if _LINES.fullmatch(content_type):
+        body = b"".join(message.body for message in messages)
+    else:
+        body = b"[" + b",".join(message.body for message in messages) + b"]"
+        content_type = _BATCHED.get(content_type, content_type)
+    headers = {_CONTENT_TYPE: content_type, **dict(first.route.headers)}
+    if GAP_HEADER in first.headers:
+        headers[GAP_HEADER] = first.headers[GAP_HEADER]
+    return WebhookMessage(f"batch/{ids.hexdigest()[:32]}", headers, body, first.route)
 
 
 def compressed(message: WebhookMessage) -> WebhookMessage:
@@ -91,10 +137,12 @@ def channels(options: WebhookOptions, cluster: str, definitions: Definitions) ->
         messages = structured_messages(options, cluster, definitions)
     else:
         messages = object_messages(options, cluster, definitions, _HTTP)
+        if options.content_type is not None:
+            messages = tuple(replace(message, content_type=options.content_type) for message in messages)
         if options.format in _POSTED_WITH_NOTICES:
             messages += notice_messages(options, cluster, definitions, _HTTP)
-    if options.batch > 1:
-        content_type = STRUCTURED_JSON_BATCH if options.format is Format.CLOUDEVENTS else JSON
+    if options.batch > 1 and not _LINES.fullmatch(messages[0].content_type):
+        content_type = _BATCHED.get(messages[0].content_type, messages[0].content_type)
         items = {"anyOf": [message.payload for message in messages]}
         messages = (SentMessage("Batch", {"type": "array", "items": items}, None, content_type),)
     url = urlsplit(options.url)

@@ -47,9 +47,23 @@ def _why_no_header(name: str) -> str:
 _HEADER_OF_FILE = Matching(f"(?!(?:{_OURS})$){_NAME}", _why_no_header, longest=256)
 _HEADER = Matching(f"(?!(?:{_OURS}|{_CREDENTIALS})$){_NAME}", _why_no_header, longest=256)
 HEADER_VALUE = Matching(r"[\t\x20-\x7e]*", "the value of a header is printable ASCII")
+_EXPRESSION = r"\{[^{}]+\}"
+_HEADER_TEMPLATE = Matching(
+    rf"(?:[\t\x20-\x7a\x7c\x7e]|{_EXPRESSION})*",
+    "the value of a header is printable ASCII, with expressions in braces",
+)
 
-Headers: TypeAlias = Annotated[dict[str, Annotated[str, HEADER_VALUE]], Names(_HEADER)]
+Headers: TypeAlias = Annotated[dict[str, Annotated[str, _HEADER_TEMPLATE]], Names(_HEADER)]
 HeaderFiles: TypeAlias = Annotated[dict[str, Path], Names(_HEADER_OF_FILE)]
+
+MediaType: TypeAlias = Annotated[
+    str,
+    Matching(
+        rf"{_NAME}/{_NAME}(?:; ?{_NAME}={_NAME})*",
+        "a media type is expected, such as application/x-ndjson",
+        longest=256,
+    ),
+]
 
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 Origin: TypeAlias = Annotated[
@@ -57,6 +71,15 @@ Origin: TypeAlias = Annotated[
 ]
 
 # ── Addresses ────────────────────────────────────────────────────────────────
+
+
+def _why_no_template(url: str) -> str:
+    bare = re.sub(_EXPRESSION, "x", url)
+    if "{" in bare or "}" in bare:
+        return "a brace in the URL belongs to no expression: write %7B or %7D for a brace of the URL itself"
+    if "{" in re.split("[/?#]", url.partition("://")[2])[0]:
+        return "expressions stand in the path and in the query of the URL, and never in its host"
+    return _why_no_url(bare)
 
 
 def _why_no_url(url: str) -> str:
@@ -84,6 +107,14 @@ Url: TypeAlias = Annotated[
     Matching(rf"https?://{HOST}(?::{PORT})?(?:[/?][^\x00-\x20\x7f#]*)?", _why_no_url),
     AfterValidator(_has_an_address),
 ]
+
+
+TemplateUrl: TypeAlias = Annotated[
+    str,
+    Matching(rf"https?://{HOST}(?::{PORT})?(?:[/?](?:[^\x00-\x20\x7f#{{}}]|{_EXPRESSION})*)?", _why_no_template),
+    AfterValidator(_has_an_address),
+]
+"""A URL with expressions in its path and query."""
 
 
 def _is_network(text: str) -> str:

@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
+from bridge.model.formats.content import Makes, OptionExpression
 from bridge.model.primitives.addresses import is_loopback
-from config.rules import Above, Given, Is, Not, Rule, needs, together
+from config.rules import Above, AnyOf, Contains, Given, Is, Not, Rule, needs, together
 from config.values import Between, Count, Duration, Matching, Size
 from sinks.options import EventOptions, Format
 from sinks.webhook.option_sections import OAuth2Options, RateOptions
-from sinks.webhook.option_types import ContentEncoding, HeaderFiles, Headers, Network, Origin, Url
+from sinks.webhook.option_types import (
+    ContentEncoding,
+    HeaderFiles,
+    Headers,
+    MediaType,
+    Network,
+    Origin,
+    TemplateUrl,
+)
+from sinks.webhook.template import placeholders
 
 _AUTHORIZATION = ("username", "bearer_token_file", "oauth2")
 """Options that give the header Authorization; at most one of them is set."""
 
 
 class WebhookOptions(EventOptions):
-    """A POST for each record: a CloudEvent in the structured form; an envelope, a row or an object as the data of a
-    binary CloudEvent."""
+    """A POST for each record: a CloudEvent in the structured form; an envelope, a row, an object or its data as the
+    data of a binary CloudEvent."""
 
-    url: Url = Field(
+    url: TemplateUrl = Field(
         description="The URL of the POST: http:// or https://. Redirects are not followed. User and password do not"
-        " belong here: see username and password_file.",
+        " belong here: see username and password_file. With format raw or row, path and query may have CEL expressions"
+        " in braces, with the names of data: https://example.test/{resource}/{object.metadata.name}. Their values are"
+        " percent-encoded; a record whose value is empty, or has a slash, becomes a dead letter.",
         examples=["https://example.test/hook"],
     )
     headers: Headers = Field(
         default={},
         description="Public headers of every request. Authorization, Cookie, X-Api-Key and other headers that are"
-        " credentials by their name belong into header_files.",
-        examples=[{"X-Team": "shop"}],
+        " credentials by their name belong into header_files. A value may have CEL expressions in braces, with the"
+        " names of data; a header whose value is empty is left out.",
+        examples=[{"X-Team": "shop", "X-Namespace": "{object.metadata.namespace}"}],
+    )
+    content_type: MediaType | None = Field(
+        default=None,
+        description="With format raw, the Content-Type of the body, in place of application/json, or of text/plain for"
+        " a text. With application/x-ndjson (or another type of lines), each record is a line, and a list in data is a"
+        " line for each of its items: so a batch suits endpoints for bulks.",
+        examples=["application/x-ndjson"],
     )
     header_files: HeaderFiles = Field(
         default={},
@@ -93,7 +114,8 @@ class WebhookOptions(EventOptions):
         ge=1,
         le=200,
         description="Most events in a request. Above 1, events are sent as application/cloudevents-batch+json, which an"
-        " endpoint must have asked for; so the default is 1.",
+        " endpoint must have asked for; so the default is 1. Data with format raw are sent as a JSON array, or as"
+        " lines: see content_type.",
     )
     request_origin: Origin | None = Field(
         default=None,
@@ -156,8 +178,23 @@ class WebhookOptions(EventOptions):
         needs("key_file", "cert_file"),
         Rule(
             Above("batch", 1),
-            Is("format", Format.CLOUDEVENTS.value, Format.ROW.value, default=True),
-            "a batch holds CloudEvents or rows: with format envelope or raw, leave batch at 1",
+            AnyOf(Is("format", Format.CLOUDEVENTS.value, Format.ROW.value, default=True), Given("data")),
+            "a batch holds CloudEvents, rows or data: with format envelope, or raw without data, leave batch at 1",
+        ),
+        Rule(
+            Given("content_type"),
+            Is("format", Format.RAW.value),
+            "content_type belongs to format: raw, as the others have a type of their own",
+        ),
+        Rule(
+            Contains("url", "{"),
+            Is("format", Format.RAW.value, Format.ROW.value),
+            "a url with expressions needs format: raw or format: row, since notices have no values for them",
+        ),
+        Rule(
+            Given("request_origin"),
+            Not(Contains("url", "{")),
+            "request_origin asks one URL for its consent: leave it out, or the expressions in url",
         ),
     )
 
@@ -165,6 +202,12 @@ class WebhookOptions(EventOptions):
     def compresses_above(self) -> int | None:
         """Bytes of a body; None if no body is compressed."""
         return None if self.compression is ContentEncoding.NONE else self.compress_above
+
+    def expressions(self) -> Iterator[OptionExpression]:
+        yield from super().expressions()
+        for option, text in (("url", self.url), *((f"headers.{name}", value) for name, value in self.headers.items())):
+            for each in placeholders(text):
+                yield OptionExpression(option, each.expression, Makes.TEXT, each.offset)
 
     def clear_text(self) -> str | None:
         names = ("header_files", "password_file", "bearer_token_file")

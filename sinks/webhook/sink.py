@@ -22,7 +22,7 @@ class WebhookSink(NamesGaps):
         self._options = options
         events = options.events(cluster)
         super().__init__(events)
-        self._encoder = WebhookEncoder(events, options.format)
+        self._encoder = WebhookEncoder(events, options)
         self._connection = WebhookConnection(options)
 
     async def open(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from bridge.model.change import Op
+from bridge.model.formats.content import Include
 from sinks.base import EventOptions, Format, SecretFile, SinkOptions, SinkUnavailable, read_secret
 from sinks.template import PLACEHOLDERS, Template, check_template
 from sinks.tls import tls_context
@@ -72,7 +73,7 @@ def test_event_options_choose_the_encoder() -> None:
     deleted = a_delta(op=Op.DELETED, body=b"{}")
 
     assert EventOptions().events("prod").data(deleted) == b"{}"
-    assert b'"op":"d"' in EventOptions(format=Format.ENVELOPE, patch=True).events("prod").data(deleted)
+    assert b'"op":"d"' in EventOptions(format=Format.ENVELOPE, include=(Include.BEFORE,)).events("prod").data(deleted)
 
 
 # ── Names ────────────────────────────────────────────────────────────────────

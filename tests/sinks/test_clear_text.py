@@ -21,14 +21,17 @@ def nats(*servers: str, **options: Any) -> SinkOptions:
     return NatsOptions.model_validate({"servers": servers, "stream": "K8S", **options})
 
 
-def kafka(servers: str, protocol: str, mechanism: str | None = None) -> SinkOptions:
-    known = {"bootstrap_servers": servers, "security_protocol": protocol, "sasl_mechanism": mechanism}
-    named = {"username": "u", "password_file": "p"} if mechanism and mechanism != "OAUTHBEARER" else {}
+def kafka(servers: str, protocol: str, mechanism: str | None = None, **options: Any) -> SinkOptions:
+    known = {"bootstrap_servers": servers, "security_protocol": protocol, "sasl_mechanism": mechanism, **options}
+    named: dict[str, Any] = {"username": "u", "password_file": "p"} if mechanism else {}
+    if mechanism == "OAUTHBEARER":
+        named = {} if options else {"token_command": ["token"]}
     return KafkaOptions.model_validate(known | named)
 
 
 TOKEN = {"header_files": {"Authorization": "t"}}
 OAUTH2 = {"token_url": "https://idp.example", "client_id": "me", "client_secret_file": "f"}
+CLEAR_OAUTH2 = OAUTH2 | {"token_url": "http://idp.example"}
 PASSWORD = {"user": "u", "password_file": "p"}
 
 
@@ -44,6 +47,7 @@ PASSWORD = {"user": "u", "password_file": "p"}
         (nats("tls://a.example", "nats://b.example", token_file="t"), "token"),
         (kafka("a.example:9092", "sasl_plaintext", "PLAIN"), "PLAIN"),
         (kafka("127.0.0.1:9092,a.example:9092", "sasl_plaintext", "OAUTHBEARER"), "OAUTHBEARER"),
+        (kafka("a.example:9092", "sasl_ssl", "OAUTHBEARER", oauth2=CLEAR_OAUTH2), "client_secret_file"),
     ],
 )
 def test_what_anybody_on_the_way_could_read_is_named(options: SinkOptions, named: str) -> None:
@@ -68,6 +72,8 @@ def test_what_anybody_on_the_way_could_read_is_named(options: SinkOptions, named
         kafka("a.example:9092", "sasl_ssl", "PLAIN"),
         kafka("a.example:9092", "sasl_plaintext", "SCRAM-SHA-512"),  # It proves the password without sending it.
         kafka("a.example:9092", "plaintext"),
+        kafka("a.example:9092", "sasl_ssl", "OAUTHBEARER", oauth2=OAUTH2),
+        kafka("a.example:9092", "sasl_ssl", "OAUTHBEARER", oauth2=OAUTH2 | {"token_url": "http://localhost:1/"}),
         kafka("127.0.0.1:9092,[::1]:9092", "sasl_plaintext", "PLAIN"),
         FileOptions.model_validate({"path": "deltas.ndjson"}),
     ],

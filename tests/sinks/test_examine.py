@@ -22,6 +22,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
 }
 TLS = {"kafka": {"security_protocol": "ssl"}, "nats": {}, "webhook": {}}
 OAUTH2 = {"token_url": "https://127.0.0.1:1/", "client_id": "me"}
+TOKENS = {"security_protocol": "sasl_ssl", "sasl_mechanism": "OAUTHBEARER"}
 SASL = {"security_protocol": "sasl_plaintext", "sasl_mechanism": "SCRAM-SHA-512", "username": "me"}
 
 
@@ -72,6 +73,7 @@ def test_what_a_file_of_a_setting_holds_is_not_repeated(tmp_path: Path) -> None:
     [
         ("kafka", "password_file", lambda path: SASL | {"password_file": path}),
         ("kafka", "property_files.ssl.key.password", lambda path: {"property_files": {"ssl.key.password": path}}),
+        ("kafka", "oauth2.client_secret_file", lambda path: TOKENS | {"oauth2": OAUTH2 | {"client_secret_file": path}}),
         ("nats", "password_file", lambda path: {"user": "me", "password_file": path}),
         ("nats", "token_file", lambda path: {"token_file": path}),
         ("nats", "credentials_file", lambda path: {"credentials_file": path}),
@@ -139,6 +141,16 @@ def test_authorities_of_a_token_endpoint_are_named(tmp_path: Path) -> None:
     files = {"client_secret_file": tmp_path / "secret", "ca_file": tmp_path / "nonsense"}
     [wrong] = examined("webhook", oauth2=OAUTH2 | files)
     assert wrong.option == "oauth2.ca_file"
+    [wrong] = examined("kafka", **TOKENS, oauth2=OAUTH2 | files)
+    assert wrong.option == "oauth2.ca_file"
+
+
+def test_a_missing_program_for_tokens_is_named_and_not_run(tmp_path: Path) -> None:
+    assert received("kafka", **TOKENS, token_command=["no-such-program"]) == (
+        "token_command: there is no program no-such-program here that can be run"
+    )
+    assert examined("kafka", **TOKENS, token_command=["sh", "-c", f"touch {tmp_path}/ran; exit 1"]) == []
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "[fe80::1]", "[fd00:ec2::254]"])

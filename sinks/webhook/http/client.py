@@ -68,12 +68,14 @@ class HttpClient:
         self._requests = 0
         self._retired = False
 
-    async def request(self, method: str, headers: dict[str, str], body: bytes, *, keep: int = 0) -> HttpResponse:
+    async def request(
+        self, method: str, headers: dict[str, str], body: bytes, *, keep: int = 0, target: str = ""
+    ) -> HttpResponse:
         """Returns at most ``sinks.excerpt.READ`` bytes of the body of an error, and ``keep`` bytes of any other body.
-        Raises the errors of ``HTTP_ERRORS``."""
+        ``target``: path and query in place of those of the URL. Raises the errors of ``HTTP_ERRORS``."""
         self._requests += 1
         try:
-            response = await self._transport.handle_async_request(self._build(method, headers, body))
+            response = await self._transport.handle_async_request(self._build(method, headers, body, target))
             kept, most = b"", keep if response.is_success else READ
             async with aclosing(response):
                 async for piece in response.aiter_raw():
@@ -94,12 +96,15 @@ class HttpClient:
         self._retired = True
         await self._close_when_unused()
 
-    def _build(self, method: str, headers: dict[str, str], body: bytes) -> httpx.Request:
+    def _build(self, method: str, headers: dict[str, str], body: bytes, target: str) -> httpx.Request:
+        url = self._parsed_url
+        if target:
+            url = url.copy_with(raw_path=target.encode("ascii"))
         if len(body) > _MAX_WRITE:
             headers = headers | {"content-length": str(len(body))}
-            return httpx.Request(method, self._parsed_url, headers=headers, content=_in_pieces(body))
+            return httpx.Request(method, url, headers=headers, content=_in_pieces(body))
         # With content=body httpx would make all headers a second time. aiohttp adds the headers that are missing here.
-        request = httpx.Request(method, self._parsed_url, headers=headers, stream=httpx.ByteStream(body))
+        request = httpx.Request(method, url, headers=headers, stream=httpx.ByteStream(body))
         request.read()
         return request
 

@@ -67,14 +67,16 @@ class HttpEndpoint:
                 if former is not None:
                     await former.retire()
 
-    async def request(self, method: str, headers: dict[str, str], body: bytes, *, keep: int = 0) -> HttpResponse:
-        """May run beside other requests. ``keep``: see HttpClient. Raises RequestFailed."""
+    async def request(
+        self, method: str, headers: dict[str, str], body: bytes, *, keep: int = 0, target: str = ""
+    ) -> HttpResponse:
+        """May run beside other requests. ``keep``, ``target``: see HttpClient. Raises RequestFailed."""
         client = self._client
         if client is None:
             raise RuntimeError("request() before open()")
         try:
             async with asyncio.timeout(self._timeout):
-                return await client.request(method, headers, body, keep=keep)
+                return await client.request(method, headers, body, keep=keep, target=target)
         except TimeoutError:
             raise RequestFailed(f"{self.name} did not answer within {self._timeout:g} s", unavailable=False) from None
         except HTTP_ERRORS as error:

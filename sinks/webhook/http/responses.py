@@ -40,6 +40,7 @@ UNAUTHORIZED, _GONE = 401, 410
 _REJECTED = {
     400: "answers 400: it does not understand the event",
     413: "answers 413: the event is too large for it",
+    414: "answers 414: the URL of the event is too long for it",
     415: "answers 415: it does not take this content type",
     422: "answers 422: it does not accept the event",
     431: "answers 431: the headers of the event are too large for it",

@@ -1,4 +1,4 @@
-"""A sink that is killed at every step of a rotation in turn: ``python -m tests.sinks.file.killed_writer FOLDER``.
+"""A sink that is killed at every step of a rotation in turn: ``main(FOLDER)``.
 
 Each fork writes to a folder of its own, and ends by SIGKILL right before step n: before a file is opened for writing,
 forced onto the disk, renamed or removed, and within a compression. ``acknowledged`` in the folder has the number of the
@@ -68,16 +68,12 @@ async def write(folder: Path, last_step: int) -> None:
     await sink.close()
 
 
-def main(folder: Path) -> None:
+def main(folder: str) -> None:
     for last_step in itertools.count(1):
-        mine = folder / f"{last_step:03d}"
+        mine = Path(folder) / f"{last_step:03d}"
         mine.mkdir()
         if not (child := os.fork()):
             asyncio.run(write(mine, last_step))
             os._exit(0)
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
             return
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

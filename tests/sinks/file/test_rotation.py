@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import stat
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -27,6 +25,7 @@ from sinks.file.options import FileOptions
 from sinks.file.reading.line_head import sequence_in, time_in
 from sinks.file.rotation.parts import name_of_part, parts_of
 from sinks.file.sink import FileSink
+from tests.kit.child import child
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, changes
 from tests.kit.small_disk import CannotMount, mounted_small_disk
@@ -266,8 +265,9 @@ async def test_a_part_that_cannot_be_compressed_stays_plain(path: Path, monkeypa
 @pytest.fixture
 def killed(tmp_path: Path) -> list[Path]:
     """A folder for each kill."""
-    command = [sys.executable, "-m", killed_writer.__name__, str(tmp_path)]
-    subprocess.run(command, check=True, timeout=120 * BUSY)
+    code = f"import sys; from {killed_writer.__name__} import main; main(sys.argv[1])"
+    with child(code, str(tmp_path)) as killing:
+        assert killing.process.wait(120 * BUSY) == 0
     return sorted(tmp_path.iterdir())
 
 

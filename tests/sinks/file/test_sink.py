@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from cloudevents.core.formats.json import JSONFormat
 
+from bridge.model.formats.content import Include
 from sinks.base import ALL_STORED, Format, SinkUnavailable
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
+from tests.kit.child import child
+from tests.kit.content import with_content
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, a_snapshot, changes
 
@@ -47,7 +48,7 @@ async def test_an_object_that_came_on_several_lines_is_written_on_one(tmp_path: 
 
 
 async def test_envelopes_are_lines_of_their_own(tmp_path: Path) -> None:
-    sink = await opened(tmp_path / "deltas.ndjson", format=Format.ENVELOPE, before=True)
+    sink = await opened(tmp_path / "deltas.ndjson", format=Format.ENVELOPE, include=["before"])
 
     await sink.deliver([a_delta(body=b'{"a":2}', before=b'{"a":1}')])
     await sink.close()
@@ -57,10 +58,12 @@ async def test_envelopes_are_lines_of_their_own(tmp_path: Path) -> None:
 
 
 async def test_an_unencodable_record_is_rejected_and_others_are_stored(tmp_path: Path) -> None:
-    sink = await opened(tmp_path / "deltas.ndjson", format="envelope", patch=True)
-    damaged = a_delta(2, before=b"damaged")
+    sink = await opened(tmp_path / "deltas.ndjson", format="envelope", include=["patch"])
+    batch = [a_delta(1), a_delta(2, before=b"damaged"), a_delta(3, key="shop/web-2"), a_delta(4)]
+    made = [with_content(each, include=[Include.PATCH]) for each in batch]
+    damaged = made[1]
 
-    receipt = await sink.deliver([a_delta(1), damaged, a_delta(3, key="shop/web-2"), a_delta(4)])
+    receipt = await sink.deliver(made)
     only_damaged = await sink.deliver([damaged])
     await sink.close()
 
@@ -137,9 +140,11 @@ asyncio.run(main())
 
 
 def test_a_dash_is_standard_output() -> None:
-    ran = subprocess.run([sys.executable, "-c", STANDARD_OUTPUT], capture_output=True, timeout=60 * BUSY, check=True)
+    with child(STANDARD_OUTPUT) as ran:
+        lines = ran.output.read().splitlines()
+        assert ran.process.wait(60 * BUSY) == 0
 
-    assert [json.loads(line)["id"] for line in ran.stdout.splitlines()] == [record.id for record in changes(100)]
+    assert [json.loads(line)["id"] for line in lines] == [record.id for record in changes(100)]
 
 
 WRITE_UNTIL_KILLED = """
@@ -166,13 +171,11 @@ def test_a_killed_writer_keeps_acknowledgements_and_no_torn_line(tmp_path: Path)
     path = tmp_path / "deltas.ndjson"
     acknowledged = 0
     for _ in range(4):
-        command = [sys.executable, "-c", WRITE_UNTIL_KILLED, str(path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
-            assert writer.stdout is not None
+        with child(WRITE_UNTIL_KILLED, str(path)) as writer:
             for _ in range(3):
-                acknowledged = int(writer.stdout.readline())
-            writer.kill()
-            received_meanwhile = writer.stdout.read().split()
+                acknowledged = int(writer.output.readline())
+            writer.process.kill()
+            received_meanwhile = writer.output.read().split()
         acknowledged = int(received_meanwhile[-1]) if received_meanwhile else acknowledged
 
         asyncio.run(open_and_close(path))

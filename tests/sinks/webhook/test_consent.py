@@ -88,11 +88,12 @@ async def test_the_allowed_rate_is_kept(receiver: WebhookReceiver) -> None:
     receiver.answer = answer
     sink = a_sink(receiver, rate={"requests": 100_000, "burst": 1})
     await sink.open()
+    began = time.monotonic()
     assert await sink.deliver(changes(6)) == ALL_STORED
     await sink.close()
 
     assert receiver.asked[0].headers["webhook-request-rate"] == str(100_000 * 60)
-    assert arrived[-1] - arrived[0] >= 5 * 0.05 - 0.01
+    assert arrived[-1] - began >= 5 * 0.05 - 0.01
 
 
 @pytest.mark.parametrize(("rate", "asked"), [({"requests": 2, "per": "1m"}, "2"), ({"requests": 1, "per": "1h"}, "1")])

@@ -36,7 +36,7 @@ OAUTH2 = {"token_url": "https://idp.example.test/token", "client_id": "me", "cli
         ({"url": "https://example.test", "header_files": {"ce-id": "/x"}}, "the header ce-id is set by the sink"),
         ({"url": "https://example.test", "key_file": "/x"}, "key_file has no effect without cert_file"),
         ({"url": "https://example.test", "format": "envelope", "batch": 2}, "leave batch at 1"),
-        ({"url": "https://example.test", "before": True}, "set format: envelope"),
+        ({"url": "https://example.test", "include": ["before"]}, "set format: envelope"),
         ({"url": "https://example.test", "headers": {"X": "1"}, "header_files": {"x": "/f"}}, "x is in headers and"),
         ({"url": "https://example.test", "header_files": {"Content-Encoding": "/f"}}, "is set by the sink"),
         ({"url": "https://example.test", "username": "me"}, "username and password_file belong together"),

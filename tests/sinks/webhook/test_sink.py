@@ -17,6 +17,7 @@ from cloudevents.core.bindings import http
 from cloudevents.core.formats.json import JSONFormat
 from standardwebhooks import Webhook
 
+from bridge.model.formats.content import Include
 from bridge.model.record import Record
 from config.values import Duration
 from sinks.base import ALL_STORED, SinkUnavailable
@@ -24,6 +25,7 @@ from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.certificates import Authority
+from tests.kit.content import with_content
 from tests.kit.deadlines import BUSY
 from tests.kit.openssl import KeyPair, verifies
 from tests.kit.records import a_delta, a_gap, changes
@@ -423,9 +425,9 @@ async def test_nothing_of_an_object_is_sent_behind_its_bad_event(receiver: Webho
 
 async def test_a_refusal_behind_a_failed_record_is_not_reported_yet(receiver: WebhookReceiver) -> None:
     """What is in front of it would be taken for parked behind it."""
-    sink = await opened(receiver, format="envelope", patch=True, before=True)
-    good, failing = a_delta(1, before=b"{}"), a_delta(2, before=b"{}")
-    damaged = a_delta(3, before=b"{")
+    sink = await opened(receiver, format="envelope", include=["patch", "before"])
+    deltas = a_delta(1, before=b"{}"), a_delta(2, before=b"{}"), a_delta(3, before=b"{")
+    good, failing, damaged = (with_content(each, include=[Include.PATCH]) for each in deltas)
     receiver.answer = lambda posted: Answer(500) if posted.headers["ce-id"] == failing.id else ACCEPTED
 
     receipt = await sink.deliver([good, failing, damaged])

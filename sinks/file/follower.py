@@ -1,0 +1,55 @@
+"""Follows the records of a file and of its closed parts, for ``kubedelta tail``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from bridge.model.versions.followed_record import FollowedRecord
+from bridge.model.versions.stored_version import CannotReadBack
+from sinks.errors import SinkUnavailable
+from sinks.file.options import STANDARD_OUTPUT, FileOptions
+from sinks.file.reading.follow import Follower
+from sinks.file.reading.lines import DAMAGED
+from sinks.file.reading.records import record_in
+from sinks.file.rotation.parts import parts_of
+
+_TOO_LONG = FollowedRecord(b"", foreign=True)
+
+
+class FileFollower:
+    """See RecordFollower. Goes on through rotations, those of logrotate too."""
+
+    def __init__(self, options: FileOptions) -> None:
+        if options.path == STANDARD_OUTPUT:
+            raise CannotReadBack("standard output cannot be read again")
+        self._path = options.path
+        self._follower = Follower(options.path)
+
+    def open(self) -> bool:
+        if self._path.parent.is_dir() and not self._path.exists() and not parts_of(self._path):
+            return False
+        self._follower.open()
+        return True
+
+    def last(self, count: int, accepts: Callable[[FollowedRecord], bool]) -> Sequence[FollowedRecord]:
+        with self._readable():
+            return [_record(line) for line in self._follower.last(count, lambda line: accepts(_record(line)))]
+
+    def news(self) -> Iterator[FollowedRecord]:
+        with self._readable():
+            yield from map(_record, self._follower.lines())
+
+    def close(self) -> None:
+        self._follower.close()
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, *DAMAGED) as error:
+            raise SinkUnavailable(f"cannot read {self._path}: {error}") from error
+
+
+def _record(line: bytes | None) -> FollowedRecord:
+    return _TOO_LONG if line is None else record_in(line)

@@ -1,0 +1,195 @@
+"""A line → a FollowedRecord, whatever the format: CloudEvents, envelopes, rows, and objects alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from bridge.model.change import Op
+from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES
+from bridge.model.formats.notice import GapData, SnapshotData
+from bridge.model.record import SnapshotEdge
+from bridge.model.versions.followed_record import FollowedRecord
+from sinks.file.reading.line_head import UNREADABLE
+
+_NOTHING = msgspec.Raw()
+_ENVELOPE_OPS = {"c": Op.ADDED, "u": Op.UPDATED, "d": Op.DELETED, "r": Op.SYNC}
+_OPS = {op.value: op for op in Op}
+_KEY_PARTS = 5
+
+
+class _Event(msgspec.Struct):
+    """A CloudEvent."""
+
+    type: str
+    time: str = ""
+    partitionkey: str = ""
+    resourceversion: str = ""
+    op: str = ""
+    evidence: str = ""
+    data: msgspec.Raw = _NOTHING
+
+
+class _Source(msgspec.Struct):
+    cluster: str
+    group: str
+    resource: str
+    kind: str
+    namespace: str
+    name: str
+    resourceversion: str
+    evidence: str
+
+
+class _Envelope(msgspec.Struct):
+    op: str
+    source: _Source
+    ts_ms: int
+    before: msgspec.Raw = _NOTHING
+    after: msgspec.Raw = _NOTHING
+
+
+class _Row(msgspec.Struct):
+    cluster: str
+    group: str
+    resource: str
+    kind: str
+    namespace: str
+    name: str
+    resource_version: str
+    op: str
+    evidence: str
+    time: str
+    object: msgspec.Raw = _NOTHING
+    before: msgspec.Raw = _NOTHING
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str = ""
+    resourceVersion: str = ""
+
+
+class _Object(msgspec.Struct):
+    apiVersion: str
+    kind: str
+    metadata: _Metadata
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_row = msgspec.json.Decoder(_Row).decode
+_decode_object = msgspec.json.Decoder(_Object).decode
+
+
+def record_in(line: bytes) -> FollowedRecord:
+    """Lines of several formats may follow one another, since the option may have changed. ``foreign`` for a line that
+    has none of these forms."""
+    for form in (_of_event, _of_envelope, _of_row, _of_object):
+        try:
+            return form(line)
+        except (*UNREADABLE, ValueError, OverflowError):
+            continue
+    return FollowedRecord(line, foreign=True)
+
+
+def _of_event(line: bytes) -> FollowedRecord:
+    event = _decode_event(line)
+    data = bytes(event.data)
+    if event.type == GAP_TYPE:
+        return FollowedRecord(line, time=event.time, notice=_gap_in_words(data), is_gap=True)
+    for edge, kind in SNAPSHOT_TYPES.items():
+        if event.type == kind:
+            return FollowedRecord(line, time=event.time, notice=_edge_in_words(edge, data))
+    parts = event.partitionkey.split("/")
+    if len(parts) != _KEY_PARTS:
+        raise ValueError("no key of an object")
+    cluster, group, plural, namespace, name = parts
+    return FollowedRecord(
+        line,
+        op=_OPS.get(event.op),
+        time=event.time,
+        cluster=cluster,
+        group=group,
+        plural=plural,
+        namespace=namespace,
+        name=name,
+        version=event.resourceversion,
+        evidence=event.evidence,
+        object=data if event.type.startswith("kubedelta.object.") else None,
+    )
+
+
+def _of_envelope(line: bytes) -> FollowedRecord:
+    envelope = _decode_envelope(line)
+    source, op = envelope.source, _ENVELOPE_OPS.get(envelope.op)
+    before, after = _state(envelope.before), _state(envelope.after)
+    return FollowedRecord(
+        line,
+        op=op,
+        time=datetime.fromtimestamp(envelope.ts_ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+        cluster=source.cluster,
+        group=source.group,
+        plural=source.resource,
+        kind=source.kind,
+        namespace=source.namespace,
+        name=source.name,
+        version=source.resourceversion,
+        evidence=source.evidence,
+        # Debezium sends the last state of a deleted object as ``before``.
+        object=before if op is Op.DELETED else after,
+        before=None if op is Op.DELETED else before,
+    )
+
+
+def _of_row(line: bytes) -> FollowedRecord:
+    row = _decode_row(line)
+    return FollowedRecord(
+        line,
+        op=_OPS.get(row.op),
+        time=row.time,
+        cluster=row.cluster,
+        group=row.group,
+        plural=row.resource,
+        kind=row.kind,
+        namespace=row.namespace,
+        name=row.name,
+        version=row.resource_version,
+        evidence=row.evidence,
+        object=_state(row.object),
+        before=_state(row.before),
+    )
+
+
+def _of_object(line: bytes) -> FollowedRecord:
+    found = _decode_object(line)
+    group, slash, _ = found.apiVersion.partition("/")
+    return FollowedRecord(
+        line,
+        group=group if slash else "",
+        kind=found.kind,
+        namespace=found.metadata.namespace,
+        name=found.metadata.name,
+        version=found.metadata.resourceVersion,
+        object=line,
+    )
+
+
+def _state(raw: msgspec.Raw) -> bytes | None:
+    """JSON of a state, which a row may have as a text."""
+    content = bytes(raw)
+    if content in (b"", b"null"):
+        return None
+    return msgspec.json.decode(content, type=str).encode() if content.startswith(b'"') else content
+
+
+def _gap_in_words(data: bytes) -> str:
+    gap = msgspec.json.decode(data, type=GapData)
+    count = "an unknown number of records" if gap.count is None else f"{gap.count} records"
+    about = f" of {', '.join(gap.resources)}" if gap.resources else ""
+    return f"gap: {count}{about} from {gap.first} to {gap.last} will never come: {gap.reason}"
+
+
+def _edge_in_words(edge: SnapshotEdge, data: bytes) -> str:
+    return f"snapshot {edge}: {msgspec.json.decode(data, type=SnapshotData).count} objects"

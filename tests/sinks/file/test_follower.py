@@ -1,0 +1,140 @@
+"""The records that ``kubedelta tail`` reads in a file, whatever their format."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.model.change import Evidence, Op
+from bridge.model.record import Delta, Record, SnapshotEdge
+from bridge.model.versions.followed_record import FollowedRecord
+from bridge.model.versions.stored_version import CannotReadBack
+from sinks.base import SinkUnavailable
+from sinks.file.follower import FileFollower
+from sinks.file.options import FileOptions
+from sinks.file.reading.records import record_in
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, TIME, a_delta, a_gap, a_snapshot
+from tests.sinks.file.test_readback import write
+
+RECORDS: list[Delta] = [
+    a_delta(1, op=Op.ADDED),
+    a_delta(2, resource=DEPLOYMENTS, key="shop/web", evidence=Evidence.RELISTED),
+    a_delta(3, resource=CLUSTER_ROLES, key="admin", op=Op.SYNC),
+    a_delta(4, op=Op.DELETED),
+]
+SEEN = [
+    (Op.ADDED, "pods", "shop", "web-1", "1001", "watched"),
+    (Op.UPDATED, "deployments.apps", "shop", "web", "1002", "relisted"),
+    (Op.SYNC, "clusterroles.rbac.authorization.k8s.io", "", "admin", "1003", "watched"),
+    (Op.DELETED, "pods", "shop", "web-1", "1004", "watched"),
+]
+
+
+def follow(path: Path) -> FileFollower:
+    follower = FileFollower(FileOptions.model_validate({"path": str(path)}))
+    assert follower.open()
+    return follower
+
+
+def seen(record: FollowedRecord) -> tuple[Any, ...]:
+    return record.op, record.resource, record.namespace, record.name, record.version, record.evidence
+
+
+async def read(path: Path, records: Sequence[Record], **options: Any) -> list[FollowedRecord]:
+    await write(path, records, **options)
+    with closing(follow(path)) as follower:
+        return list(follower.news())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"format": "envelope"}, {"format": "row"}, {"format": "row", "row": {"object": "string"}}],
+    ids=["cloudevents", "envelope", "row", "row with a text"],
+)
+async def test_a_record_is_read_in_every_format(tmp_path: Path, options: dict[str, Any]) -> None:
+    found = await read(tmp_path / "deltas.ndjson", RECORDS, **options)
+    assert [seen(each) for each in found] == SEEN
+    assert {each.time[:23] for each in found} == {TIME[:23]}
+    assert {each.cluster for each in found} == {"prod"}
+    assert [each.object for each in found] == [each.body for each in RECORDS]
+
+
+async def test_an_object_alone_has_its_kind_for_a_resource(tmp_path: Path) -> None:
+    found = await read(tmp_path / "deltas.ndjson", RECORDS[:2], format="raw")
+    assert [seen(each) for each in found] == [
+        (None, "Pod", "shop", "web-1", "1001", ""),
+        (None, "Deployment.apps", "shop", "web", "1002", ""),
+    ]
+
+
+async def test_notices_are_in_words(tmp_path: Path) -> None:
+    began, ended = a_snapshot(SnapshotEdge.BEGAN), a_snapshot(SnapshotEdge.ENDED)
+    found = await read(tmp_path / "deltas.ndjson", [began, a_gap(3, 5), ended])
+    assert [each.notice.partition(":")[0] for each in found] == ["snapshot began", "gap", "snapshot ended"]
+    assert "from 3 to 5" in found[1].notice
+    assert [each.is_gap for each in found] == [False, True, False]
+
+
+async def test_the_state_before_is_read_where_the_format_has_it(tmp_path: Path) -> None:
+    records: list[Record] = [a_delta(1, before=b'{"n":1}', body=b'{"n":2}')]
+    [found] = await read(tmp_path / "deltas.ndjson", records, format="envelope", include=["before"])
+    assert (found.before, found.object) == (b'{"n":1}', b'{"n":2}')
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"no JSON",
+        b"[]",
+        b"{}",
+        b'{"type":"kubedelta.object.added.v1","partitionkey":"a/b"}',
+        b"\xff" * 9,
+        b"[" * 9999,
+    ],
+    ids=["empty", "text", "list", "without members", "another key", "no text", "deep"],
+)
+def test_lines_of_others_are_foreign(line: bytes) -> None:
+    assert record_in(line) == FollowedRecord(line, foreign=True)
+
+
+async def test_records_come_once_through_rotations(tmp_path: Path) -> None:
+    path = tmp_path / "deltas.ndjson"
+    await write(path, RECORDS[:2])
+    follower = follow(path)
+    assert [seen(each) for each in follower.last(1, lambda _: True)] == SEEN[1:2]
+    assert list(follower.news()) == []
+    await write(path, RECORDS[2:3])
+    path.rename(tmp_path / "deltas.ndjson.1")
+    await write(path, RECORDS[3:])
+    assert [seen(each) for each in follower.news()] == SEEN[2:]
+    follower.close()
+
+
+async def test_the_last_records_are_those_that_were_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "deltas.ndjson"
+    await write(path, RECORDS)
+    follower = follow(path)
+    assert [seen(each) for each in follower.last(1, lambda each: each.resource != "pods")] == SEEN[2:3]
+    follower.close()
+
+
+def test_a_file_that_does_not_exist_yet_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "deltas.ndjson"
+    assert not FileFollower(FileOptions.model_validate({"path": str(path)})).open()
+    with pytest.raises(SinkUnavailable, match="no file"):
+        FileFollower(FileOptions.model_validate({"path": str(tmp_path / "missing" / "x")})).open()
+    with pytest.raises(CannotReadBack):
+        FileFollower(FileOptions.model_validate({"path": "-"}))
+
+
+def test_a_damaged_part_has_an_error_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "deltas.ndjson").write_bytes(b"")
+    (tmp_path / "deltas.ndjson.1.gz").write_bytes(gzip.compress(b'{"a":1}\n' * 1000)[:-20])
+    with closing(follow(tmp_path / "deltas.ndjson")) as follower, pytest.raises(SinkUnavailable, match="cannot read"):
+        list(follower.news())
