@@ -9,6 +9,7 @@ deltas            an entry of the DeltaFIFO
 factory           shares an informer among all users of a resource and scope
 handlers          event handlers of an informer that is used as a library
 history           proves that the API server still has the known history
+ignoring          updates that change only ignored paths (pure)
 indexer           the store: known versions and indexes
 lister            read access to the store
 reflector         lists and watches

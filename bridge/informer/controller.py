@@ -16,6 +16,7 @@ import msgspec
 
 from bridge.informer.deltas import DeltaType, FifoClosed, QueuedDelta
 from bridge.informer.history.proof import is_other_state
+from bridge.informer.ignoring import IgnoredChanges
 from bridge.informer.indexer import Indexer
 from bridge.informer.tombstones import Tombstones
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
@@ -67,6 +68,7 @@ class Controller:
         position: str | None = None,
         contradict: Contradict = lambda _was, _now: None,
         synced: Callable[[], None] = lambda: None,
+        ignored: IgnoredChanges | None = None,
     ) -> None:
         self.resource = resource
         self._scope = scope
@@ -77,6 +79,7 @@ class Controller:
         self._tombstones = Tombstones(position)
         self._contradict = contradict
         self._synced = synced
+        self._ignored = ignored
         self.deleted: tuple[int, Deleted] | None = None
         """The newest watched delete with its epoch, if it is the last change of its batch."""
 
@@ -96,6 +99,8 @@ class Controller:
         position = None if self._fifo.contradicted else position
         self._tombstones.position = position
         batch = ChangeBatch(self.resource, self._scope, changes, position, self._fifo.epoch)
+        if self._ignored is not None:
+            batch.ignoring, batch.ignored = self._ignored.paths, self._ignored.take()
         if changes and changes[-1].op is Op.DELETED and changes[-1].evidence is Evidence.WATCHED:
             gone = changes[-1].object
             self.deleted = batch.epoch, Deleted(gone.key, gone.uid, gone.resource_version)
@@ -117,7 +122,7 @@ class Controller:
         """Applies a batch to the Indexer, and returns the changes in order. Once a list contradicts the known history,
         its further deltas are dropped: the Reflector lists again, in a new epoch."""
         changes: list[Change] = []
-        indexer, transform = self._indexer, self._transform
+        indexer, transform, ignored = self._indexer, self._transform, self._ignored
         for queued in deltas:
             delta = queued if queued.type is not DeltaType.RESTORED else self._comparable(queued)
             known = indexer.known(delta.key)
@@ -132,11 +137,15 @@ class Controller:
                 # Other objects come from the Indexer or a Restored delta, and are transformed already.
                 if transform is not None and change.object is queued.object:
                     change = msgspec.structs.replace(change, object=transform(change.object))
+                if ignored is not None:
+                    if (exported := ignored.judged(delta, change)) is None:
+                        continue
+                    change = exported
                 if change.op is Op.DELETED:
                     indexer.remove(delta.key)
                     self._tombstones.add(change.object)
                 elif change.op is not Op.SYNC:
-                    indexer.put(change.object)
+                    indexer.put(change.object, change.digest)
                 changes.append(change)
         return changes
 
@@ -156,6 +165,8 @@ class Controller:
             return False
         found = thing if self._transform is None else self._transform(thing)
         exported = self._indexer.with_body(delta.key, known)
+        if self._ignored is not None:
+            found, exported = (self._ignored.comparable(each, known.resource_version) for each in (found, exported))
         return found.body != exported.body and is_other_state(found, exported)
 
     def _comparable(self, delta: QueuedDelta) -> QueuedDelta:

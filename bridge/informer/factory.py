@@ -10,6 +10,7 @@ from typing import Self, TypeAlias
 from bridge.facts import Report, discard
 from bridge.informer.controller import DeliverBatch, Transform
 from bridge.informer.history.history import DiscardPositions, History, no_positions
+from bridge.informer.ignoring import Ignoring, usable
 from bridge.informer.indexer import IndexFunc, Stored, by_namespace
 from bridge.informer.lister import NAMESPACE
 from bridge.informer.reflector.list_limiter import ListLimiter
@@ -38,7 +39,8 @@ class SharedInformerFactory:
     With ``deliver``, every batch goes there, as in the bridge; otherwise informers take handlers. With ``stored`` as
     well, informers hold no bodies: they read bodies from the records that ``deliver`` made.
     ``discard_positions`` is called when the API server turns out to have another history, so that no later start
-    resumes from a durable position. ``lists`` bounds the informers that list at the same time; the default is ten.
+    resumes from a durable position. ``ignoring`` returns the paths of a resource in a scope whose changes are not
+    delivered. ``lists`` bounds the informers that list at the same time; the default is ten.
     An error in an informer or a handler ends the ``async with`` with that error.
     """
 
@@ -56,6 +58,7 @@ class SharedInformerFactory:
         watch_list: bool = True,
         lists: ListLimiter | None = None,
         discard_positions: DiscardPositions = no_positions,
+        ignoring: Callable[[Resource, Scope], Ignoring | None] | None = None,
     ) -> None:
         self._source = source
         self._deliver = deliver
@@ -68,6 +71,7 @@ class SharedInformerFactory:
         self._watch_list = watch_list
         self._lists = lists or ListLimiter()
         self._discard_positions = discard_positions
+        self._ignoring = ignoring
         self._histories: dict[str, History] = {}
         self._informers: dict[tuple[str, Scope], SharedInformer] = {}
         self._running: dict[tuple[str, Scope], asyncio.Task[None]] = {}
@@ -93,6 +97,7 @@ class SharedInformerFactory:
         ``kube.store_of``)."""
         key = (resource.name, scope or Scope())
         if key not in self._informers:
+            ignoring = self._ignoring(resource, key[1]) if self._ignoring else None
             self._informers[key] = SharedInformer(
                 resource,
                 key[1],
@@ -105,9 +110,10 @@ class SharedInformerFactory:
                 indexers=self._indexers,
                 resync=self._resync,
                 stored=self._stored,
-                checkpoint=checkpoint,
+                checkpoint=usable(checkpoint, ignoring),
                 lists=self._lists,
                 history=self._history(store),
+                ignoring=ignoring,
             )
         return self._informers[key]
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Mut
 from heapq import nlargest
 from typing import Protocol, TypeAlias, cast
 
+import msgspec
+
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.primitives.packing import pack, unpack
@@ -102,9 +104,9 @@ class Indexer:
         return None if known is None else self.with_body(key, known)
 
     def with_body(self, key: str, known: ObjectVersion) -> ApiObject:
-        """A known object with its body. ``known`` must be current if bodies are offloaded: the record of an older
-        version may be gone."""
-        return ApiObject(key, known.uid, known.resource_version, self._body(known.state))
+        """A known object as it was exported, with its body. ``known`` must be current if bodies are offloaded: the
+        record of an older version may be gone."""
+        return ApiObject(key, known.uid, known.exported or known.resource_version, self._body(known.state))
 
     def objects(self) -> Iterator[ApiObject]:
         """Yields every object in no particular order, and reads its body only then. Objects are as they were at the
@@ -130,12 +132,18 @@ class Indexer:
 
     # ── The writer ───────────────────────────────────────────────────────────
 
-    def put(self, thing: ApiObject) -> None:
-        """Makes this the known version of the object."""
+    def put(self, thing: ApiObject, digest: bytes = b"") -> None:
+        """Makes this the known version of the object. ``digest``: see ObjectVersion."""
         body = pack(thing.body) if self._stored is None else thing.body
-        self._known[thing.key] = ObjectVersion(thing.uid, thing.resource_version, body)
+        self._known[thing.key] = ObjectVersion(thing.uid, thing.resource_version, body, 0, digest)
         for index, function in self._functions.items():
             self._index(index, thing.key, tuple(function(thing)))
+
+    def pass_over(self, key: str, version: str) -> None:
+        """The known object has this version now, by a change that is ignored: the exported state stays."""
+        known = self._known[key]
+        exported = known.exported or known.resource_version
+        self._known[key] = msgspec.structs.replace(known, resource_version=version, exported=exported)
 
     def load(self, objects: VersionTable) -> None:
         """Fills an empty store with the versions of a checkpoint. If bodies are offloaded, the table itself becomes the

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from bridge.facts import InformerStarted, InformerStopped, InformerSynced, Report
+from bridge.facts import ChangesIgnored, InformerStarted, InformerStopped, InformerSynced, Report
 from bridge.informer.controller import Controller, DeliverBatch, Transform
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.handlers import Handlers
 from bridge.informer.history.history import History
 from bridge.informer.history.member_history import Membership
 from bridge.informer.history.outcomes import OtherHistory
+from bridge.informer.ignoring import IgnoredChanges, Ignoring
 from bridge.informer.indexer import Indexer, IndexFunc, Stored
 from bridge.informer.lister import Lister
 from bridge.informer.reflector import requests
@@ -36,8 +37,7 @@ class SharedInformer:
     The checkpoint ``remembered`` continues an earlier informer. With a position, the informer watches from there
     without a list, and has synced at once. Without a position, it lists and compares the list with the checkpoint. A
     checkpoint with only an epoch starts like a new informer. With ``stored``, bodies are offloaded to the records whose
-    sequence numbers ``deliver`` returns.
-    """
+    sequence numbers ``deliver`` returns. Updates of the paths of ``ignoring`` alone are not delivered."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class SharedInformer:
         checkpoint: Checkpoint | None = None,
         lists: ListLimiter | None = None,
         history: History | None = None,
+        ignoring: Ignoring | None = None,
     ) -> None:
         if stored is not None and deliver is None:
             raise ValueError("stored needs deliver, which makes the records that bodies are offloaded to")
@@ -67,8 +68,7 @@ class SharedInformer:
         self.indexer = Indexer(indexers, stored=stored)
         self.lister = Lister(self.indexer)
         self._handlers = Handlers(self.indexer, report=report) if deliver is None else None
-        self._report = report
-        self._resync = resync or self._handlers
+        self._report, self._resync = report, resync or self._handlers
         resumed, position, epoch = False, None, 1
         if checkpoint is not None:
             self.indexer.load(checkpoint.objects)
@@ -93,6 +93,9 @@ class SharedInformer:
             comparing=comparing,
         )
         self._history.join(self, resumed=resumed)
+        ignored = lambda count: report(ChangesIgnored(self.resource, scope, count))  # noqa: E731
+        newest = None if checkpoint is None else checkpoint.ignored
+        self._ignored = None if ignoring is None else IgnoredChanges(ignoring, self.indexer, ignored, newest)
         self._controller = Controller(
             resource,
             scope,
@@ -101,13 +104,13 @@ class SharedInformer:
             deliver or self.handlers.deliver,
             transform,
             position,
-            self._contradict,
+            lambda was, now: self._reflector.learn(Contradicted(was, now)),
             self._notice_synced,
+            self._ignored,
         )
         if checkpoint is not None and checkpoint.deleted is not None:
             self._controller.deleted = checkpoint.epoch, checkpoint.deleted
-        self._synced = asyncio.Event()
-        self._stopping = asyncio.Event()
+        self._synced, self._stopping = asyncio.Event(), asyncio.Event()
         self._removing = False
 
     @property
@@ -183,10 +186,12 @@ class SharedInformer:
         return self.indexer.known(key)
 
     def exported(self, key: str, known: ObjectVersion) -> ApiObject:
-        return self.indexer.with_body(key, known)
+        thing = self.indexer.with_body(key, known)
+        return thing if self._ignored is None else self._ignored.comparable(thing, known.resource_version)
 
     def as_exported(self, thing: ApiObject) -> ApiObject:
-        return thing if self._transform is None else self._transform(thing)
+        found = thing if self._transform is None else self._transform(thing)
+        return found if self._ignored is None else self._ignored.comparable(found, found.resource_version)
 
     def disproved(self, other: OtherHistory) -> None:
         self._reflector.learn(other)
@@ -197,9 +202,6 @@ class SharedInformer:
     async def wait_processed(self) -> None:
         """Returns when all deltas that were queued are in the Indexer."""
         await self._fifo.wait_processed()
-
-    def _contradict(self, was: str, now: str) -> None:
-        self._reflector.learn(Contradicted(was, now))
 
     # ── Lifecycle ────────────────────────────────────────────────────────────
 

@@ -2,9 +2,10 @@
 
 A process that sleeps between two events pays for each with cold caches and several turns of the event loop. So after
 bytes were passed on, a window begins for all watches of the server. Bytes that come within the window are passed on at
-its end, at most ``latency`` later, and by all watches in the same turn, so that everything behind them (comparison,
-commit, distribution, delivery) happens once for the whole window. Bytes that come after a pause are passed on at once,
-and so are many bytes: at full speed there is no window to speak of.
+its end, and by all watches in the same turn, so that everything behind them (comparison, commit, distribution,
+delivery) happens once for the whole window. While windows have bytes, they are twice as long: half as many wake-ups,
+and the mean wait is ``latency``. Bytes that come after a pause are passed on at once, and so are many bytes: at full
+speed there is no window to speak of.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class NotEnded(Exception):
 
 
 class Gathering:
-    """The window of all watches of a server. ``latency`` is in seconds; with 0 there is no window."""
+    """The window of all watches of a server. ``latency`` is in seconds; with 0 there is no window. Bytes wait for
+    ``latency`` at most, and for twice as long behind a window that had bytes."""
 
     def __init__(self, latency: float) -> None:
         self._latency = latency
@@ -36,12 +38,13 @@ class Gathering:
         self._ends = 0.0
         self._waiting: list[tuple[asyncio.ReadTransport | None, asyncio.Future[None]]] = []
 
-    def begin(self) -> bool:
-        """Begins a window with bytes that are passed on now. Returns False within a window."""
+    def begin(self, *, full: bool = False) -> bool:
+        """Begins a window with bytes that are passed on now. Returns False within a window. ``full``: the bytes come
+        out of a window, so that the next window is twice as long."""
         now = self._loop.time()
         if now < self._ends:
             return False
-        self._ends = now + self._latency
+        self._ends = now + self._latency * (2 if full else 1)
         return True
 
     async def wait(self, transport: asyncio.ReadTransport | None) -> None:
@@ -99,7 +102,7 @@ class WatchBody:
             await gathering.wait(self._transport)
             if chunk := stream.read_nowait(CHUNK):
                 self._gathered = len(chunk) < MUCH
-                gathering.begin()
+                gathering.begin(full=True)
                 return chunk
         self._waiting_since = now = self._loop.time()
         if now >= self._latest_end:
@@ -114,7 +117,7 @@ class WatchBody:
         self._gathered = not gathering.begin() and len(chunk) < MUCH and not stream.is_eof()
         if self._gathered:
             await gathering.wait(self._transport)
-            gathering.begin()
+            gathering.begin(full=True)
             if stream.exception() is None:  # Else the next call raises it: these bytes came before.
                 chunk += stream.read_nowait(CHUNK)
         return chunk

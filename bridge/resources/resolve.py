@@ -9,6 +9,7 @@ from typing import TypeAlias
 from bridge.kube import SHORT_NAMES, Catalogue, UnknownResource, is_accepted, resolve_name
 from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
 from bridge.model.policies import RedactionRule
+from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource, Scope
 from bridge.plan.plan import Wanted
 
@@ -24,12 +25,38 @@ def wanted_scopes(configured: Sequence[Wanted], resource: Resource) -> tuple[Sco
     return tuple(scope for _, scope in resolve_wanted(configured, _alone(resource)).desired)
 
 
+def absent_scopes(
+    configured: Sequence[Wanted],
+    resolution: Resolution,
+    resource: Resource,
+    catalogue: Catalogue,
+    known: Sequence[Scope],
+) -> Sequence[Scope]:
+    """The scopes of a resource that is in no entry's resolution: a served resource that no entry means has none; one
+    that is not served has those of the entry that would mean it. If no entry would, but a configured name is
+    unresolved, which may be its short name, the resource keeps the scopes ``known``."""
+    scopes = wanted_scopes(configured, resource)
+    served = any(each.name == resource.name for each in catalogue.resources)
+    return scopes if scopes or served or not may_be_short(resolution.unresolved) else known
+
+
 def rules_for(configured: Sequence[Wanted], resource: Resource, catalogue: Catalogue) -> tuple[RedactionRule, ...]:
     """The rules of every entry that means the resource, or may mean it: a name that the catalogue does not know may be
     the short name of a resource that is not served now."""
     return tuple(
         rule for each in configured if each.redact and _may_mean(each, resource, catalogue) for rule in each.redact
     )
+
+
+def ignored_by(
+    configured: Sequence[Wanted], resource: Resource, scope: Scope, catalogue: Catalogue
+) -> tuple[FieldPath, ...]:
+    """The paths whose changes the entry with these objects ignores. As in ``resolve_wanted``, a name comes before a
+    wildcard."""
+    for each in sorted(configured, key=lambda each: each.is_wildcard):
+        if scope in each.scopes_of(resource) and _may_mean(each, resource, catalogue):
+            return each.ignore_changes
+    return ()
 
 
 def _may_mean(wanted: Wanted, resource: Resource, catalogue: Catalogue) -> bool:
@@ -84,6 +111,13 @@ class Resolution:
     """Wildcards without a resource at this moment → the reason."""
     twice: tuple[str, ...] = ()
     """Names for a resource of another entry. They are in ``unresolved`` too."""
+    wildcards: tuple[str, ...] = ()
+    """Configured wildcards, which cover resources that are served later, too."""
+
+
+def mistakes_of(resolution: Resolution) -> list[str]:
+    """A sentence for each name that means a resource of another entry."""
+    return [f"resources: {name}: {resolution.unresolved[name]}" for name in resolution.twice]
 
 
 def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolution:
@@ -111,4 +145,5 @@ def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolu
                 continue
             others.append(wanted)
             desired.update({(resource.name, scope): resource for scope in wanted.scopes_of(resource)})
-    return Resolution(desired, unresolved, empty, tuple(dict.fromkeys(twice)))
+    wildcards = tuple(each.name for each in configured if each.is_wildcard)
+    return Resolution(desired, unresolved, empty, tuple(dict.fromkeys(twice)), wildcards)

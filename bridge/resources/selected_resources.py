@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bridge.kube import Catalogue
 from bridge.model.resource_name import ResourceName
-from bridge.resources.resolve import Resolution, meant
+from bridge.resources.resolve import Resolution, may_be_short, meant
 from bridge.selection import Selector, SelectorText, Unwatched, find_unwatched
 
 
@@ -30,11 +30,13 @@ def unwatched_entries(
     entries: Sequence[SelectorText], path: str, resolution: Resolution, known: Collection[str] = ()
 ) -> Iterator[tuple[str, Unwatched]]:
     """Path and problem of each entry, with its full name, that means no watched resource. ``known``: names that were
-    accepted at an earlier start, and are no mistakes: their resources may not be served at this moment."""
+    accepted at an earlier start. They are no mistakes while a configured name is unresolved that may be their short
+    name, since only discovery has short names."""
     watched = tuple(dict.fromkeys(resolution.desired.values()))
-    unserved = (*resolution.unresolved, *resolution.empty)
+    unserved = (*resolution.unresolved, *resolution.empty, *resolution.wildcards)
+    spared = known if may_be_short(resolution.unresolved) else ()
     for index, each in enumerate(entries):
         found = find_unwatched(Selector(resource=each.resource), watched, unserved)
         if found is not None:
-            is_mistake = found.is_mistake and each.resource not in known
+            is_mistake = found.is_mistake and each.resource not in spared
             yield f"{path}[{index}].resource", replace(found, is_mistake=is_mistake)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeAlias
 
 from bridge.facts import DiscoveryFailed, Report, ResourceUnknown, ScopeChanged
@@ -16,7 +17,8 @@ from bridge.model.resource import Resource, Scope
 from bridge.outbox import Ledger
 from bridge.plan.plan import PlanRefused, Wanted
 from bridge.resources.current_resources import CurrentResources
-from bridge.resources.resolve import Desired, Resolution, may_be_short, resolve_wanted, wanted_scopes
+from bridge.resources.resolve import Desired, Resolution, absent_scopes, mistakes_of, resolve_wanted
+from bridge.resources.resource_change import ResourceChange, foresee
 
 NOT_FOUND = 404
 
@@ -45,7 +47,7 @@ class WatchedResources:
         watched: CurrentResources | None = None,
         prepare: Callable[[Catalogue, Resolution], Awaitable[None]] | None = None,
     ) -> None:
-        """``prepare`` is awaited after the first discovery, before the first informer."""
+        """``prepare`` is awaited after the first discovery, and in ``changing``, before informers begin."""
         self._wanted = wanted
         self._client = client
         self._factory = factory
@@ -58,7 +60,9 @@ class WatchedResources:
         self._missing: set[str] = set()
         self._divided: dict[str, set[Scope]] = {}
         """Resource's name → its scopes at the last discovery, if its informers have other scopes."""
-        self._started = False
+        self._started = asyncio.Event()
+        self._following = asyncio.Lock()
+        """Held while informers begin and end."""
         self._adopted: set[str] = set()
         """Names of resources whose informers the ledger has."""
         self.unresolved: dict[str, str] = {each.name: "not looked up yet" for each in wanted}
@@ -81,26 +85,49 @@ class WatchedResources:
                     self.unresolved = dict.fromkeys(self.unresolved, str(error))
                 await asyncio.sleep(delay)
                 continue
-            await self._follow(catalogue)
+            async with self._following:
+                # The same answer again changes nothing, unless a change waits for it.
+                if catalogue is not self.catalogue or self._missing or self._divided:
+                    await self._follow(catalogue)
             await asyncio.sleep(self._every)
 
+    async def wait_started(self) -> None:
+        """Returns when the informers of the first discovery run."""
+        await self._started.wait()
+
+    async def foresee(self, wanted: Sequence[Wanted]) -> ResourceChange:
+        """The effect of other entries, by the last discovery."""
+        return await foresee(self._wanted, wanted, self.catalogue, self._ledger)
+
+    @asynccontextmanager
+    async def changing(self, change: ResourceChange, *, released: Collection[str]) -> AsyncIterator[None]:
+        """Puts the entries of ``change`` into effect, after the start. Informers of the resources ``released``, which
+        include those of ``change``, end before the context. Behind it, informers begin as at a start."""
+        async with self._following:
+            for informer in self._factory.informers:
+                if informer.resource.name in released:
+                    informer.stop()  # All before the first wait: they end side by side.
+            for name in released:
+                await self._release(name)
+            self._wanted = change.wanted
+            yield
+            # The next two discoveries decide about resources that went since, as always.
+            self._missing, self._divided = set(), {}
+            self._started.clear()
+            await self._follow(self.catalogue)
+
+    @property
+    def watched(self) -> frozenset[str]:
+        """The names of all resources that have informers."""
+        return frozenset(informer.resource.name for informer in self._factory.informers)
+
     async def _follow(self, catalogue: Catalogue) -> None:
-        if catalogue is self.catalogue and not (self._missing or self._divided):
-            return  # The same answer again, and no change waits for it.
         self.catalogue = catalogue
         resolution = resolve_wanted(self._wanted, catalogue)
         self._report_unresolved(resolution)
         found = resolution.desired
-        if not self._started:
-            if resolution.twice:
-                # At the start, this is a mistake in the configuration; later, a new definition causes it.
-                raise PlanRefused(
-                    "\n".join(f"resources: {name}: {resolution.unresolved[name]}" for name in resolution.twice)
-                )
-            if self._prepare is not None:
-                await self._prepare(catalogue, resolution)
-            await self._adopt_absent(found, {resource.name for resource in catalogue.resources})
-            self._started = True
+        if not self._started.is_set():
+            await self._begin(catalogue, resolution)
         parts = _by_name(found)
         for each in parts.values():
             await self._adopt(each)
@@ -121,20 +148,23 @@ class WatchedResources:
                 await self._let_go(self._informers_of(name))
         self._missing = missing
         self._watched.replace([informer.resource for informer in self._factory.informers])
+        self._started.set()
 
-    async def _adopt_absent(self, found: Desired, served: Collection[str]) -> None:
-        """Handles resources of the ledger that discovery does not have now. The objects of a resource that the
-        configuration no longer names are exported as deleted. A resource that it names gets its informers, which find
-        out whether it is gone. So does a resource that is not served, if a configured name is unresolved, which may be
-        its short name."""
-        there = {name for name, _ in found}
+    async def _begin(self, catalogue: Catalogue, resolution: Resolution) -> None:
+        """Handles the entries at the start, and after a change of them. The objects of a resource that no entry means
+        are exported as deleted. A resource that discovery does not have now gets its informers, which find out whether
+        it is gone."""
+        if resolution.twice:
+            # Here, this is a mistake in the configuration; later, a new definition causes it.
+            raise PlanRefused("\n".join(mistakes_of(resolution)))
+        if self._prepare is not None:
+            await self._prepare(catalogue, resolution)
+        there = {name for name, _ in resolution.desired}
         for resource in await self._ledger.resources():
             if resource.name in there:
                 continue
-            scopes: Sequence[Scope] = wanted_scopes(self._wanted, resource)
-            if not scopes and resource.name not in served and may_be_short(self.unresolved):
-                scopes = await self._ledger.scopes(resource.name)
-            if scopes:
+            known = await self._ledger.scopes(resource.name)
+            if scopes := absent_scopes(self._wanted, resolution, resource, catalogue, known):
                 await self._adopt(dict.fromkeys(scopes, resource))
                 continue
             _, left = await self._ledger.adopt(resource, ())

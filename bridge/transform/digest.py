@@ -9,7 +9,7 @@ which may write members in another order, can make equal states look different, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -28,22 +28,34 @@ _MAP, _LIST = b"{["
 _Left: TypeAlias = Raw | dict[str, Any] | list[Any]
 
 
-def state_digest(ignored: Iterable[FieldPath]) -> Callable[[bytes], bytes]:
-    """A function from a body to its digest, which differs where anything differs beside the ignored paths and the
-    resourceVersion. As in redaction, a name leads through a list into each item. A map that is left empty on an ignored
-    path counts as absent, so that a first annotation can be ignored like a second. The digest has no key, so it belongs
-    into no record."""
-    root = (_Ignored([each.steps for each in (*ignored, _VERSION)]),)
+class IgnoredPaths:
+    """Paths whose changes are ignored, beside the resourceVersion. As in redaction, a name leads through a list into
+    each item. A map that is left empty on an ignored path counts as absent, so that a first annotation can be ignored
+    like a second."""
 
-    def digest(body: bytes) -> bytes:
-        try:
-            left = _encode(_without(Raw(body), root) or {})
-        except (msgspec.DecodeError, RecursionError, IndexError):
-            left = body
+    def __init__(self, paths: Iterable[FieldPath]) -> None:
+        steps = [each.steps for each in (*paths, _VERSION)]
+        self._root = (_Ignored(steps),)
+        # Of other paths, equal remains would not show equal states.
+        texts = sorted("".join(f"/{step!r}" for step in each) for each in steps)
+        self._seed = hashlib.sha256("\n".join(texts).encode())
+        self.name = self._seed.hexdigest()[: 2 * SIZE]
+        """Other paths have another name."""
+
+    def digest(self, body: bytes) -> bytes:
+        """``SIZE`` bytes, which differ where anything differs beside these paths, and where the paths do. Without a
+        key, so it belongs into no record."""
         # The processor has instructions for it; BLAKE2 takes twice as long.
-        return hashlib.sha256(left).digest()[:SIZE]
+        found = self._seed.copy()
+        found.update(self.remaining(body))
+        return found.digest()[:SIZE]
 
-    return digest
+    def remaining(self, body: bytes) -> bytes:
+        """The body without these paths; as it is if it cannot be read."""
+        try:
+            return _encode(_without(Raw(body), self._root) or {})
+        except (msgspec.DecodeError, RecursionError, IndexError):
+            return body
 
 
 class _Ignored:

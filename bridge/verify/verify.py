@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -17,7 +17,8 @@ from bridge.model.versions.stored_version import SinkReader
 from bridge.plan.plan import Wanted
 from bridge.resources.resolve import Desired, resolve_wanted
 from bridge.verify.compare import Candidate, Coverage, Difference, Holdings, Name, Version, differences
-from bridge.verify.selected import Matches, SelectedBy
+from bridge.verify.ignored import Digests, IgnoredStates, IgnoringBy
+from bridge.verify.selected import Expected, Matches, SelectedBy
 
 PAGE = 500
 """Objects."""
@@ -69,11 +70,13 @@ async def verify(
     *,
     settle: float,
     select: SelectedBy | None = None,
+    ignoring: IgnoringBy | None = None,
 ) -> Verification:
     """Compares both sides, and repeats the comparison of differing objects for ``settle`` seconds, since recent changes
     may be on their way.
 
-    ``select``: chooses the live objects that the destination has to have; None for all.
+    ``select``: chooses the live objects that the destination has to have; None for all. ``ignoring``: knows the changes
+    that are ignored; None if none are.
     ``reader`` is passed unopened, and is closed on return. Raises CannotReadBack, ClusterUnavailable, ClusterRefuses,
     CredentialsError and SinkUnavailable.
     """
@@ -82,10 +85,12 @@ async def verify(
         async with connect(access, report=discard) as client:
             catalogue = await client.discover()
             meant = resolve_wanted(wanted, catalogue)
-            matching = None if select is None else select(catalogue, meant)
-            view = ClusterView(cluster, client, meant.desired, matching=matching)
+            expected = None if select is None else select(catalogue, meant)
+            digests, states = (None, None) if ignoring is None else ignoring(catalogue)
+            matching = None if expected is None else expected.matching
+            view = ClusterView(cluster, client, meant.desired, matching=matching, digests=digests)
             coverage = Coverage(wanted, view.listed, catalogue.resources, meant.unresolved)
-            comparison = _Comparison(reader, view, coverage, Holdings(cluster, coverage))
+            comparison = _Comparison(reader, view, coverage, Holdings(cluster, coverage), expected, states)
             return await comparison.run(source, tuple(meant.unresolved.values()), settle)
     except ApiError as error:
         raise ClusterUnavailable(str(error)) from error
@@ -104,9 +109,13 @@ class ClusterView:
         *,
         most: int | None = None,
         matching: Callable[[Resource], Matches] | None = None,
+        digests: Digests | None = None,
     ) -> None:
         """``most``: with more objects in a list, ``look`` raises ClusterUnavailable. ``matching``: conditions on whole
         objects; objects that do not meet them are left out."""
+        self.digests: dict[str, bytes] = {}
+        """Partition key → digest of the live object, where changes are ignored, of the last ``look``."""
+        self._digests = digests
         self._cluster = cluster
         self._matching = matching
         self._most = most
@@ -124,18 +133,23 @@ class ClusterView:
 
     async def _list(self, resource: Resource, scope: Scope) -> dict[str, Version]:
         matches = None if self._matching is None else self._matching(resource)
-        lister = self._client.lister_watcher(resource, scope, metadata_only=matches is None)
+        digest = None if self._digests is None else self._digests(resource, scope)
+        if matches is None and digest is None:
+            lister = self._client.lister_watcher(resource, scope, metadata_only=True)
+        else:
+            lister = self._client.lister_watcher(resource, scope, managed_fields=False)
         found: dict[str, Version] = {}
         request = ListRequest(version="", limit=PAGE)
         tries = 1
         while True:
             match await lister.list(request):
                 case Page(unreadable=()) as page:
-                    found |= {
-                        self._key(resource, each): Version(each.uid, each.resource_version)
-                        for each in page.objects
-                        if matches is None or matches(each)
-                    }
+                    here = [
+                        (self._key(resource, each), each) for each in page.objects if matches is None or matches(each)
+                    ]
+                    found |= {key: Version(each.uid, each.resource_version) for key, each in here}
+                    if digest is not None:
+                        self.digests |= {key: digest(each) for key, each in here}
                     if self._most is not None and len(found) > self._most:
                         raise ClusterUnavailable(f"there are more than {self._most} {resource}")
                     if page.next_page is None:
@@ -167,6 +181,10 @@ class _Comparison:
     view: ClusterView
     coverage: Coverage
     holdings: Holdings
+    expected: Expected | None
+    """None for a sink that has to have every object."""
+    states: IgnoredStates | None
+    """None if no changes are ignored."""
 
     async def run(self, source: str, notes: tuple[str, ...], settle: float) -> Verification:
         await self._read_on()
@@ -187,7 +205,7 @@ class _Comparison:
             gaps=self.holdings.gaps,
             foreign=self.holdings.foreign,
             uncovered=dict(self.holdings.uncovered),
-            notes=(*notes, *self.reader.notes),
+            notes=(*notes, *self._notes(), *self.reader.notes),
         )
 
     async def _settled(self, candidates: dict[str, Candidate], settle: float) -> dict[str, Candidate]:
@@ -207,11 +225,22 @@ class _Comparison:
 
     def _unexplained(self, candidates: dict[str, Candidate], live: Mapping[str, Version]) -> dict[str, Candidate]:
         stored, arrived = self.holdings.objects, self.holdings.arrived
-        return {
+        left = {
             key: each
             for key, each in candidates.items()
             if not each.compare_again(live.get(key), stored.get(key), arrived.get(key, {}))
+            and (self.expected is None or self.expected.counts(each.difference))
         }
+        if self.states is None:
+            return left
+        unexplained = self.states.unexplained([each.difference for each in left.values()], self.view.digests)
+        return {each.key: left[each.key] for each in unexplained}
+
+    def _notes(self) -> Iterator[str]:
+        if self.expected is not None:
+            yield from self.expected.notes(resource.name for resource, _ in self.view.listed)
+        if self.states is not None:
+            yield from self.states.notes()
 
     async def _read_on(self) -> None:
         async with aclosing(self.reader.read(self.coverage.filters)) as batches:

@@ -54,11 +54,12 @@ class Member(Protocol):
         ...
 
     def exported(self, key: str, known: ObjectVersion) -> ApiObject:
-        """A known object with its exported body. ``known`` must be current."""
+        """A known object with its exported body, without paths that the informer ignores. ``known`` must be
+        current."""
         ...
 
     def as_exported(self, thing: ApiObject) -> ApiObject:
-        """The object as it would be exported (transformed)."""
+        """The object as it would be exported (transformed), without paths that the informer ignores."""
         ...
 
     def disproved(self, other: OtherHistory) -> None:

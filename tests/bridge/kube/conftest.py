@@ -8,7 +8,7 @@ import pytest
 
 from bridge.facts import Fact
 from bridge.kube import ClusterAccess, KubeClient, connect
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, Certificate
 from tests.kit.scripted_server import ScriptedServer
 
 Connect = Callable[..., AbstractAsyncContextManager[KubeClient]]
@@ -38,11 +38,15 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority.make(tmp_path_factory.mktemp("authority"))
 
 
+@pytest.fixture(scope="session")
+def server_certificate(authority: Authority) -> Certificate:
+    return authority.issue("server", "IP:127.0.0.1,DNS:api.example.test")
+
+
 @pytest.fixture
-async def tls_server(authority: Authority) -> AsyncIterator[ScriptedServer]:
+async def tls_server(authority: Authority, server_certificate: Certificate) -> AsyncIterator[ScriptedServer]:
     """Its certificate is good for 127.0.0.1 and for api.example.test. It asks for a client's, and takes none."""
-    certificate = authority.issue("server", "IP:127.0.0.1,DNS:api.example.test")
-    async with ScriptedServer(tls=certificate.server_context(clients=authority)) as running:
+    async with ScriptedServer(tls=server_certificate.server_context(clients=authority)) as running:
         yield running
 
 

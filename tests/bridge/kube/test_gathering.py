@@ -165,9 +165,21 @@ async def test_a_steady_stream_is_read_once_in_a_window(lines: Lines) -> None:
         await asyncio.sleep(0.002)
     await asyncio.sleep(1)
     assert b"".join(data for _, data in line.passed) == b"".join(b"%d\n" % number for number in range(500))
-    assert len(line.passed) <= 102
-    assert line.reads <= 105, "paused within the window: what arrives then wakes up no task"
-    assert all(later - sooner < LATENCY * 1.001 for (sooner, _), (later, _) in pairwise(line.passed[1:]))
+    assert len(line.passed) <= 53
+    assert line.reads <= 56, "paused within the window: what arrives then wakes up no task"
+    assert all(later - sooner < 2 * LATENCY * 1.001 for (sooner, _), (later, _) in pairwise(line.passed[1:]))
+
+
+@with_lines
+async def test_a_window_is_twice_as_long_while_changes_come(lines: Lines) -> None:
+    line, clock = lines.open(), asyncio.get_running_loop().time
+    await asyncio.sleep(0)
+    began = clock()
+    for moment in (0, 5, 15, 25, 100, 105):
+        await asyncio.sleep(began + moment / 1000 - clock())
+        line.arrive(b"%d " % moment)
+    await asyncio.sleep(1)
+    assert line.passed == [(0.0, b"0 "), (0.01, b"5 "), (0.03, b"15 25 "), (0.1, b"100 "), (0.11, b"105 ")]
 
 
 @with_lines

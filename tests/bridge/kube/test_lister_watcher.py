@@ -221,10 +221,10 @@ async def test_a_list_with_its_version_last_is_held_within_a_bound(server: Scrip
 
 
 async def test_a_list_that_inflates_to_much_more_takes_no_memory(server: ScriptedServer, client: KubeClient) -> None:
-    deflate = zlib.compressobj(wbits=31)
+    deflate = zlib.compressobj(1, wbits=31)
     begin, end = json.dumps(pods()).encode().split(b"[]")
     item = json.dumps(pod("p", spec="x" * (1 << 20))).encode()
-    bomb = deflate.compress(begin + b"[") + b"".join(deflate.compress(item + b",") for _ in range(120))
+    bomb = deflate.compress(begin + b"[") + b"".join(deflate.compress(item + b",") for _ in range(40))
     bomb += deflate.compress(item + b"]" + end) + deflate.flush()
     server.on(PATH, answering(bomb, headers={"Content-Encoding": "gzip"}))
     text_found = 0
@@ -241,7 +241,7 @@ async def test_a_list_that_inflates_to_much_more_takes_no_memory(server: Scripte
         tracemalloc.stop()
 
     assert isinstance(answer, Page)
-    assert text_found + len(answer.objects) == 121
+    assert text_found + len(answer.objects) == 41
     assert peak < 16 << 20
 
 
@@ -520,7 +520,8 @@ async def test_a_consumer_that_takes_its_time_is_not_taken_for_silence(server: S
         async with asyncio.timeout(SOON), client.lister_watcher(PODS, Scope()).watch(WATCH) as answers:
             async for answer in answers:
                 text_found.append(type(answer))
-                await asyncio.sleep(1.2 * SILENCE)  # As a full DeltaFIFO would.
+                if isinstance(answer, Announced):
+                    await asyncio.sleep(1.2 * SILENCE)  # As a full DeltaFIFO would.
     assert text_found in ([Opened, Announced, Bookmark, HungUp], [Opened, Announced, HungUp])
     assert Silent not in text_found
 

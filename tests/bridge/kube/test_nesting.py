@@ -97,4 +97,4 @@ def test_what_is_no_object_has_no_members_that_end(text: bytes) -> None:
 def test_a_million_brackets_are_looked_through_in_no_time() -> None:
     text = b'{"a":[' * 1_000_000
     assert end_of_value(text, 0) == -1
-    assert Nesting().end(b"[" * 10_000_000 + b"]" * 10_000_000) == 20_000_000
+    assert Nesting().end(b"[" * 1_000_000 + b"]" * 1_000_000) == 2_000_000

@@ -28,9 +28,9 @@ from bridge.model.answers import (
     WatchRequest,
 )
 from bridge.model.resource import Resource, Scope
-from tests.cluster.fixtures import DefineCustomResource, StartKubeApiServer
+from tests.cluster.fixtures import DefineCustomResource
 from tests.cluster.kube_client import KubeClient as Cluster
-from tests.cluster.servers import Etcd, KubeApiServer
+from tests.cluster.servers import KubeApiServer
 from tests.kit.certificates import Authority
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
@@ -237,10 +237,9 @@ async def test_a_definition_that_appears_and_goes_is_discovered(
 
 
 async def test_a_client_certificate_and_a_plugins_token_say_who_we_are(
-    start_kube_apiserver: StartKubeApiServer, etcd: Etcd, authority: Authority, tmp_path: Path
+    forgetful_apiserver: KubeApiServer, client_authority: Authority, tmp_path: Path
 ) -> None:
-    api = await asyncio.to_thread(start_kube_apiserver, etcd, f"--client-ca-file={authority.certificate}")
-    alice = authority.issue("alice")
+    api, alice = forgetful_apiserver, client_authority.issue("alice")
     credential = {
         "kind": "ExecCredential",
         "apiVersion": "client.authentication.k8s.io/v1",

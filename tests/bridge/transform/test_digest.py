@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.primitives.field_path import EVERY, FieldPath
-from bridge.transform.digest import SIZE, state_digest
+from bridge.transform.digest import SIZE, IgnoredPaths
 
 NAMES = ("a", "b", "c", "metadata")
 STEPS = st.sampled_from(["a", "b", "metadata", "resourceVersion"]) | st.just(EVERY)
@@ -61,7 +61,7 @@ def left(manifest: Any, paths: list[FieldPath]) -> bytes:
 
 @given(objects, objects, path_sets)
 def test_digests_are_equal_where_states_are(one: Any, other: Any, paths: list[FieldPath]) -> None:
-    digest = state_digest(paths)
+    digest = IgnoredPaths(paths).digest
 
     same = left(one, paths) == left(other, paths)
 
@@ -77,7 +77,7 @@ def test_a_change_of_an_ignored_path_is_no_change(
     for name in parents:
         here[name] = here = {}
     here[last] = value
-    digest = state_digest([FieldPath(tuple(names)), *others])
+    digest = IgnoredPaths([FieldPath(tuple(names)), *others]).digest
 
     assert digest(as_bytes(changed)) == digest(as_bytes(manifest))
 
@@ -94,7 +94,7 @@ def changed(**members: Any) -> bytes:
 
 
 def test_heartbeats_are_ignored_and_conditions_are_not() -> None:
-    digest = state_digest(IGNORED)
+    digest = IgnoredPaths(IGNORED).digest
     metadata = POD["metadata"] | {"resourceVersion": "8", "annotations": {"a.example/at": "2", "b": "2"}}
     beat = {"conditions": [{"type": "Ready", "at": "2"}, {"type": "Started", "at": "1"}]}
     other = {"conditions": [{"type": "Ready", "at": "1"}, {"type": "Failed", "at": "1"}]}
@@ -106,13 +106,21 @@ def test_heartbeats_are_ignored_and_conditions_are_not() -> None:
 
 
 def test_the_first_annotation_can_be_ignored() -> None:
-    digest = state_digest(IGNORED)
+    digest = IgnoredPaths(IGNORED).digest
 
     assert digest(b'{"metadata":{"annotations":{"a.example/at":"1"},"name":"web"}}') == digest(
         b'{"metadata":{"name":"web"}}'
     )
 
 
+def test_digests_of_other_paths_are_never_equal() -> None:
+    wider = IgnoredPaths([*IGNORED, FieldPath.parsed("spec")])
+
+    assert wider.remaining(as_bytes(POD)) == IgnoredPaths(IGNORED).remaining(as_bytes(POD))
+    assert wider.digest(as_bytes(POD)) != IgnoredPaths(IGNORED).digest(as_bytes(POD))
+    assert IgnoredPaths(reversed(IGNORED)).digest(as_bytes(POD)) == IgnoredPaths(IGNORED).digest(as_bytes(POD))
+
+
 @pytest.mark.parametrize("body", [b"", b"no json", b"[]", b"1", b'{"metadata":1}', b'{"a":' * 100_000])
 def test_bytes_of_any_kind_have_a_digest(body: bytes) -> None:
-    assert len(state_digest(IGNORED)(body)) == SIZE
+    assert len(IgnoredPaths(IGNORED).digest(body)) == SIZE

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.kube.wire.objects import read_object
@@ -16,6 +16,7 @@ from bridge.model.resource import Resource
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import RedactionKey
 from bridge.transform.transform import transform_for
+from tests.kit.examples import examples
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
@@ -265,7 +266,7 @@ _values = st.recursive(
     resource=WIDGETS,
     ascii_only=True,
 )
-@settings(max_examples=300)
+@examples(150)
 def test_bytes_and_decoded_objects_are_redacted_alike(spec: Any, resource: Resource, ascii_only: bool) -> None:
     manifest = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": METADATA, "spec": spec}
 
@@ -291,7 +292,7 @@ def _flagged(value: Any, name: str = "") -> bool:
 
 
 @given(spec=_values)
-@settings(max_examples=300)
+@examples(150)
 def test_no_credential_of_the_presets_gets_through(spec: Any) -> None:
     manifest = {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": METADATA, "spec": spec}
 

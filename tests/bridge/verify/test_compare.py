@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.change import Op
@@ -14,6 +14,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion
 from bridge.plan.plan import Wanted
 from bridge.verify.compare import Candidate, Coverage, Difference, DifferenceKind, Holdings, Name, Version, differences
+from tests.kit.examples import examples
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS
 
 EVERYTHING = Scope()
@@ -263,7 +264,7 @@ def compare(world: World, *, looks: int, pace: int) -> dict[str, Candidate]:
     return candidates or {}
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(seed=st.integers(0, 2**32), before=st.integers(0, 60), pace=st.integers(0, 12))
 def test_a_destination_that_follows_never_differs_for_long(seed: int, before: int, pace: int) -> None:
     world = World(seed)
@@ -276,7 +277,7 @@ def test_a_destination_that_follows_never_differs_for_long(seed: int, before: in
     assert [key for key, each in left.items() if any(each.seen)] == []
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(seed=st.integers(0, 2**32), before=st.integers(5, 60), pace=st.integers(0, 12))
 def test_what_a_destination_never_hears_of_always_differs(seed: int, before: int, pace: int) -> None:
     world = World(seed)
