@@ -24,7 +24,17 @@ from bridge.admin.protocol import (
     SinkName,
 )
 from bridge.admin.socket_file import found
-from bridge.model.admin import About, Cursors, DeadLetter, Replayed, ReplayRequest, StateReport, UnknownTarget
+from bridge.model.admin import (
+    About,
+    Cursors,
+    DeadLetter,
+    Reloaded,
+    ReloadRequest,
+    Replayed,
+    ReplayRequest,
+    StateReport,
+    UnknownTarget,
+)
 
 T = TypeVar("T")
 
@@ -115,6 +125,9 @@ class AdminClient:
 
     async def state_check(self) -> StateReport:
         return _decoded(await self._ask("GET", "/state", seconds=_CHECK_SECONDS), StateReport)
+
+    async def reload(self, request: ReloadRequest) -> Reloaded:
+        return _decoded(await self._ask("POST", "/reload", request), Reloaded)
 
     async def _ask(
         self,

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from bridge.admin.protocol import PREFIX, Changed, Count, DeadLetterChoice, DeadLetterQuery, Number, SinkName
-from bridge.model.admin import About, AdminOperations, ReplayRequest
+from bridge.model.admin import About, AdminOperations, ReloadRequest, ReplayRequest
 from bridge.model.primitives.printable import counted
 
 COMMAND = web.RequestKey("command", str)
@@ -40,6 +40,7 @@ class AdminHandlers:
         router.add_post(f"{PREFIX}/dead-letters/drop", self._drop)
         router.add_post(f"{PREFIX}/sinks/{{action:retry|pause|resume}}", self._sink)
         router.add_get(f"{PREFIX}/state", self._state)
+        router.add_post(f"{PREFIX}/reload", self._reload)
 
     async def _greeting(self, _request: web.Request) -> web.Response:
         """Identifies the bridge; an answer proves that its event loop runs."""
@@ -104,6 +105,14 @@ class AdminHandlers:
         report = await self._admin.state_check()
         request[RESULT] = counted(len(report.problems), "problem")
         return json_response(report)
+
+    async def _reload(self, request: web.Request) -> web.Response:
+        asked = msgspec.json.decode(await request.read(), type=ReloadRequest)
+        allowed = f" --allow-deletes {asked.allow_deletes}" if asked.allow_deletes else ""
+        request[COMMAND] = f"reload{allowed}"
+        done = await self._admin.reload(asked)
+        request[RESULT] = "refused" if done.problems else counted(len(done.changes), "change")
+        return json_response(done)
 
 
 def _command_of(asked: ReplayRequest) -> str:

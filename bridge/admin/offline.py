@@ -22,4 +22,4 @@ async def open_admin(settings: Settings) -> AsyncIterator[AdminOperations]:
     async with await Outbox.open(
         plan.state, sinks, retention=plan.retention, report=discard, only_existing=True
     ) as outbox:
-        yield OfflineOperations(outbox)
+        yield OfflineOperations(outbox, plan.cluster)

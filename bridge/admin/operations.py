@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -14,6 +14,8 @@ from bridge.model.admin import (
     Cursors,
     CursorStatus,
     DeadLetter,
+    Reloaded,
+    ReloadRequest,
     Replayed,
     ReplayRequest,
     StateReport,
@@ -21,8 +23,9 @@ from bridge.model.admin import (
 )
 from bridge.model.primitives.addresses import host_and_port
 from bridge.model.record import Delta
-from bridge.model.status import PauseCause
-from bridge.outbox import DeadLetters, Outbox
+from bridge.model.status import PauseCause, SinkState
+from bridge.outbox import DeadLetters, Outbox, condition
+from bridge.pipelines.judging import judge_anew
 from bridge.pipelines.sink_pipeline import SinkPipeline, seconds_until
 from bridge.plan.plan import Plan
 from bridge.resources.resolve import meant
@@ -38,8 +41,10 @@ def about(plan: Plan) -> About:
 class OfflineOperations:
     """Commands on the files of a stopped bridge. They take effect at the next start."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, cluster: str) -> None:
+        """``cluster``: the configured name, for expressions."""
         self._outbox = outbox
+        self._cluster = cluster
 
     async def cursors(self) -> Cursors:
         sinks = [self._cursor(cursor.sink) for cursor in self._outbox.sinks.all]
@@ -78,6 +83,9 @@ class OfflineOperations:
     async def state_check(self) -> StateReport:
         return await self._outbox.check()
 
+    async def reload(self, request: ReloadRequest) -> Reloaded:
+        raise UnknownTarget("no bridge runs; its next start reads the configuration")
+
     async def _kind_of(self, name: str) -> int:
         """The kind's number, for any name that kubectl accepts: ``po``, ``pod``, ``Pod``, ``deploy.apps``."""
         ledger = self._outbox.ledger
@@ -88,8 +96,13 @@ class OfflineOperations:
         return None
 
     async def _replay(self, sink: str, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
-        sinks = self._outbox.sinks
-        return await sinks.replay(sink, start=start, taken=sinks[sink].settled, kind=kind, namespace=namespace)
+        sinks, selections, judged = self._outbox.sinks, self._outbox.selections, None
+        taken = sinks.without_backfill(sink).settled
+        if sink in selections.stored:
+            judged = await judge_anew(
+                selections, sink, self._cluster, start=start, through=taken, kind=kind, namespace=namespace
+            )
+        return await sinks.replay(sink, which=condition(start, kind, namespace), taken=taken, judged=judged)
 
     def _dead_letters_of(self, sink: str) -> DeadLetters:
         dead_letters = self._outbox.sinks.dead_letters
@@ -123,9 +136,13 @@ class LiveOperations(OfflineOperations):
         pipelines: Mapping[str, SinkPipeline],
         report: Report,
         *,
+        cluster: str,
         catalogue: Callable[[], Catalogue | None],
+        reload: Callable[[ReloadRequest], Awaitable[Reloaded]] | None,
     ) -> None:
-        super().__init__(outbox)
+        """``reload``: None for a bridge without a configuration file."""
+        super().__init__(outbox, cluster)
+        self._reload = reload
         self._pipelines = pipelines
         self._report = report
         self._catalogue = catalogue
@@ -155,6 +172,11 @@ class LiveOperations(OfflineOperations):
             self._report(SinkResumed(sink))
         return changed
 
+    async def reload(self, request: ReloadRequest) -> Reloaded:
+        if self._reload is None:
+            raise UnknownTarget("this bridge has no configuration file")
+        return await self._reload(request)
+
     async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
         count = await super().retry(sink, numbers)
         self._wake(sink)
@@ -176,7 +198,11 @@ class LiveOperations(OfflineOperations):
             return cursor
         worker = self._pipelines[sink].worker
         return msgspec.structs.replace(
-            cursor, retry_in=seconds_until(worker.retry_at), asked=worker.asked, last_error=worker.last_error or ""
+            cursor,
+            gone=cursor.gone or worker.state is SinkState.GONE,  # The worker knows before the database does.
+            retry_in=seconds_until(worker.retry_at),
+            asked=worker.asked,
+            last_error=worker.last_error or "",
         )
 
     def _wake(self, sink: str) -> None:

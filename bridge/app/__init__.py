@@ -1,5 +1,6 @@
 """The composition root. It joins the rooms and holds no logic of its own.
 
-bridge   builds the rooms, runs them in one task group, and ends them in order
+bridge   opens the connection and the outbox, runs the rooms on them, and closes both
+running  builds the rooms, runs them in one task group, and ends them in order
 status   collects the state of every informer and sink for /readyz and the gauges
 """

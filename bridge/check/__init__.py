@@ -2,8 +2,9 @@
 
 check             the checks in their order: machine, cluster, resources, sinks, forecast
 check_resources   each entry of ``resources``: served, granted, selectable
-check_selections  each entry of ``select``: watched, and the values of its expressions on the live objects
+check_selections  each entry of ``select``: watched; and the values of all expressions of sinks on the live objects
 check_state       the state directory, its holder, its disk, and the listen address
 findings          one result of a check
 forecast          the deltas that the next start would export
+tallies           counts of the values of expressions
 """

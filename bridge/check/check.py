@@ -11,16 +11,18 @@ from bridge.check.check_resources import check_resources
 from bridge.check.check_selections import check_selections
 from bridge.check.check_state import check_address, check_directory, who_runs
 from bridge.check.findings import CheckResult, Finding
-from bridge.check.forecast import MOST_DELETES, by_sink, forecast
+from bridge.check.forecast import by_sink, forecast
 from bridge.facts import ConnectionInsecure, Fact
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, connect
 from bridge.model.answers import Refused
 from bridge.model.resource import Resource
 from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, look_at
+from bridge.plan.difference import MOST_DELETES
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.plan.preflight import preflight
 from bridge.resources import cluster_identity
 from bridge.resources.resolve import Resolution, resolve_wanted
+from bridge.verify.ignored import digests_by
 from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, ClusterView
 from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption
 
@@ -39,6 +41,8 @@ async def check_all(plan: Plan) -> AsyncIterator[Finding]:
     for sink in plan.sinks:
         if sink.clear_text:
             yield Finding(f"sinks.{sink.name}", CheckResult.NOTE, sink.clear_text)
+        if sink.caution:
+            yield Finding(f"sinks.{sink.name}", CheckResult.NOTE, sink.caution)
     resources: Sequence[Resource] = ()
     insecure: list[ConnectionInsecure] = []
     try:
@@ -105,7 +109,7 @@ async def _check_cluster(
             yield Finding(f"resources: namespaces: {namespace}", CheckResult.WRONG, reason)
     async for finding in check_selections(plan, client, catalogue, resolution, allowed=allowed):
         yield finding
-    async for finding in _check_state(plan, client, resolution, allowed=allowed):
+    async for finding in _check_state(plan, client, catalogue, resolution, allowed=allowed):
         yield finding
 
 
@@ -122,7 +126,7 @@ async def _is_missing(client: KubeClient, namespace: str) -> bool:
 
 
 async def _check_state(
-    plan: Plan, client: KubeClient, resolution: Resolution, *, allowed: bool
+    plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, *, allowed: bool
 ) -> AsyncIterator[Finding]:
     """``allowed``: every resource may be listed; else there is no forecast."""
     try:
@@ -133,7 +137,7 @@ async def _check_state(
             if other is not None:
                 yield other
             elif allowed:
-                yield await _forecast(plan, client, resolution, look)
+                yield await _forecast(plan, client, catalogue, resolution, look)
     except Damaged as error:
         reason = (
             f"it is damaged ({error}): the next start moves it aside; sinks get a Gap record, then every object as sync"
@@ -160,8 +164,12 @@ async def _other_cluster(plan: Plan, client: KubeClient, look: StateInspection) 
     return Finding("state.directory", CheckResult.WRONG, f"{found}: give each cluster a directory of its own")
 
 
-async def _forecast(plan: Plan, client: KubeClient, resolution: Resolution, look: StateInspection) -> Finding:
-    view = ClusterView(plan.cluster, client, resolution.desired, most=MOST_OBJECTS)
+async def _forecast(
+    plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, look: StateInspection
+) -> Finding:
+    ignoring = any(each.ignore_changes for each in plan.wanted)
+    digests = digests_by(plan, catalogue) if ignoring else None
+    view = ClusterView(plan.cluster, client, resolution.desired, most=MOST_OBJECTS, digests=digests)
     try:
         changes = await forecast(plan.cluster, plan.wanted, resolution, view, look)
     except (ClusterUnavailable, ClusterRefuses) as error:

@@ -1,24 +1,28 @@
-"""The entries of ``select``: whether each means a watched resource, and the values of expressions on live objects."""
+"""The entries of ``select``: whether each means a watched resource; and the values of all expressions of sinks on live
+objects."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 
 from bridge.check.findings import CheckResult, Finding
+from bridge.check.tallies import ContentTally, Tally, selector_tallies
+from bridge.content import WrongContent, compile_content
 from bridge.informer.controller import Transform
 from bridge.kube import Catalogue, KubeClient
 from bridge.model.answers import ListRequest, Page
-from bridge.model.change import Evidence, Op
 from bridge.model.primitives.printable import counted
 from bridge.model.resource import Resource, Scope
+from bridge.outbox import utc_now
 from bridge.plan.plan import Plan
 from bridge.plan.redaction_key_file import likely_redaction
 from bridge.resources.resolve import Resolution, rules_for
 from bridge.resources.selected_resources import resolve_entries, unwatched_entries
-from bridge.selection import Evaluation, Evaluator, Failures, Selector, WrongSelection, compile_selection
-from bridge.selection.language import Cel, Expression, MissingLibrary
+from bridge.selection import Evaluation, Evaluator, Failures, WrongSelection, compile_selection
+from bridge.selection.language import CHANGED, TIME, Cel, MissingLibrary
 from bridge.transform.transform import transform_for
 
 MOST_EVALUATED = 10_000
@@ -26,81 +30,37 @@ MOST_EVALUATED = 10_000
 _PAGE = 500
 
 
-@dataclass(slots=True)
-class _Tally:
-    """An expression of an entry, and its values on the live objects that the entry's other conditions choose."""
-
-    path: str
-    selector: Selector
-    expression: Expression
-    is_step: bool
-    """True for ``when``."""
-    keys: dict[bool | None, list[str]] = field(default_factory=lambda: {True: [], False: [], None: []})
-    """Value → objects; None where the expression fails."""
-    reason: str = ""
-    """Of the first failure."""
-
-    def count(self, evaluation: Evaluation) -> None:
-        # The conditions beside the expression decide whether the bridge would evaluate it.
-        if not (self.selector if self.is_step else replace(self.selector, where=None)).matches(evaluation):
-            return
-        if self.is_step:
-            value = evaluation.of_step(self.expression, Op.UPDATED, Evidence.WATCHED)
-        else:
-            value = evaluation.of_object(self.expression)
-        self.keys[value].append(evaluation.key)
-
-    @property
-    def finding(self) -> Finding:
-        here = sum(map(len, self.keys.values()))
-        example = {value: f" ({keys[0]})" if keys else "" for value, keys in self.keys.items()}
-        fails = f" ({self.keys[None][0]}: {self.reason})" if self.keys[None] else ""
-        of = "an update without a change of " if self.is_step else ""
-        detail = (
-            f"of {counted(here, 'live object')}, it is true for {of}{len(self.keys[True])}{example[True]}, "
-            f"false for {len(self.keys[False])}{example[False]}, and fails on {len(self.keys[None])}{fails}"
-        )
-        return Finding(self.path, CheckResult.NOTE if self.keys[None] else CheckResult.RIGHT, detail)
-
-
 async def check_selections(
     plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, *, allowed: bool
 ) -> AsyncIterator[Finding]:
     """Yields a finding for each entry without a watched resource, and, if all resources may be listed (``allowed``),
     for each expression. Mistakes in expressions are for ``preflight``."""
-    tallies: list[_Tally] = []
+    tallies: list[Tally] = []
     language = cache(Cel)
     for sink in plan.sinks:
-        path = f"sinks.{sink.name}.select"
+        path, selection = f"sinks.{sink.name}.select", None
         entries, _ = resolve_entries(sink.select or (), resolution, catalogue, {})
         for option, problem in unwatched_entries(entries, path, resolution):
             yield Finding(option, CheckResult.WRONG if problem.is_mistake else CheckResult.NOTE, str(problem))
-        try:
-            tallies += _tallies(path, compile_selection(entries, path, language).selectors)
-        except (WrongSelection, MissingLibrary):
-            continue
+        with suppress(WrongSelection, WrongContent, MissingLibrary):
+            if sink.select is not None:
+                selection = compile_selection(entries, path, language)
+                tallies += selector_tallies(path, selection.selectors)
+            content = compile_content(sink.content, f"sinks.{sink.name}", language)
+            tallies += [ContentTally(sink.name, part, selection) for part in content.parts]
     if not allowed or not tallies:
         return
     redaction = likely_redaction(plan)
     for (_, scope), resource in resolution.desired.items():
-        here = [each for each in tallies if each.selector.covers(resource)]
+        here = {index: count for index, each in enumerate(tallies) if (count := each.counter(resource)) is not None}
         if here:
             rules = rules_for(plan.wanted, resource, catalogue)
             reader = _Reader(client, resource, scope, transform_for(resource, redaction.extended(rules)))
-            if problem_of_list := await reader.evaluate(here, plan.cluster):
+            found = [tallies[index] for index in here]
+            if problem_of_list := await reader.evaluate(found, list(here.values()), plan.cluster):
                 yield Finding(f"resources: {resource}", CheckResult.NOTE, problem_of_list)
     for tally in tallies:
         yield tally.finding
-
-
-def _tallies(path: str, selectors: Sequence[Selector]) -> list[_Tally]:
-    found = []
-    for index, each in enumerate(selectors):
-        if each.where is not None:
-            found.append(_Tally(f"{path}[{index}].where", each, each.where, is_step=False))
-        if each.when is not None:
-            found.append(_Tally(f"{path}[{index}].when", each, each.when, is_step=True))
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +72,13 @@ class _Reader:
     scope: Scope
     transform: Transform
 
-    async def evaluate(self, tallies: Sequence[_Tally], cluster: str) -> str:
-        """Returns why not all objects were evaluated; empty if all were."""
+    async def evaluate(
+        self, tallies: Sequence[Tally], counters: Sequence[Callable[[Evaluation], None]], cluster: str
+    ) -> str:
+        """``counters``: of these tallies. Returns why not all objects were evaluated; empty if all were."""
         failures = Failures()
         expressions = {each.expression: None for each in tallies}
-        # An entry's own ``where`` is a condition of its ``when``.
-        expressions |= {each.selector.where: None for each in tallies if each.selector.where is not None}
+        expressions |= {condition: None for each in tallies for condition in each.conditions}
         evaluator = Evaluator(self.resource, cluster, expressions, failures, with_labels=True)
         lister = self.client.lister_watcher(self.resource, self.scope, managed_fields=False)
         request, seen = ListRequest(version="", limit=_PAGE), 0
@@ -127,9 +88,9 @@ class _Reader:
                 return f"expressions were evaluated on {counted(seen, 'object')} only: {answer.reason}"
             for each in answer.objects:
                 thing = self.transform(each)
-                evaluation = evaluator.evaluation(thing.key, thing.body, thing.body)
-                for tally in tallies:
-                    tally.count(evaluation)
+                evaluation = evaluator.evaluation(thing.key, thing.body, thing.body, {TIME: utc_now(), CHANGED: []})
+                for count in counters:
+                    count(evaluation)
             seen += len(answer.objects)
             _, first = failures.take()
             for failure in first:

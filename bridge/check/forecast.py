@@ -17,8 +17,6 @@ from bridge.resources.resolve import Resolution, wanted_scopes
 from bridge.verify.compare import Version
 from bridge.verify.verify import ClusterView
 
-MOST_DELETES = 1000
-"""Most deletes by a changed configuration that pass as intended. More fail the check."""
 WAITING = "waiting"
 """In place of an op: records of the backlog."""
 
@@ -33,10 +31,15 @@ class Changes:
 
 
 def compare(
-    resource: str, held: Iterable[tuple[str, LedgerObject]], live: Mapping[str, Version], *, narrowed: bool
+    resource: str,
+    held: Iterable[tuple[str, LedgerObject]],
+    live: Mapping[str, Version],
+    digests: Mapping[str, bytes],
+    *,
+    narrowed: bool,
 ) -> Changes:
-    """Compares the ledger (``held``, with the keys of ``live``) with the live objects. ``narrowed``: other scopes are
-    watched than before, so that a missing object may exist outside of them."""
+    """Compares the ledger (``held``, with the keys of ``live`` and ``digests``) with the live objects. ``narrowed``:
+    other scopes are watched than before, so that a missing object may exist outside of them."""
     found = Changes()
     seen = set()
     for key, each in held:
@@ -46,7 +49,7 @@ def compare(
             found.ops[Op.DELETED] += 1
             found.left[resource] += int(now is None and narrowed)
             found.ops[Op.ADDED] += int(now is not None)
-        elif now.resource_version != each.version:
+        elif now.resource_version != each.version and (each.digest is None or each.digest != digests.get(key)):
             found.ops[Op.UPDATED] += 1
     found.ops[Op.ADDED] += len(live.keys() - seen)
     return found
@@ -72,7 +75,7 @@ async def forecast(
         before = look.scopes(resource)
         live = await view.look({resource.name})
         keyed = [(_key(cluster, served[resource.name], each), each) for each in covered]
-        found = compare(resource.name, keyed, live, narrowed=bool(before) and set(before) != set(scopes))
+        found = compare(resource.name, keyed, live, view.digests, narrowed=bool(before) and set(before) != set(scopes))
         total.ops += found.ops
         total.left += found.left
     # A unary plus drops the zeros of a Counter.

@@ -1,14 +1,15 @@
 """From the outbox to the sinks: a worker for each sink fetches, delivers, retries, and settles.
 
-attempts      a sink behind its circuit breaker; times, counts and reports each attempt
-circuit       when an attempt is allowed (pure)
-lane_worker   the worker of sinks that deliver record by record, several at once
-lanes         the records in the lanes, and the fetches that they came with
-parking       rejected records, and later records of the same object
-ports         the interfaces that a worker needs
-sink_worker   the common part of both workers
-worker        the worker of sinks that take batches
-workqueue     client-go's WorkQueue
+attempts           a sink behind its circuit breaker; times, counts and reports each attempt
+circuit            when an attempt is allowed (pure)
+destination_facts  reports the facts about a destination that a receipt has
+lane_worker        the worker of sinks that deliver record by record, several at once
+lanes              the records in the lanes, and the fetches that they came with
+parking            rejected records, and later records of the same object
+ports              the interfaces that a worker needs
+sink_worker        the common part of both workers
+worker             the worker of sinks that take batches
+workqueue          client-go's WorkQueue
 """
 
 from bridge.delivery.circuit import Retry

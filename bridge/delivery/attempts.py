@@ -9,12 +9,12 @@ from dataclasses import replace
 from operator import attrgetter
 
 from bridge.delivery.circuit import AT_REST, Circuit, Retry
+from bridge.delivery.destination_facts import report_destination
 from bridge.facts import (
     BatchDelivered,
     CircuitClosed,
     CircuitOpened,
     DeliveryDelayed,
-    DestinationCreated,
     DestinationGone,
     RecordRejected,
     Report,
@@ -40,11 +40,12 @@ class SinkAttempts:
         retry: Retry,
         jitter: Callable[[], float],
         save_gone: Callable[[], Awaitable[object]],
+        make_content: Callable[[Record], Record] | None = None,
     ) -> None:
-        """``backlog_records``: returns the number of unsettled records of the sink. ``jitter``: returns a number from 0
-        to 1 for each delay. ``save_gone``: stores that the destination is gone."""
+        """``backlog_records``: returns the number of unsettled records of the sink. The others: see WorkerSettings."""
         self._name = name
         self._save_gone = save_gone
+        self._make_content = make_content
         self._make_sink = make_sink
         self._backlog_records = backlog_records
         self._report = report
@@ -147,7 +148,8 @@ class SinkAttempts:
         number, began = circuit.state_number if circuit.state is AT_REST else circuit.begin(), self._now()
         self.in_flight += 1
         try:
-            receipt = await self._sink.deliver(batch)
+            make = self._make_content
+            receipt = await self._sink.deliver(batch if make is None else [make(record) for record in batch])
         finally:
             self.in_flight -= 1
         _raise_lost_cancellation()
@@ -190,8 +192,8 @@ class SinkAttempts:
         return replace(failure, after=max(0.0, min(failure.after, self._longest_asked)))
 
     def _count(self, batch: Sequence[Record], receipt: Receipt, seconds: float) -> None:
-        if receipt.created:
-            self._report(DestinationCreated(self._name, receipt.created, again=self.delivered > 0))
+        if receipt.created or receipt.lost or receipt.changed:
+            report_destination(self._report, self._name, receipt, delivered=self.delivered > 0)
         for index, reason in receipt.rejected.items():
             self.rejected += 1
             self._report(RecordRejected(self._name, batch[index].id, reason))

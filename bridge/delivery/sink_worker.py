@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -41,6 +41,9 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     save_gone: Callable[[], Awaitable[object]]
     """Stores that the destination wants no more records. Durable on return."""
     on_rejected: OnRejected = OnRejected.PARK
+    make_content: Callable[[Record], Record] | None = None
+    """Adds the content that the sink's options ask for, before each attempt: dead letters are without it. None if they
+    ask for none."""
     retry: Retry = Retry()
     """For the circuit, and for each lane."""
     jitter: Callable[[], float] = random.random
@@ -79,6 +82,7 @@ class SinkWorker(ABC):
             retry=settings.retry,
             jitter=settings.jitter,
             save_gone=settings.save_gone,
+            make_content=settings.make_content,
         )
         self._parking = Parking(settings.name, settings.dead_letters, settings.on_rejected, settings.report)
         self._progress = asyncio.Event()
@@ -98,12 +102,29 @@ class SinkWorker(ABC):
     async def wait_idle_by(self, when: float) -> None:
         """Like ``wait_idle``, but returns at ``when`` on the event loop's clock, or as soon as no attempt can begin
         until then: waiting for a back-off that ends too late would be in vain."""
+        await self._wait_while(lambda: self.may_deliver_by(when), self.wait_idle(), when)
+
+    async def wait_settled_by(self, when: float) -> None:
+        """Returns when all taken records are settled, at ``when``, or as soon as the destination takes no records. The
+        caller keeps the worker from taking more."""
+        await self._wait_while(lambda: self._delivers, self._wait_settled(), when)
+
+    async def _wait_settled(self) -> None:
+        while self._is_busy:
+            await self._wait_for_progress()
+
+    @property
+    def _delivers(self) -> bool:
+        attempts = self._attempts
+        return attempts.in_flight > 0 or (not attempts.suspended and self.circuit is CircuitState.CLOSED)
+
+    async def _wait_while(self, condition: Callable[[], bool], done: Coroutine[None, None, None], when: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout_at(when), asyncio.TaskGroup() as tasks:
-                idle = tasks.create_task(self.wait_idle())
-                while self.may_deliver_by(when) and not idle.done():
-                    await asyncio.wait([idle], timeout=_CHECK_INTERVAL)  # A pause is not announced.
-                idle.cancel()
+                waiting = tasks.create_task(done)
+                while condition() and not waiting.done():
+                    await asyncio.wait([waiting], timeout=_CHECK_INTERVAL)  # A pause is not announced.
+                waiting.cancel()
 
     def may_deliver_by(self, when: float) -> bool:
         """An attempt is in flight, or begins by ``when``."""

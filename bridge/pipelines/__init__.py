@@ -3,7 +3,10 @@
 backpressure    keeps each backlog within its bounds
 exporter        appends an informer's batch to the outbox
 feeds           joins the outbox, the processor and the feeds
-selecting       puts the sinks' selections into effect at the start, and exports the difference
+judging         judges records of the log by the present selection of a sink
+running_sinks   begins and ends the pipelines of the configured sinks
+select_meaning  the meaning of a sink's `select` on a cluster
+selecting       puts the sinks' selections into effect, and exports the difference
 sink_factory    creates sinks, with their saved memory and the watched resources
 sink_feed       the records of one sink in order: the log, with backfills in between
 sink_pipeline   a feed and the worker that delivers it

@@ -21,14 +21,14 @@ class Exporter:
     informer waits for that before it processes its next batch."""
 
     def __init__(self, outbox: Appends, admit: Callable[[], Awaitable[None]] | None, report: Report) -> None:
-        """``admit`` returns when the intake may go on; None where no sink ever holds it up."""
         self._outbox = outbox
-        self._admit = admit
         self._report = report
+        self.admit = admit
+        """Returns when the intake may go on; None where no sink ever holds it up."""
 
     async def export(self, batch: ChangeBatch) -> None:
-        if batch.changes and self._admit is not None:
-            await self._admit()
+        if batch.changes and self.admit is not None:
+            await self.admit()
         deltas = await self._outbox.append(batch)
         if not deltas:
             return

@@ -18,12 +18,14 @@ from bridge.processor.shared_processor import SharedProcessor
 
 class Feeds:
     """Joins the outbox, the processor and the feeds: the outbox hands each commit to ``processor.distribute``, and the
-    processor to the feed of each sink. The feeds are made before the first append."""
+    processor to the feed of each sink."""
 
     def __init__(self, outbox: Outbox, processor: SharedProcessor[Record]) -> None:
         """``processor.distribute`` is the commit hook of ``outbox``: see ``open``."""
         self.outbox = outbox
         self.processor = processor
+        self._fed: set[str] = set()
+        """Sinks that had a feed in this run."""
 
     @classmethod
     async def open(
@@ -54,11 +56,19 @@ class Feeds:
 
     def feed(self, sink: str, *, window: int = 1000, resync: float = 0.0) -> SinkFeed:
         """Begins where the sink's cursor is. ``window``: records in memory; ``resync``: seconds, 0 for never.
-        Raises UnknownTarget for a sink without a cursor, and ListenerExists for a second feed."""
+        Raises UnknownTarget for a sink without a cursor, and ListenerExists for a second feed: ``end`` the first."""
         cursor = self.outbox.sinks[sink]
         selection = self.outbox.selections.stored.get(sink)
         log = self.outbox if selection is None else SelectedLog(self.outbox, selection)
         listener = self.processor.add(sink, log, after=cursor.settled, window=window, resync=resync)
-        feed = SinkFeed(sink, listener, self.outbox.sinks)
-        feed.view = None if selection is None else view_of(selection)
+        # The feed before this one was ended, perhaps with records in flight; and so was the process before.
+        uncertain_through = self.outbox.last if sink in self._fed else self.outbox.last_at_start
+        self._fed.add(sink)
+        feed = SinkFeed(sink, listener, self.outbox.sinks, uncertain_through)
+        if selection is not None:
+            feed.view, feed.held = view_of(selection), bool(selection.start)
         return feed
+
+    def end(self, sink: str) -> None:
+        """Removes the feed of a sink, whose worker has ended."""
+        self.processor.remove(sink)

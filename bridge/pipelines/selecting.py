@@ -1,25 +1,33 @@
-"""Puts the sinks' selections into effect before the first informer runs.
+"""Puts the sinks' selections into effect while no informer runs: at the start, and at a change of the configuration.
 
-A selection that changed since the last run moves objects in and out of it. Each such object gets a record of its own at
+A selection that changed moves objects in and out of it. Each such object gets a record of its own at
 the end of the log, for this sink alone. So the backlog keeps its decisions, and the difference follows behind it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 
-import msgspec
-
-from bridge.facts import EvaluationsFailed, ExpressionFailed, Report, SelectionChanged, SelectorUnserved
+from bridge.facts import (
+    EvaluationsFailed,
+    ExpressionFailed,
+    Report,
+    SelectionChanged,
+    SelectionUnreadable,
+    SelectorUnserved,
+)
 from bridge.kube import Catalogue
 from bridge.model.change import Evidence, Op
-from bridge.outbox import EVERYTHING, LastState, Moved, Selections, StoredSelection
-from bridge.pipelines.sink_feed import SinkFeed
+from bridge.model.policies import StartPolicy
+from bridge.outbox import LastState, Moved, Selections, StateError, StoredSelection
+from bridge.pipelines.judging import decide_alone, judge_anew
+from bridge.pipelines.select_meaning import SelectMeaning, meaning_of
+from bridge.pipelines.sink_pipeline import SinkPipeline
 from bridge.plan.plan import PlanRefused, SinkPlan
 from bridge.resources.resolve import Resolution
-from bridge.resources.selected_resources import resolve_entries, unwatched_entries
 from bridge.selection import (
     Decisions,
     Failures,
@@ -36,76 +44,136 @@ from bridge.selection.language import Cel, MissingLibrary
 FAILURES_EVERY = 1.0
 """Seconds between two reports of failed evaluations."""
 
-_decode_names = msgspec.json.Decoder(dict[str, str]).decode
-
 
 class Selecting:
     """The selections of all sinks of the state, also of sinks that are not configured any more: their backlog goes on
-    by the entries of the last run. ``feeds``: of the configured sinks."""
+    by the entries that they had last."""
 
     def __init__(
-        self,
-        sinks: Sequence[SinkPlan],
-        cluster: str,
-        selections: Selections,
-        feeds: Mapping[str, SinkFeed],
-        report: Report,
+        self, pipelines: Mapping[str, SinkPipeline], cluster: str, selections: Selections, report: Report
     ) -> None:
-        self._sinks = [sink for sink in sinks if sink.name in selections.stored]
+        """``pipelines``: those of the configured sinks at the moment of each call."""
+        self._pipelines = pipelines
         self._cluster = cluster
         self._selections = selections
-        self._feeds = feeds
         self._report = report
         self._failures = Failures()
+        self._decides = asyncio.Event()
+        """Some sink has a selection."""
 
     async def prepare(self, catalogue: Catalogue, resolution: Resolution) -> None:
-        """Compares the selections with those of the last run, exports the differences, and decides on every record from
-        now on. A kill in the middle is repaired by the next call. Raises PlanRefused and Damaged."""
+        """Compares the selections with those that hold, exports the differences, and decides on every record from now
+        on. A kill in the middle is repaired by the next call. Raises PlanRefused and Damaged."""
         stored = self._selections.stored
         if not stored:
             return
-        for sink in self._sinks:
-            await self._define(sink, catalogue, resolution)
-        compiled = {name: self._compile(name, decode_entries(each.entries)) for name, each in stored.items()}
-        begun = [stored[sink.name] for sink in self._sinks if stored[sink.name].pending]
+        present = [name for name in self._pipelines if name in stored]
+        for name in present:
+            await self._define(self._pipelines[name].plan, catalogue, resolution)
+        compiled = {name: await self._stored_selection(name) for name in tuple(stored)}
+        begun = [stored[name] for name in present if stored[name].pending]
         await self._export_difference({each.sink: compiled[each.sink] for each in begun})
         views = Views(compiled, self._cluster)
         self._failures = views.failures
         self._selections.decide_by(Decisions(views, {name: each.mask for name, each in stored.items()}))
+        self._decides.set()
         for each in begun:
-            await self._feeds[each.sink].begin_selection(each.start)
+            await self._begin(each, compiled[each.sink])
+        await self._selections.took_effect()
+        for name in present:
+            self.let_judge(name)
+
+    async def _begin(self, each: StoredSelection, selection: SinkSelection) -> None:
+        feed, judged = self._pipelines[each.sink].feed, None
+        if each.start == StartPolicy.EARLIEST:
+            decide = decide_alone(each.sink, selection, each.mask, self._cluster)
+            judged = await self._selections.judge(each.sink, decide)
+        await feed.begin_selection(each.start, judged)
+
+    def let_judge(self, sink: str) -> None:
+        """Lets the feed of a sink judge records for replays, if the sink has a selection. That is in effect."""
+        if sink in self._selections.stored:
+            self._pipelines[sink].feed.judge = partial(judge_anew, self._selections, sink, self._cluster)
 
     async def run(self) -> None:
         """Reports failed evaluations, until cancelled."""
-        while self._selections.stored:
+        await self._decides.wait()
+        while True:
             await asyncio.sleep(FAILURES_EVERY)
             self._report_failures(self._failures)
+
+    # ── Before a change ──────────────────────────────────────────────────────
+
+    def mistakes(self, sinks: Iterable[SinkPlan], catalogue: Catalogue, resolution: Resolution) -> list[str]:
+        """The reasons for which ``prepare`` would refuse these plans, beside those that ``preflight`` finds."""
+        selecting = [sink for sink in sinks if sink.select is not None]
+        found = [mistake for sink in selecting for mistake in self._meaning(sink, catalogue, resolution).mistakes]
+        try:
+            self._selections.expect_room([sink.name for sink in selecting])
+        except StateError as error:
+            found.append(str(error))
+        return found
+
+    async def count_leaving(
+        self, sinks: Iterable[SinkPlan], catalogue: Catalogue, resolution: Resolution
+    ) -> Mapping[str, int]:
+        """Sink → the objects that its selection in this plan does not contain any more, so that ``prepare`` would
+        export them as deleted. The sinks have a cursor. Raises PlanRefused and Damaged."""
+        stored, compiled = self._selections.stored, {}
+        for sink in sinks:
+            entries = self._meaning(sink, catalogue, resolution).entries
+            selection, held = self._compile(sink.name, decode_entries(entries)), stored.get(sink.name)
+            if held is None or (not held.start and selection.digest != self._digest(sink.name, held.entries)):
+                compiled[sink.name] = selection
+        counts = dict.fromkeys(compiled, 0)
+        if compiled:
+            views = Views(compiled, self._cluster)
+            async for states in self._selections.states():
+                for name in (each for state in states for each in _leaving(views, stored, state)):
+                    counts[name] += 1
+        return counts
 
     # ── The entries ──────────────────────────────────────────────────────────
 
     async def _define(self, sink: SinkPlan, catalogue: Catalogue, resolution: Resolution) -> None:
         """Saves the entries of a sink if they changed. Raises PlanRefused for an entry that can mean no watched
         resource, and reports an entry that means none now."""
-        stored = self._selections.stored[sink.name]
-        entries, names = EVERYTHING, "{}"
-        if sink.select is not None:
-            known = _decode_names(stored.names)
-            resolved, meanings = resolve_entries(sink.select, resolution, catalogue, known)
-            entries, names = encode_entries(resolved), msgspec.json.encode(meanings, order="sorted").decode()
-            path = f"sinks.{sink.name}.select"
-            for option, problem in unwatched_entries(resolved, path, resolution, known.values()):
-                if problem.is_mistake:
-                    raise PlanRefused(f"{option}: {problem}")
-                self._report(SelectorUnserved(sink.name, option, problem.resource))
-        if (entries, names) != (stored.entries, stored.names):
-            changed = self._digest(sink.name, entries) != self._digest(sink.name, stored.entries)
-            await self._selections.define(sink.name, entries, names, changed=changed)
+        stored, meaning = self._selections.stored[sink.name], self._meaning(sink, catalogue, resolution)
+        # Before anything is saved: a mistake leaves the state as it was.
+        self._compile(sink.name, decode_entries(meaning.entries))
+        if meaning.mistakes:
+            raise PlanRefused("\n".join(meaning.mistakes))
+        for option, resource in meaning.unserved.items():
+            self._report(SelectorUnserved(sink.name, option, resource))
+        if (meaning.entries, meaning.names) != (stored.entries, stored.names):
+            changed = self._digest(sink.name, meaning.entries) != self._digest(sink.name, stored.entries)
+            await self._selections.define(sink.name, meaning.entries, meaning.names, changed=changed)
+
+    def _meaning(self, sink: SinkPlan, catalogue: Catalogue, resolution: Resolution) -> SelectMeaning:
+        stored = self._selections.stored.get(sink.name)
+        return meaning_of(sink, "{}" if stored is None else stored.names, catalogue, resolution)
 
     def _digest(self, sink: str, entries: str) -> bytes | None:
         try:
             return self._compile(sink, decode_entries(entries)).digest
         except PlanRefused:
             return None  # The entries of the last run, by a library that read other expressions.
+
+    async def _stored_selection(self, sink: str) -> SinkSelection:
+        """The selection by the stored entries. Those of a sink that is not configured may need a library that is not
+        there any more, which must not end the start: without their expressions they contain all objects that they might
+        contain, and the sink's return exports the difference."""
+        stored = self._selections.stored[sink]
+        entries = decode_entries(stored.entries)
+        try:
+            return self._compile(sink, entries)
+        except PlanRefused as error:
+            if sink in self._pipelines:
+                raise
+            self._report(SelectionUnreadable(sink, str(error)))
+        wider = [replace(each, where=None, when=None) for each in entries]
+        await self._selections.define(sink, encode_entries(wider), stored.names, changed=True)
+        return self._compile(sink, wider)
 
     def _compile(self, sink: str, entries: Sequence[SelectorText]) -> SinkSelection:
         try:
@@ -124,8 +192,8 @@ class Selecting:
             return
         views, stored = Views(changed, self._cluster), self._selections.stored
         counts = {sink: dict.fromkeys((Op.ADDED, Op.DELETED), 0) for sink in changed}
-        for part in await self._selections.objects():
-            moved = [each for state in await self._selections.read(part) if (each := _moved(views, stored, state))]
+        async for states in self._selections.states():
+            moved = [each for state in states if (each := _moved(views, stored, state))]
             await self._selections.move(moved)
             for sink, op in (exported for each in moved for exported in each.exported):
                 counts[sink][op] += 1
@@ -141,10 +209,20 @@ class Selecting:
             self._report(EvaluationsFailed(sum(counts.values())))
 
 
+def _leaving(views: Views, stored: Mapping[str, StoredSelection], state: LastState) -> Iterator[str]:
+    """The sinks of ``views`` that have the object, and would get it as deleted."""
+    held, here = state.held, views.of(state.resource)
+    evaluation = here.evaluator.evaluation(held.key, held.body, held.body)
+    for sink, selection in here.selections.items():
+        was_in = sink not in stored or bool(held.members & stored[sink].mask)
+        if was_in and not selection.matches(evaluation):
+            yield from [sink] if selection.takes(evaluation, Op.DELETED, Evidence.UNSELECTED) else []
+
+
 def _moved(views: Views, stored: Mapping[str, StoredSelection], state: LastState) -> Moved | None:
     """An object that the changed selections begin or cease to contain; None for any other object."""
     held, here = state.held, views.of(state.resource)
-    evaluation = here.evaluator.evaluation(held.key, state.body, state.body)
+    evaluation = here.evaluator.evaluation(held.key, held.body, held.body)
     members, exported = held.members, []
     for sink, selection in here.selections.items():
         each = stored[sink]

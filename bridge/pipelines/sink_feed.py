@@ -8,12 +8,16 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from bridge.model.admin import Replayed
+from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Record
-from bridge.outbox import Backfill, SinkCursors
+from bridge.outbox import Backfill, JudgedRecords, SinkCursors, condition
+from bridge.pipelines.judging import Judge
 from bridge.processor.shared_processor import ProcessorListener
 from sinks.base import StatefulSink
+
+_EXTENDED = 20_000
+"""Records of the log that ``extend`` examines in each transaction."""
 
 
 class SinkFeed:
@@ -29,8 +33,11 @@ class SinkFeed:
         sink: str,
         listener: ProcessorListener[Record],
         sinks: SinkCursors,
+        uncertain_through: int,
     ) -> None:
+        """``uncertain_through``: an earlier feed of the sink may have handed out the log up to here."""
         self.sink = sink
+        self._uncertain_through = uncertain_through
         self.stateful: StatefulSink | None = None
         """The open sink, if its memory is to be saved with the cursor."""
         self.redact: Callable[[Record], Record] | None = None
@@ -38,12 +45,18 @@ class SinkFeed:
         self.view: Callable[[Record], Record | None] | None = None
         """Makes the record that a sink with a selection gets of a record of the log; None if it gets none. The items of
         a backfill were selected when it was planned."""
+        self.judge: Judge | None = None
+        """Judges records for a replay to a sink with a selection, once that is in effect."""
+        self.held = False
+        """True for a new sink with a selection, until ``begin_selection``: ``take`` returns no records."""
         self._listener = listener
         self._sinks = sinks
         self._cursor = sinks[sink]
         self._planning = asyncio.Lock()
         """Held while a backfill is planned."""
         self._taking = False
+        self._ended = False
+        """No ``take`` follows, and another feed may have the cursor."""
         self._took = asyncio.Event()
         self._advanced = asyncio.Event()
         """Set by ``settle`` during a backfill, and by ``wake``."""
@@ -80,7 +93,9 @@ class SinkFeed:
     @property
     def exhausted(self) -> bool:
         """See delivery.ports.RecordSource."""
-        return self._listener.exhausted if self.backfill is None else self._waits_for_backfill
+        if self.backfill is not None:
+            return self._waits_for_backfill
+        return self.held or self._listener.exhausted
 
     @property
     def _waits_for_backfill(self) -> bool:
@@ -93,7 +108,7 @@ class SinkFeed:
 
     async def take(self, limit: int) -> Fetch[Record]:
         """See delivery.ports.RecordSource."""
-        if self._cursor.backfill is not None and self._waits_for_backfill:
+        if self.held or (self._cursor.backfill is not None and self._waits_for_backfill):
             await self._advanced.wait()
             self._advanced.clear()
             return Fetch(())
@@ -160,24 +175,46 @@ class SinkFeed:
                 await self._took.wait()
             yield
 
+    @asynccontextmanager
+    async def ending(self) -> AsyncIterator[None]:
+        """Ends the feed: it plans no backfill any more. Inside the context no ``take`` begins; the caller waits until
+        the taken records are settled, as far as it wants to, and ends the worker."""
+        async with self._between_takes():
+            self._ended = True
+            yield
+
     # ── Backfills ────────────────────────────────────────────────────────────
 
-    async def begin_selection(self, start: str) -> None:
+    async def begin_selection(self, start: str, judged: JudgedRecords | None = None) -> None:
         """See SinkCursors.begin_selection."""
         async with self._between_takes():
-            await self._sinks.begin_selection(self.sink, start)
+            await self._sinks.begin_selection(self.sink, start, judged)
+            self.held = False
+            self._advanced.set()
 
-    async def compact(self, uncertain_through: int) -> tuple[int, int]:
-        """See SinkCursors.compact."""
+    async def compact(self) -> tuple[int, int]:
+        """See SinkCursors.compact. (0, 0) if the feed has ended."""
         async with self._between_takes():
-            return await self._sinks.compact(self.sink, self.taken, uncertain_through)
+            if self._ended:
+                return (0, 0)
+            return await self._sinks.compact(self.sink, self.taken, self._uncertain_through)
+
+    async def extend(self) -> None:
+        """See SinkCursors.extend. Appends go on between its parts. Without effect if the feed has ended."""
+        async with self._between_takes():
+            through = max(self.taken, self._sinks.last)
+            done = -1
+            while done < through and not self._ended:
+                begin = self.taken if self.backfill is None else self.backfill.resumes_after
+                done = min(through, begin + _EXTENDED)
+                await self._sinks.extend(self.sink, self.taken, done)
 
     async def drop(self, through: int) -> tuple[int, int]:
-        """See SinkCursors.drop."""
+        """See SinkCursors.drop. (0, 0) if the feed has ended."""
         if not self._can_drop(through):
             return (0, 0)
         async with self._between_takes():
-            if not self._can_drop(through):
+            if self._ended or not self._can_drop(through):
                 return (0, 0)
             return await self._sinks.drop(self.sink, self.taken, through)
 
@@ -187,6 +224,15 @@ class SinkFeed:
         return through > (self.taken if backfill is None else backfill.resumes_after)
 
     async def replay(self, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
-        """See SinkCursors.replay."""
+        """See SinkCursors.replay and Judge. Raises UnknownTarget too if the feed has ended."""
         async with self._between_takes():
-            return await self._sinks.replay(self.sink, start=start, taken=self.taken, kind=kind, namespace=namespace)
+            if self._ended:
+                raise UnknownTarget(f"the configuration of sink {self.sink} is changed at this moment: ask again")
+            self._sinks.without_backfill(self.sink)
+            judged = None
+            if self.view is not None:
+                if self.judge is None:
+                    raise UnknownTarget(f"the selection of sink {self.sink} is not in effect yet: ask again later")
+                judged = await self.judge(start=start, through=self.taken, kind=kind, namespace=namespace)
+            which = condition(start, kind, namespace)
+            return await self._sinks.replay(self.sink, which=which, taken=self.taken, judged=judged)

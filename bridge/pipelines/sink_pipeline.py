@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
+from bridge.content import WrongContent, content_makers
 from bridge.delivery import MAX_RECORDS, LaneWorker, SinkWorker, Worker, WorkerSettings
 from bridge.facts import DestinationGone, Report, SinkPaused
+from bridge.model.record import Record
 from bridge.model.status import PauseCause
 from bridge.outbox import DeadLetters, utc_now
 from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_factory import SinkFactory
 from bridge.pipelines.sink_feed import SinkFeed
-from bridge.plan.plan import Plan, SinkPlan
+from bridge.plan.plan import PlanRefused, SinkPlan
 from bridge.resources.current_resources import CurrentResources
+from bridge.selection.language import Cel, MissingLibrary
 from bridge.transform.for_sink import redact_for_sink
 from bridge.transform.redaction import Redaction
 from sinks.base import Sink
@@ -34,15 +37,29 @@ class SinkPipeline:
 
 
 def make_pipelines(
-    plan: Plan, feeds: Feeds, watched: CurrentResources, redaction: Redaction, report: Report
+    plans: Sequence[SinkPlan],
+    cluster: str,
+    feeds: Feeds,
+    watched: CurrentResources,
+    redaction: Redaction,
+    report: Report,
 ) -> dict[str, SinkPipeline]:
     """Sink's name → its pipeline, which goes on at the sink's cursor. ``redaction`` has the keys for a sink's own
-    rules."""
-    return {sink.name: _make_pipeline(sink, feeds, watched, redaction, report) for sink in plan.sinks}
+    rules. Raises PlanRefused for a mistake in an expression."""
+    try:
+        makers = content_makers({sink.name: sink.content for sink in plans}, cluster, cache(Cel))
+    except (WrongContent, MissingLibrary) as error:
+        raise PlanRefused(str(error)) from error
+    return {sink.name: _make_pipeline(sink, feeds, watched, redaction, report, makers.get(sink.name)) for sink in plans}
 
 
 def _make_pipeline(
-    plan: SinkPlan, feeds: Feeds, watched: CurrentResources, redaction: Redaction, report: Report
+    plan: SinkPlan,
+    feeds: Feeds,
+    watched: CurrentResources,
+    redaction: Redaction,
+    report: Report,
+    make_content: Callable[[Record], Record] | None,
 ) -> SinkPipeline:
     outbox = feeds.outbox
     window = max(plan.window, plan.max_batch)
@@ -51,7 +68,7 @@ def _make_pipeline(
     sinks = SinkFactory(plan.make, feed, outbox.sinks[plan.name], watched)
     dead_letters = outbox.sinks.dead_letters[plan.name]
     gone = partial(outbox.sinks.pause, plan.name, PauseCause.GONE)
-    worker = _make_worker(plan, sinks.make, feed, dead_letters, report, gone)
+    worker = _make_worker(plan, sinks.make, feed, dead_letters, report, gone, make_content)
     match outbox.sinks[plan.name].paused:
         case PauseCause.OPERATOR:
             worker.suspend()
@@ -74,6 +91,7 @@ def _make_worker(
     dead_letters: DeadLetters,
     report: Report,
     save_gone: Callable[[], Awaitable[bool]],
+    make_content: Callable[[Record], Record] | None,
 ) -> SinkWorker:
     most = plan.most_in_flight
     settings = WorkerSettings(
@@ -86,6 +104,7 @@ def _make_worker(
         max_batch=min(plan.max_batch, most),
         on_rejected=plan.on_rejected,
         save_gone=save_gone,
+        make_content=make_content,
     )
     if plan.lanes is None:
         return Worker(settings)

@@ -1,5 +1,6 @@
 """The work of a bridge, in the types of its rooms.
 
+difference           compares two configurations: the part that a running bridge can put into effect, and the rest
 plan                 the plan
 plan_from_settings   makes the plan from the configuration
 preflight            finds mistakes that no retry can mend, before anything is watched

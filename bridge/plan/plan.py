@@ -11,7 +11,9 @@ import msgspec
 
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
+from bridge.model.formats.content import ContentRequest
 from bridge.model.policies import BacklogBounds, OnRejected, RedactionPreset, RedactionRule, StartPolicy, WhenFull
+from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource, Scope
 from bridge.model.resource_name import ResourceName
 from bridge.outbox import Retention
@@ -32,6 +34,8 @@ class Wanted(msgspec.Struct, frozen=True):
     """At least one."""
     redact: tuple[RedactionRule, ...] = ()
     """Rules for the objects of the resource, also for objects of its other entries."""
+    ignore_changes: tuple[FieldPath, ...] = ()
+    """Paths of which a change alone is not exported."""
 
     @property
     def is_wildcard(self) -> bool:
@@ -68,8 +72,12 @@ class SinkPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Rules for what this sink gets, beside those for every sink."""
     select: tuple[SelectorText, ...] | None = None
     """The entries of its selection, as they are written; None for everything."""
+    content: ContentRequest = msgspec.field(default_factory=ContentRequest)
+    """The content that its own options ask for."""
     clear_text: str | None = None
     """The credentials that would cross a network unencrypted, in words for the operator; None without any."""
+    caution: str | None = None
+    """The promise that its options give up, in words for the operator; None if they keep all."""
     examine: Callable[[], Sequence[WrongOption]] = tuple
     """Finds mistakes in its options, without asking the destination. Blocks."""
     claims: Callable[[], Sequence[Claim]] = tuple
@@ -109,7 +117,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     restart_on_cluster_change: bool = False
     grace_seconds: float = 20.0
     file: str = ""
-    """The real path of the configuration file; empty without a file."""
+    """The path of the configuration file, in the real path of its folder; empty without a file."""
     listen: tuple[str, int] | None = None
     """Host and port of /metrics, /healthz and /readyz."""
     details_token_file: Path | None = None

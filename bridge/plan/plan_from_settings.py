@@ -8,14 +8,17 @@ from typing import cast
 
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
+from bridge.model.formats.content import STATES_BEFORE
+from bridge.model.primitives.field_path import FieldPath
 from bridge.outbox import Retention
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.selection import SelectorText
+from bridge.selection.language import CHANGED, OLD_OBJECT
 from config.schema import OnClusterChange, Settings, SinkSettings, WatchList
 from config.schema.redaction import rules_of
 from config.schema.resources import ResourceSettings
 from sinks import registry
-from sinks.base import EventOptions, SinkOptions
+from sinks.base import SinkOptions
 
 
 def plan_of(settings: Settings, file: Path | None = None) -> Plan:
@@ -45,7 +48,8 @@ def plan_of(settings: Settings, file: Path | None = None) -> Plan:
         retention=_retention(settings),
         restart_on_cluster_change=settings.state.on_cluster_change is OnClusterChange.RESTART,
         grace_seconds=settings.shutdown_grace_seconds,
-        file="" if file is None else str(file.resolve()),
+        # The file itself may be a link that is replaced with each change, as in a mounted ConfigMap.
+        file="" if file is None else str(file.parent.resolve() / file.name),
         details_token_file=settings.telemetry.details_token_file,
         listen=(settings.telemetry.listen.host, settings.telemetry.listen.port),
     )
@@ -58,16 +62,20 @@ def _retention(settings: Settings) -> Retention:
         retain_bytes=state.retain.bytes,
         forget_after=state.forget_sinks_after,
         min_free=state.min_free_bytes,
-        before=any(_looks_back(sink.options) for sink in settings.sinks.values()),
+        before=any(_looks_back(cast(SinkOptions, sink.options)) for sink in settings.sinks.values()),
     )
 
 
-def _looks_back(options: object) -> bool:
-    return isinstance(options, EventOptions) and (options.before or options.patch)
+def _looks_back(options: SinkOptions) -> bool:
+    content = options.content()
+    # A name may also stand in a text, in which case states are read in vain.
+    named = any(name in each.text for name in (OLD_OBJECT, CHANGED) for each in content.expressions)
+    return named or not STATES_BEFORE.isdisjoint(content.include)
 
 
 def _wanted(entry: ResourceSettings) -> Wanted:
-    return Wanted(entry.resource, entry.scopes, rules_of(entry.redact))
+    ignored = tuple(map(FieldPath.parsed, entry.ignore_changes))
+    return Wanted(entry.resource, entry.scopes, rules_of(entry.redact), ignored)
 
 
 def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
@@ -87,7 +95,9 @@ def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
         on_rejected=settings.on_rejected,
         redact=rules_of(settings.redact),
         select=None if settings.select is None else tuple(SelectorText(**dict(each)) for each in settings.select),
+        content=options.content(),
         clear_text=options.clear_text(),
+        caution=options.caution(),
         examine=partial(kind.examine, options),
         claims=partial(kind.claims, options),
     )

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 
-from bridge.model.policies import StartPolicy
+from bridge.content import WrongContent, compile_content
 from bridge.model.record import MOST_SELECTIONS
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.selection import WrongSelection, compile_selection
@@ -19,7 +19,7 @@ def preflight(plan: Plan) -> Sequence[tuple[str, str]]:
     """Returns (path of the option, reason) for each mistake. Reads files; blocks."""
     found = list(_details_token(plan.details_token_file))
     found += [(f"sinks.{sink.name}.{wrong.option}", wrong.reason) for sink in plan.sinks for wrong in sink.examine()]
-    return [*found, *wrong_selections(plan.sinks), *_meetings(plan.sinks)]
+    return [*found, *wrong_selections(plan.sinks), *wrong_contents(plan.sinks), *_meetings(plan.sinks)]
 
 
 def _details_token(file: Path | None) -> Iterator[tuple[str, str]]:
@@ -40,17 +40,30 @@ def wrong_selections(sinks: Sequence[SinkPlan]) -> Iterator[tuple[str, str]]:
         try:
             compile_selection(sink.select or (), path, language)
         except WrongSelection as error:
-            for line in str(error).split("\n"):
-                where, _, reason = line.partition(": ")
-                yield where, reason
+            yield from _lines(error)
         except MissingLibrary as error:
             yield path, str(error)
-        if sink.start is StartPolicy.EARLIEST:
-            reason = 'found "earliest", whose records were decided before the sink was there; allowed beside select: '
-            yield f"sinks.{sink.name}.start", f"{reason}snapshot, now"
     if len(selecting) > MOST_SELECTIONS:
         reason = f"found {len(selecting)} sinks with select; allowed: at most {MOST_SELECTIONS}"
         yield f"sinks.{selecting[MOST_SELECTIONS].name}.select", reason
+
+
+def wrong_contents(sinks: Sequence[SinkPlan]) -> Iterator[tuple[str, str]]:
+    """Compiles the expressions in the sinks' own options."""
+    language = cache(Cel)
+    for sink in sinks:
+        try:
+            compile_content(sink.content, f"sinks.{sink.name}", language)
+        except WrongContent as error:
+            yield from _lines(error)
+        except MissingLibrary as error:
+            yield f"sinks.{sink.name}.{sink.content.expressions[0].option}", str(error)
+
+
+def _lines(error: WrongSelection | WrongContent) -> Iterator[tuple[str, str]]:
+    for line in str(error).split("\n"):
+        where, _, reason = line.partition(": ")
+        yield where, reason
 
 
 def _meetings(sinks: Sequence[SinkPlan]) -> Iterator[tuple[str, str]]:

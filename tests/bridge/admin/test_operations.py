@@ -52,7 +52,7 @@ async def a_bridge(state: Path, sink: RecordingSink) -> AsyncIterator[tuple[Worl
 async def the_files(state: Path) -> AsyncIterator[OfflineOperations]:
     sinks = {SINK: StartPolicy.SNAPSHOT}
     async with await Outbox.open(state, sinks, report=discard, retention=RETAINED, only_existing=True) as outbox:
-        yield OfflineOperations(outbox)
+        yield OfflineOperations(outbox, "test")
 
 
 async def rejected(world: World) -> None:

@@ -21,7 +21,7 @@ from bridge.admin.protocol import LARGEST_PAGE, LARGEST_REQUEST, SOCKET
 from bridge.admin.server import AdminServer
 from bridge.admin.socket_file import SocketFile
 from bridge.facts import Fact, OperatorCommand
-from bridge.model.admin import Cursors, CursorStatus, ReplayRequest, StateReport, UnknownTarget
+from bridge.model.admin import Cursors, CursorStatus, ReloadRequest, ReplayRequest, StateReport, UnknownTarget
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin, a_dead_letter
 
@@ -165,6 +165,11 @@ async def test_the_check_of_the_state_arrives_with_its_problems(client: AdminCli
     admin.report = StateReport("/s", "3.51.0", 1, "", ["page 7: wrong", "page 9: wrong"], 1, 2, 3, 4, 5, 6, 7, 8)
 
     assert await client.state_check() == admin.report
+
+
+async def test_a_reload_is_asked_for_with_its_confirmation(client: AdminClient, admin: FakeAdmin) -> None:
+    assert await client.reload(ReloadRequest(4211)) == admin.reloaded
+    assert admin.asked == [("reload", ReloadRequest(4211))]
 
 
 async def test_what_one_asks_does_not_wait_for_what_another_asked(tmp_path: Path) -> None:
@@ -345,6 +350,7 @@ async def test_every_command_is_logged_with_its_asker_and_outcome(tmp_path: Path
             await client.drop("no-such-sink")
         await client.state_check()
         await client.pause_sink("hook")
+        await client.reload(ReloadRequest(4211))
 
     delivered = [fact for fact in facts if isinstance(fact, OperatorCommand)]
     assert [(fact.command, fact.result, fact.done) for fact in delivered] == [
@@ -357,8 +363,9 @@ async def test_every_command_is_logged_with_its_asker_and_outcome(tmp_path: Path
         ("dead-letters drop no-such-sink --all", delivered[6].result, False),
         ("state check", "0 problems", True),
         ("sinks pause hook", delivered[8].result, True),
+        ("reload --allow-deletes 4211", "1 change", True),
     ]
-    assert [fact.continued for fact in delivered] == [False] * 3 + [True] + [False] * 5
+    assert [fact.continued for fact in delivered] == [False] * 3 + [True] + [False] * 6
     assert {(fact.uid, fact.pid) for fact in delivered} == {(os.getuid(), os.getpid())}
 
 

@@ -21,6 +21,7 @@ from bridge.outbox.writer import OutboxClosed
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from tests.bridge.app.test_backfill import Bench, bench
 from tests.bridge.app.test_restart import a_config_map
+from tests.bridge.outbox.opened import look_for_room_often
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import StuckSink
@@ -37,6 +38,7 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
     monkeypatch.setattr(StateDirectory, "free_bytes", lambda _: disk.free)
+    look_for_room_often(monkeypatch)
     return disk
 
 
@@ -57,7 +59,7 @@ async def test_a_backlog_is_compacted_and_its_sink_goes_on(tmp_path: Path, disk:
     async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a", "updated a")
         async with no_room(disk, it):
-            assert await it.feeds["one"].compact(0) == (2, 1)
+            assert await it.feeds["one"].compact() == (2, 1)
             assert await it.take_all() == ["added a"]
         assert await it.take_all() == ["updated a"]
 
@@ -95,7 +97,7 @@ async def test_absence_is_counted_until_a_removed_sink_is_forgotten(tmp_path: Pa
     async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a")
         async with no_room(disk, it):
-            await it.outbox.sinks.count_absence(60.0, 30.0)
+            await it.outbox.registration.count_absence(60.0, 30.0)
             assert [cursor.sink for cursor in it.outbox.sinks.all] == ["one"]
 
 

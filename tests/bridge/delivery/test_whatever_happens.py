@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from bridge.model.policies import OnRejected
@@ -17,6 +17,7 @@ from bridge.model.record import Delta, Record
 from sinks.base import BatchResult, Lanes, Receipt, RetryLater
 from tests.bridge.delivery.fakes import ScriptedSink, a_pod
 from tests.bridge.delivery.world import World
+from tests.kit.examples import examples
 from tests.kit.records import a_gap
 from tests.kit.virtual_time import run_in_virtual_time
 
@@ -132,7 +133,7 @@ class Story:
     max_batch=st.sampled_from([1, 3, 100]),
     operator=st.booleans(),
 )
-@settings(max_examples=150)
+@examples(100)
 def test_nothing_is_lost_and_nothing_comes_out_of_order(
     names: list[str],
     seed: int,

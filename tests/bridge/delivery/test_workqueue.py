@@ -8,11 +8,11 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bridge.delivery.workqueue import QueueShutDown, WorkQueue
+from tests.kit.examples import examples
 from tests.kit.virtual_time import VirtualTimeLoop, run_in_virtual_time
 
 P = ParamSpec("P")
@@ -256,7 +256,7 @@ class AgainstAModel(RuleBasedStateMachine):
         async def call() -> Any:
             return what()
 
-        return self.runner.run(call())
+        return self.runner.get_loop().run_until_complete(call())
 
     def model_add(self, key: str) -> None:
         if key in self.working:
@@ -300,7 +300,7 @@ class AgainstAModel(RuleBasedStateMachine):
     @rule()
     def get(self) -> None:
         key = self.waiting.pop(0)
-        assert self.runner.run(self.queue.get()) == key
+        assert self.runner.get_loop().run_until_complete(self.queue.get()) == key
         self.working.add(key)
 
     @precondition(lambda self: self.working)
@@ -316,7 +316,7 @@ class AgainstAModel(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 1.0, 3.0, 40.0]))
     def time_passes(self, seconds: float) -> None:
         end = self.loop.time() + seconds
-        self.runner.run(asyncio.sleep(seconds))
+        self.runner.get_loop().run_until_complete(asyncio.sleep(seconds))
         due = {key: when for key, when in self.delayed.items() if when <= end}
         order = list(self.queue._queue)
         # Of those due at the same moment any may be first.
@@ -338,8 +338,8 @@ class AgainstAModel(RuleBasedStateMachine):
             assert self.queue.num_requeues(key) == self.failures.get(key, 0)
         if self.down and not self.waiting:
             with pytest.raises(QueueShutDown):
-                self.runner.run(self.queue.get())
+                self.runner.get_loop().run_until_complete(self.queue.get())
 
 
-AgainstAModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+AgainstAModel.TestCase.settings = examples(100, stateful_step_count=40)
 TestAgainstAModel = AgainstAModel.TestCase

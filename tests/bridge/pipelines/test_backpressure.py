@@ -26,7 +26,7 @@ async def beside_a_stuck_sink(
     stuck: StuckSink, live: RecordingSink, bounds: BacklogBounds, policy: WhenFull
 ) -> AsyncIterator[World]:
     """Its backlog reaches the bound by one change after the other, as fast as the other sink receives them."""
-    async with running(stuck, live, options={"sink-0": {"bounds": bounds, "when_full": policy}}) as world:
+    async with running(stuck, live, options={"sink-0": {"bounds": bounds, "when_full": policy}}, latency=0) as world:
         await world.until_ready()
         world.cluster.create("configmaps", a_config_map("a"))
         await stuck.holding.wait()
@@ -128,27 +128,27 @@ async def test_a_small_bound_holds_whatever_way_a_sink_delivers(
 ) -> None:
     dead, live = DeadSink(), RecordingSink()
     options = {"bounds": BacklogBounds(records=SMALL), "when_full": policy, "lanes": lanes}
-    async with running(dead, live, options={"sink-0": options}, state=tmp_path) as world:
+    async with running(dead, live, options={"sink-0": options}, state=tmp_path, latency=0) as world:
         await world.until_ready()
         world.cluster.create("configmaps", a_config_map("a"))
         await live.until(lambda sink: sink.records)
-        await change(world, live, 300)
+        await change(world, live, CHANGES)
         await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records <= SMALL)
         dead.alive = True
         async with AdminClient(tmp_path) as client:
             await client.retry_sink("sink-0")
-        await dead.until(lambda sink: sink.deltas and sink.deltas[-1].sequence == 301)
+        await dead.until(lambda sink: sink.deltas and sink.deltas[-1].sequence == 1 + CHANGES)
 
     assert len(dead.records) <= SMALL, "no more than that was left when it came back"
     if policy is WhenFull.DROP:
         missing = sum(record.count or 0 for record in dead.records if isinstance(record, Gap))
-        assert missing + len(dead.deltas) == 301, "what it did not get, it was reported of"
+        assert missing + len(dead.deltas) == 1 + CHANGES, "what it did not get, it was reported of"
 
 
 async def test_the_backlog_of_a_paused_sink_keeps_its_bound(tmp_path: Path) -> None:
     paused, live = RecordingSink(), RecordingSink()
     options = {"bounds": BacklogBounds(records=SMALL), "when_full": WhenFull.COMPACT}
-    async with running(paused, live, options={"sink-0": options}, state=tmp_path) as world:
+    async with running(paused, live, options={"sink-0": options}, state=tmp_path, latency=0) as world:
         await world.until_ready()
         async with AdminClient(tmp_path) as client:
             await client.pause_sink("sink-0")

@@ -30,7 +30,7 @@ async def append(outbox: Outbox, *names: str) -> None:
 def only(name: str, mask: int) -> Decide:
     """Takes objects of this name."""
 
-    def decide(delta: Delta, was: int | None, before: Callable[[], bytes] | None) -> Selected:
+    def decide(delta: Delta, was: int | None, before: Callable[[], bytes | None] | None) -> Selected:
         takes = mask if delta.key.endswith(name) else 0
         return Selected(takes, 0, 0, takes)
 

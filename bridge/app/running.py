@@ -1,0 +1,175 @@
+"""A bridge whose outbox is open: its rooms, and the order in which they begin and end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+
+from bridge.admin.operations import LiveOperations, about
+from bridge.admin.server import AdminServer
+from bridge.app.status import informers_status, is_stuck, snapshot_of
+from bridge.facts import Report
+from bridge.informer import SharedInformerFactory
+from bridge.informer.controller import Transform
+from bridge.kube import Catalogue, KubeClient
+from bridge.model.resource import Resource, Scope
+from bridge.model.status import StatusSnapshot
+from bridge.outbox import StateUnusable
+from bridge.pipelines.backpressure import Backpressure
+from bridge.pipelines.exporter import Exporter
+from bridge.pipelines.feeds import Feeds
+from bridge.pipelines.running_sinks import RunningSinks
+from bridge.pipelines.selecting import Selecting
+from bridge.plan.plan import Plan
+from bridge.reload.live_change import LiveChange
+from bridge.reload.reloader import Reloader
+from bridge.resources.cluster_identity import identify
+from bridge.resources.current_resources import CurrentResources
+from bridge.resources.resolve import ignored_by, rules_for
+from bridge.resources.watched_resources import WatchedResources
+from bridge.transform.digest import IgnoredPaths
+from bridge.transform.redaction import Redaction
+from bridge.transform.transform import transform_for
+
+
+class RunningBridge:
+    """The rooms of a run. ``plan`` is the present one: a reload replaces it."""
+
+    def __init__(
+        self, plan: Plan, feeds: Feeds, redaction: Redaction, reloader: Reloader | None, report: Report
+    ) -> None:
+        self.plan = plan
+        self._outbox = outbox = feeds.outbox
+        self._redaction = redaction
+        self._reloader = reloader
+        self._report = report
+        self._processor = feeds.processor
+        self._watched = CurrentResources()
+        self._sinks = RunningSinks(plan, feeds, self._watched, redaction, report)
+        pipelines = self._sinks.pipelines
+        self._selecting = Selecting(pipelines, plan.cluster, outbox.selections, report)
+        self._backlogs = Backpressure(pipelines, outbox, report)
+        self._exporter = Exporter(outbox, self._backlogs.admit if self._backlogs.can_block else None, report)
+        reload = None if reloader is None else reloader.reload
+        self._admin = LiveOperations(
+            outbox, pipelines, report, cluster=plan.cluster, catalogue=self._catalogue, reload=reload
+        )
+        self._factory: SharedInformerFactory | None = None
+        self._watched_resources: WatchedResources | None = None
+        self._grace_ends = float("inf")
+        """The end of the grace period, on the event loop's clock, once ``stop`` was called."""
+
+    async def run(self, client: KubeClient, stopping: asyncio.Event) -> None:
+        admin = AdminServer(self.plan.state, self._admin, self._report, about=about(self.plan))
+        try:
+            await admin.start()
+        except OSError as error:
+            raise StateUnusable(f"state.directory: cannot make admin.sock in {self.plan.state}: {error}") from error
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                retention = [
+                    tasks.create_task(self._outbox.run(), name="outbox"),
+                    tasks.create_task(self._backlogs.run(), name="backpressure"),
+                    tasks.create_task(self._selecting.run(), name="selections"),
+                ]
+                self._sinks.start(tasks)
+                watching = tasks.create_task(self._watch(client, stopping), name="watching")
+                await asyncio.wait([watching])
+                await self._sinks.wait_settled(self._grace_ends)
+                self._sinks.cancel()
+                for task in retention:
+                    task.cancel()
+        finally:
+            await admin.stop()
+
+    async def _watch(self, client: KubeClient, stopping: asyncio.Event) -> None:
+        """Watches until ``stopping``. On return, reading has ended; changes that are not durable are read again at the
+        next start."""
+        async with asyncio.TaskGroup() as tasks, self._make_factory(client) as factory:
+            self._factory = factory
+            self._watched_resources = watched_resources = WatchedResources(
+                self.plan.wanted,
+                client,
+                factory,
+                self._outbox.ledger,
+                every=self.plan.discovery_seconds,
+                watched=self._watched,
+                prepare=self._selecting.prepare,
+                report=self._report,
+            )
+            following = [tasks.create_task(self._follow(client, watched_resources), name="discovery")]
+            if self._reloader is not None:
+                live = self._live_change(client, watched_resources)
+                following.append(tasks.create_task(self._reloader.run(live), name="reload"))
+            await stopping.wait()
+            self._grace_ends = asyncio.get_running_loop().time() + self.plan.grace_seconds
+            # Before the factory stops: both could start another informer.
+            for task in following:
+                task.cancel()
+            # At once, and again behind a reload that was under way: an informer whose batch waits for a full backlog
+            # could not end, and discovery may wait for such an informer.
+            self._backlogs.release()
+            await asyncio.wait(following)
+            self._backlogs.release()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._grace_ends):
+                    await factory.stop()
+            factory.abandon()
+
+    async def _follow(self, client: KubeClient, watched_resources: WatchedResources) -> None:
+        restart = self.plan.restart_on_cluster_change
+        await identify(client, self._outbox.ledger, restart=restart, report=self._report)
+        await watched_resources.run()
+
+    # ── State ────────────────────────────────────────────────────────────────
+
+    def snapshot(self) -> StatusSnapshot:
+        informers = informers_status(self.plan.wanted, self._factory, self._watched_resources)
+        return snapshot_of(informers, self._sinks.pipelines, self._outbox, self._backlogs)
+
+    def alive(self) -> bool:
+        return self._factory is None or not any(is_stuck(informer) for informer in self._factory.informers)
+
+    def _catalogue(self) -> Catalogue | None:
+        return None if self._watched_resources is None else self._watched_resources.catalogue
+
+    # ── Parts ────────────────────────────────────────────────────────────────
+
+    def _transform(self, resource: Resource) -> Transform:
+        rules = rules_for(self.plan.wanted, resource, self._catalogue() or Catalogue())
+        return transform_for(resource, self._redaction.extended(rules))
+
+    def _ignoring(self, resource: Resource, scope: Scope) -> IgnoredPaths | None:
+        paths = ignored_by(self.plan.wanted, resource, scope, self._catalogue() or Catalogue())
+        return IgnoredPaths(paths) if paths else None
+
+    def _make_factory(self, client: KubeClient) -> SharedInformerFactory:
+        return SharedInformerFactory(
+            partial(client.lister_watcher, managed_fields=False),
+            deliver=self._exporter.export,
+            stored=self._outbox.body,
+            resync=self._processor,
+            transform=self._transform,
+            indexers={},
+            report=self._report,
+            timing=self.plan.timing,
+            watch_list=self.plan.watch_list,
+            discard_positions=self._outbox.ledger.discard_positions,
+            ignoring=self._ignoring,
+        )
+
+    def _live_change(self, client: KubeClient, watched_resources: WatchedResources) -> LiveChange:
+        return LiveChange(
+            client=client,
+            outbox=self._outbox,
+            sinks=self._sinks,
+            selecting=self._selecting,
+            backlogs=self._backlogs,
+            exporter=self._exporter,
+            watched_resources=watched_resources,
+            use=self._use,
+        )
+
+    def _use(self, plan: Plan) -> None:
+        self.plan = plan

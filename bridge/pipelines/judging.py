@@ -1,0 +1,53 @@
+"""Judges records of the log anew, by a sink's present selection: for replays, and for new sinks that begin with the
+earliest record."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from bridge.model.admin import UnknownTarget
+from bridge.outbox import Decide, JudgedRecords, Selections
+from bridge.selection import Decisions, SinkSelection, Views, WrongSelection, compile_selection, decode_entries
+from bridge.selection.language import Cel, MissingLibrary
+
+
+class Judge(Protocol):
+    """Judges the records from ``start`` (a sequence number, or an RFC 3339 time) through ``through``, of a kind and
+    namespace if given. Raises UnknownTarget while that is impossible."""
+
+    async def __call__(
+        self, *, start: int | str, through: int, kind: int | None, namespace: str | None
+    ) -> JudgedRecords: ...
+
+
+def decide_alone(sink: str, selection: SinkSelection, mask: int, cluster: str) -> Decide:
+    """Decides for this sink alone."""
+    return Decisions(Views({sink: selection}, cluster), {sink: mask})
+
+
+async def judge_anew(
+    selections: Selections,
+    sink: str,
+    cluster: str,
+    *,
+    start: int | str,
+    through: int,
+    kind: int | None,
+    namespace: str | None,
+) -> JudgedRecords:
+    """See Judge. The sink must have received the difference of its last change: before, its consumer has the objects of
+    an earlier selection, and would keep those that the backlog deletes only there."""
+    stored = selections.stored[sink]
+    if stored.pending:
+        raise UnknownTarget(f"the selection of sink {sink} changed, and is not in effect yet: ask again later")
+    if through < stored.effective:
+        raise UnknownTarget(
+            f"sink {sink} has received the records through {through}, and its selection changed with record "
+            f"{stored.effective}: ask again when it has that"
+        )
+    try:
+        selection = compile_selection(decode_entries(stored.entries), f"sinks.{sink}.select", Cel)
+    except (WrongSelection, MissingLibrary) as error:
+        raise UnknownTarget(f"the selection of sink {sink} cannot be evaluated: {error}") from error
+    decide = decide_alone(sink, selection, stored.mask, cluster)
+    return await selections.judge(sink, decide, start=start, through=through, kind=kind, namespace=namespace)

@@ -1,0 +1,220 @@
+"""Reads the configuration file when it changed, at SIGHUP, or at an operator's command, and accepts or refuses it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from bridge.facts import ConfigurationReloaded, ReloadRefused, Report
+from bridge.model.admin import Reloaded, ReloadRequest, UnknownTarget
+from bridge.model.status import ConfigurationStatus
+from bridge.plan.difference import MOST_DELETES, SettingsDifference, difference
+from bridge.plan.plan import Plan, PlanRefused
+from bridge.plan.plan_from_settings import plan_of
+from bridge.plan.preflight import preflight
+from bridge.reload.configuration_file import ConfigurationFile
+from bridge.reload.live_change import CannotForesee, Foreseen, LiveChange
+from config.errors import ConfigError
+from config.schema import Settings
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at the file."""
+RETRY_AFTER = 30.0
+"""Seconds until a change is tried again that an unreachable API server, or a full disk, held up."""
+_NEEDS_RESTART = "changed, and needs a restart; resources, sinks and telemetry.log_level change while the bridge runs"
+
+
+_UNCONFIRMED = ReloadRequest()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Order:
+    trigger: str
+    request: ReloadRequest = _UNCONFIRMED
+    answer: asyncio.Future[Reloaded] | None = None
+
+    def give_up(self) -> None:
+        """Without an answer so far, none follows."""
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(UnknownTarget("the bridge ends; its next start reads the file"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    settings: Settings
+    plan: Plan
+    difference: SettingsDifference
+    foreseen: Foreseen | None
+    """None if no option has another value."""
+
+
+class _Refused(Exception):
+    def __init__(
+        self, problems: Sequence[str], *, deletes: Mapping[str, int] | None = None, is_final: bool = True
+    ) -> None:
+        """``is_final``: False if a later attempt may succeed with the same file."""
+        super().__init__(problems)
+        self.problems = problems
+        self.deletes = dict(deletes or {})
+        self.is_final = is_final
+
+
+class Reloader:
+    """A changed file takes effect as a whole, or is refused as a whole with every reason."""
+
+    def __init__(
+        self,
+        file: ConfigurationFile,
+        settings: Settings,
+        *,
+        load: Callable[[], Settings],
+        use: Callable[[Settings], None],
+        report: Report,
+    ) -> None:
+        """``settings``: in effect, loaded after ``file`` was made. ``load`` raises ConfigError, and may block. ``use``
+        puts options into effect that belong to the process, such as the level of the log."""
+        self._file = file
+        self._settings = settings
+        self._load = load
+        self._use = use
+        self._report = report
+        self._orders: asyncio.Queue[_Order] = asyncio.Queue()
+        self._runs = False
+        self.status = ConfigurationStatus(digest=file.digest, loaded_at=time.time())
+
+    def request(self, trigger: str) -> None:
+        """Reads the file again as soon as the bridge has started."""
+        self._orders.put_nowait(_Order(trigger))
+
+    async def reload(self, request: ReloadRequest) -> Reloaded:
+        """See AdminOperations.reload."""
+        if not self._runs:
+            raise UnknownTarget("the bridge waits for its first answer of the API server: ask again when it has it")
+        answer: asyncio.Future[Reloaded] = asyncio.get_running_loop().create_future()
+        self._orders.put_nowait(_Order("command", request, answer))
+        return await answer
+
+    async def run(self, live: LiveChange) -> None:
+        """Reloads until cancelled. Raises what a start raises."""
+        await live.watched_resources.wait_started()
+        self._runs = True
+        now, retry_at = asyncio.get_running_loop().time, float("inf")
+        try:
+            while True:
+                order = await self._next(retry_at)
+                try:
+                    is_final = await self._reload(live, order)
+                finally:
+                    order.give_up()
+                retry_at = float("inf") if is_final else now() + RETRY_AFTER
+        finally:
+            self._runs = False
+            while not self._orders.empty():
+                self._orders.get_nowait().give_up()
+
+    async def _next(self, retry_at: float) -> _Order:
+        now = asyncio.get_running_loop().time
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY):
+                    return await self._orders.get()
+            if self._file.has_changed() or now() >= retry_at:
+                return _Order("file")
+
+    # ── A reload ─────────────────────────────────────────────────────────────
+
+    async def _reload(self, live: LiveChange, order: _Order) -> bool:
+        """Answers the order. Returns whether the answer stays the same as long as the file does."""
+        self._file.read()
+        began = time.monotonic()
+        try:
+            change = await self._planned(live, order.request)
+        except _Refused as refusal:
+            self._refuse(order, refusal)
+            return refusal.is_final
+        if change.foreseen is not None:
+            await live.apply(change.plan, change.difference, change.foreseen.resources)
+        self._settings = change.settings
+        self._use(change.settings)
+        self._accept(order, change, time.monotonic() - began)
+        return True
+
+    async def _planned(self, live: LiveChange, request: ReloadRequest) -> _Change:
+        """Raises _Refused. Changes no room."""
+        try:
+            settings = await asyncio.to_thread(self._load)
+        except ConfigError as error:
+            raise _Refused([str(problem) for problem in error.problems]) from error
+        found = difference(self._settings, settings)
+        if found.fixed:
+            raise _Refused([f"{path}: {_NEEDS_RESTART}" for path in found.fixed])
+        plan = plan_of(settings, self._file.path)
+        if mistakes := await asyncio.to_thread(preflight, plan):
+            raise _Refused([f"{where}: {reason}" for where, reason in mistakes])
+        if not found.lines:
+            return _Change(settings, plan, found, None)
+        if live.outbox.no_room:
+            raise _Refused([f"state.directory: {live.outbox.no_room}"], is_final=False)
+        return _Change(settings, plan, found, await _foreseen(live, plan, found, request.allow_deletes))
+
+    def _accept(self, order: _Order, change: _Change, seconds: float) -> None:
+        lines, status = change.difference.lines, self.status
+        self.status = msgspec.structs.replace(
+            status,
+            digest=self._file.digest,
+            loaded_at=time.time(),
+            refused="",
+            changed=status.changed + bool(lines),
+            unchanged=status.unchanged + (not lines),
+        )
+        self._report(
+            ConfigurationReloaded(
+                configuration=str(self._file.path),
+                trigger=order.trigger,
+                digest=self._file.digest,
+                changes=lines,
+                added=change.difference.added,
+                removed=change.difference.removed,
+                seconds=seconds,
+            )
+        )
+        if order.answer is not None and not order.answer.done():
+            deletes = {} if change.foreseen is None else dict(change.foreseen.deletes)
+            order.answer.set_result(Reloaded(str(self._file.path), list(lines), deletes=deletes))
+
+    def _refuse(self, order: _Order, refusal: _Refused) -> None:
+        path, problems = str(self._file.path), tuple(refusal.problems)
+        self.status = msgspec.structs.replace(
+            self.status, refused="; ".join(problems), refused_at=time.time(), refusals=self.status.refusals + 1
+        )
+        self._report(
+            ReloadRefused(configuration=path, trigger=order.trigger, digest=self._file.digest, problems=problems)
+        )
+        if order.answer is not None and not order.answer.done():
+            order.answer.set_result(Reloaded(path, problems=list(problems), deletes=refusal.deletes))
+
+
+async def _foreseen(live: LiveChange, plan: Plan, found: SettingsDifference, allowed: int) -> Foreseen:
+    """Raises _Refused."""
+    try:
+        foreseen = await live.foresee(plan, found)
+    except PlanRefused as error:
+        raise _Refused([str(error)]) from error
+    except CannotForesee as error:
+        raise _Refused([str(error)], is_final=error.is_final) from error
+    if foreseen.mistakes:
+        raise _Refused(foreseen.mistakes)
+    total = sum(foreseen.deletes.values())
+    if total > max(MOST_DELETES, allowed):
+        parts = ", ".join(f"{what}: {count}" for what, count in foreseen.deletes.items())
+        problem = (
+            f"{total} objects would be exported as deleted ({parts}); more than {MOST_DELETES} need a confirmation: "
+            f"if this is meant, run kubedelta reload --allow-deletes {total}"
+        )
+        raise _Refused([problem], deletes=foreseen.deletes)
+    return foreseen
