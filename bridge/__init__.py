@@ -4,6 +4,7 @@ admin        commands of the operator on a running bridge, or on the files of on
 app          the composition root: builds the rooms, runs them, ends them in order
 check        `kubedelta check`: this machine, the cluster, the sinks, and a forecast of the next start
 cli          the `kubedelta` command
+content      data and texts that expressions in the options of sinks make of objects
 delivery     one worker for each sink: fetch, deliver, retry, add dead letters, settle
 facts        records of events inside the bridge, for telemetry
 informer     Reflector, DeltaFIFO, Controller, Indexer: what changed against the known version
@@ -15,6 +16,7 @@ plan         the work of a bridge in the types of its rooms, made from the setti
 playground   an API server inside the process, for `demo` and for tests
 processor    distribution to every listener by reference
 profiling    CPU time by stage, for `--profile-stages`
+reload       a changed configuration in a running bridge
 resources    configured resource names, resolved and followed on the cluster
 rights       the rights that a configuration needs in its cluster, as roles
 selection    the objects and steps that a sink gets

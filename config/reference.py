@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
+from config.rules import NeededByDefaults
 from config.schema import Address, DeliverySettings, Settings, SinkOptionTypes, settings_type
 from config.schema.resources import ResourceSettings
 from config.schema.shape import item_model_of, model_of, words_of
@@ -122,7 +123,7 @@ def _block(name: str, field: FieldInfo, model: type[BaseModel]) -> Iterator[str]
 def _line(name: str, field: FieldInfo, example: Any = None) -> str:
     """``name: example`` for a required option, ``#name: default`` for any other."""
     example = field.examples[0] if field.examples else example
-    if field.is_required():
+    if field.is_required() or any(isinstance(each, NeededByDefaults) for each in field.metadata):
         return f"{name}: {_yaml(example)}"
     default = _written(field.get_default(call_default_factory=True))
     shown = example if default is None else default

@@ -91,6 +91,21 @@ class Contains(msgspec.Struct, frozen=True):
         )
 
 
+class HasName(msgspec.Struct, frozen=True):
+    """A mapping, whose default is empty, has a name that begins with ``prefix``."""
+
+    name: str
+    prefix: str = ""
+
+    def holds(self, section: Any) -> bool:
+        return any(name.startswith(self.prefix) for name in getattr(section, self.name))
+
+    def as_json_schema(self) -> dict[str, Any]:
+        # A schema cannot ask for some name directly: so not every name differs.
+        other = {"not": {"pattern": f"^{re.escape(self.prefix)}"}}
+        return {"properties": {self.name: {"not": {"propertyNames": other}}}, "required": [self.name]}
+
+
 class Not(msgspec.Struct, frozen=True):
     """The condition does not hold."""
 
@@ -113,6 +128,10 @@ class Rule(msgspec.Struct, frozen=True):
 
     def as_json_schema(self) -> dict[str, Any]:
         return {"if": self.when.as_json_schema(), "then": self.then.as_json_schema()}
+
+
+class NeededByDefaults(msgspec.Struct, frozen=True):
+    """On an optional option that a rule demands beside the defaults of others: the reference shows it as required."""
 
 
 def needs(name: str, other: str) -> Rule:

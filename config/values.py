@@ -29,7 +29,7 @@ _LARGEST = 2**63 - 1
 
 PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
 """A regular expression that matches 1 to 65535."""
-HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\x00-\x20\x7f/?#@:\[\]]+)"
+HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\x00-\x20\x7f/?#@:\[\]{}]+)"
 """A regular expression for the host of a URL."""
 
 
@@ -181,6 +181,9 @@ def _shown(like: Duration | Size, bound: float) -> int | str:
 _LONGEST_TEXT = 4096
 """Characters. Matching a pattern may take time that grows with the square of the length."""
 
+
+Expression: TypeAlias = Annotated[str, Field(min_length=1, max_length=4096)]
+"""An expression of CEL. The bridge compiles it; here is only its length."""
 
 LONGEST_PATH = 4095
 PATH = r"/*(?:[^\x00/]{1,255}(?:/+[^\x00/]{1,255})*/*)?"

@@ -1,19 +1,18 @@
 """The `kubedelta` command: parses the arguments, then calls the room of the command.
 
-admin           cursors, replay, dead-letters, state, sinks
-arguments       types of arguments and their errors
-command_table   every command with its arguments and its function
+admin           cursors, replay, dead-letters, state, sinks, reload
+command_line    the table of commands, and its parser
 commands        check, rbac, sinks
 cores           disables core dumps
 demo            demo
 exits           exit codes
-parser          from the table to the chosen function
 profile         prints the table of --profile-stages
 running         run
 schema          schema
 settings        loads the configuration file of a command
 shadows         warns of a foreign package with the name of one of ours
 signals         signals that end the process
+tail            tail
 terminal        text on standard output and standard error
 verify          verify
 """
@@ -35,9 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # First of all: with a foreign package of such a name, the imports below fail without a reason.
     for warning in shadowed():
         print(warning, file=sys.stderr)
-    from bridge.cli.arguments import UsageError
+    from bridge.cli.command_line.arguments import UsageError
+    from bridge.cli.command_line.parser import parse
     from bridge.cli.cores import forbid_core_dumps
-    from bridge.cli.parser import parse
     from bridge.cli.terminal.output import complain, discard_output, flush, prepare_streams
 
     forbid_core_dumps()

@@ -6,8 +6,9 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,14 +23,16 @@ from bridge.outbox import Damaged, StateError
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import preflight
-from bridge.telemetry.log_stream import set_up_logging
+from bridge.reload.configuration_file import ConfigurationFile
+from bridge.reload.reloader import Reloader
+from bridge.telemetry.log_stream import set_log_level, set_up_logging
 from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry
 from bridge.web.access import DetailsToken
 from bridge.web.server import WebServer
 from config.errors import ConfigError
-from config.schema import TelemetrySettings
+from config.schema import Settings, TelemetrySettings
 
 _COLLECTIONS = (20_000, 20, 10)
 """Thresholds of the garbage collector. By default it runs after every 700 new objects, the objects of some
@@ -46,6 +49,7 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
     """Watches and delivers until SIGTERM or SIGINT. The last line of the log has the reason of the end."""
     ignored = [each for each in WITHOUT_MEANING if not (profile_stages and each is signal.SIGUSR1)]
     ignore_early(ignored)
+    file = ConfigurationFile(path.absolute())  # Before it is read: a later change counts as one.
     try:
         settings = load_settings(path)
         plan = plan_of(settings, path)
@@ -56,7 +60,7 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
     gc.freeze()  # Objects so far live as long as the process: collections skip them from now on.
     gc.set_threshold(*_COLLECTIONS)
     set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
-    running = _run(path, plan, settings.telemetry, ignored)
+    running = _run(file, settings, plan, [each for each in ignored if each is not signal.SIGHUP])
     if profile_stages:
         from bridge.cli.profile import with_profile
 
@@ -77,7 +81,7 @@ def _refuse(path: Path, problems: Sequence[str]) -> int:
     return Exit.CONFIG
 
 
-async def _run(path: Path, plan: Plan, settings: TelemetrySettings, ignored: Collection[signal.Signals]) -> int:
+async def _run(file: ConfigurationFile, settings: Settings, plan: Plan, ignored: Collection[signal.Signals]) -> int:
     now = asyncio.get_running_loop().time
     began = now()
     telemetry = Telemetry(Logs())
@@ -87,16 +91,24 @@ async def _run(path: Path, plan: Plan, settings: TelemetrySettings, ignored: Col
     telemetry.report(
         BridgeStarted(
             version=version("kubedelta"),
-            configuration=str(path),
+            configuration=str(file.path),
             cluster=plan.cluster,
             resources=tuple(wanted.name for wanted in plan.wanted),
             sinks={sink.name: sink.type for sink in plan.sinks},
-            address=str(settings.listen),
+            address=str(settings.telemetry.listen),
             state=str(plan.state),
         )
     )
-    bridge = Bridge(plan, telemetry.report)
-    end = await _until_the_end(bridge, settings, telemetry, metrics, ignored)
+    reloader = Reloader(
+        file,
+        settings,
+        load=partial(load_settings, file.path),
+        use=lambda changed: set_log_level(changed.telemetry.log_level),
+        report=telemetry.report,
+    )
+    bridge = Bridge(plan, telemetry.report, reloader)
+    reload = partial(reloader.request, signal.SIGHUP.name)
+    end = await _until_the_end(bridge, settings.telemetry, telemetry, metrics, ignored, reload)
     telemetry.report(BridgeEnded(end.reason, end.code, now() - began, bridge.backlog))
     return end.code
 
@@ -107,6 +119,7 @@ async def _until_the_end(
     telemetry: Telemetry,
     metrics: Metrics,
     ignored: Collection[signal.Signals],
+    reload: Callable[[], None],
 ) -> _End:
     reason = ""
 
@@ -115,7 +128,7 @@ async def _until_the_end(
         reason = number.name
         bridge.stop()
 
-    handle_signals(stop, ignored=ignored, report=telemetry.report)
+    handle_signals(stop, ignored=ignored, reloading=reload, report=telemetry.report)
     try:
         web = _web_server(bridge, settings, telemetry, metrics)
         # Before the bridge: a port that is taken ends the start before any list.

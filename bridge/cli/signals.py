@@ -27,12 +27,14 @@ def handle_signals(
     *,
     ending: Collection[signal.Signals] = ENDING,
     ignored: Collection[signal.Signals] = (),
+    reloading: Callable[[], None] | None = None,
     at_once: Callable[[], None] = lambda: None,
     report: Report = discard,
 ) -> None:
     """Installs the handlers; call it from the main thread, on the running loop. The first signal of ``ending`` calls
     ``stop`` on the loop. The second calls ``at_once`` and ends the process with 143 or 130 (128 + signal), also while
-    the loop is stuck. It exits instead of raising the signal anew, which process 1 of a container would ignore."""
+    the loop is stuck. It exits instead of raising the signal anew, which process 1 of a container would ignore. Each
+    SIGHUP calls ``reloading``, if given."""
     loop = asyncio.get_running_loop()
     stopping = False
 
@@ -56,6 +58,12 @@ def handle_signals(
     def ignore(number: int, _frame: FrameType | None) -> None:
         schedule(partial(report, SignalReceived(signal.Signals(number).name, SignalReaction.IGNORED)))
 
+    def reload(number: int, _frame: FrameType | None) -> None:
+        if reloading is not None:
+            schedule(partial(report, SignalReceived(signal.Signals(number).name, SignalReaction.RELOAD)), reloading)
+
+    if reloading is not None:
+        signal.signal(signal.SIGHUP, reload)
     for number in ending:
         signal.signal(number, end)
     for number in ignored:

@@ -19,7 +19,8 @@ from bridge.model.versions.stored_version import CannotReadBack, SinkReader
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import wrong_selections
 from bridge.verify.compare import Difference, DifferenceKind, Name, Version
-from bridge.verify.selected import has_steps_only, selected_by
+from bridge.verify.ignored import ignoring_by
+from bridge.verify.selected import selected_by
 from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, Verification
 from bridge.verify.verify import verify as compare
 from config.errors import ConfigError
@@ -37,10 +38,12 @@ def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -
         [mine] = [each for each in plan.sinks if each.name == sink]
         for option, reason in wrong_selections([mine]):
             return _fail(f"{option}: {reason}", Exit.CONFIG)
-        if has_steps_only(mine):
-            raise CannotReadBack("its select chooses steps (when, operations), so it need not have the newest states")
         select = selected_by(plan, mine)
-        found = asyncio.run(compare(plan.cluster, plan.access, plan.wanted, reader, settle=settle, select=select))
+        ignoring = ignoring_by(plan)
+        comparing = compare(
+            plan.cluster, plan.access, plan.wanted, reader, settle=settle, select=select, ignoring=ignoring
+        )
+        found = asyncio.run(comparing)
     except ConfigError as error:
         return _fail(str(error), Exit.CONFIG)
     except CannotReadBack as error:

@@ -8,7 +8,15 @@ import msgspec
 
 
 class SinkInsecure(msgspec.Struct, frozen=True):
-    """The configuration sends a sink's credentials over a network unencrypted. Reported once, at the start."""
+    """The configuration sends a sink's credentials over a network unencrypted. Reported when the sink begins, at the
+    start or by a reload."""
+
+    sink: str
+    reason: str
+
+
+class SinkCautioned(msgspec.Struct, frozen=True):
+    """The options of a sink give up a promise of the bridge. Reported once, at the start."""
 
     sink: str
     reason: str
@@ -43,6 +51,20 @@ class DestinationCreated(msgspec.Struct, frozen=True):
     what: str
     again: bool
     """True if the sink had delivered into it in this run: these records are lost."""
+
+
+class DestinationLost(msgspec.Struct, frozen=True):
+    """The destination has lost records that it had stored. The sink has put a Gap in front of later records."""
+
+    sink: str
+    reason: str
+
+
+class DestinationChanged(msgspec.Struct, frozen=True):
+    """A change of the destination that its owner made, with consequences for consumers."""
+
+    sink: str
+    what: str
 
 
 class BatchDelivered(msgspec.Struct, frozen=True, gc=False):
@@ -110,11 +132,14 @@ class RecordsLeftBehind(msgspec.Struct, frozen=True):
 
 DeliveryFact: TypeAlias = (
     SinkInsecure
+    | SinkCautioned
     | SinkOpened
     | SinkPaused
     | DestinationGone
     | SinkResumed
     | DestinationCreated
+    | DestinationLost
+    | DestinationChanged
     | BatchDelivered
     | DeliveryDelayed
     | RecordRejected

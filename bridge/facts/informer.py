@@ -39,6 +39,14 @@ class ListCompleted(msgspec.Struct, frozen=True):
     relist: bool
 
 
+class ChangesIgnored(msgspec.Struct, frozen=True):
+    """Updates of ignored paths alone, which are not exported."""
+
+    resource: Resource
+    scope: Scope
+    count: int
+
+
 class WatchOpened(msgspec.Struct, frozen=True):
     resource: Resource
     scope: Scope
@@ -114,6 +122,7 @@ InformerFact: TypeAlias = (
     | InformerSynced
     | InformerStopped
     | ListCompleted
+    | ChangesIgnored
     | WatchOpened
     | WatchEnded
     | ListWatchFailed

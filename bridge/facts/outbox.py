@@ -55,6 +55,13 @@ class OutboxRebuilt(msgspec.Struct, frozen=True):
     """Sinks that get the Gap record."""
 
 
+class StateMigrated(msgspec.Struct, frozen=True):
+    """The database was of an earlier format, and is of this version's format now."""
+
+    file: str
+    was: int
+
+
 class StateExposed(msgspec.Struct, frozen=True):
     """Other users may read the files of the state, and the bridge cannot change that."""
 
@@ -121,8 +128,8 @@ class SnapshotEnded(msgspec.Struct, frozen=True):
 
 
 class SelectionChanged(msgspec.Struct, frozen=True):
-    """A sink's selection differs from that of the last run. The sink gets the difference behind its backlog. For a new
-    sink, both figures are 0."""
+    """A sink's selection differs from that of the last run, or before a reload. The sink gets the difference behind its
+    backlog. For a new sink, both figures are 0."""
 
     sink: str
     added: int
@@ -139,6 +146,14 @@ class SelectorUnserved(msgspec.Struct, frozen=True):
     sink: str
     option: str
     resource: str
+
+
+class SelectionUnreadable(msgspec.Struct, frozen=True):
+    """The remembered selection of a sink that is not configured cannot be compiled. Until the sink returns, it counts
+    without its expressions."""
+
+    sink: str
+    reason: str
 
 
 class ExpressionFailed(msgspec.Struct, frozen=True):
@@ -162,6 +177,7 @@ OutboxFact: TypeAlias = (
     | OutboxFull
     | OutboxHasRoom
     | OutboxRebuilt
+    | StateMigrated
     | StateExposed
     | SinkForgotten
     | ListenerOverrun
@@ -173,6 +189,7 @@ OutboxFact: TypeAlias = (
     | SnapshotEnded
     | SelectionChanged
     | SelectorUnserved
+    | SelectionUnreadable
     | ExpressionFailed
     | EvaluationsFailed
 )

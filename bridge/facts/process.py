@@ -37,6 +37,35 @@ class ConfigurationRefused(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
 
 
+class ConfigurationReloaded(msgspec.Struct, frozen=True, kw_only=True):
+    """The running bridge has read its configuration again, which is in effect."""
+
+    configuration: str
+    """The file's path."""
+    trigger: str
+    """``file``, ``SIGHUP`` or ``command``."""
+    digest: str
+    """The first digits of the content's SHA-256."""
+    changes: tuple[str, ...]
+    """In words; empty if no option has another value."""
+    added: tuple[str, ...] = ()
+    """Sinks."""
+    removed: tuple[str, ...] = ()
+    """Sinks."""
+    seconds: float
+    """Duration of the change."""
+
+
+class ReloadRefused(msgspec.Struct, frozen=True, kw_only=True):
+    """The running bridge has read its configuration again, and cannot put it into effect as a whole: the former one
+    stays."""
+
+    configuration: str
+    trigger: str
+    digest: str
+    problems: tuple[str, ...]
+
+
 class BridgeBroke(msgspec.Struct, frozen=True):
     """The bridge ends because of a bug."""
 
@@ -61,6 +90,8 @@ class SignalReaction(StrEnum):
     """Reading from the API server ends, and sinks finish within the grace period."""
     AT_ONCE = "at once"
     """The second signal to stop: the process ends now, as if killed."""
+    RELOAD = "reload"
+    """The configuration file is read again."""
     IGNORED = "ignored"
 
 
@@ -103,5 +134,13 @@ class OperatorCommand(msgspec.Struct, frozen=True):
 
 
 ProcessFact: TypeAlias = (
-    BridgeStarted | ConfigurationRefused | BridgeBroke | BridgeEnded | SignalReceived | ConnectionCut | OperatorCommand
+    BridgeStarted
+    | ConfigurationRefused
+    | ConfigurationReloaded
+    | ReloadRefused
+    | BridgeBroke
+    | BridgeEnded
+    | SignalReceived
+    | ConnectionCut
+    | OperatorCommand
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from bridge.model.status import CircuitState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.status import CircuitState, ConfigurationStatus, InformerStatus, SinkState, SinkStatus, StatusSnapshot
 
 
 def gauges(snapshot: StatusSnapshot, *, build: Mapping[str, str], failures: Mapping[str, int]) -> Iterator[Metric]:
@@ -20,9 +20,32 @@ def gauges(snapshot: StatusSnapshot, *, build: Mapping[str, str], failures: Mapp
         broken.add_metric((observer,), count)
     yield broken
     yield GaugeMetricFamily("kubedelta_ready", "1 while /readyz answers 200.", value=float(snapshot.ready))
+    if snapshot.configuration is not None:
+        yield from _configuration(snapshot.configuration)
     yield from _state(snapshot)
     yield from _informers(snapshot)
     yield from _sinks(snapshot.sinks)
+
+
+def _configuration(found: ConfigurationStatus) -> Iterator[Metric]:
+    text = "The configuration in effect: the first digits of the file's SHA-256."
+    yield InfoMetricFamily("kubedelta_config", text, value={"digest": found.digest})
+    for name, text, value in (
+        ("last_reload_successful", "1 unless the configuration file, as it is now, is refused.", not found.refused),
+        (
+            "reload_success_timestamp_seconds",
+            "When the file was accepted last, at the start or later.",
+            found.loaded_at,
+        ),
+        ("reload_failure_timestamp_seconds", "When the file was refused last; 0 for never.", found.refused_at),
+    ):
+        yield GaugeMetricFamily(f"kubedelta_config_{name}", text, value=float(value))
+    reloads = CounterMetricFamily(
+        "kubedelta_config_reloads", "Readings of the file after the start.", labels=("outcome",)
+    )
+    for outcome, count in (("changed", found.changed), ("unchanged", found.unchanged), ("refused", found.refusals)):
+        reloads.add_metric((outcome,), count)
+    yield reloads
 
 
 def _state(snapshot: StatusSnapshot) -> Iterator[Metric]:

@@ -47,15 +47,22 @@ def set_up_logging(level: str, form: str, stream: TextIO, *, clock: Callable[[],
     # Replaced and not added: with a handler of a library, every line would come twice.
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger(NAME).setLevel(level.upper())
     # Python's own warnings would stand as plain text among the lines of JSON.
     logging.captureWarnings(True)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.stdlib.LoggerFactory(),
         # A refused configuration is logged with other settings than a run: a cached logger would keep the first ones.
         cache_logger_on_first_use=False,
+    )
+    set_log_level(level)
+
+
+def set_log_level(level: str) -> None:
+    """Changes the level of ``set_up_logging``."""
+    logging.getLogger(NAME).setLevel(level.upper())
+    structlog.configure(
+        **{**structlog.get_config(), "wrapper_class": structlog.make_filtering_bound_logger(level)},
     )
 
 

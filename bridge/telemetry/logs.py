@@ -13,6 +13,7 @@ from collections.abc import Callable
 from bridge.facts import (
     BatchCommitted,
     BatchDelivered,
+    ChangesIgnored,
     ConnectionInsecure,
     DiscoveryFailed,
     DiscoveryRejected,
@@ -75,6 +76,9 @@ class Logs:
                     self._log.debug("batch committed", **named, records=fact.records, bytes=fact.bytes)
             case BatchDelivered():
                 self._sinks.observe(fact)
+            case ChangesIgnored(resource, scope, count):
+                if self._throttled.is_debug:
+                    self._log.debug("changes ignored", **_named(resource, scope), count=count)
             case InformerStarted(resource, scope):
                 self._log.debug("informer started", **_named(resource, scope))
             case ListCompleted() | WatchOpened() | WatchEnded() | InformerSynced() | InformerStopped():

@@ -18,6 +18,7 @@ from bridge.facts import (
     SERVERS,
     BatchCommitted,
     BatchDelivered,
+    ConfigurationReloaded,
     ConnectionCut,
     ConnectionInsecure,
     CutReason,
@@ -27,6 +28,7 @@ from bridge.facts import (
     GroupStale,
     PluginComplained,
     ResourceUnknown,
+    SinkCautioned,
     SinkInsecure,
 )
 from bridge.model.status import StatusSnapshot
@@ -75,10 +77,15 @@ class Metrics:
                 self._discovery.inc()
             case GroupStale():
                 self._stale.inc()
+            case ConfigurationReloaded(added=added, removed=removed):
+                self.expect_sinks(*added)
+                self._sinks.forget(removed)
             case ConnectionCut(server, why):
                 self._cut.labels(server, why.value).inc()
-            case ResourceUnknown() | ConnectionInsecure() | SinkInsecure() | DiscoveryRejected() | PluginComplained():
+            case ResourceUnknown() | ConnectionInsecure() | SinkInsecure() | SinkCautioned():
                 pass  # These are states: the first has a gauge (kubedelta_resource_synced), the others have log lines.
+            case DiscoveryRejected() | PluginComplained():
+                pass  # The same.
             case _:
                 self._resources.observe(fact)
                 self._sinks.observe(fact)

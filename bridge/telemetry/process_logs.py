@@ -7,10 +7,12 @@ from bridge.facts import (
     BridgeEnded,
     BridgeStarted,
     ConfigurationRefused,
+    ConfigurationReloaded,
     ConnectionCut,
     CutReason,
     Fact,
     OperatorCommand,
+    ReloadRefused,
     SignalReaction,
     SignalReceived,
 )
@@ -29,6 +31,8 @@ class ProcessLogs:
             case ConfigurationRefused(configuration, problems):
                 for problem in problems:
                     self._log.error("the configuration cannot be used", configuration=configuration, problem=problem)
+            case ConfigurationReloaded() | ReloadRefused():
+                self._reloaded(fact)
             case BridgeBroke(error):
                 self._log.error("this is a bug; please report it with this line", exc_info=error)
             case BridgeEnded(reason, code, seconds, backlog):
@@ -54,6 +58,20 @@ class ProcessLogs:
             state=fact.state,
         )
 
+    def _reloaded(self, fact: ConfigurationReloaded | ReloadRefused) -> None:
+        about = {"configuration": fact.configuration, "digest": fact.digest, "trigger": fact.trigger}
+        match fact:
+            case ReloadRefused(problems=problems):
+                text = "the changed configuration is refused; the former one stays in effect, whole"
+                for problem in problems:
+                    self._log.error(text, **about, problem=problem)
+            case ConfigurationReloaded(changes=()):
+                self._log.info("the configuration was read again: no option has another value", **about)
+            case ConfigurationReloaded(changes=changes, seconds=seconds):
+                self._log.info(
+                    "the changed configuration is in effect", **about, changes=list(changes), seconds=round(seconds, 3)
+                )
+
     def _signal(self, signal: str, reaction: SignalReaction) -> None:
         match reaction:
             case SignalReaction.STOP:
@@ -62,6 +80,8 @@ class ProcessLogs:
             case SignalReaction.AT_ONCE:
                 text = "ending at once; the backlogs of sinks are delivered after the next start"
                 self._log.warning(text, signal=signal)
+            case SignalReaction.RELOAD:
+                self._log.info("the configuration is read again", signal=signal)
             case SignalReaction.IGNORED:
                 self._log.info("a signal is ignored: the bridge does not use it", signal=signal)
 

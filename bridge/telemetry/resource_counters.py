@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Summary
 
 from bridge.facts import (
     BatchCommitted,
+    ChangesIgnored,
     Fact,
     InformerStarted,
     InformerStopped,
@@ -56,6 +57,7 @@ class ResourceCounters:
             "reflector_bare_objects", "Objects too large or too deep: only their identity was exported."
         )
         self._restores = counter("reflector_version_resets", "Times the API server's versions ran backwards.")
+        self._ignored = counter("changes_ignored", "Updates of ignored paths alone, which were not exported.")
         self._committed = counter("records_committed", "Records stored in the outbox.", "op")
         self._committed_bytes = counter("records_committed_bytes", "Bytes of object bodies stored in the outbox.")
         # By reflection, so that a new counter is also dropped with its resource.
@@ -70,6 +72,8 @@ class ResourceCounters:
                 if bound is None:
                     bound = self._bound[self._known(resource, scope)]
                 bound.observe(fact)
+            case ChangesIgnored(resource, scope, count):
+                self._ignored.labels(self._known(resource, scope)).inc(count)
             case InformerStarted(resource, scope):
                 self._known(resource, scope)
             case ListCompleted(resource, scope):

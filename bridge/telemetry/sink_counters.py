@@ -5,6 +5,8 @@ Counters of batches bind their children once (see resource_counters).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from bridge.facts import (
@@ -13,7 +15,9 @@ from bridge.facts import (
     BatchDelivered,
     CircuitOpened,
     DeliveryDelayed,
+    DestinationChanged,
     DestinationCreated,
+    DestinationLost,
     Fact,
     IntakeBlocked,
     ListenerOverrun,
@@ -43,6 +47,8 @@ class SinkCounters:
         self._parked = counter("sink_parked_records", "Records parked behind a rejected record of their object.")
         self._circuits = counter("sink_circuit_opens", "Times the circuit opened: deliveries failed in a row.")
         self._made = counter("sink_destinations_created", "Missing streams that the sink created, empty.")
+        self._losses = counter("sink_destination_losses", "Times the destination lost records that it had stored.")
+        self._changes = counter("sink_destination_changes", "Changes of the destination that its consumers must know.")
         self._snapshots = counter("sink_snapshots", "Snapshots of every known object that began.")
         self._blocks = counter("sink_intake_blocks", "Times the sink's backlog stopped reading from the API server.")
         self._compactions = counter("sink_compactions", "Times the sink's backlog was compacted.")
@@ -78,6 +84,11 @@ class SinkCounters:
                 self._circuits.labels(sink).inc()
             case DestinationCreated(sink):
                 self._made.labels(sink).inc()
+            case DestinationLost(sink):
+                self._losses.labels(sink).inc()
+                self._gaps.labels(sink).inc()
+            case DestinationChanged(sink):
+                self._changes.labels(sink).inc()
             case _:
                 self._behind(fact)
 
@@ -106,3 +117,10 @@ class SinkCounters:
         bound = self._records.labels(sink), self._bytes.labels(sink), self._seconds.labels(sink)
         self._bound[sink] = bound
         return bound
+
+    def forget(self, sinks: Iterable[str]) -> None:
+        """Drops all series of sinks that left the configuration: alerts on them would fire for ever."""
+        for sink in sinks:
+            self._bound.pop(sink, None)
+            for family in (*self._families, self._seconds):
+                family.remove_by_labels({"sink": sink})

@@ -9,8 +9,10 @@ from bridge.facts import (
     CircuitClosed,
     CircuitOpened,
     DeliveryDelayed,
+    DestinationChanged,
     DestinationCreated,
     DestinationGone,
+    DestinationLost,
     Fact,
     IntakeBlocked,
     IntakeResumed,
@@ -18,6 +20,7 @@ from bridge.facts import (
     RecordRejected,
     RecordsLeftBehind,
     RecordsParked,
+    SinkCautioned,
     SinkForgotten,
     SinkInsecure,
     SinkOpened,
@@ -61,8 +64,15 @@ class SinkLogs:
                 self._log.warning(text, sink=sink, destination=what)
             case DestinationCreated(sink, what):
                 self._log.info("the sink's destination did not exist, and is created", sink=sink, destination=what)
+            case DestinationLost(sink, reason):
+                text = "the destination has lost records that it had stored; a Gap says so in front of later records"
+                self._log.error(f"{text}; see kubedelta replay", sink=sink, reason=reason)
+            case DestinationChanged(sink, what):
+                self._log.warning("the sink's destination has changed", sink=sink, change=what)
             case SinkInsecure(sink, reason):
                 self._log.warning("sink sends credentials in clear text", sink=sink, reason=reason)
+            case SinkCautioned(sink, reason):
+                self._log.warning("the sink's options give up a promise", sink=sink, reason=reason)
             case SnapshotBegan(sink, objects):
                 self._log.info("snapshot began", sink=sink, objects=objects)
             case SnapshotEnded(sink, objects):

@@ -14,8 +14,10 @@ from bridge.facts import (
     OutboxRebuilt,
     ScopeChanged,
     SelectionChanged,
+    SelectionUnreadable,
     SelectorUnserved,
     StateExposed,
+    StateMigrated,
 )
 from bridge.telemetry.throttled_log import ThrottledLog
 
@@ -40,6 +42,8 @@ class StateLogs:
                     "the state was damaged or gone, and is rebuilt: sinks get a Gap record, then every object as sync"
                 )
                 self._log.error(text, aside=aside or "no file was left", reason=reason)
+            case StateMigrated(file, was):
+                self._log.info("the state is migrated to this version's format", file=file, was=was)
             case StateExposed(directory, reason):
                 text = (
                     "other users may read the files of the state: restrict the directory to the bridge's user (chmod "
@@ -60,7 +64,7 @@ class StateLogs:
                     'grant the bridge\'s account the verb "get" on the namespace kube-system'
                 )
                 self._throttled.failure("cluster", text, reason)
-            case SelectionChanged() | SelectorUnserved() | ExpressionFailed():
+            case SelectionChanged() | SelectorUnserved() | SelectionUnreadable() | ExpressionFailed():
                 self._selection(fact)
             case EvaluationsFailed(count):
                 self._log.debug("expressions of selections failed", count=count)
@@ -72,17 +76,23 @@ class StateLogs:
                     left=left,
                 )
 
-    def _selection(self, fact: SelectionChanged | SelectorUnserved | ExpressionFailed) -> None:
+    def _selection(self, fact: SelectionChanged | SelectorUnserved | SelectionUnreadable | ExpressionFailed) -> None:
         match fact:
             case SelectionChanged(sink, added, deleted, number):
-                text = "the selection of a sink is another than at the last start; the sink gets the difference"
+                text = "the selection of a sink is another than before; the sink gets the difference"
                 self._log.info(text, sink=sink, added=added, deleted=deleted, number=number)
             case SelectorUnserved(sink, option, resource):
                 text = (
-                    "an entry of a selection names a resource that is not served: until the next start, it means a "
-                    "resource of this full name only"
+                    "an entry of a selection names a resource that is not served: until the next start or reload, it "
+                    "means a resource of this full name only"
                 )
                 self._log.warning(text, sink=sink, option=option, resource=resource)
+            case SelectionUnreadable(sink, reason):
+                text = (
+                    "the remembered selection of a sink that is not configured cannot be evaluated: its backlog grows "
+                    "by all objects that the expressions might choose, until the sink returns or is forgotten"
+                )
+                self._log.warning(text, sink=sink, reason=reason)
             case ExpressionFailed(expression, resource, key, reason):
                 text = (
                     "an expression of a selection fails on an object: on_error decides; later failures of the "

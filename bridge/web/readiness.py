@@ -1,7 +1,8 @@
 """``/readyz?verbose``: a line for each resource, the intake and each sink, in the form of the API server's ``/readyz``.
 
 ``[+]`` is ready. ``[-]`` makes the answer 503: a resource that is not synced and live, or a blocked intake. ``[!]`` is
-a sink with failures or dead letters, which leaves the answer at 200: the sink has a backlog, and the bridge works."""
+a sink with failures or dead letters, or a refused change of the configuration, which leave the answer at 200: the
+bridge works."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from bridge.model.primitives.printable import escaped
-from bridge.model.status import CircuitState, InformerStatus, SinkStatus, StatusSnapshot
+from bridge.model.status import CircuitState, ConfigurationStatus, InformerStatus, SinkStatus, StatusSnapshot
 
 LONGEST_REASON = 2000
 """Characters."""
@@ -18,6 +19,8 @@ LONGEST_REASON = 2000
 def report(snapshot: StatusSnapshot) -> str:
     """The report as printable text. Reasons hold no secrets, and are bounded."""
     lines = [*map(_informer, snapshot.informers), _intake(snapshot), *map(_sink, snapshot.sinks)]
+    if snapshot.configuration is not None:
+        lines.append(_configuration(snapshot.configuration))
     if not snapshot.informers:
         lines.insert(0, "[-] no resource is known yet")
     return "\n".join([*map(escaped, lines), f"readyz check {'passed' if snapshot.ready else 'failed'}", ""])
@@ -27,6 +30,13 @@ def _intake(snapshot: StatusSnapshot) -> str:
     if not snapshot.intake_blocked:
         return "[+] intake open"
     return f"[-] intake blocked reason: {_one_line(snapshot.intake_blocked)}"
+
+
+def _configuration(found: ConfigurationStatus) -> str:
+    if not found.refused:
+        return f"[+] configuration in effect digest={found.digest}"
+    reason = _one_line(found.refused)
+    return f"[!] configuration refused, the former one is in effect digest={found.digest} reason: {reason}"
 
 
 def _informer(informer: InformerStatus) -> str:

@@ -35,7 +35,7 @@ def _checked(text: str) -> str:
     return text
 
 
-RedactPath: TypeAlias = Annotated[
+MemberPath: TypeAlias = Annotated[
     str,
     Matching(
         PATTERN,
@@ -49,7 +49,7 @@ RedactPath: TypeAlias = Annotated[
 class RedactRuleSettings(Section):
     """Paths of values that must not leave, and what stands in their place."""
 
-    paths: tuple[RedactPath, ...] = Field(
+    paths: tuple[MemberPath, ...] = Field(
         min_length=1,
         description="Paths from the root of the object. * is every member of a map or every item of a list; a name "
         "with a dot or a slash stands in quotes and brackets. A path to a map or a list covers all values in it.",
@@ -67,7 +67,7 @@ def _path_alone(value: Any) -> Any:
 
 
 RedactEntry: TypeAlias = Annotated[
-    RedactRuleSettings, BeforeValidator(_path_alone, json_schema_input_type=RedactPath | RedactRuleSettings)
+    RedactRuleSettings, BeforeValidator(_path_alone, json_schema_input_type=MemberPath | RedactRuleSettings)
 ]
 """A path alone, or a mapping."""
 

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from bridge.model.resource import Scope
 from bridge.model.resource_name import ResourceName as ParsedName
-from config.schema.redaction import RedactEntry
+from config.schema.redaction import MemberPath, RedactEntry
 from config.values import Matching
 
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -101,6 +101,13 @@ class ResourceSettings(BaseModel):
         description="Values of these objects that must not leave: paths, or mappings of paths and a mode, as in "
         "redaction.rules. They hold for every object of the resource, also in other entries of it.",
         examples=[["spec.keystores.*.password"]],
+    )
+
+    ignore_changes: tuple[MemberPath, ...] = Field(
+        default=(),
+        description="Paths whose changes are no news: an update in which nothing else changed is not exported. The "
+        "next exported update has the newest values. A change of the spec also changes metadata.generation.",
+        examples=[["status.conditions[*].lastHeartbeatTime", "metadata.annotations['example.com/renewed-at']"]],
     )
 
     @property

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from bridge.model.change import Op
 from bridge.model.policies import OnError
 from config.schema.resources import LabelSelector, Namespaces, ResourceName
-from config.values import Section
+from config.values import Expression, Section
 
 
 def _each_once(operations: tuple[Op, ...]) -> tuple[Op, ...]:
@@ -21,10 +21,6 @@ def _each_once(operations: tuple[Op, ...]) -> tuple[Op, ...]:
     if twice:
         raise ValueError(f"each operation may be named once; named twice: {', '.join(twice)}")
     return operations
-
-
-Condition: TypeAlias = Annotated[str, Field(min_length=1, max_length=4096)]
-"""An expression."""
 
 
 class SelectSettings(Section):
@@ -47,7 +43,7 @@ class SelectSettings(Section):
         description="Only objects with these labels, in the syntax of kubectl -l.",
         examples=["tier=web"],
     )
-    where: Condition | None = Field(
+    where: Expression | None = Field(
         default=None,
         description="Only objects for which this CEL expression is true, as in Kubernetes' admission policies. Names: "
         "object, resource (deployments.apps), cluster. An object that stops matching is delivered to this sink as "
@@ -60,7 +56,7 @@ class SelectSettings(Section):
         description="Only these steps of the objects. Consumers that keep state need all.",
         examples=[["added", "deleted"]],
     )
-    when: Condition | None = Field(
+    when: Expression | None = Field(
         default=None,
         description="Only steps for which this CEL expression is true. Names beside those of where: oldObject (the "
         "object before the step; null for an added object), op (added, updated, deleted, sync), evidence (watched, "
@@ -69,8 +65,9 @@ class SelectSettings(Section):
     )
     on_error: OnError = Field(
         default=OnError.SELECT,
-        description="The meaning of an expression that fails on an object, such as by a missing member. select: as if "
-        "it were true, so that no object is lost by a mistake. skip: as if it were false.",
+        description="The meaning of an expression that fails on an object, such as by a missing member, and of a label "
+        "selector where only the object's identity is known. select: as if it were true, so that no object is lost by "
+        "a mistake. skip: as if it were false.",
     )
 
 

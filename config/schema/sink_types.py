@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -26,7 +26,13 @@ _NAME = Matching(
 def settings_type(sink_options: SinkOptionTypes) -> type[Settings]:
     """Settings whose ``sinks`` allow exactly these types. Raises TypeError for an option with the name of a common
     option (DeliverySettings)."""
-    forms = {name: _form(name, options) for name, options in sink_options.items()}
+    return _settings_type(tuple(sink_options.items()))
+
+
+@cache  # Making the type takes longer than reading a file with it.
+def _settings_type(types: tuple[tuple[str, type[BaseModel]], ...]) -> type[Settings]:
+    sink_options = dict(types)
+    forms = {name: _form(name, options) for name, options in types}
 
     def settled(written: dict[str, BaseModel]) -> dict[str, SinkSettings]:
         return {name: _settled(form, sink_options) for name, form in written.items()}

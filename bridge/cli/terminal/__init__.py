@@ -1,5 +1,6 @@
 """Text on standard output and standard error.
 
+colours  colours of texts, on a terminal alone
 output   writes lines, and ends quietly when the reader closes its pipe
 pretty   JSON for people
 text     aligned columns, shortened cells

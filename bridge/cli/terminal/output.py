@@ -24,6 +24,11 @@ def say(text: str) -> None:
     print(escaped(text, keep="\n"))
 
 
+def say_escaped(text: str) -> None:
+    """Prints a text whose parts were escaped, and then coloured. Raises BrokenPipeError as ``say`` does."""
+    print(text)
+
+
 def complain(text: object) -> None:
     """Prints to standard error."""
     with suppress(BrokenPipeError):

@@ -20,10 +20,12 @@ from bridge.check.check import check_all
 from bridge.check.findings import CheckResult, Finding
 from bridge.facts import discard
 from bridge.kube import ClusterAccess
+from bridge.model.formats.content import ContentRequest, Makes, OptionExpression
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Scope
 from bridge.outbox import Retention
 from bridge.outbox.errors import StateError
+from bridge.plan import difference
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
 from bridge.selection import SelectorText
 from sinks.base import Claim
@@ -178,19 +180,22 @@ async def test_two_sinks_that_must_be_alone_at_one_place_are_wrong(tmp_path: Pat
     )
 
 
-async def test_credentials_in_clear_text_are_a_note_and_no_fault(tmp_path: Path) -> None:
+async def test_what_options_give_up_is_a_note_and_no_fault(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("secret-token")
-    sink = SinkPlan(name="hook", type="memory", make=RecordingSink, max_batch=1, clear_text="url is http://: read")
+    hook = SinkPlan(name="hook", type="memory", make=RecordingSink, max_batch=1, clear_text="url is http://: read")
+    live = SinkPlan(name="live", type="memory", make=RecordingSink, max_batch=1, caution="mode is core: at most once")
     async with Playground() as cluster:
-        plan = a_plan(tmp_path, cluster.url, sinks=(sink,))
+        plan = a_plan(tmp_path, cluster.url, sinks=(hook, live))
         plan = replace(plan, access=ClusterAccess(server=cluster.url, token_file=token))
         notes = [each async for each in check_all(plan) if each.verdict is not CheckResult.RIGHT]
     assert [(each.subject, each.verdict) for each in notes] == [
         ("sinks.hook", CheckResult.NOTE),
+        ("sinks.live", CheckResult.NOTE),
         ("cluster", CheckResult.NOTE),
     ]
-    assert "plain HTTP" in notes[1].detail
+    assert notes[1].detail == "mode is core: at most once"
+    assert "plain HTTP" in notes[2].detail
 
 
 # ── The cluster ──────────────────────────────────────────────────────────────
@@ -321,7 +326,7 @@ async def test_a_forecast_counts_objects_up_to_a_bound(tmp_path: Path, monkeypat
 
 
 def test_the_bound_of_deletes_is_a_thousand() -> None:
-    assert forecast.MOST_DELETES == 1000
+    assert difference.MOST_DELETES == 1000
 
 
 def a_selecting_sink(*entries: SelectorText) -> SinkPlan:
@@ -349,6 +354,39 @@ async def test_expressions_are_evaluated_on_the_live_objects(tmp_path: Path) -> 
         'member "data" is missing)'
     )
     assert "false for 1 (default/a), and fails on 1 (default/empty" in when.detail
+
+
+async def test_content_is_evaluated_on_the_objects_of_its_sink(tmp_path: Path) -> None:
+    data = OptionExpression("data", "{'value': object.data.value, 'old': oldObject}", Makes.DATA)
+    text = OptionExpression("url", "object.metadata.name", Makes.TEXT, 9)
+    chat = a_selecting_sink(SelectorText(resource="cm", namespaces=["default"]))
+    sinks = (
+        replace(chat, content=ContentRequest((data,))),
+        replace(chat, name="all", select=None, content=ContentRequest((text,))),
+    )
+    async with Playground() as cluster:
+        cluster.create("configmaps", a_config_map("a"))
+        cluster.create("configmaps", {"metadata": {"name": "empty", "namespace": "default"}})
+        cluster.create("configmaps", a_config_map("elsewhere", namespace="shop"))
+        findings = await found(a_plan(tmp_path, cluster.url, sinks=sinks))
+
+    chat_data, every_url = findings["sinks.chat.data"], findings["sinks.all.url {object.metadata.name}"]
+    assert chat_data.verdict is CheckResult.NOTE
+    assert chat_data.detail == (
+        'of 2 live objects, it has no value on 1 (default/empty: the member "data" is missing): their records would'
+        " become dead letters"
+    )
+    assert (every_url.verdict, every_url.detail) == (CheckResult.RIGHT, "it has a value on each of 3 live objects")
+
+
+async def test_a_mistake_in_content_is_wrong(tmp_path: Path) -> None:
+    data = OptionExpression("data", "objct.x", Makes.DATA)
+    sink = SinkPlan(name="chat", type="memory", make=RecordingSink, max_batch=100, content=ContentRequest((data,)))
+    async with Playground() as cluster:
+        findings = await found(a_plan(tmp_path, cluster.url, sinks=(sink,)))
+
+    assert findings["sinks.chat.data"].verdict is CheckResult.WRONG
+    assert findings["sinks.chat.data"].detail.startswith('column 1: unknown name "objct"; did you mean "object"?')
 
 
 async def test_an_entry_that_means_no_watched_resource_is_wrong(tmp_path: Path) -> None:

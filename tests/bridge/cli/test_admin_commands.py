@@ -6,11 +6,11 @@ import asyncio
 import json
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TypeAlias
 
 import pytest
@@ -22,13 +22,24 @@ from bridge.admin import client as admin_client
 from bridge.admin.server import AdminServer
 from bridge.cli import main
 from bridge.cli.admin import access
-from bridge.cli.arguments import start
+from bridge.cli.command_line.arguments import start
 from bridge.cli.exits import Exit
-from bridge.model.admin import AdminOperations, Cursors, CursorStatus, Replayed, ReplayRequest, StateReport
+from bridge.model.admin import (
+    AdminOperations,
+    Cursors,
+    CursorStatus,
+    Reloaded,
+    ReloadRequest,
+    Replayed,
+    ReplayRequest,
+    StateReport,
+)
 from bridge.outbox.errors import Damaged, StateUnusable
 from config.schema import Settings
 from tests.bridge.cli.conftest import Command, Ended, in_a_process
+from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin, a_dead_letter
+from tests.kit.fork_server import fork_server
 
 ACTIONS = ["list", "show", "retry", "drop"]
 
@@ -127,6 +138,45 @@ async def test_where_no_bridge_runs_a_pause_counts_from_the_next_start(stopped: 
 def test_without_an_action_sinks_lists_their_types(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sinks"]) == Exit.OK
     assert capsys.readouterr().out.startswith("kafka ")
+
+
+# ── reload ───────────────────────────────────────────────────────────────────
+
+
+async def test_a_reload_prints_what_changed(running: AdminCommand, state: FakeAdmin) -> None:
+    assert await running("reload --allow-deletes 7") == (
+        Exit.OK,
+        lines("sinks.audit: added", "pods: 7 objects exported as deleted", "/etc/kubedelta.yaml is in effect"),
+        "",
+    )
+    assert state.asked == [("reload", ReloadRequest(7))]
+    code, out, _ = await running("reload --json")
+    assert (code, json.loads(out)["deletes"]) == (Exit.OK, {"pods": 7})
+
+
+async def test_a_reload_without_a_change_says_so(running: AdminCommand, state: FakeAdmin) -> None:
+    state.reloaded = Reloaded("/etc/kubedelta.yaml")
+    assert await running("reload") == (Exit.OK, lines("/etc/kubedelta.yaml is in effect, as before"), "")
+
+
+async def test_a_refused_reload_is_exit_1_with_every_reason(running: AdminCommand, state: FakeAdmin) -> None:
+    state.reloaded = Reloaded("/etc/kubedelta.yaml", problems=["cluster.name: needs a restart", "state: \x1b[2J"])
+    assert await running("reload") == (
+        Exit.NO,
+        "",
+        lines(
+            "refused; the former configuration stays in effect:", "cluster.name: needs a restart", "state: \\u001b[2J"
+        ),
+    )
+    code, out, _ = await running("reload --json")
+    assert (code, len(json.loads(out)["problems"])) == (Exit.NO, 2)
+
+
+async def test_a_reload_needs_a_bridge_that_runs(kubedelta: AdminCommand, config: Path) -> None:
+    code, out, err = await kubedelta("reload")
+    assert (code, out) == (Exit.UNAVAILABLE, "")
+    assert str(config.parent / "state") in err
+    assert "no bridge runs" in err
 
 
 # ── cursors ──────────────────────────────────────────────────────────────────
@@ -616,16 +666,13 @@ async def test_an_interrupted_command_does_not_look_successful(config: Path) -> 
         writer.close()
 
     async with await asyncio.start_unix_server(stand_still, config.parent / "state" / "admin.sock"):
-        command = [sys.executable, "-m", "bridge", "state", "check", "-c", str(config)]
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stderr=asyncio.subprocess.PIPE,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # A shell's background job ignores it.
-        )
-        await asked.wait()
-        process.send_signal(signal.SIGINT)
-        _, err = await process.communicate()
-    assert (process.returncode, err) == (Exit.INTERRUPTED, b"")
+        with TemporaryFile() as errors:
+            process = fork_server().start(["state", "check", "-c", str(config)], 1, errors.fileno())
+            await asked.wait()
+            process.send_signal(signal.SIGINT)
+            code = await asyncio.to_thread(process.wait, 60 * BUSY)
+            errors.seek(0)
+            assert (code, errors.read()) == (Exit.INTERRUPTED, b"")
 
 
 async def test_a_bug_in_the_running_bridge_is_exit_70_in_one_line(running: AdminCommand, state: FakeAdmin) -> None:
@@ -688,7 +735,15 @@ def test_help_names_every_command_and_every_action() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["replay", "cursors", "state check", "sinks retry", "sinks pause", *map("dead-letters {}".format, ACTIONS)],
+    [
+        "replay",
+        "cursors",
+        "reload",
+        "state check",
+        "sinks retry",
+        "sinks pause",
+        *map("dead-letters {}".format, ACTIONS),
+    ],
 )
 def test_every_command_takes_a_configuration_and_prints_json(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

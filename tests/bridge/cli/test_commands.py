@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,9 @@ import pytest
 import yaml
 
 from bridge.cli import main
-from bridge.cli.arguments import UsageError, duration
+from bridge.cli.command_line.arguments import UsageError, duration
+from bridge.cli.command_line.parser import parse
 from bridge.cli.exits import Exit
-from bridge.cli.parser import parse
 from tests.bridge.cli.conftest import Command, in_a_process
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
@@ -213,14 +211,12 @@ async def test_a_run_delivers_and_ends_with_0_on_sigterm(tmp_path: Path) -> None
         path = a_config(tmp_path, cluster.url)
         log = tmp_path / "log"
         with log.open("wb") as errors:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "bridge", "run", "-c", str(path), stderr=errors
-            )
+            process = fork_server().start(["run", "-c", str(path)], 1, errors.fileno())
         async with asyncio.timeout(60 * BUSY):
             while not (deltas.exists() and b"configmaps/a" in deltas.read_bytes()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # a file announces nothing
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
+            process.terminate()
+            assert await asyncio.to_thread(process.wait, 60 * BUSY) == 0
 
     event = json.loads(deltas.read_text().splitlines()[0])
     assert (event["op"], event["evidence"]) == ("added", "listed")

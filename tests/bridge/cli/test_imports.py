@@ -3,12 +3,17 @@
 import json
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
-IMPORTED = "from bridge.cli.parser import parse; parse({}); import json, sys; print(json.dumps(sorted(sys.modules)))"
+IMPORTED = (
+    "from bridge.cli.command_line.parser import parse; parse({}); import json, sys; "
+    "print(json.dumps(sorted(sys.modules)))"
+)
 
 
+@cache
 def imported(*arguments: str) -> set[str]:
     """The modules of a process that has parsed this command line."""
     code = IMPORTED.format(list(arguments))

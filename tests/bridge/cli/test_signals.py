@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
 from bridge.playground import Playground
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
+from tests.kit.fork_server import Forked, fork_server
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
 GRACE = 300
@@ -68,10 +69,28 @@ async def _until_logged(bridge: BridgeProcess, *words: str) -> None:
 async def test_signals_without_a_meaning_are_logged_and_ignored(make: Any, tmp_path: Path) -> None:
     bridge = make({"copy": {"type": "file", "path": str(tmp_path / "deltas.ndjson")}})
     async with bridge.started():
-        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
             bridge._launched().send_signal(number)
             await _until_logged(bridge, "ignored", number.name)
         await bridge.until_delivered()
+
+
+async def test_sighup_reads_the_configuration_again(make: Any, tmp_path: Path) -> None:
+    copy = {"type": "file", "path": str(tmp_path / "deltas.ndjson")}
+    bridge = make({"copy": copy})
+    async with bridge.started():
+        bridge._launched().send_signal(signal.SIGHUP)
+        await _until_logged(bridge, "no option has another value", "SIGHUP")
+        other = {"late": {"type": "file", "path": str(tmp_path / "late.ndjson")}}
+        bridge.reconfigure(sinks={"copy": copy, **other}, telemetry={"log_level": "debug"})
+        bridge._launched().send_signal(signal.SIGHUP)
+        await _until_logged(bridge, "the changed configuration is in effect", "sinks.late: added")
+        await bridge.until_delivered("copy", "late")
+        await _until_logged(bridge, '"debug"')
+        assert "[+] sink late" in await bridge.readiness()
+        found = await bridge.metrics()
+        assert found.value("config_last_reload_successful") == 1
+        assert found.value("config_reloads_total", outcome="changed") == 1
 
 
 @pytest.mark.parametrize(("second", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -105,7 +124,7 @@ async def test_a_sink_whose_next_attempt_is_after_the_grace_is_left(make: Any, r
 
 
 async def test_a_sink_whose_next_attempt_comes_within_the_grace_has_it(make: Any, receiver: WebhookReceiver) -> None:
-    receiver.answer = lambda posted: Answer(503, {"Retry-After": "3"}) if not receiver.accepted else Answer()
+    receiver.answer = lambda posted: Answer(503, {"Retry-After": "1"}) if not receiver.accepted else Answer()
     bridge = make({"hook": {"type": "webhook", "url": receiver.url}})
     await asyncio.to_thread(bridge.start)
     await _until_logged(bridge, "delivery failed")
@@ -117,25 +136,32 @@ async def test_a_sink_whose_next_attempt_comes_within_the_grace_has_it(make: Any
     assert not bridge.logged("delivered after the next start")
 
 
+@contextmanager
+def a_demo(temporary: Path) -> Iterator[tuple[Forked, BinaryIO]]:
+    """With its standard output."""
+    reading, writing = os.pipe()
+    demo = fork_server().start(["demo", "--rate", "1"], writing, 2, environ={"TMPDIR": str(temporary)})
+    os.close(writing)
+    with os.fdopen(reading, "rb") as output:
+        try:
+            yield demo, output
+        finally:
+            demo.kill()
+
+
 def test_a_second_ctrl_c_ends_a_demo_at_once_and_leaves_no_files(tmp_path: Path) -> None:
-    command = ["env", f"TMPDIR={tmp_path}", sys.executable, "-m", "bridge", "demo", "--rate", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as demo:
-        assert demo.stdout is not None
-        demo.stdout.readline()
+    with a_demo(tmp_path) as (demo, output):
+        output.readline()
         demo.send_signal(signal.SIGINT)
         demo.send_signal(signal.SIGINT)
-        code = demo.wait(30)
-        demo.stdout.read()
-    assert code in (0, 130)
+        assert demo.wait(30 * BUSY) in (0, 130)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_demo_whose_terminal_is_gone_ends_and_leaves_no_files(tmp_path: Path) -> None:
-    command = ["env", f"TMPDIR={tmp_path}", sys.executable, "-m", "bridge", "demo", "--rate", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as demo:
-        assert demo.stdout is not None
-        demo.stdout.readline()
+    with a_demo(tmp_path) as (demo, output):
+        output.readline()
         demo.send_signal(signal.SIGHUP)
-        demo.stdout.read()
-        assert demo.wait(30) == 0
+        output.read()
+        assert demo.wait(30 * BUSY) == 0
     assert list(tmp_path.iterdir()) == []

@@ -165,8 +165,8 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair_with(real: KubeApiServer, namespace: str, user: str = "admin") -> AsyncIterator[Pair]:
-    """A playground that has the same namespace. ``user`` asks the real server, the administrator the playground."""
+async def pair_with(real: KubeApiServer, user: str = "admin") -> AsyncIterator[Pair]:
+    """A server and a playground. ``user`` asks the real server, the administrator the playground."""
     async with (
         Playground(tokens={TOKEN: user}) as server,
         httpx.AsyncClient(
@@ -184,6 +184,4 @@ async def pair_with(real: KubeApiServer, namespace: str, user: str = "admin") ->
             verify=False,
         ) as other,
     ):
-        if namespace != "default":
-            server.create("namespaces", {"metadata": {"name": namespace}})
         yield Pair(Side(one), Side(other), server)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,17 +22,29 @@ import pytest
 
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.pair import Pair, Reply, Side, insist, pair_with
-from tests.cluster.fixtures import DefineCustomResource, StartKubeApiServer
-from tests.cluster.servers import Etcd, KubeApiServer
+from tests.cluster.fixtures import DefineCustomResource, fresh_name
+from tests.cluster.kube_client import KubeClient
+from tests.cluster.servers import KubeApiServer
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 MERGE = "application/merge-patch+json"
 
 
+MAPS = "/api/v1/namespaces/default/configmaps"
+"""For requests that change neither: a namespace of one's own costs more than they do."""
+
+
 @pytest.fixture
-async def pair(kube_apiserver: KubeApiServer, namespace: str) -> AsyncIterator[Pair]:
-    async with pair_with(kube_apiserver, namespace) as both:
+async def pair(kube_apiserver: KubeApiServer) -> AsyncIterator[Pair]:
+    async with pair_with(kube_apiserver) as both:
         yield both
+
+
+@pytest.fixture
+def namespace(namespace: str, pair: Pair) -> str:
+    """A fresh one, on both."""
+    pair.server.create("namespaces", {"metadata": {"name": namespace}})
+    return namespace
 
 
 @pytest.fixture
@@ -144,7 +156,7 @@ async def test_a_method_that_is_not_allowed_is_405(pair: Pair, method: str, path
     await pair.same(method, path, {} if method in ("POST", "PUT", "PATCH") else None)
 
 
-async def test_a_query_that_makes_no_sense_is_refused_the_same_way(pair: Pair, maps: str) -> None:
+async def test_a_query_that_makes_no_sense_is_refused_the_same_way(pair: Pair) -> None:
     queries = (
         "resourceVersion=abc",
         "resourceVersion=-1",
@@ -169,7 +181,7 @@ async def test_a_query_that_makes_no_sense_is_refused_the_same_way(pair: Pair, m
         "watch=1&limit=abc",
         "watch=1&timeoutSeconds=abc",
     )
-    for sent in await asyncio.gather(*(pair.same("GET", f"{maps}?{query}") for query in queries)):
+    for sent in await asyncio.gather(*(pair.same("GET", f"{MAPS}?{query}") for query in queries)):
         assert sent.status >= 400
 
 
@@ -185,39 +197,39 @@ async def test_a_query_that_makes_no_sense_is_refused_the_same_way(pair: Pair, m
         "continue=e30",
     ],
 )
-async def test_a_query_that_cannot_be_read_is_refused_alike(pair: Pair, maps: str, query: str) -> None:
-    assert (await pair.alike("GET", f"{maps}?{query}"))["code"] == 400
+async def test_a_query_that_cannot_be_read_is_refused_alike(pair: Pair, query: str) -> None:
+    assert (await pair.alike("GET", f"{MAPS}?{query}"))["code"] == 400
 
 
-async def test_an_unacceptable_media_type_is_406(pair: Pair, maps: str) -> None:
-    for path in (maps, "/api", "/apis/apps/v1"):
+async def test_an_unacceptable_media_type_is_406(pair: Pair) -> None:
+    for path in (MAPS, "/api", "/apis/apps/v1"):
         assert (await pair.alike("GET", path, Accept="text/html"))["code"] == 406
     assert (await pair.alike("GET", "/api", Accept=AGGREGATED.replace("v=v2", "v=v3")))["code"] == 406
 
 
-async def test_a_wrong_token_is_401(pair: Pair, maps: str) -> None:
-    sent = await pair.same("GET", maps, Authorization="Bearer nonsense")
+async def test_a_wrong_token_is_401(pair: Pair) -> None:
+    sent = await pair.same("GET", MAPS, Authorization="Bearer nonsense")
     assert sent.status == 401
     await pair.same("GET", "/api", Authorization="Bearer nonsense")
-    await pair.same("GET", f"{maps}?watch=1", Authorization="Bearer nonsense")
+    await pair.same("GET", f"{MAPS}?watch=1", Authorization="Bearer nonsense")
 
 
-async def test_what_is_forbidden_is_403(kube_apiserver: KubeApiServer, namespace: str) -> None:
-    async with pair_with(kube_apiserver, namespace, "restricted") as pair:
+async def test_what_is_forbidden_is_403(kube_apiserver: KubeApiServer) -> None:
+    async with pair_with(kube_apiserver, "restricted") as pair:
         pair.server.misbehave.forbid()
-        inside = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+        inside = "/apis/apps/v1/namespaces/default/deployments"
         for path in ("/api/v1/pods", "/api/v1/pods?watch=1", "/api/v1/nodes/x", inside, f"{inside}/x"):
             assert (await pair.same("GET", path)).status == 403
         await pair.same("DELETE", f"{inside}/x")
-        await pair.same("POST", f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "a"}})
+        await pair.same("POST", MAPS, {"metadata": {"name": "a"}})
 
 
-async def test_an_access_review_says_what_is_allowed(kube_apiserver: KubeApiServer, namespace: str) -> None:
+async def test_an_access_review_says_what_is_allowed(kube_apiserver: KubeApiServer) -> None:
     reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     asked = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}}
-    async with pair_with(kube_apiserver, namespace) as pair:
+    async with pair_with(kube_apiserver) as pair:
         assert await _review(pair, reviews, asked) == {"allowed": True}
-    async with pair_with(kube_apiserver, namespace, "restricted") as pair:
+    async with pair_with(kube_apiserver, "restricted") as pair:
         pair.server.misbehave.forbid("pods")
         assert await _review(pair, reviews, asked) == {"allowed": False}
 
@@ -270,8 +282,8 @@ async def test_a_change_that_changes_nothing_makes_no_version(pair: Pair, maps: 
         {"metadata": {"name": "x", "namespace": "elsewhere"}},
     ],
 )
-async def test_an_object_that_is_wrong_is_refused_the_same_way(pair: Pair, maps: str, manifest: Any) -> None:
-    assert (await pair.same("POST", maps, manifest)).status >= 400
+async def test_an_object_that_is_wrong_is_refused_the_same_way(pair: Pair, manifest: Any) -> None:
+    assert (await pair.same("POST", MAPS, manifest)).status >= 400
 
 
 async def test_an_object_that_cannot_be_read_is_refused_alike(pair: Pair, maps: str) -> None:
@@ -497,19 +509,15 @@ async def test_leaving_a_selector_is_deleted_and_entering_is_added(pair: Pair, m
     assert events[1]["object"]["metadata"]["labels"] == {"x": "1"}
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/api/v1/pods",
-        "/apis/apps/v1/deployments",
-        "/apis/batch/v1/cronjobs",
-        "/apis/autoscaling/v1/horizontalpodautoscalers",
-    ],
-)
-async def test_bookmarks_have_the_members_that_go_never_leaves_out(pair: Pair, path: str, namespace: str) -> None:
-    inside = path.replace("v1/", f"v1/namespaces/{namespace}/")
-    sent = await pair.same_watch(f"{inside}?{WATCH_LIST}&timeoutSeconds=1")
-    assert '"type":"BOOKMARK"' in sent.text
+async def test_bookmarks_have_the_members_that_go_never_leaves_out(pair: Pair, namespace: str) -> None:
+    """The members differ by kind."""
+    kinds = ("api/v1", "pods"), ("apis/apps/v1", "deployments"), ("apis/batch/v1", "cronjobs")
+    paths = [
+        f"/{version}/namespaces/{namespace}/{plural}?{WATCH_LIST}&timeoutSeconds=1"
+        for version, plural in (*kinds, ("apis/autoscaling/v1", "horizontalpodautoscalers"))
+    ]
+    for sent in await asyncio.gather(*map(pair.same_watch, paths)):
+        assert '"type":"BOOKMARK"' in sent.text
 
 
 async def test_a_watch_from_before_a_definition_is_410_in_the_stream(
@@ -552,13 +560,12 @@ async def _deleted_while_watched(side: Side, path: str, definition: str) -> list
     return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
 
 
-async def test_what_is_forgotten_is_410(
-    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer
-) -> None:
+async def test_what_is_forgotten_is_410(forgetful_apiserver: KubeApiServer) -> None:
     """Without its watch cache the real server forgets as soon as etcd does; a watch gets another text then."""
-    server = start_kube_apiserver(start_etcd(), "--watch-cache=false", "--etcd-compaction-interval=1s")
-    maps = "/api/v1/namespaces/default/configmaps"
-    async with pair_with(server, "default") as pair:
+    namespace = fresh_name("forgotten")
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    async with KubeClient(forgetful_apiserver) as kube, pair_with(forgetful_apiserver) as pair:
+        await pair.both("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         for name in ("a", "b", "c"):
             await pair.both("POST", maps, {"metadata": {"name": name}})
         await pair.both("GET", f"{maps}?limit=1")
@@ -568,6 +575,7 @@ async def test_what_is_forgotten_is_410(
         await pair.both("DELETE", f"{maps}/d")
         # A watch begins behind its version, so that the next one must be forgotten, too.
         forgotten = int(listed[0]["resourceVersion"]) + 2
+        await asyncio.to_thread(forgetful_apiserver.etcd.compact)
         await pair.real.until(f"{maps}?resourceVersionMatch=Exact&resourceVersion={forgotten}", 410)
         await pair.both("POST", maps, {"metadata": {"name": "bb"}})
         pair.server.misbehave.expire_history()
@@ -589,6 +597,7 @@ async def test_what_is_forgotten_is_410(
         rest = [await side.ask("GET", f"{maps}?continue={_next(side)}") for side in (pair.real, pair.playground)]
         insist(rest[1], rest[0], "the inconsistent rest")
         assert [each["metadata"]["name"] for each in pair.real.json()["items"]] == ["bb", "c"]
+        await kube.delete_namespace(namespace)
 
 
 def _next(side: Side) -> str:

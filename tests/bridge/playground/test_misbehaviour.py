@@ -123,12 +123,12 @@ async def test_any_bytes_may_be_the_answer(server: Playground, http: httpx.Async
 async def test_the_content_type_may_be_wrong_and_the_body_right(
     server: Playground, http: httpx.AsyncClient, path: str
 ) -> None:
-    right = await http.get(path)
-    server.misbehave.wrong_content_type("pods", times=1)
-    wrong = await http.get(path)
-    assert wrong.headers["Content-Type"] == "text/plain"
-    assert wrong.content == right.content
-    assert (await http.get(path)).headers["Content-Type"] == "application/json"
+    async with http.stream("GET", path) as right:
+        server.misbehave.wrong_content_type("pods", times=1)
+        async with http.stream("GET", path) as wrong, http.stream("GET", path) as again:
+            types = [each.headers["Content-Type"] for each in (right, wrong, again)]
+            assert types == ["application/json", "text/plain", "application/json"]
+            assert await wrong.aread() == await right.aread()
 
 
 async def test_an_answer_may_be_slow(server: Playground, http: httpx.AsyncClient) -> None:

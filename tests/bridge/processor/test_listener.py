@@ -317,7 +317,7 @@ class AnyInterleaving(RuleBasedStateMachine):
         self.taking: asyncio.Task[Fetch[int]] | None = None
         self.limit = 0
         self.offered = self.seen = 0
-        self.runner.run(self._begin(window, kept))
+        self.runner.get_loop().run_until_complete(self._begin(window, kept))
 
     async def _begin(self, window: int, kept: int) -> None:
         self.log = ALog(max_items=kept)
@@ -334,7 +334,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     @rule(count=st.integers(1, 8))
     def offer(self, count: int) -> None:
         last = min(self.offered + count, self.log.last)
-        self.runner.run(self._offer(range(self.offered + 1, last + 1), last))
+        self.runner.get_loop().run_until_complete(self._offer(range(self.offered + 1, last + 1), last))
         self.offered = last
 
     async def _offer(self, items: range, last: int) -> None:
@@ -345,7 +345,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 7))
     def take(self, limit: int) -> None:
         self.limit = limit
-        self.runner.run(self._take(limit))
+        self.runner.get_loop().run_until_complete(self._take(limit))
 
     async def _take(self, limit: int) -> None:
         self.taking = asyncio.get_running_loop().create_task(self.listener.take(limit))
@@ -353,7 +353,7 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     @rule(fast=st.booleans())
     def set_speed_of_reading(self, fast: bool) -> None:
-        self.runner.run(self._set_speed(fast))
+        self.runner.get_loop().run_until_complete(self._set_speed(fast))
 
     async def _set_speed(self, fast: bool) -> None:
         if fast:

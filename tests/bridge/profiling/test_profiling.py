@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bridge.app import bridge
+from bridge.app import running
 from bridge.facts import Fact
 from bridge.model.policies import StartPolicy
 from bridge.plan.plan import SinkPlan, Wanted
@@ -98,13 +98,13 @@ async def test_nothing_is_touched_before_and_after_it_is_asked_for() -> None:
 async def test_a_function_is_touched_wherever_it_was_imported_by_name() -> None:
     before = transform.transform_for
     with profiled():
-        assert vars(bridge)["transform_for"] is transform.transform_for is not before
-    assert vars(bridge)["transform_for"] is before
+        assert vars(running)["transform_for"] is transform.transform_for is not before
+    assert vars(running)["transform_for"] is before
 
 
 def test_a_run_without_a_profile_does_not_even_import_it() -> None:
     look = (
-        "import sys; from bridge.cli.parser import parse; command = parse(['run', '-c', 'none.yaml']);"
+        "import sys; from bridge.cli.command_line.parser import parse; command = parse(['run', '-c', 'none.yaml']);"
         "command(); sys.exit(any('bridge.profiling' in name for name in sys.modules))"
     )
     ran = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=False)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import resource
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import httpx
 import pytest
 
 from bridge.playground import Playground
+from tests.cluster.servers.process import Process
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
 
@@ -23,10 +23,10 @@ LITTLE = 64 * 1024
 
 
 class SmallBridge(BridgeProcess):
-    forks = False
-
-    def command(self) -> Sequence[str | Path]:
-        return ["sh", "-c", f'ulimit -n {FILES}; exec "$@"', "sh", *super().command()]
+    def spawn(self, log: int) -> Process:
+        process = super().spawn(log)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
+        return process
 
 
 @pytest.fixture
@@ -62,9 +62,12 @@ def _half_open(bridge: BridgeProcess, stack: ExitStack, beginning: bytes) -> soc
     return stranger
 
 
-def _connect_all(bridge: BridgeProcess, stack: ExitStack, beginning: bytes) -> None:
-    for _ in range(STRANGERS):
+async def _connect_all(bridge: BridgeProcess, probe: httpx.AsyncClient, stack: ExitStack, beginning: bytes) -> None:
+    for number in range(STRANGERS):
         _half_open(bridge, stack, beginning)
+        if number % 50 == 0:
+            # Answered when the strangers before it are accepted: the kernel would let those beyond its queue wait.
+            assert (await probe.get(f"http://{bridge.address}/healthz")).status_code == 200
 
 
 def _open_files(bridge: BridgeProcess) -> int:
@@ -75,10 +78,11 @@ def _open_files(bridge: BridgeProcess) -> int:
 async def test_probes_are_answered_while_strangers_hold_all_the_files(
     bridge: SmallBridge, many_files: None, beginning: bytes
 ) -> None:
+    client = httpx.AsyncClient(trust_env=False, verify=False, timeout=5 * BUSY)
     with ExitStack() as strangers:
-        await asyncio.to_thread(_connect_all, bridge, strangers, beginning)
-        files = _open_files(bridge)
-        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=5 * BUSY) as probe:
+        async with client as probe:
+            await _connect_all(bridge, probe, strangers, beginning)
+            files = _open_files(bridge)
             for path in ("healthz", "readyz", "metrics"):
                 assert (await probe.get(f"http://{bridge.address}/{path}")).status_code == 200
         metrics = await bridge.metrics()

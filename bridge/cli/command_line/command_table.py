@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
-from bridge.cli.arguments import (
+from bridge.cli.command_line.arguments import (
     AS_JSON,
     CONFIG,
-    SINK,
     Argument,
     CommandSpec,
     account,
     count,
     duration,
-    number,
     rate,
-    start,
 )
+from bridge.cli.command_line.state_commands import CURSORS, DEAD_LETTERS, RELOAD, REPLAY, SINKS, STATE
 
-_ADMIN = "bridge.cli.admin.commands"
 _SCHEMA = "bridge.cli.schema.commands"
-_NUMBERS = Argument("numbers", metavar="NUMBER", type=number, nargs="*", help="numbers from the list")
-_ALL = Argument("--all", dest="every", action="store_true", help="all dead letters of the sink")
-
-
-def _numbers_or_all(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
-    # argparse has no exclusive group of positional arguments and options.
-    if bool(values["numbers"]) == values.pop("every"):
-        parser.error("either the numbers of dead letters or --all is required")
-    values["numbers"] = values["numbers"] or None
 
 
 def _without_reference(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
@@ -113,31 +102,6 @@ SCHEMA = CommandSpec(
         ),
     ),
 )
-SINKS = CommandSpec(
-    name="sinks",
-    help="list the types of sinks; retry, pause or resume a sink",
-    function="bridge.cli.commands:sinks",
-    actions=(
-        CommandSpec(
-            name="retry",
-            help="end a sink's wait for its next attempt",
-            function=f"{_ADMIN}:retry_sink",
-            arguments=(SINK, CONFIG, AS_JSON),
-        ),
-        CommandSpec(
-            name="pause",
-            help="stop deliveries to a sink until it is resumed, also across restarts",
-            function=f"{_ADMIN}:pause_sink",
-            arguments=(SINK, CONFIG, AS_JSON),
-        ),
-        CommandSpec(
-            name="resume",
-            help="resume deliveries to a paused sink",
-            function=f"{_ADMIN}:resume_sink",
-            arguments=(SINK, CONFIG, AS_JSON),
-        ),
-    ),
-)
 VERIFY = CommandSpec(
     name="verify",
     help="compare the records at a sink's destination with the cluster",
@@ -156,84 +120,26 @@ VERIFY = CommandSpec(
         AS_JSON,
     ),
 )
-REPLAY = CommandSpec(
-    name="replay",
-    help="deliver settled records to a sink again",
-    function=f"{_ADMIN}:replay",
+TAIL = CommandSpec(
+    name="tail",
+    help="print the records in a file as they come, also through its rotations",
+    function="bridge.cli.tail.command:tail",
     arguments=(
-        SINK,
-        Argument(
-            "--from",
-            dest="start",
-            metavar="START",
-            type=start,
-            required=True,
-            help="a sequence number, a time such as 2026-11-21T08:30:00Z, or beginning",
-        ),
+        Argument("target", metavar="FILE", help="a file of deltas; with -c, also the name of a file sink"),
+        Argument("-c", "--config", dest="path", metavar="FILE", type=Path, help="the configuration (YAML)"),
         Argument("--resource", metavar="R", help="only this resource (kubectl's name)"),
         Argument("--namespace", metavar="N", help="only objects in this namespace"),
-        CONFIG,
-        AS_JSON,
-    ),
-)
-DEAD_LETTERS = CommandSpec(
-    name="dead-letters",
-    help="rejected and parked records: list, show, retry, drop",
-    actions=(
-        CommandSpec(
-            name="list",
-            help="a line for each dead letter, oldest first",
-            function=f"{_ADMIN}:list_dead_letters",
-            arguments=(
-                Argument("sink", metavar="SINK", nargs="?", help="only this sink"),
-                CONFIG,
-                Argument(
-                    "--json",
-                    dest="as_json",
-                    action="store_true",
-                    help="print a JSON object per dead letter instead, a line each",
-                ),
-            ),
+        Argument("--where", metavar="CEL", help="only records for which this holds: object.spec.replicas > 1"),
+        Argument("--lines", metavar="N", type=count, default=10, help="begin with the last N records (default: 10)"),
+        Argument("--from-start", action="store_true", help="begin with the oldest record, in the closed parts"),
+        Argument(
+            "--follow",
+            action=argparse.BooleanOptionalAction,
+            default=True,
+            help="wait for further records (default), or end",
         ),
-        CommandSpec(
-            name="show",
-            help="a dead letter with its object",
-            function=f"{_ADMIN}:show_dead_letter",
-            arguments=(Argument("number", metavar="NUMBER", type=number), CONFIG, AS_JSON),
-        ),
-        CommandSpec(
-            name="retry",
-            help="deliver dead letters again, with the records parked behind them",
-            function=f"{_ADMIN}:retry",
-            arguments=(SINK, _NUMBERS, _ALL, CONFIG, AS_JSON),
-            adjust=_numbers_or_all,
-        ),
-        CommandSpec(
-            name="drop",
-            help="drop dead letters; records parked behind them are delivered",
-            function=f"{_ADMIN}:drop",
-            arguments=(SINK, _NUMBERS, _ALL, CONFIG, AS_JSON),
-            adjust=_numbers_or_all,
-        ),
-    ),
-)
-CURSORS = CommandSpec(
-    name="cursors",
-    help="each sink's cursor and backlog",
-    function=f"{_ADMIN}:cursors",
-    arguments=(CONFIG, AS_JSON),
-)
-STATE = CommandSpec(
-    name="state",
-    help="the state directory: check",
-    actions=(
-        CommandSpec(
-            name="check",
-            help="check integrity, print counts and sizes; exits 1 if the state has problems",
-            function=f"{_ADMIN}:state_check",
-            arguments=(CONFIG, AS_JSON),
-        ),
+        Argument("--json", dest="as_json", action="store_true", help="print the records unchanged, a line each"),
     ),
 )
 
-COMMANDS = (RUN, CHECK, RBAC, DEMO, SCHEMA, SINKS, VERIFY, REPLAY, DEAD_LETTERS, CURSORS, STATE)
+COMMANDS = (RUN, CHECK, RELOAD, RBAC, DEMO, TAIL, SCHEMA, SINKS, VERIFY, REPLAY, DEAD_LETTERS, CURSORS, STATE)

@@ -129,9 +129,9 @@ def start(text: str) -> int | str:
 
 
 def count(text: str) -> int:
-    """A number of differences; 0 for none."""
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of differences; allowed: 0 and above")
+    """A number of differences or of objects; 0 for none."""
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number; allowed: 0 and above")
     return int(text)
 
 

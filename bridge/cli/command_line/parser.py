@@ -11,8 +11,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
-from bridge.cli.arguments import Command, CommandSpec, IntermixedParser, Parser
-from bridge.cli.command_table import COMMANDS
+from bridge.cli.command_line.arguments import Command, CommandSpec, IntermixedParser, Parser
+from bridge.cli.command_line.command_table import COMMANDS
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"
 

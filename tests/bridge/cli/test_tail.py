@@ -1,0 +1,211 @@
+"""``kubedelta tail``: what it prints, chooses and escapes, and how it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bridge.cli import main
+from bridge.cli.exits import Exit
+from bridge.cli.tail.lines import TailLines
+from bridge.cli.terminal.colours import Colours
+from bridge.model.change import Evidence, Op
+from bridge.model.record import Delta
+from bridge.model.versions.followed_record import FollowedRecord
+from tests.bridge.cli.conftest import Command
+from tests.kit.deadlines import BUSY
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot
+from tests.sinks.file.test_readback import write
+
+
+def a_pod(sequence: int, name: str, phase: str, *, namespace: str = "shop", op: Op = Op.UPDATED) -> Delta:
+    body = json.dumps({"kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "status": {"phase": phase}})
+    return a_delta(sequence, resource=PODS, key=f"{namespace}/{name}", op=op, body=body.encode())
+
+
+RECORDS = [
+    a_pod(1, "web-1", "Pending", op=Op.ADDED),
+    a_pod(2, "web-1", "Running"),
+    a_pod(3, "db-1", "Running", namespace="data"),
+    a_delta(4, resource=DEPLOYMENTS, key="shop/web", evidence=Evidence.RELISTED),
+    a_delta(5, resource=CLUSTER_ROLES, key="admin", op=Op.DELETED),
+]
+
+
+@pytest.fixture
+async def deltas(tmp_path: Path) -> Path:
+    path = tmp_path / "deltas.ndjson"
+    await write(path, [a_snapshot(), *RECORDS, a_gap(6, 9)])
+    return path
+
+
+async def tailed(command: Command, file: Path | str, *words: str) -> list[str]:
+    """The lines of a tail that does not follow, without their times."""
+    ended = await command("tail", str(file), "--no-follow", *words)
+    assert (ended.code, ended.err) == (Exit.OK, "")
+    return [line.partition(" ")[2] for line in ended.out.splitlines()]
+
+
+async def test_each_record_is_a_line(command: Command, deltas: Path) -> None:
+    assert await tailed(command, deltas) == [
+        "snapshot began: 4 objects",
+        "+ added   pods shop/web-1 @1001",
+        "~ updated pods shop/web-1 @1002",
+        "~ updated pods data/db-1 @1003",
+        "~ updated deployments.apps shop/web @1004 relisted",
+        "- deleted clusterroles.rbac.authorization.k8s.io admin @1005",
+        "gap: 4 records from 6 to 9 will never come: the outbox was full",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("--resource pods", ["web-1", "web-1", "db-1"]),
+        ("--resource po", ["web-1", "web-1", "db-1"]),
+        ("--resource Pod", ["web-1", "web-1", "db-1"]),
+        ("--resource pods.apps", []),
+        ("--resource deploy", ["web"]),
+        ("--resource deployments.apps", ["web"]),
+        ("--resource deployments.v1.apps", ["web"]),
+        ("--resource *.rbac.authorization.k8s.io", ["admin"]),
+        ("--namespace shop", ["web-1", "web-1", "web"]),
+        ("--resource pods --namespace data", ["db-1"]),
+        ("--lines 3 --resource pods", ["web-1", "db-1"]),
+        ("--lines 0", []),
+        ("--from-start --lines 1 --resource pods", ["web-1", "web-1", "db-1"]),
+    ],
+)
+async def test_options_choose_records(command: Command, deltas: Path, words: str, names: list[str]) -> None:
+    ended = await command("tail", str(deltas), "--no-follow", "--json", *words.split())
+    events = [json.loads(line) for line in ended.out.splitlines()]
+    assert [each["subject"].rpartition("/")[2] for each in events if "subject" in each] == names
+
+
+@pytest.mark.parametrize(
+    ("where", "names"),
+    [
+        ("object.status.phase == 'Running'", ["web-1", "db-1"]),
+        ("op == 'added'", ["web-1"]),
+        ("resource == 'pods' && object.metadata.namespace == 'data'", ["db-1"]),
+        ("evidence == 'relisted'", ["web"]),
+    ],
+)
+async def test_an_expression_chooses_records(command: Command, deltas: Path, where: str, names: list[str]) -> None:
+    ended = await command("tail", str(deltas), "--no-follow", "--json", "--where", where)
+    events = [json.loads(line) for line in ended.out.splitlines()]
+    assert [each["subject"].rpartition("/")[2] for each in events if "subject" in each] == names
+    assert [each["type"] for each in events if "subject" not in each] == ["kubedelta.gap.v1"], "it may be of any object"
+
+
+async def test_an_expression_that_fails_says_so_once(command: Command, deltas: Path) -> None:
+    ended = await command("tail", str(deltas), "--no-follow", "--where", "object.spec.replicas > 1")
+    assert ended.err.count("--where fails") == 1
+    assert "clusterroles.rbac.authorization.k8s.io admin" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--where", "objekt.spec == 1"], "--where: column 1"),
+        (["--where", "'a text'"], "--where: column 1: the value is of type string"),
+        (["--lines", "-3"], "--lines"),
+    ],
+)
+async def test_a_wrong_option_is_a_usage_error(command: Command, deltas: Path, words: list[str], said: str) -> None:
+    ended = await command("tail", str(deltas), "--no-follow", *words)
+    assert ended.code == Exit.USAGE
+    assert said in ended.err
+
+
+async def test_the_name_of_a_sink_stands_for_its_file(command: Command, deltas: Path, tmp_path: Path) -> None:
+    content = {
+        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
+        "resources": ["pods"],
+        "sinks": {
+            "copy": {"type": "file", "path": "deltas.ndjson"},
+            "hook": {"type": "webhook", "url": "http://127.0.0.1:9/"},
+        },
+        "state": {"directory": "state"},
+    }
+    config = tmp_path / "kubedelta.yaml"
+    config.write_text(yaml.safe_dump(content))
+    assert len(await tailed(command, "copy", "-c", str(config))) == 7
+    for target, said in (("hook", "webhook cannot be followed; types that can: file"), ("nobody", "sinks: copy, hook")):
+        ended = await command("tail", target, "-c", str(config))
+        assert (ended.code, ended.out) == (Exit.NO, "")
+        assert said in ended.err
+
+
+async def test_a_missing_file_ends_what_does_not_follow(command: Command, tmp_path: Path) -> None:
+    ended = await command("tail", str(tmp_path / "deltas.ndjson"), "--no-follow")
+    assert (ended.code, ended.out) == (Exit.NO, "")
+    assert "no record was delivered" in ended.err
+
+
+async def test_it_goes_on_until_it_is_interrupted(tmp_path: Path) -> None:
+    """Before there is a file, through a rotation, and without waiting for a buffer to fill."""
+    path = tmp_path / "deltas.ndjson"
+    command = [sys.executable, "-m", "bridge", "tail", str(path)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    async with asyncio.timeout(60 * BUSY):
+        assert b"waiting for" in await process.stderr.readline()
+        await write(path, RECORDS[:1])
+        assert b"web-1" in await process.stdout.readline()
+        path.rename(tmp_path / "deltas.ndjson.1")
+        await write(path, RECORDS[2:3])
+        assert b"db-1" in await process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == Exit.INTERRUPTED
+
+
+def test_colours_are_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = FollowedRecord(b"{}", op=Op.DELETED, time="2026-11-21T09:00:00Z", plural="pods", name="web", version="1")
+    assert "\x1b[31m- deleted" in TailLines(Colours(on=True)).line(record)
+    assert "\x1b" not in TailLines(Colours(on=False)).line(record)
+    reader, writer = os.openpty()
+    with os.fdopen(writer, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        monkeypatch.setenv("TERM", "xterm")
+        assert Colours.of_output().paint("x", "red") == "\x1b[31mx\x1b[0m"
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert Colours.of_output().paint("x", "red") == "x"
+    os.close(reader)
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_names_cannot_control_the_terminal(on: bool) -> None:
+    evil = "\x1b]0;owned\x07\n\u202e"
+    record = FollowedRecord(
+        b"", op=Op.ADDED, time=evil, group=evil, plural=evil, namespace=evil, name=evil, version=evil, evidence=evil
+    )
+    lines = TailLines(Colours(on=on))
+    for each in (record, FollowedRecord(b"", notice=evil), FollowedRecord(evil.encode(), foreign=True)):
+        shown = lines.line(each)
+        assert "\n" not in shown
+        assert "\u202e" not in shown
+        assert "\x1b]" not in shown
+        assert "\x07" not in shown
+
+
+def test_a_pipe_that_is_closed_ends_it_quietly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def closed(*_: object) -> None:
+        raise BrokenPipeError
+
+    path = tmp_path / "deltas.ndjson"
+    path.write_bytes(b"{}\n")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("bridge.cli.tail.command.say_escaped", closed)
+        patched.setattr("bridge.cli.terminal.output.discard_output", lambda: None)
+        assert main(["tail", str(path)]) == Exit.OK
