@@ -88,6 +88,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
     ),
     "Events": (
         _panel("Changes stored", "ops", _rate(_k("records_committed_total"), "resource", "op")),
+        _panel("Changes ignored", "ops", _rate(_k("changes_ignored_total"), "resource")),
         _panel("Bytes stored", "Bps", _rate(_k("records_committed_bytes_total"), "resource")),
         _panel("Records delivered", "ops", _rate(_k("sink_delivered_records_total"), "sink")),
         _panel("Bytes delivered", "Bps", _rate(_k("sink_delivered_bytes_total"), "sink")),
@@ -202,6 +203,8 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "short",
             _value(_k("sink_window_records"), "sink", "{{sink}} in memory"),
             _count(_k("sink_destinations_created_total"), "sink", legend="{{sink}} streams created"),
+            _count(_k("sink_destination_losses_total"), "sink", legend="{{sink}} losses of a destination"),
+            _count(_k("sink_destination_changes_total"), "sink", legend="{{sink}} changes of a destination"),
         ),
     ),
     "State on disk": (
@@ -246,6 +249,20 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             Query(f"process_start_time_seconds{{{_BRIDGE}}} * 1000", "{{instance}}"),
         ),
         _panel("Failures of telemetry", "short", _count(_k("telemetry_failures_total"), by="observer")),
+        _panel(
+            "The configuration file is in effect",
+            "bool_yes_no",
+            _value(_k("config_last_reload_successful"), using="min"),
+            about="No: a changed file is refused, and the former configuration stays.",
+        ),
+        _panel("Readings of the configuration", "short", _count(_k("config_reloads_total"), by="outcome")),
+        _panel(
+            "Configuration read",
+            "dateTimeAsIso",
+            Query(f"kubedelta_config_reload_success_timestamp_seconds{{{_BRIDGE}}} * 1000", "{{instance}} in effect"),
+            Query(f"kubedelta_config_reload_failure_timestamp_seconds{{{_BRIDGE}}} * 1000 > 0", "{{instance}} refused"),
+        ),
+        _stat("Configuration", "none", Query(f"kubedelta_config_info{{{_BRIDGE}}}", "{{digest}}"), text="name"),
     ),
 }
 """Title of the row → its panels."""

@@ -114,6 +114,11 @@ class Values(Part):
 
     image: Image = Field(default=Image(), description="The container's image.")
     replicas: Annotated[int, Field(ge=0, le=1)] = Field(default=1, description="One bridge has the state; 0 stops it.")
+    restartOnConfigChange: bool = Field(
+        default=True,
+        description="Restarts the pod for a changed config. False: the bridge reloads it about a minute later, as far "
+        "as no option needs a restart.",
+    )
     nameOverride: Label = Field(default="", description="In place of the chart's name.")
     fullnameOverride: Label = Field(default="", description="In place of release and name.")
     commonLabels: Texts = Field(default={}, description="Of every object.")

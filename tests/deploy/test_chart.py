@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
+from kubernetes_validate import utils as schemas
 
 from config.load import load
 from config.schema import Settings
@@ -54,6 +56,13 @@ def test_the_linter_finds_nothing(helm: Helm, values: Values) -> None:
     assert "[WARNING]" not in linted.stdout + linted.stderr
 
 
+@pytest.fixture
+def schemas_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubernetes_validate reads megabytes of definitions for each object."""
+    monkeypatch.setattr(schemas, "schema_contents", cache(schemas.schema_contents))
+
+
+@pytest.mark.usefixtures("schemas_once")
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_schemas_of_kubernetes_accept_every_object(version: str, plain: list[Manifest], full: list[Manifest]) -> None:
     own = [each for each in (*plain, *full) if not each["apiVersion"].startswith("monitoring.coreos.com/")]
@@ -151,14 +160,17 @@ def test_a_section_without_options_has_the_charts_own(helm: Helm, tmp_path: Path
     assert settings.telemetry.listen.port == 8080
 
 
-def test_a_changed_configuration_restarts_the_pod(helm: Helm, full: list[Manifest]) -> None:
-    def checksum(manifests: list[Manifest]) -> str:
-        annotations = one(manifests, "Deployment")["spec"]["template"]["metadata"]["annotations"]
-        return str(annotations["checksum/config"])
+def test_a_changed_configuration_restarts_the_pod(helm: Helm) -> None:
+    def checksum(**values: Any) -> str:
+        deployment = one(helm.rendered({**EVERYTHING, "restartOnConfigChange": True, **values}), "Deployment")
+        return str(deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
 
-    again = helm.rendered({**EVERYTHING, "commonLabels": {"team": "another"}})
-    changed = helm.rendered({**EVERYTHING, "config": {**CONFIG, "latency": 0.05}})
-    assert checksum(again) == checksum(full) != checksum(changed)
+    changed = checksum(config={**CONFIG, "latency": 0.05})
+    assert checksum(commonLabels={"team": "another"}) == checksum() != changed
+
+
+def test_or_the_bridge_reloads_it(full: list[Manifest]) -> None:
+    assert "checksum/config" not in one(full, "Deployment")["spec"]["template"]["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize(

@@ -150,16 +150,28 @@ def _run(python: Path, *arguments: str) -> str:
 
 
 def test_the_command_works_without_development_dependencies(clean: Path) -> None:
-    assert _run(clean, "-m", "bridge", "--help").startswith("usage: kubedelta")
     assert _run(clean, "-m", "bridge", "--version") == f"kubedelta {VERSION}\n"
-    assert "file" in _run(clean, "-m", "bridge", "sinks")
-    assert "$schema" in _run(clean, "-m", "bridge", "schema")
+    commands = "from bridge.cli import main\nfor words in ['sinks'], ['schema'], ['--help']: main(words)"
+    printed = _run(clean, "-c", commands)
+    assert "\nfile " in printed
+    assert "$schema" in printed
+    assert "\nusage: kubedelta" in printed
+
+
+WITHOUT_GRAMMARS = """
+import runpy, sys
+sys.modules["rfc3987_syntax"] = None
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def test_the_bill_of_materials_has_all_locked_dependencies(tmp_path: Path) -> None:
     [command] = re.findall(r"^\t\$\(BIN\)/(cyclonedx-py .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     name, *arguments = command.replace("$(DIST)/", f"{tmp_path}/").split()
-    made = [str(Path(sys.executable).with_name(name)), *arguments]
+    program = str(Path(sys.executable).with_name(name))
+    # It checks its bill by its schema; to check the form of URLs as well, it would compile a grammar for three seconds.
+    made = [sys.executable, "-c", WITHOUT_GRAMMARS, program, *arguments]
     subprocess.run(made, cwd=ROOT, check=True, capture_output=True, timeout=120 * BUSY)
 
     bill = json.loads((tmp_path / "sbom.cdx.json").read_text())
