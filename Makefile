@@ -22,6 +22,9 @@ PAGES = $(wildcard *.md docs/*.md) LICENSE requirements.txt requirements-build.t
 	tests/contracts/test_every_sink.py benchmarks/README.md $(wildcard benchmarks/results/*) \
 	config/reference.yaml $(wildcard config/examples/* deploy/*.yaml deploy/chart/*.yaml deploy/chart/files/*)
 
+# Rooms and units sync thousands of small files, in memory where there is room. Servers and scenarios write to the disk.
+IN_MEMORY = TMPDIR="$$($(BIN)/python -m tests.kit.memory)"
+
 # The tests start some hundred processes, and each would compile the bridge anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -51,13 +54,13 @@ test: $(READY) ## the default suite, with the real servers where Go and Java are
 	@$(MAKE) --no-print-directory -j4 --output-sync=target test-scenarios test-servers test-rooms test-units
 
 test-rooms: $(READY) ## the rooms of the bridge, without servers
-	$(BIN)/pytest -m "$(QUICK) and not go and not java" tests/bridge $(ARGS) $(NONE_IS_FINE)
+	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" tests/bridge $(ARGS) $(NONE_IS_FINE)
 
 test-units: $(READY) ## what else needs no servers: sinks, configuration, contracts, properties, documents
-	$(BIN)/pytest -m "$(QUICK) and not go and not java" --ignore=tests/bridge $(ARGS) $(NONE_IS_FINE)
+	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" --ignore=tests/bridge $(ARGS) $(NONE_IS_FINE)
 
 test-servers: $(READY) ## rooms, sinks and their contracts against real servers
-	$(BIN)/pytest -m "(go or java) and $(QUICK)" --ignore=tests/scenarios $(ARGS) $(NONE_IS_FINE)
+	$(BIN)/pytest --servers -m "(go or java) and $(QUICK)" --ignore=tests/scenarios $(ARGS) $(NONE_IS_FINE)
 
 test-image: $(READY) ## the image, built and run as the chart's pod; needs root, buildah, runc and mmdebstrap
 	$(BIN)/pytest -m image tests/deploy $(ARGS)
@@ -103,8 +106,9 @@ bench: $(READY) ## the bridge beside its peers, side by side; needs Go, Rust, Ja
 bench-quick: $(READY) ## the bridge against the floor in under two minutes; fails on a blunder
 	$(BIN)/python -m benchmarks.quick $(ARGS)
 
-soak: $(READY) ## the long tests that `make test` leaves out
+soak: $(READY) ## the long tests that `make test` leaves out, and twenty times the examples of properties
 	$(BIN)/pytest -m soak -s $(ARGS)
+	KUBEDELTA_EXAMPLES=20 $(BIN)/pytest -m hypothesis $(ARGS) $(NONE_IS_FINE)
 
 lock: $(READY) ## renew the four requirements files from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel -o requirements.txt

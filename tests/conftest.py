@@ -1,16 +1,21 @@
 """Loads the testbed for all tests: real servers, asked for by fixture."""
 
 import gc
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.kit.examples import examples
 from tests.kit.webhook_receiver import WebhookReceiver
 
 # Neither the time of one example nor that of making one says anything about the bridge on a machine that others use.
-settings.register_profile("kubedelta", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("kubedelta", examples(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
 settings.load_profile("kubedelta")
+
+# jsonschema would compile the grammars of all formats when it is imported: seconds. No test has it check a format.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 pytest_plugins = ["tests.cluster.plugin"]
 

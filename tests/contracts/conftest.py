@@ -1,23 +1,21 @@
-"""One destination of each kind. The servers behind them are the contracts' own, because they are killed."""
+"""One destination of each kind."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
-from tests.cluster.servers import Nats, Server
 from tests.contracts.destinations import (
     AFile,
     AGuardedEndpoint,
     AnEndpoint,
     ARotatedFile,
     AStream,
+    ASubject,
     ATopic,
     Destination,
-    KafkaBehindALine,
 )
 from tests.kit.tcp_line import Line
 
@@ -27,22 +25,8 @@ WEBHOOK = ["webhook", "webhook-batches", "webhook-guarded"]
 OVER_A_NETWORK = [KAFKA, *NATS, *WEBHOOK]
 ONE_WAY_EACH = [KAFKA, NATS[0], WEBHOOK[0]]
 EVERY = [*OVER_A_NETWORK, "file", "file-rotated"]
-
-S = TypeVar("S", bound=Server)
-
-
-@pytest.fixture(scope="session")
-def mortal_kafka(kafka_build: Path, testbed_folder: Path) -> Iterator[KafkaBehindALine]:
-    """A broker that every test finds running, and may kill."""
-    with KafkaBehindALine(testbed_folder / "mortal-kafka", kafka_build) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mortal_nats(nats_build: Path, testbed_folder: Path) -> Iterator[Nats]:
-    """A server that every test finds running, and may kill."""
-    with Nats(testbed_folder / "mortal-nats", nats_build) as server:
-        yield server
+AT_MOST_ONCE = pytest.param("nats-core", marks=pytest.mark.go("nats"))
+"""What nobody keeps can be examined only while nothing fails."""
 
 
 @pytest.fixture
@@ -62,11 +46,13 @@ def nameless(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Desti
     """What becomes ``destination``: servers start outside of the event loop."""
     match kind:
         case "kafka":
-            return ATopic(_unharmed(request.getfixturevalue("mortal_kafka")))
+            return ATopic(request.getfixturevalue("kafka"))
         case "nats":
-            return AStream(_unharmed(request.getfixturevalue("mortal_nats")))
+            return AStream(request.getfixturevalue("nats_server"))
         case "nats-shared":
-            return AStream(_unharmed(request.getfixturevalue("mortal_nats")), shared=True)
+            return AStream(request.getfixturevalue("nats_server"), shared=True)
+        case "nats-core":
+            return ASubject(request.getfixturevalue("nats_server"))
         case "webhook":
             return AnEndpoint()
         case "webhook-batches":
@@ -94,9 +80,3 @@ async def line(destination: Destination) -> AsyncIterator[Line]:
     async with destination.new_line() as between:
         destination.line = between
         yield between
-
-
-def _unharmed(server: S) -> S:
-    if not server.running:
-        server.start()
-    return server

@@ -8,7 +8,7 @@ import secrets
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,13 +18,15 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import nats
 import zstandard
+from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
 
 from sinks import registry
 from sinks.base import Sink, SinkOptions, SinkType, SinkUnavailable
-from tests.cluster.servers import Kafka, Nats
+from tests.cluster.servers import KafkaBehindALine, Nats
 from tests.cluster.servers.ports import reserve_port
 from tests.contracts.schemas import RecordSchemas
+from tests.kit.content import ContentSink
 from tests.kit.deadlines import BUSY
 from tests.kit.openssl import KeyPair
 from tests.kit.tcp_line import Line
@@ -69,7 +71,7 @@ class Destination(ABC):
 
     uncompressed: ClassVar[Mapping[str, Any]] = {}
     """Options with which a record is as large on the way as it is."""
-    envelopes: Mapping[str, Any] = {"format": "envelope", "before": True, "patch": True}
+    envelopes: Mapping[str, Any] = {"format": "envelope", "include": ["before", "patch"]}
     """Options for change data capture. A record whose earlier state is no JSON has no such form."""
     objects_alone: Mapping[str, Any] = {}
     """Options that a format without notices among its records needs."""
@@ -125,7 +127,8 @@ class Destination(ABC):
         """One that is not open."""
         chosen = self._chosen(**options)
         self.schemas.learn(chosen)
-        return registry.create("mine", self.kind, chosen, cluster=CLUSTER)
+        sink = registry.create("mine", self.kind, chosen, cluster=CLUSTER)
+        return ContentSink(sink, chosen) if chosen.content().is_made else sink
 
     def _chosen(self, **options: Any) -> SinkOptions:
         return self._type.options.model_validate(self.options() | options)
@@ -138,6 +141,10 @@ class Destination(ABC):
             yield sink
         finally:
             await sink.close()
+
+    def opened_patiently(self) -> AbstractAsyncContextManager[Sink]:
+        """With timeouts that a busy machine does not reach: no record is sent twice."""
+        return self.opened(**PATIENCE.get(self.kind, {}))
 
     @asynccontextmanager
     async def reopened(self) -> AsyncIterator[Sink]:
@@ -217,23 +224,6 @@ class ATopic(Destination):
         return Line(self._server.behind_the_line, self._server.line_port)
 
 
-class KafkaBehindALine(Kafka):
-    """Has a second address, for those who come by a line: a client goes to where the broker says, wherever it began."""
-
-    def __init__(self, folder: Path, build: Path) -> None:
-        self.line_port = reserve_port()
-        self.behind_the_line = reserve_port()
-        super().__init__(folder, build)
-
-    def _defaults(self, properties: Mapping[str, str]) -> dict[str, str]:
-        settings = super()._defaults(properties)
-        settings["listeners"] += f",LINE://127.0.0.1:{self.behind_the_line}"
-        settings["advertised.listeners"] += f",LINE://127.0.0.1:{self.line_port}"
-        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,LINE:PLAINTEXT,CONTROLLER:PLAINTEXT"
-        settings["inter.broker.listener.name"] = "PLAINTEXT"
-        return settings
-
-
 class AStream(Destination):
     kind = "nats"
     stores_once = True
@@ -265,13 +255,14 @@ class AStream(Destination):
         return {"servers": [f"nats://127.0.0.1:{port}"]}
 
     async def stored(self) -> list[Stored]:
-        found = []
-        for record in await self._server.read_all(self.name):
-            self.schemas.check(record.data, record.headers)
-            attributes = _attributes({name: unquote(value) for name, value in record.headers.items()}, "ce-")
-            where = record.subject.removeprefix(self.name)
-            found.append(Stored(attributes["id"], attributes["partitionkey"], record.data, attributes, where))
-        return found
+        records = await self._server.read_all(self.name)
+        return [self._stored(each.subject, each.data, each.headers) for each in records]
+
+    def _stored(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Stored:
+        self.schemas.check(data, headers)
+        attributes = _attributes({name: unquote(value) for name, value in headers.items()}, "ce-")
+        where = subject.removeprefix(self.name)
+        return Stored(attributes["id"], attributes["partitionkey"], data, attributes, where)
 
     async def fall(self) -> None:
         await asyncio.to_thread(self._server.kill9)
@@ -282,6 +273,41 @@ class AStream(Destination):
 
     def new_line(self) -> Line:
         return Line(self._server.port)
+
+
+class ASubject(AStream):
+    """Where a subscriber listens, and nobody keeps the messages."""
+
+    stores_once = False
+    knows_ids = False
+
+    def __init__(self, server: Nats) -> None:
+        super().__init__(server)
+        self.way = "nats-core"
+        self._connection: Any = None
+        self._subscription: Any = None
+        self._received: list[Msg] = []
+
+    async def prepare(self, limit: int | None) -> None:
+        async def take(message: Msg) -> None:
+            self._received.append(message)
+
+        self._connection = await nats.connect(self._server.url)
+        self._subscription = await self._connection.subscribe(f"{self.name}.>", cb=take)
+        await self._connection.flush()
+
+    async def remove(self) -> None:
+        await self._connection.close()
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "mode": "core", "stream": None, "sole_writer": True}
+
+    async def stored(self) -> list[Stored]:
+        await self._connection.flush()
+        async with asyncio.timeout(30 * BUSY):
+            while self._subscription.pending_msgs:  # noqa: ASYNC110 (no event for it)
+                await asyncio.sleep(0)
+        return [self._stored(each.subject, each.data, each.headers or {}) for each in self._received]
 
 
 class AnEndpoint(Destination):

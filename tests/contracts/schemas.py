@@ -38,7 +38,8 @@ class RecordSchemas:
         """``headers``: of a record in the binary form; None for a record without headers of its event."""
         if not self._validators:
             self.learn(self._default())
-        value = None if payload is None else json.loads(payload)
+        is_text = (headers or {}).get("content-type", "").startswith("text/")
+        value = None if payload is None else payload.decode() if is_text else json.loads(payload)
         errors = [
             error
             for payloads, of_headers in self._validators.values()

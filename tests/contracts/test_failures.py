@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import signal
-import sys
 
 import pytest
 
@@ -26,6 +25,7 @@ from tests.contracts.rules import (
     until,
     what_is_left,
 )
+from tests.kit.child import child
 from tests.kit.deadlines import BUSY
 from tests.kit.records import changes
 
@@ -45,7 +45,7 @@ async def test_an_absent_destination_is_reported_in_time(destination: Destinatio
             assert str(results.value).strip()
         await asyncio.wait_for(sink.close(), TIMELY)
 
-    async with destination.opened() as sink:
+    async with destination.opened_patiently() as sink:
         assert await deliver(sink, batch) == []
     assert len(await destination.stored()) == len(batch)
 
@@ -144,22 +144,16 @@ async def test_a_cancelled_delivery_can_be_repeated_by_a_new_sink(
 async def test_a_killed_bridge_loses_nothing_that_was_acknowledged(destination: Destination) -> None:
     sent = writer.RECORDS
     options = json.dumps(destination.options())
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", writer.__name__, destination.kind, options), stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
+    code = f"import sys; from {writer.__name__} import main; main(*sys.argv[1:])"
     acknowledged = 0
-    try:
+    with child(code, destination.kind, options, modules=[writer.__name__]) as writing:
         async with asyncio.timeout(30 * BUSY):
-            async for line in process.stdout:
+            while line := await asyncio.to_thread(writing.output.readline):
                 acknowledged = int(line)
                 if acknowledged == 5 * writer.BATCH:
                     # Not at once: it shall be in the middle of a batch.
-                    asyncio.get_running_loop().call_later(random.uniform(0, 0.03), process.kill)
-    except BaseException:
-        process.kill()
-        raise
-    assert await process.wait() == -signal.SIGKILL
+                    asyncio.get_running_loop().call_later(random.uniform(0, 0.03), writing.process.kill)
+        assert writing.process.wait(30 * BUSY) == -signal.SIGKILL
     at_once = await destination.stored_by_a_killed_writer()
     results = Results(stored={record.id for record in sent[:acknowledged]})
     async with destination.reopened() as sink:

@@ -1,5 +1,5 @@
-"""What a record costs at each destination, on this machine and beside whatever else runs on it. Printed only:
-see `-s`."""
+"""What a record costs at each destination, on this machine and beside whatever else runs on it. Printed only, by
+`make soak`."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ async def in_a_process_of_its_own(destination: Destination) -> AsyncIterator[dic
         await process.wait()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", EVERY, indirect=True)
 async def test_five_thousand_records(destination: Destination) -> None:
     body = b'{"metadata":{"name":"web"},"spec":"' + b"0123456789abcdef" * 125 + b'"}'

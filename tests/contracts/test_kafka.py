@@ -10,8 +10,8 @@ import pytest
 
 from bridge.model.change import Op
 from bridge.model.record import Record
-from tests.cluster.servers import KafkaRecord
-from tests.contracts.destinations import ATopic, KafkaBehindALine
+from tests.cluster.servers import Kafka, KafkaRecord
+from tests.contracts.destinations import ATopic
 from tests.contracts.rules import Results, assert_holds, deliver_all
 from tests.kit.records import a_delta
 from tests.kit.tcp_line import Line
@@ -19,9 +19,7 @@ from tests.kit.tcp_line import Line
 pytestmark = pytest.mark.parametrize("kind", [pytest.param("kafka", marks=pytest.mark.java)], indirect=True)
 
 
-async def test_a_tombstone_is_never_parted_from_its_delete(
-    destination: ATopic, line: Line, mortal_kafka: KafkaBehindALine
-) -> None:
+async def test_a_tombstone_is_never_parted_from_its_delete(destination: ATopic, line: Line, kafka: Kafka) -> None:
     """On a line that is cut again and again: once each, the tombstone right behind the last state of its key."""
     rng = random.Random(11)
     results = Results()
@@ -33,7 +31,7 @@ async def test_a_tombstone_is_never_parted_from_its_delete(
             line.cut_after(rng.randrange(1, 1_500))
             await deliver_all(sink, sent[start : start + 50], 50, results)
     by_key: dict[bytes, list[KafkaRecord]] = defaultdict(list)
-    for record in await asyncio.to_thread(mortal_kafka.read_all, destination.name):
+    for record in await asyncio.to_thread(kafka.read_all, destination.name):
         by_key[record.key or b""].append(record)
 
     deleted = {record.id for record in sent if record.id.endswith("/deleted")}

@@ -47,7 +47,7 @@ async def test_too_large_records_are_rejected_others_stored_in_order(destination
     indexes = {0, 13, 14, 15, 39}
     sent = with_large_ones(40, indexes)
     results = Results()
-    async with destination.opened() as sink, the_loop_is_free():
+    async with destination.opened_patiently() as sink, the_loop_is_free():
         await deliver_all(sink, sent, len(sent), results)
     found = await destination.stored()
 
@@ -93,7 +93,7 @@ async def test_nothing_of_an_object_is_sent_behind_its_rejected_record(destinati
 async def test_nothing_but_what_is_too_large_is_rejected_all(destination: Destination) -> None:
     sent = with_large_ones(4, {0, 1, 2, 3})
     results = Results()
-    async with destination.opened() as sink:
+    async with destination.opened_patiently() as sink:
         await deliver_all(sink, sent, 4, results)
         await deliver_all(sink, changes(3, first=5), 3, results)
 

@@ -103,7 +103,7 @@ async def test_in_the_bridge_a_410_ends_the_deliveries(batch: int) -> None:
     settings = WorkerSettings(
         save_gone=save_gone,
         name="hook",
-        make_sink=endpoint.sink,
+        make_sink=partial(endpoint.sink, **PATIENCE["webhook"]),
         pending=FakeRecordSource(sent),
         dead_letters=letters,
         report=discard,

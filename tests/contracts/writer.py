@@ -1,4 +1,4 @@
-"""A bridge that only writes, made to be killed: ``python -m tests.contracts.writer KIND OPTIONS``.
+"""A bridge that only writes, made to be killed: ``main(KIND, OPTIONS)``.
 
 Delivers RECORDS, and after each receipt prints how many of them are acknowledged, in their order.
 """
@@ -17,7 +17,11 @@ RECORDS = changes(20_000, keys=13)
 BATCH = 100
 
 
-async def main(kind: str, options: str) -> None:
+def main(kind: str, options: str) -> None:
+    asyncio.run(write(kind, options))
+
+
+async def write(kind: str, options: str) -> None:
     chosen = registry.types()[kind].options.model_validate(json.loads(options))
     sink = registry.create("mine", kind, chosen, cluster=CLUSTER)
     await sink.open()
@@ -27,7 +31,3 @@ async def main(kind: str, options: str) -> None:
             sys.exit(f"{receipt}")
         print(start + BATCH, flush=True)
     await asyncio.Event().wait()  # Whoever shall kill it may be late.
-
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))

@@ -6,10 +6,9 @@ import asyncio
 import json
 import re
 import runpy
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
@@ -19,6 +18,7 @@ from config.load import load
 from tests.documents.pages import TYPES, read
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
+from tests.kit.fork_server import fork_server
 
 README = read("README.md")
 
@@ -80,13 +80,13 @@ async def test_the_quick_start_delivers_resumes_and_verifies(tmp_path: Path) -> 
     environ: dict[str, str] = {}
 
     async def kubedelta(*words: str) -> str:
-        settings = [f"{name}={value}" for name, value in environ.items()]
-        command = ["env", *settings, sys.executable, "-m", "bridge", *words, "-c", str(file)]
-        done = await asyncio.to_thread(
-            subprocess.run, command, capture_output=True, text=True, timeout=60 * BUSY, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        with TemporaryFile("w+") as out:
+            process = fork_server().start([*words, "-c", str(file)], out.fileno(), out.fileno(), environ=environ)
+            code = await asyncio.to_thread(process.wait, 60 * BUSY)
+            out.seek(0)
+            printed = out.read()
+        assert code == 0, printed
+        return printed
 
     async with Playground() as cluster:
         (tmp_path / "bridge").mkdir()

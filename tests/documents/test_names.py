@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from bridge.cli.command_line.parser import parse
 from bridge.cli.exits import Exit
-from bridge.cli.parser import parse
 from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES
+from bridge.model.formats.content import Include
 from config.schema import Settings
 from config.schema.shape import type_at
 from sinks import registry
@@ -18,8 +19,8 @@ from tests.documents.pages import FOR_DEVELOPERS, FOR_OPERATORS, REFERENCE, code
 
 CODE = code_spans(*FOR_OPERATORS)
 OPERATION = read("docs/operation.md")
-OTHERS = {"max_msgs_per_subject"}
-"""Settings of a destination."""
+OTHERS = {"max_msgs_per_subject", *Include}
+"""Settings of a destination, and values of an option."""
 
 
 # ── Commands ─────────────────────────────────────────────────────────────────
@@ -35,7 +36,7 @@ def _commands() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("words", list(_commands()), ids=" ".join)
 def test_a_documented_command_is_understood(words: list[str]) -> None:
-    stands_for = {"FILE": "x.yaml", "SINK": "copy", "START": "beginning", "NUMBER": "1"}
+    stands_for = {"FILE": "x.yaml", "SINK": "copy", "START": "beginning", "NUMBER": "1", "N": "1"}
     given = [stands_for.get(word, word) for word in words]
     if given[0] == "dead-letters" and len(given) == 1:
         given.append("list")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tests.kit.etcd_history import JSON_STORAGE, NO_COMPACTION
 
 @dataclass(frozen=True, slots=True)
 class Breakable:
-    """Servers on ports and data of their own. The store keeps its whole history."""
+    """The store keeps its whole history."""
 
     etcd: Etcd
     api: KubeApiServer
@@ -30,21 +29,12 @@ class Breakable:
     async def heal(self) -> None:
         """Whatever a story left dead or frozen runs again."""
         for server in self.servers.values():
-            if server.running:
-                server.resume()
-            else:
-                await asyncio.to_thread(server.start)
+            await asyncio.to_thread(server.heal)
 
 
 @contextmanager
-def breakable_servers(folder: Path, etcd: Path, kubernetes: Path, kafka: Path, nats: Path) -> Iterator[Breakable]:
-    """Started side by side, of these builds."""
-    with ExitStack() as stack, ThreadPoolExecutor() as threads:
-        store = Etcd(folder / "etcd", etcd)
-        api = KubeApiServer(folder / "kube-apiserver", kubernetes, store, [JSON_STORAGE, NO_COMPACTION])
-        servers = Breakable(store, api, Kafka(folder / "kafka", kafka), Nats(folder / "nats", nats))
-        for server in servers.servers.values():
-            stack.callback(server.stop)
-        for starting in [threads.submit(server.start) for server in servers.servers.values()]:
-            starting.result()
-        yield servers
+def breakable_servers(folder: Path, etcd: Path, kubernetes: Path, kafka: Kafka, nats: Nats) -> Iterator[Breakable]:
+    """A cluster of these builds, beside these brokers."""
+    flags = [JSON_STORAGE, NO_COMPACTION]
+    with Etcd(folder / "etcd", etcd) as store, KubeApiServer(folder / "api", kubernetes, store, flags) as api:
+        yield Breakable(store, api, kafka, nats)

@@ -8,7 +8,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.facts import InformerStarted
 from bridge.model.resource import Resource, Scope
-from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.status import (
+    ConfigurationStatus,
+    InformerState,
+    InformerStatus,
+    SinkState,
+    SinkStatus,
+    StatusSnapshot,
+)
 from bridge.telemetry import Metrics
 
 
@@ -21,7 +28,9 @@ def exposed_metrics() -> dict[str, set[str]]:
         resource="pods", scope="all", state=InformerState.LIVE, synced=True, live=True, last_contact=1
     )
     sink = SinkStatus(name="copy", type="file", state=SinkState.IDLE)
-    body, _ = metrics.render(StatusSnapshot(informers=(pods,), sinks=(sink,), disk_free_bytes=1), "")
+    configuration = ConfigurationStatus(digest="a1b2c3d4", loaded_at=1.0)
+    snapshot = StatusSnapshot(informers=(pods,), sinks=(sink,), disk_free_bytes=1, configuration=configuration)
+    body, _ = metrics.render(snapshot, "")
     named = re.findall(r"^# TYPE (\S+) ", body.decode(), re.MULTILINE)
     families = zip(named, text_string_to_metric_families(body.decode()), strict=True)
     return {name: {label for sample in family.samples for label in sample.labels} - {"le"} for name, family in families}

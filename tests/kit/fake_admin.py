@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.model.admin import Cursors, CursorStatus, DeadLetter, Replayed, ReplayRequest, StateReport, UnknownTarget
+from bridge.model.admin import (
+    Cursors,
+    CursorStatus,
+    DeadLetter,
+    Reloaded,
+    ReloadRequest,
+    Replayed,
+    ReplayRequest,
+    StateReport,
+    UnknownTarget,
+)
 
 
 def a_dead_letter(number: int, sink: str = "hook", **differing: object) -> DeadLetter:
@@ -32,6 +42,7 @@ class FakeAdmin:
         self.stored: list[DeadLetter] = []
         self.bodies: dict[int, bytes] = {}
         self.report = StateReport("/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 0, 65536, 4096, 0)
+        self.reloaded = Reloaded("/etc/kubedelta.yaml", ["sinks.audit: added"], deletes={"pods": 7})
         self.asked: list[tuple[object, ...]] = []
         self.changes = True
         """What it answers who steers a sink."""
@@ -79,6 +90,10 @@ class FakeAdmin:
     async def state_check(self) -> StateReport:
         self._take("state_check")
         return self.report
+
+    async def reload(self, request: ReloadRequest) -> Reloaded:
+        self._take("reload", request)
+        return self.reloaded
 
     def _steer(self, action: str, sink: str) -> bool:
         self._take(action, sink)

@@ -53,7 +53,8 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # The server has reaped it, and is about to say so.
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
@@ -89,14 +90,19 @@ class ForkServer:
         *,
         folder: Path | None = None,
         environ: Mapping[str, str] | None = None,
+        code: str = "",
+        modules: Sequence[str] = (),
     ) -> Forked:
         """A process of ``kubedelta WORDS…`` with these streams, in a session of its own. Returns before ``main``
-        begins. ``environ`` is added to the environment."""
+        begins. ``environ`` is added to the environment. With ``code`` it is a process of ``python -c CODE WORDS…``;
+        the server imports ``modules`` first, once for all processes that use them."""
         status, theirs = os.pipe()
         request = {
             "words": list(words),
             "folder": str(folder or Path.cwd()),
             "environ": {**os.environ, **(environ or {})},
+            "code": code,
+            "modules": list(modules),
         }
         try:
             with self._lock:
@@ -153,12 +159,15 @@ def _serve(channel: socket.socket) -> int:
                 for pid, _ in running.values():
                     os.kill(pid, signal.SIGKILL)
                 return 0
+            request = json.loads(text)
+            for module in request["modules"]:
+                importlib.import_module(module)
             if not (pid := os.fork()):
                 channel.close()
                 for pidfd, (_, status) in running.items():
                     os.close(pidfd)
                     os.close(status)
-                return _become(json.loads(text), descriptors)
+                return _become(request, descriptors)
             for descriptor in descriptors[:2]:
                 os.close(descriptor)
             running[os.pidfd_open(pid)] = pid, descriptors[2]
@@ -182,7 +191,12 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> int:
     os.environ.clear()
     os.environ.update(request["environ"])
     random.seed()  # Otherwise all forks would jitter alike.
+    # A shell's background job, and so the server, may ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv[1:] = request["words"]
+    if code := request["code"]:
+        exec(code, {"__name__": "__main__"})
+        return 0
     return main()
 
 

@@ -141,9 +141,8 @@ def _received(attributes: Mapping[str, Any], data: Any) -> AnyReceived:
     _, _, later_epoch = attributes["source"].partition("/epochs/")
     assert (later_epoch or "1") == str(attributes["epoch"]), f"{attributes['source']} in epoch {attributes['epoch']}"
     metadata = data["metadata"]
-    of_selection = re.escape("/".join(received.version)) + (
-        "(?:/[1-9][0-9]*)?" if received.evidence != "watched" else ""
-    )
+    happened = received.version._replace(op="unselected") if received.evidence == "unselected" else received.version
+    of_selection = re.escape("/".join(happened)) + ("(?:/[1-9][0-9]*)?" if received.evidence != "watched" else "")
     assert re.fullmatch(of_selection, received.id), f"the id {received.id} is not made of what happened: {received}"
     assert attributes["type"] == f"kubedelta.object.{received.op}.v1", f"{attributes['type']} for {received}"
     assert received.version[:2] == (metadata["uid"], metadata["resourceVersion"]), f"{received} carries another version"

@@ -62,4 +62,4 @@ async def settled() -> None:
 def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
     """As asyncio.run."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(main)
+        return runner.get_loop().run_until_complete(main)  # Without Ctrl-C's handler: it takes longer than most tests.

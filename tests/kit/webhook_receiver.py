@@ -24,6 +24,8 @@ class Posted:
     headers: dict[str, str]
     """Names in lower case."""
     body: bytes
+    target: str = "/hook"
+    """Path and query, as they were sent."""
 
     @property
     def content(self) -> bytes:
@@ -32,9 +34,14 @@ class Posted:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The CloudEvents in it: one, or those of a batch."""
-        decoded = json.loads(self.content)
-        return decoded if isinstance(decoded, list) else [decoded]
+        """The CloudEvents in it, or the JSON objects: one, those of a batch, or a line each."""
+        content_type = self.headers.get("content-type", "")
+        if content_type.startswith("text/"):
+            return []
+        if "json" in content_type and "ndjson" not in content_type and "stream" not in content_type:
+            decoded = json.loads(self.content)
+            return decoded if isinstance(decoded, list) else [decoded]
+        return [json.loads(line) for line in self.content.splitlines()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,9 @@ ACCEPTED = Answer()
 class WebhookReceiver:
     """Keeps every request that it answers with 2xx, in the order in which they came. Starts again on the same port."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None, *, any_path: bool = False) -> None:
+        """``any_path``: takes requests to all paths, and not only those to ``url``."""
+        self._any_path = any_path
         self.answer: Callable[[Posted], Answer] = lambda posted: ACCEPTED
         self.permission: Callable[[Posted], Answer] = lambda posted: Answer(405)
         """The answer to a request that is no POST."""
@@ -80,7 +89,7 @@ class WebhookReceiver:
 
     async def start(self) -> Self:
         app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_route("*", "/hook", self._receive)
+        app.router.add_route("*", "/{path:.*}" if self._any_path else "/hook", self._receive)
         self._runner = web.AppRunner(app, shutdown_timeout=0, auto_decompress=False)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls, reuse_address=True)
@@ -103,15 +112,17 @@ class WebhookReceiver:
 
     async def _receive(self, request: web.Request) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        posted = Posted(request.method, headers, await request.read())
+        posted = Posted(request.method, headers, await request.read(), request.raw_path)
         self.asked.append(posted)
         if posted.method != "POST":
             answer = self.permission(posted)
             return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
-        keys = {str(event.get("partitionkey")) for event in posted.events}
+        # Data of one's own are of any form, and without a key.
+        events: list[Any] = [*posted.events]
+        keys = {str(event.get("partitionkey")) for event in events if isinstance(event, dict)}
         self._under_way.update(keys)
         self.most_at_once = max(self.most_at_once, len(+self._under_way))
-        self.most_at_once_of_one_key = max(self.most_at_once_of_one_key, *self._under_way.values())
+        self.most_at_once_of_one_key = max(self.most_at_once_of_one_key, *self._under_way.values(), 0)
         try:
             return await self._respond(request, posted)
         finally:

@@ -32,16 +32,17 @@ async def four_sinks(
 
 @pytest.fixture(scope="session")
 def breakable_for_all(
-    etcd_build: Path, kubernetes_build: Path, kafka_build: Path, nats_build: Path, testbed_folder: Path
+    etcd_build: Path, kubernetes_build: Path, kafka_for_all: Kafka, nats_for_all: Nats, testbed_folder: Path
 ) -> Iterator[Breakable]:
     folder = testbed_folder / "breakable"
-    with breakable_servers(folder, etcd_build, kubernetes_build, kafka_build, nats_build) as servers:
+    with breakable_servers(folder, etcd_build, kubernetes_build, kafka_for_all, nats_for_all) as servers:
         yield servers
 
 
 @pytest.fixture
 async def breakable(breakable_for_all: Breakable) -> AsyncIterator[Breakable]:
     """An etcd, an API server, a Kafka and a NATS that the test may kill and freeze. They run when it begins."""
+    await breakable_for_all.heal()
     yield breakable_for_all
     await breakable_for_all.heal()
 

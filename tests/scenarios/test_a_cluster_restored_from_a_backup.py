@@ -1,4 +1,4 @@
-"""etcd's data are copied, a hundred writes follow, and the copy is put back. Real servers; the bridge is a process.
+"""etcd's data are copied, dozens of writes follow, and the copy is put back. Real servers; the bridge is a process.
 
 What makes it hard is that more is written then than was undone: the versions have passed all that the bridge knows by
 the time it looks, and a watch goes on as if nothing had happened.
@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.fixtures import StartKubeApiServer
+from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.cluster.servers import Etcd, KubeApiServer
 from tests.kit.balancer import Balancer
+from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess, Metrics
 from tests.kit.judge import assert_makes_sense
 from tests.kit.received import (
@@ -31,10 +32,8 @@ from tests.kit.received import (
     without_secrets,
 )
 
-NAMESPACE = "shop"
-ROOT = f"/api/v1/namespaces/{NAMESPACE}"
 KINDS = {"configmaps": "ConfigMap", "secrets": "Secret"}
-UNDONE = 100
+UNDONE = 40
 """Writes between the backup and the restore."""
 SIDE_BY_SIDE = 20
 
@@ -43,6 +42,8 @@ SIDE_BY_SIDE = 20
 class World:
     etcd: Etcd
     api: KubeApiServer
+    root: str
+    """The path of the namespace."""
     line: Balancer
     bridge: BridgeProcess
     file: Path
@@ -61,7 +62,7 @@ class World:
         await asyncio.to_thread(self.api.start)
 
     async def until_received(self, kube: KubeClient) -> dict[str, Manifest]:
-        state = await state_of(kube)
+        state = await state_of(self, kube)
         await self.bridge.until("it is delivered", lambda _: without(rebuilt(self.delivered())) == without(state), 120)
         return state
 
@@ -70,64 +71,66 @@ def without(state: Mapping[str, Manifest]) -> dict[str, Manifest]:
     return {subject: without_secrets(thing) for subject, thing in state.items()}
 
 
-async def state_of(kube: KubeClient) -> dict[str, Manifest]:
+async def state_of(world: World, kube: KubeClient) -> dict[str, Manifest]:
     found: dict[str, Manifest] = {}
     for plural, kind in KINDS.items():
-        found |= as_received(await kube.get(f"{ROOT}/{plural}"), f"/api/v1/{plural}", kind)
+        found |= as_received(await kube.get(f"{world.root}/{plural}"), f"/api/v1/{plural}", kind)
     return found
 
 
 @pytest.fixture
-async def world(
-    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, tmp_path: Path
-) -> AsyncIterator[World]:
-    etcd = await asyncio.to_thread(start_etcd)
-    api = await asyncio.to_thread(start_kube_apiserver, etcd)
+async def world(breakable: Breakable, tmp_path: Path) -> AsyncIterator[World]:
+    etcd, api, namespace = breakable.etcd, breakable.api, fresh_name("shop")
     async with Balancer(api.port) as line:
         kubeconfig = api.kubeconfig(tmp_path / "kubeconfig")
         kubeconfig.write_text(kubeconfig.read_text().replace(api.url, f"https://127.0.0.1:{line.port}"))
         file = tmp_path / "deltas.ndjson"
         config = {
             "cluster": {"name": "testbed", "kubeconfig": str(kubeconfig)},
-            "resources": [{"resource": kind, "namespaces": [NAMESPACE]} for kind in KINDS],
+            "resources": [{"resource": kind, "namespaces": [namespace]} for kind in KINDS],
             "sinks": {"copy": {"type": "file", "path": str(file)}},
         }
-        yield World(etcd, api, line, BridgeProcess(tmp_path / "bridge", config), file, tmp_path / "backup")
+        bridge, root = BridgeProcess(tmp_path / "bridge", config), f"/api/v1/namespaces/{namespace}"
+        async with KubeClient(api) as kube:
+            await kube.create_namespace(namespace)
+        yield World(etcd, api, root, line, bridge, file, tmp_path / "backup")
+        await breakable.heal()
+        async with KubeClient(api) as kube:
+            await kube.delete_namespace(namespace)
 
 
 # ── What happens ─────────────────────────────────────────────────────────────
 
 
-async def live(kube: KubeClient) -> None:
+async def live(world: World, kube: KubeClient) -> None:
     """Before the backup."""
-    await kube.create_namespace(NAMESPACE)
     for name in ("busy", "changed", "deleted", "untouched", *(f"some-{n}" for n in range(SIDE_BY_SIDE))):
-        await kube.create(f"{ROOT}/configmaps", {"metadata": {"name": name}, "data": {"turn": "before"}})
+        await kube.create(f"{world.root}/configmaps", {"metadata": {"name": name}, "data": {"turn": "before"}})
     for name in ("changed", "deleted"):
-        await kube.create(f"{ROOT}/secrets", {"metadata": {"name": name}, "stringData": {"turn": "before"}})
+        await kube.create(f"{world.root}/secrets", {"metadata": {"name": name}, "stringData": {"turn": "before"}})
 
 
-async def be_undone(kube: KubeClient, writes: int) -> None:
-    await kube.patch(f"{ROOT}/configmaps/changed", {"data": {"turn": "undone"}})
-    await kube.delete(f"{ROOT}/configmaps/deleted")
-    await kube.delete(f"{ROOT}/secrets/deleted")
-    await kube.create(f"{ROOT}/secrets", {"metadata": {"name": "undone"}})
-    await write(kube, "undone", writes)
+async def be_undone(world: World, kube: KubeClient, writes: int) -> None:
+    await kube.patch(f"{world.root}/configmaps/changed", {"data": {"turn": "undone"}})
+    await kube.delete(f"{world.root}/configmaps/deleted")
+    await kube.delete(f"{world.root}/secrets/deleted")
+    await kube.create(f"{world.root}/secrets", {"metadata": {"name": "undone"}})
+    await write(world, kube, "undone", writes)
 
 
-async def write(kube: KubeClient, turn: str, writes: int) -> None:
+async def write(world: World, kube: KubeClient, turn: str, writes: int) -> None:
     """Each behind the other on one object: so it is the newest, and has the same versions in both histories."""
     for number in range(writes):
-        await kube.patch(f"{ROOT}/configmaps/busy", {"data": {"turn": f"{turn} {number}"}})
+        await kube.patch(f"{world.root}/configmaps/busy", {"data": {"turn": f"{turn} {number}"}})
 
 
 async def pass_by(world: World, kube: KubeClient, version: int) -> None:
     """What is written anew, until the store has more versions than it ever had."""
-    await kube.patch(f"{ROOT}/configmaps/changed", {"data": {"turn": "anew"}})
-    await kube.patch(f"{ROOT}/secrets/changed", {"stringData": {"turn": "anew"}})
-    await kube.create(f"{ROOT}/secrets", {"metadata": {"name": "anew"}})
+    await kube.patch(f"{world.root}/configmaps/changed", {"data": {"turn": "anew"}})
+    await kube.patch(f"{world.root}/secrets/changed", {"stringData": {"turn": "anew"}})
+    await kube.create(f"{world.root}/secrets", {"metadata": {"name": "anew"}})
     while await asyncio.to_thread(world.etcd.revision) < version + 20:
-        await write(kube, "anew", SIDE_BY_SIDE)
+        await write(world, kube, "anew", SIDE_BY_SIDE)
 
 
 # ── What is asked for ────────────────────────────────────────────────────────
@@ -157,11 +160,11 @@ def assert_right(world: World, metrics: Metrics, state: Mapping[str, Manifest], 
 async def a_life_that_is_undone(world: World) -> AsyncIterator[KubeClient]:
     """Inside, the bridge runs, and has exported all that will be undone."""
     async with KubeClient(world.api) as kube:
-        await live(kube)
+        await live(world, kube)
         async with world.bridge.started():
             await world.until_received(kube)
             await asyncio.to_thread(world.etcd.back_up, world.backup)
-            await be_undone(kube, UNDONE)
+            await be_undone(world, kube, UNDONE)
             await world.until_received(kube)
             yield kube
 
@@ -188,16 +191,16 @@ async def test_it_is_noticed_by_a_bridge_that_was_down(world: World, passed: boo
 async def test_a_restore_is_noticed_though_its_changes_came_and_went(world: World) -> None:
     """Nothing that the bridge knows was undone: only the newest delete shows the restore."""
     async with KubeClient(world.api) as kube:
-        await live(kube)
+        await live(world, kube)
         async with world.bridge.started():
             await world.until_received(kube)
             await asyncio.to_thread(world.etcd.back_up, world.backup)
             for number in range(UNDONE // 2):
-                await kube.create(f"{ROOT}/configmaps", {"metadata": {"name": f"fleeting-{number}"}})
-                await kube.delete(f"{ROOT}/configmaps/fleeting-{number}")
-            await kube.create(f"{ROOT}/configmaps", {"metadata": {"name": "last"}})
+                await kube.create(f"{world.root}/configmaps", {"metadata": {"name": f"fleeting-{number}"}})
+                await kube.delete(f"{world.root}/configmaps/fleeting-{number}")
+            await kube.create(f"{world.root}/configmaps", {"metadata": {"name": "last"}})
             await world.until_received(kube)
-            await kube.delete(f"{ROOT}/configmaps/last")
+            await kube.delete(f"{world.root}/configmaps/last")
             await world.until_received(kube)
     reached = await asyncio.to_thread(world.etcd.revision)
     await world.be_restored()
@@ -231,13 +234,13 @@ async def test_it_is_noticed_by_a_bridge_that_runs(world: World) -> None:
 async def test_a_restart_without_a_restore_lists_nothing(world: World) -> None:
     async with a_life_that_is_undone(world) as kube:
         world.line.close()
-        await write(kube, "unseen", 20)
+        await write(world, kube, "unseen", 20)
         world.line.open()
         await world.until_received(kube)
         await world.bridge.until("all are live", lambda metrics: metrics.value("resource_live") == len(KINDS))
         before = await world.bridge.metrics()
     async with KubeClient(world.api) as kube, world.bridge.started():
-        await write(kube, "later", 20)
+        await write(world, kube, "later", 20)
         await world.until_received(kube)
         after = await world.bridge.until_delivered()
 

@@ -25,8 +25,8 @@ async def test_a_frozen_api_server_is_noticed_and_followed_unlisted(scene: Scene
     api = scene.servers.api
     bridge = scene.bridge(watch={"silence_seconds": SILENCE})
     async with bridge.started():
-        async with churning(api, scene.namespace, pause=0.02) as churn:
-            await churn.until_made(100)
+        async with churning(api, scene.namespace) as churn:
+            await churn.until_made(30)
             before = await bridge.metrics()
             began = asyncio.get_running_loop().time()
             await scene.until_received(bridge)  # The silence begins later, and before the pause returns.
@@ -37,7 +37,7 @@ async def test_a_frozen_api_server_is_noticed_and_followed_unlisted(scene: Scene
             for kind in KINDS:
                 await bridge.until_live(kind)
             after = await bridge.metrics()
-            await churn.until_made(100)
+            await churn.until_made(30)
         await scene.until_received(bridge)
 
     assert before.value("reflector_watches_total") == len(KINDS)
@@ -59,7 +59,7 @@ async def test_sigterm_under_load_delivers_everything_that_was_read(four_sinks: 
         bridge = BridgeProcess(tmp_path / "bridge", config)
         bridge.stop_timeout = 70
         async with bridge.started(), _in_background(_change_quickly(cluster)):
-            await bridge.until("load is under way", lambda now: now.value("records_committed_total") > 2000)
+            await bridge.until("load is under way", lambda now: now.value("records_committed_total") > 1000)
             behind = (await bridge.metrics()).value("sink_backlog_records")
             ending = asyncio.get_running_loop().time()
             await asyncio.to_thread(bridge.stop)
@@ -70,12 +70,12 @@ async def test_sigterm_under_load_delivers_everything_that_was_read(four_sinks: 
     for sink, stream in streams.items():
         assert sorted(received.sequence for received in stream) == list(range(1, read + 1)), sink
         assert_in_order(stream, sink)
-    assert read > 2000
+    assert read > 1000
     assert behind > 0, "there was something left to deliver"
     print(f"ended with 0 after {seconds:.1f} s; each of {len(streams)} sinks has all of {read} deltas")
 
 
-MOST_CHANGES = 8000
+MOST_CHANGES = 4000
 """What the slowest sink has delivered within the grace, on a machine that does something else as well."""
 
 

@@ -40,7 +40,7 @@ class Length:
 @pytest.mark.parametrize(
     "length",
     [
-        pytest.param(Length(2_000, 8, 4, slower_by=0.5), id="some seconds"),
+        pytest.param(Length(2_000, 6, 4, slower_by=0.6), id="some seconds"),
         pytest.param(
             Length(20_000, 22, 4, slower_by=0.05), id="a minute", marks=[pytest.mark.soak, pytest.mark.timeout(1200)]
         ),

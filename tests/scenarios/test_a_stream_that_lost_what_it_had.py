@@ -108,6 +108,9 @@ async def test_a_stream_deleted_under_a_bridge_is_recreated_and_logged(start_nat
             await bridge.until_delivered("live")
             assert len(await stored(server)) == 1
             assert bridge.logged("gone, and is created again", STREAM)
+            assert bridge.logged("has lost records that it had stored", f"stream {STREAM} was deleted")
+            first, *_ = await server.read_all(STREAM)
+            assert first.headers["ce-type"] == "kubedelta.gap.v1"
             async with AdminClient(bridge.state) as admin:
                 await admin.replay(ReplayRequest("live", "beginning"))
             await bridge.until_delivered("live")

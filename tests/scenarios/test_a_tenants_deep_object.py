@@ -6,17 +6,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tests.cluster.fixtures import StartKubeApiServer
+from tests.cluster.fixtures import DefineCustomResource
 from tests.cluster.kube_client import CustomResource, KubeClient
-from tests.cluster.servers import Etcd
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
-from tests.kit.received import from_file, received_lists
+from tests.kit.received import Received, from_file, received_lists
 
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 GOOD = 30
@@ -24,9 +20,11 @@ DEEPEST = 10_000
 """kube-apiserver's own bound: Go's encoding/json goes no further."""
 
 
-async def make_as_deep_as_it_goes(kube: KubeClient, widgets: CustomResource, namespace: str, name: str) -> int:
-    """The depth of its spec."""
-    for depth in range(DEEPEST, 0, -500):
+async def make_as_deep_as_it_goes(
+    kube: KubeClient, widgets: CustomResource, namespace: str, name: str, most: int = DEEPEST
+) -> int:
+    """The depth of its spec. Each try costs the API server most of a second."""
+    for depth in range(most, 0, -500):
         spec = '{"a":' * depth + "1" + "}" * depth
         body = json.dumps(widgets.manifest(name, spec="HERE")).replace('"HERE"', spec)
         answer = await kube.http.post(
@@ -37,41 +35,64 @@ async def make_as_deep_as_it_goes(kube: KubeClient, widgets: CustomResource, nam
     raise AssertionError("no depth was taken")
 
 
-@pytest.mark.go
-@pytest.mark.parametrize("initial", ["listed", "streamed"])
-async def test_the_deep_object_is_exported_minimal_and_others_whole(
-    initial: str, start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, tmp_path: Path
-) -> None:
-    gates = f"--feature-gates=WatchList={'false' if initial == 'listed' else 'true'}"
-    api = await asyncio.to_thread(start_kube_apiserver, start_etcd(), gates)
-    async with KubeClient(api) as kube:
-        await kube.create_namespace("shop")
-        widgets = await kube.create_crd("test.kubedelta.test", schema=ANYTHING)
-        for number in range(GOOD):
-            await kube.create(widgets.path("shop"), widgets.manifest(f"good-{number}", spec={"n": 0}))
-        depth = await make_as_deep_as_it_goes(kube, widgets, "shop", "a-deep-one")
-        deltas = tmp_path / "deltas.ndjson"
-        bridge = BridgeProcess(
-            tmp_path,
-            {
-                "cluster": {"name": "testbed", "kubeconfig": str(api.kubeconfig(tmp_path / "kubeconfig"))},
-                "resources": [widgets.name],
-                "sinks": {"copy": {"type": "file", "path": str(deltas)}},
-            },
-        )
-        async with bridge.started():
-            await until_received(deltas, GOOD + 1)
-            lists = (await bridge.metrics()).value("reflector_lists_total")
-            deeper = await make_as_deep_as_it_goes(kube, widgets, "shop", "another-deep-one")
-            for number in range(GOOD):
-                await kube.patch(f"{widgets.path('shop')}/good-{number}", {"spec": {"n": 1}})
-            await kube.delete(f"{widgets.path('shop')}/a-deep-one")
-            await kube.create(widgets.path("shop"), widgets.manifest("last"))
-            await until_received(deltas, 2 * GOOD + 4)
-            metrics = await bridge.metrics()
-            log = bridge.log_tail(1000)
+INITIALS = {"listed": "never", "streamed": "auto"}
+"""How a bridge learns what is there when it starts → its ``watch.watch_list``."""
 
-    received = received_lists(from_file(deltas))
+
+def a_bridge(kube: KubeClient, widgets: CustomResource, initial: str, folder: Path) -> BridgeProcess:
+    folder.mkdir()
+    return BridgeProcess(
+        folder,
+        {
+            "cluster": {"name": "testbed", "kubeconfig": str(kube.server.kubeconfig(folder / "kubeconfig"))},
+            "watch": {"watch_list": INITIALS[initial]},
+            "resources": [widgets.name],
+            "sinks": {"copy": {"type": "file", "path": str(deltas_of(folder))}},
+        },
+    )
+
+
+def deltas_of(folder: Path) -> Path:
+    return folder / "deltas.ndjson"
+
+
+async def test_the_deep_object_is_exported_minimal_and_others_whole(
+    kube: KubeClient, namespace: str, custom_resource: DefineCustomResource, tmp_path: Path
+) -> None:
+    widgets = await custom_resource(schema=ANYTHING)
+    path = widgets.path(namespace)
+    for number in range(GOOD):
+        await kube.create(path, widgets.manifest(f"good-{number}", spec={"n": 0}))
+    depth = await make_as_deep_as_it_goes(kube, widgets, namespace, "a-deep-one")
+    bridges = {initial: a_bridge(kube, widgets, initial, tmp_path / initial) for initial in INITIALS}
+    async with bridges["listed"].started(), bridges["streamed"].started():
+        for bridge in bridges.values():
+            await until_received(deltas_of(bridge.folder), GOOD + 1)
+        lists = {initial: await lists_of(bridge) for initial, bridge in bridges.items()}
+        await make_as_deep_as_it_goes(kube, widgets, namespace, "another-deep-one", depth)
+        for number in range(GOOD):
+            await kube.patch(f"{path}/good-{number}", {"spec": {"n": 1}})
+        await kube.delete(f"{path}/a-deep-one")
+        await kube.create(path, widgets.manifest("last"))
+        for initial, bridge in bridges.items():
+            await until_received(deltas_of(bridge.folder), 2 * GOOD + 4)
+            metrics = await bridge.metrics()
+            assert metrics.value("reflector_bare_objects_total") == 3
+            assert await lists_of(bridge) == lists[initial], "no list was needed"
+            assert metrics.value("reflector_unreadable_total") == metrics.value("reflector_failures_total") == 0
+            assert bridge.logged("a-deep-one: it is nested")
+
+    assert lists == {"listed": 1, "streamed": 1}
+    for initial, bridge in bridges.items():
+        received = received_lists(from_file(deltas_of(bridge.folder)))
+        assert_each_is_there(received)
+        print(
+            f"\nPython {sys.version.split()[0]}, {initial}: the API server took specs nested {depth} deep; "
+            f"{len(received) - 3} deltas of {GOOD + 1} others, 3 bare ones of 2 deep ones, 0 failures"
+        )
+
+
+def assert_each_is_there(received: list[Received]) -> None:
     named = [f"{each.op} {each.subject.rpartition('/')[2]}" for each in received]
     first, then = named[: GOOD + 1], named[GOOD + 1 :]
     assert sorted(first) == sorted([*(f"added good-{number}" for number in range(GOOD)), "added a-deep-one"])
@@ -83,15 +104,10 @@ async def test_the_deep_object_is_exported_minimal_and_others_whole(
     ]
     bare = [each.data for each in received if "deep-one" in each.subject]
     assert all(set(each) == {"kind", "apiVersion", "metadata"} for each in bare), "nothing but which object it is"
-    assert "a-deep-one: it is nested" in log
-    assert metrics.value("reflector_bare_objects_total") == 3
-    assert metrics.value("reflector_lists_total") == lists, "no list was needed"
-    assert metrics.value("reflector_unreadable_total") == metrics.value("reflector_failures_total") == 0
-    print(
-        f"\nPython {sys.version.split()[0]}, {initial}: the API server took specs nested {depth} and {deeper} deep; "
-        f"{len(received) - 3} deltas of {GOOD + 1} others, 3 bare ones of 2 deep ones, "
-        f"{metrics.value('reflector_lists_total'):.0f} lists, 0 failures"
-    )
+
+
+async def lists_of(bridge: BridgeProcess) -> float:
+    return (await bridge.metrics()).value("reflector_lists_total")
 
 
 async def until_received(deltas: Path, lines: int) -> None:

@@ -83,7 +83,7 @@ async def test_no_secret_is_found_anywhere(tmp_path: Path) -> None:
     receiver = await WebhookReceiver().start()
     receiver.answer = lambda posted: Answer(400, body=posted.body)  # rejects, and says what it got
     async with Playground() as cluster:
-        envelope: dict[str, Any] = {"format": "envelope", "before": True, "patch": True}
+        envelope: dict[str, Any] = {"format": "envelope", "include": ["before", "patch", "json_patch", "changed"]}
         files: dict[str, dict[str, Any]] = {"events": {"format": "cloudevents"}, "changes": envelope}
         sinks: dict[str, Any] = {
             name: {"type": "file", "path": str(tmp_path / f"{name}.jsonl"), **options}

@@ -6,7 +6,10 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient, Manifest
@@ -25,13 +28,32 @@ from tests.kit.received import (
     received_lists,
 )
 
-CHANGES = 500
-
 Lists = Mapping[Collection, Manifest]
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    replicas: int
+    """Of the deployment at most; later a fifth of them."""
+    changes: int
+    """Of both orders together."""
+
+    @property
+    def few(self) -> int:
+        return self.replicas // 5
+
+
+@pytest.mark.parametrize(
+    "size",
+    [pytest.param(Size(20, 150), id="small"), pytest.param(Size(100, 2000), id="large", marks=pytest.mark.soak)],
+)
 async def test_four_destinations_can_rebuild_the_life_of_a_deployment(
-    kube: KubeClient, controller_manager: ControllerManager, namespace: str, four_sinks: FourSinks, tmp_path: Path
+    kube: KubeClient,
+    controller_manager: ControllerManager,
+    namespace: str,
+    four_sinks: FourSinks,
+    tmp_path: Path,
+    size: Size,
 ) -> None:
     pods = Collection("pods", "/api/v1/pods", "Pod", namespace)
     replica_sets = Collection("replicasets.apps", "/apis/apps/v1/replicasets", "ReplicaSet", namespace)
@@ -58,10 +80,10 @@ async def test_four_destinations_can_rebuild_the_life_of_a_deployment(
             orders = Collection.of(definition, namespace)
             await witness.follow(orders)
             async with asyncio.TaskGroup() as beside:
-                beside.create_task(_change_orders(kube, bridge, orders))
-                async for _ in _life_of_a_deployment(kube, witness, deployments, replica_sets, pods):
+                beside.create_task(_change_orders(kube, bridge, orders, size.changes))
+                async for _ in _life_of_a_deployment(kube, witness, size, deployments, replica_sets, pods):
                     lists.append(await _lists(kube, [deployments, replica_sets, pods]))
-            await witness.until(orders, _all_changed)
+            await witness.until(orders, lambda found: _all_changed(found, size.changes))
             lists.append(await _lists(kube, [deployments, replica_sets, pods, orders]))
             await bridge.until("the file has everything", lambda _: _has_all(four_sinks, witness))
             await bridge.until_delivered()
@@ -82,24 +104,29 @@ async def test_four_destinations_can_rebuild_the_life_of_a_deployment(
 
 
 async def _life_of_a_deployment(
-    kube: KubeClient, witness: IndependentWatch, deployments: Collection, replica_sets: Collection, pods: Collection
+    kube: KubeClient,
+    witness: IndependentWatch,
+    size: Size,
+    deployments: Collection,
+    replica_sets: Collection,
+    pods: Collection,
 ) -> AsyncIterator[None]:
     """Created, scaled, rolled, deleted. Yields in the middle and at the end of each step."""
     web = f"{deployments.inside}/web"
 
-    await kube.create(deployments.inside, _deployment(replicas=50, image="web:1"))
+    await kube.create(deployments.inside, _deployment(size.replicas, image="web:1"))
     yield
-    await witness.until(deployments, lambda found: _has_settled(found, 50))
+    await witness.until(deployments, lambda found: _has_settled(found, size.replicas))
     yield
-    await kube.patch(web, {"spec": {"replicas": 10}})
+    await kube.patch(web, {"spec": {"replicas": size.few}})
     yield
-    await witness.until(deployments, lambda found: _has_settled(found, 10))
-    await witness.until(pods, lambda found: len(found) == 10)
+    await witness.until(deployments, lambda found: _has_settled(found, size.few))
+    await witness.until(pods, lambda found: len(found) == size.few)
     yield
     await kube.patch(web, {"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "web:2"}]}}}})
     yield
-    await witness.until(deployments, lambda found: _has_settled(found, 10))
-    await witness.until(pods, lambda found: len(found) == 10 and all(_image(pod) == "web:2" for pod in found))
+    await witness.until(deployments, lambda found: _has_settled(found, size.few))
+    await witness.until(pods, lambda found: len(found) == size.few and all(_image(pod) == "web:2" for pod in found))
     yield
     await kube.delete(web, propagationPolicy="Foreground")
     yield
@@ -129,19 +156,19 @@ def _image(pod: Manifest) -> str:
     return image
 
 
-async def _change_orders(kube: KubeClient, bridge: BridgeProcess, orders: Collection) -> None:
-    """Once the bridge has noticed the new resource: two objects, changed five hundred times together."""
+async def _change_orders(kube: KubeClient, bridge: BridgeProcess, orders: Collection, changes: int) -> None:
+    """Once the bridge has noticed the new resource: two objects, changed so often together."""
     await bridge.until_live(orders.resource)
     for name in ("first", "second"):
         body = {"apiVersion": orders.api_version, "kind": orders.kind, "metadata": {"name": name}, "spec": {"step": 0}}
         await kube.create(orders.inside, body)
-    for step in range(1, CHANGES // 2 + 1):
+    for step in range(1, changes // 2 + 1):
         for name in ("first", "second"):
             await kube.patch(f"{orders.inside}/{name}", {"spec": {"step": step, "note": "a b\u2028c\u0085d"}})
 
 
-def _all_changed(orders: list[Manifest]) -> bool:
-    return [order["spec"]["step"] for order in orders] == [CHANGES // 2] * 2
+def _all_changed(orders: list[Manifest], changes: int) -> bool:
+    return [order["spec"]["step"] for order in orders] == [changes // 2] * 2
 
 
 async def _lists(kube: KubeClient, collections: Iterable[Collection]) -> Lists:

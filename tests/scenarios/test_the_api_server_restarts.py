@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.cluster.fixtures import StartKubeApiServer
+from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient
-from tests.cluster.servers import Etcd
+from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess, Metrics
 from tests.kit.received import from_file, received_lists
 
 RBAC = "rbac.authorization.k8s.io"
+ROLES, BINDINGS = (f"/apis/{RBAC}/v1/{plural}" for plural in ("clusterroles", "clusterrolebindings"))
 RESOURCES = {
     "": ["configmaps", "secrets", "services", "pods", "serviceaccounts", "nodes", "namespaces", "events"],
     "apps": ["deployments", "replicasets", "statefulsets", "daemonsets"],
     "batch": ["jobs", "cronjobs"],
 }
 NAMES = [f"{plural}.{group}" if group else plural for group, plurals in RESOURCES.items() for plural in plurals]
-CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 DOWN = 5.0
 """Seconds."""
 LONGEST = 60.0
@@ -27,22 +28,18 @@ LONGEST = 60.0
 long where the API server needs long to start, and then a pause may take half a minute. Some seconds are usual."""
 
 
-async def test_watches_return_in_seconds_and_no_grant_is_asked_for(
-    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, tmp_path: Path
-) -> None:
-    etcd = await asyncio.to_thread(start_etcd)
-    api = await asyncio.to_thread(start_kube_apiserver, etcd)
-    file = tmp_path / "deltas.ndjson"
+async def test_watches_return_in_seconds_and_no_grant_is_asked_for(breakable: Breakable, tmp_path: Path) -> None:
+    api, namespace = breakable.api, fresh_name("restarts")
+    file, config_maps = tmp_path / "deltas.ndjson", f"/api/v1/namespaces/{namespace}/configmaps"
     config = {
         "cluster": {"name": "testbed", "kubeconfig": str(api.kubeconfig(tmp_path / "kubeconfig", user="restricted"))},
         "resources": NAMES,
         "sinks": {"copy": {"type": "file", "path": str(file)}},
     }
-    async with KubeClient(api) as kube:
-        await _let_read(kube)
+    async with KubeClient(api) as kube, _readable(kube, namespace):
         async with BridgeProcess(tmp_path / "bridge", config).started() as bridge:
             for name in (*(f"before-{n}" for n in range(50)), "before"):  # Of these the other resources hear nothing.
-                await kube.create(CONFIG_MAPS, {"metadata": {"name": name}})
+                await kube.create(config_maps, {"metadata": {"name": name}})
             await bridge.until("the object before is reported", lambda _: _has(file, "before"))
 
             await asyncio.to_thread(api.kill9)
@@ -51,7 +48,7 @@ async def test_watches_return_in_seconds_and_no_grant_is_asked_for(
             await asyncio.to_thread(api.start)
             now = asyncio.get_running_loop().time
             ready = now()
-            await kube.create(CONFIG_MAPS, {"metadata": {"name": "after"}})
+            await kube.create(config_maps, {"metadata": {"name": "after"}})
             await bridge.until("the object after is reported", lambda _: _has(file, "after"), timeout=LONGEST)
             received = now() - ready
             await bridge.until("every watch is live again", _is_live, timeout=LONGEST)
@@ -81,15 +78,22 @@ def _is_live(now: Metrics) -> bool:
     return now.value("resource_live") == len(NAMES)
 
 
-async def _let_read(kube: KubeClient) -> None:
+@asynccontextmanager
+async def _readable(kube: KubeClient, namespace: str) -> AsyncIterator[None]:
+    """A namespace, and the right to read all of RESOURCES, which go afterwards."""
+    await kube.create_namespace(namespace)
     verbs = ["list", "watch"]
     rules = [{"apiGroups": [group], "resources": plurals, "verbs": verbs} for group, plurals in RESOURCES.items()]
-    await kube.create(f"/apis/{RBAC}/v1/clusterroles", {"metadata": {"name": "reader"}, "rules": rules})
+    await kube.create(ROLES, {"metadata": {"name": "reader"}, "rules": rules})
     await kube.create(
-        f"/apis/{RBAC}/v1/clusterrolebindings",
+        BINDINGS,
         {
             "metadata": {"name": "reader"},
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "reader"},
             "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "restricted"}],
         },
     )
+    yield
+    for path in (BINDINGS, ROLES):
+        await kube.delete(f"{path}/reader")
+    await kube.delete_namespace(namespace)

@@ -6,13 +6,15 @@ import asyncio
 import base64
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import KubeClient, Manifest
-from tests.cluster.servers import Etcd
+from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.etcd_history import JSON_STORAGE
 from tests.kit.four_sinks import FourSinks
 from tests.kit.received import (
     Received,
@@ -26,7 +28,9 @@ from tests.kit.received import (
     without_secrets,
 )
 
-NAMESPACE = "shop"
+NAMESPACE = "behind-the-dead"
+OURS = {"story": NAMESPACE}
+"""Labels of all objects."""
 CONFIG_MAPS, SECRETS = f"/api/v1/namespaces/{NAMESPACE}/configmaps", f"/api/v1/namespaces/{NAMESPACE}/secrets"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"  # They have no namespace.
 COLLECTIONS = {CONFIG_MAPS: "/api/v1/configmaps", SECRETS: "/api/v1/secrets", PRIORITIES: PRIORITIES}
@@ -41,10 +45,11 @@ State = Mapping[str, Manifest]
 
 
 async def test_changes_behind_a_dead_api_server_come_when_it_is_back(
-    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, four_sinks: FourSinks, tmp_path: Path
+    breakable: Breakable, start_kube_apiserver: StartKubeApiServer, four_sinks: FourSinks, tmp_path: Path
 ) -> None:
-    etcd = start_etcd()
-    first, second = await asyncio.gather(*(asyncio.to_thread(start_kube_apiserver, etcd) for _ in range(2)))
+    etcd, second = breakable.etcd, breakable.api
+    # It cannot stream a first state, as servers before 1.32 could not.
+    first = await asyncio.to_thread(start_kube_apiserver, etcd, JSON_STORAGE, "--feature-gates=WatchList=false")
     config = {
         "cluster": {"name": "testbed", "kubeconfig": str(first.kubeconfig(tmp_path / "kubeconfig"))},
         "resources": [
@@ -54,11 +59,12 @@ async def test_changes_behind_a_dead_api_server_come_when_it_is_back(
         ],
         "sinks": four_sinks.section,
     }
-    async with KubeClient(second) as behind, KubeClient(first) as through:
-        await behind.create_namespace(NAMESPACE)
+    async with KubeClient(second) as behind, KubeClient(first) as through, _clean(behind):
         for collection in COLLECTIONS:
             for name in (*CHANGED, *(f"kept-{n}" for n in range(KEPT))):
                 await behind.create(collection, _object(collection, name))
+        assert first.token() == second.token()
+        assert first.ca_file.read_bytes() != second.ca_file.read_bytes()
 
         async with BridgeProcess(tmp_path / "bridge", config).started() as bridge:
             for collection in COLLECTIONS:
@@ -122,7 +128,16 @@ def _object(collection: str, name: str) -> Manifest:
         SECRETS: {"stringData": {"password": SECRET_VALUE}},
         PRIORITIES: {"value": 7, "description": name},
     }
-    return {"metadata": {"name": name}, **content[collection]}
+    return {"metadata": {"name": name, "labels": OURS}, **content[collection]}
+
+
+@asynccontextmanager
+async def _clean(kube: KubeClient) -> AsyncIterator[None]:
+    """With the namespace, and afterwards without all that is made."""
+    await kube.create_namespace(NAMESPACE)
+    yield
+    await kube.delete(PRIORITIES, labelSelector=",".join(f"{name}={value}" for name, value in OURS.items()))
+    await kube.delete_namespace(NAMESPACE)
 
 
 def _label(name: str, value: str) -> Manifest:

@@ -1,50 +1,56 @@
-"""Three API servers on one etcd, behind one address, restarted one after the other under load: each has a cache of its
-own that may lag behind, and none of them is another history."""
+"""Several API servers on one etcd, behind one address, restarted one after the other under load: each has a cache of
+its own that may lag behind, and none of them is another history."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import KubeClient
-from tests.cluster.servers import Etcd, KubeApiServer
+from tests.cluster.servers import KubeApiServer
 from tests.kit.balancer import Balancer
+from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, an_object, churning
 from tests.kit.etcd_history import JSON_STORAGE, NO_COMPACTION, history
 from tests.kit.judge import judge_all
 from tests.kit.received import Received, from_file, received_lists
 
-NAMESPACES = ("shop", "prod", "test")
-"""One for the writers of each API server."""
 
-
+@pytest.mark.parametrize(
+    "namespaces",
+    [
+        pytest.param(["shop", "prod"], id="two"),
+        pytest.param(["shop", "prod", "test"], id="three", marks=pytest.mark.soak),
+    ],
+)
 async def test_the_epoch_stays_and_nothing_is_lost(
-    start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, tmp_path: Path
+    breakable: Breakable, start_kube_apiserver: StartKubeApiServer, tmp_path: Path, namespaces: Sequence[str]
 ) -> None:
-    etcd = await asyncio.to_thread(start_etcd)
+    """Each API server has writers in a namespace of their own."""
+    etcd = breakable.etcd
     flags = (JSON_STORAGE, NO_COMPACTION)
-    apis = [await asyncio.to_thread(start_kube_apiserver, etcd, *flags) for _ in NAMESPACES]
+    apis = [breakable.api, *[await asyncio.to_thread(start_kube_apiserver, etcd, *flags) for _ in namespaces[1:]]]
     file = tmp_path / "deltas.ndjson"
-    async with Balancer(*(api.port for api in apis)) as line, KubeClient(apis[0]) as kube:
-        for namespace in NAMESPACES:
-            await kube.create_namespace(namespace)
+    async with Balancer(*(api.port for api in apis)) as line, KubeClient(apis[0]) as kube, made(kube, namespaces):
         began = await asyncio.to_thread(etcd.revision)
-        bridge = BridgeProcess(tmp_path / "bridge", config(apis, line, file, tmp_path))
+        bridge = BridgeProcess(tmp_path / "bridge", config(apis, line, namespaces, file, tmp_path))
         async with bridge.started():
             async with AsyncExitStack() as writers:
-                for api, namespace in zip(apis, NAMESPACES, strict=True):
-                    await writers.enter_async_context(churning(api, namespace, writers=2, pause=0.02))
+                for api, namespace in zip(apis, namespaces, strict=True):
+                    await writers.enter_async_context(churning(api, namespace, writers=2))
                 for number, api in enumerate(apis):
                     await asyncio.to_thread(api.kill9 if number == 1 else api.stop)
                     await asyncio.sleep(1)  # Others serve meanwhile.
                     await asyncio.to_thread(api.start)
             markers = [
                 await kube.create(f"/api/v1/namespaces/{namespace}/{kind}", an_object(kind, "marker"))
-                for namespace in NAMESPACES
+                for namespace in namespaces
                 for kind in KINDS
             ]
             uids = {marker["metadata"]["uid"] for marker in markers}
@@ -52,7 +58,7 @@ async def test_the_epoch_stays_and_nothing_is_lost(
                 "the last changes are reported", lambda _: uids <= {each.uid for each in received(file)}, 120
             )
             metrics = await bridge.until_delivered()
-        prefixes = [f"{kind}/{namespace}/" for kind in KINDS for namespace in NAMESPACES]
+        prefixes = [f"{kind}/{namespace}/" for kind in KINDS for namespace in namespaces]
         ended = await asyncio.to_thread(etcd.revision)
         happened = await history(etcd, *prefixes, since=began + 1, through=ended)
 
@@ -62,7 +68,7 @@ async def test_the_epoch_stays_and_nothing_is_lost(
     assert metrics.value("history_proofs_total", outcome="same") >= len(apis), "each restart broke watches"
     assert len({*line.served}) == len(apis)
     print(
-        f"{len(apis)} API servers restarted, {len(NAMESPACES) * len(KINDS)} informers: {verdict.versions} versions; "
+        f"{len(apis)} API servers restarted, {len(namespaces) * len(KINDS)} informers: {verdict.versions} versions; "
         f"proofs: {metrics.value('history_proofs_total', outcome='same'):.0f} same, "
         f"{metrics.value('history_proofs_total', outcome='unknown'):.0f} unknown, "
         f"{metrics.value('history_proofs_total', outcome='failed'):.0f} failed, 0 other; "
@@ -75,7 +81,18 @@ def received(file: Path) -> list[Received]:
     return received_lists(from_file(file)) if file.exists() else []
 
 
-def config(apis: list[KubeApiServer], line: Balancer, file: Path, folder: Path) -> dict[str, object]:
+@asynccontextmanager
+async def made(kube: KubeClient, namespaces: Sequence[str]) -> AsyncIterator[None]:
+    for namespace in namespaces:
+        await kube.create_namespace(namespace)
+    yield
+    for namespace in namespaces:
+        await kube.delete_namespace(namespace)
+
+
+def config(
+    apis: Sequence[KubeApiServer], line: Balancer, namespaces: Sequence[str], file: Path, folder: Path
+) -> dict[str, object]:
     """Each API server has made a certificate of its own, for this address."""
     bundle = folder / "all.crt"
     bundle.write_text("".join(api.ca_file.read_text() for api in apis))
@@ -84,6 +101,6 @@ def config(apis: list[KubeApiServer], line: Balancer, file: Path, folder: Path) 
     kubeconfig.write_text(text.replace(str(apis[0].ca_file), str(bundle)))
     return {
         "cluster": {"name": "testbed", "kubeconfig": str(kubeconfig)},
-        "resources": [{"resource": kind, "namespaces": list(NAMESPACES)} for kind in KINDS],
+        "resources": [{"resource": kind, "namespaces": list(namespaces)} for kind in KINDS],
         "sinks": {"copy": {"type": "file", "path": str(file)}},
     }

@@ -1,0 +1,35 @@
+"""Code in a process of its own, which is forked from one that has imported the bridge."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from tests.kit.fork_server import Forked, fork_server
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    process: Forked
+    output: BinaryIO
+    """Its standard output."""
+
+
+@contextmanager
+def child(code: str, *words: str, modules: Sequence[str] = ()) -> Iterator[Child]:
+    """As ``python -c CODE WORDS…``, with the standard error of the tests. ``modules`` are imported before the fork. It
+    is killed at the end of the block."""
+    reading, writing = os.pipe()
+    try:
+        process = fork_server().start(words, writing, 2, code=code, modules=modules)
+    finally:
+        os.close(writing)
+    with os.fdopen(reading, "rb") as output:
+        try:
+            yield Child(process, output)
+        finally:
+            process.kill()
+            process.wait()
