@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from bridge.app.bridge import Bridge
 from bridge.cli.exits import Exit
+from bridge.cli.memory import tune_memory
 from bridge.cli.settings import load_settings, of_cluster
 from bridge.cli.signals import WITHOUT_MEANING, handle_signals, ignore_early
 from bridge.cli.terminal.output import complain
@@ -34,10 +34,6 @@ from bridge.web.server import WebServer
 from config.errors import ConfigError
 from config.schema import Settings, TelemetrySettings
 
-_COLLECTIONS = (20_000, 20, 10)
-"""Thresholds of the garbage collector. By default it runs after every 700 new objects, the objects of some
-dozen events, and finds little: reference counts free the objects of a batch."""
-
 
 @dataclass(frozen=True, slots=True)
 class _End:
@@ -57,8 +53,7 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
         return _refuse(path, [str(problem) for problem in error.problems])
     if mistakes := preflight(plan):
         return _refuse(path, [f"{path}: {where}: {reason}" for where, reason in mistakes])
-    gc.freeze()  # Objects so far live as long as the process: collections skip them from now on.
-    gc.set_threshold(*_COLLECTIONS)
+    tune_memory()
     set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
     running = _run(file, settings, plan, [each for each in ignored if each is not signal.SIGHUP])
     if profile_stages:

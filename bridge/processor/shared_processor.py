@@ -15,8 +15,8 @@ from typing import Generic
 from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.processor.log import ListenerClosed, ListenerExists, Log, T
 
-MAX_BYTES = 32 << 20
-"""Bytes of bodies in the window, and in a single ``take``."""
+MAX_BYTES = 16 << 20
+"""Bytes of bodies in the window, and in a single ``take``. What a sink makes of them may be as large again, twice."""
 
 
 class ProcessorListener(Generic[T]):
