@@ -13,12 +13,14 @@ notices          gaps and ends of snapshots as markers in partitions
 memory           state that survives a restart: the newest gap, counts of a snapshot
 sink             KafkaSink, which joins them
 readback         reads the topics for ``kubedelta verify``
+follower         reads them for ``kubedelta tail``
 examine          checks options before the bridge runs
 """
 
 from collections.abc import Sequence
 
 from bridge.model.formats.definitions import Definitions
+from bridge.model.versions.followed_record import RecordFollower
 from bridge.model.versions.stored_version import SinkReader
 from sinks.base import Channel, Sink, SinkType, WrongOption
 from sinks.kafka.options import KafkaOptions
@@ -34,6 +36,12 @@ def _load_read_back() -> type[SinkReader]:
     from sinks.kafka.readback import KafkaReadBack
 
     return KafkaReadBack
+
+
+def _load_follow() -> type[RecordFollower]:
+    from sinks.kafka.follower import KafkaFollower
+
+    return KafkaFollower
 
 
 def _examine(options: KafkaOptions) -> Sequence[WrongOption]:
@@ -55,6 +63,7 @@ TYPE = SinkType(
     max_batch=1000,
     summary="CloudEvents in Kafka topics, keyed by object, by an idempotent producer",
     read_back=_load_read_back,
+    follow=_load_follow,
     examine=_examine,
     channels=_channels,
 )

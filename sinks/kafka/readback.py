@@ -23,7 +23,7 @@ T = TypeVar("T")
 _BATCH = 1000
 _IDLE_TIMEOUT = 30.0
 """Seconds without a new record before the brokers count as unavailable."""
-_FINAL = {
+FINAL = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
@@ -90,15 +90,7 @@ class KafkaReadBack:
             raise SinkUnavailable(f"cannot read from {servers}: {self._last_error or error.args[0].str()}") from error
 
     def _open(self) -> str:
-        defaults = {"group.id": f"{self._options.client_id}-verify", "queued.max.messages.kbytes": 32 * 1024}
-        required = {
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "isolation.level": "read_uncommitted",  # An open transaction of another producer would hide the end.
-            "error_cb": self._on_error,
-        }
-        self._consumer = Consumer({"log_level": 0} | defaults | ClientConfig(self._options).connection() | required)
+        self._consumer = Consumer(ClientConfig(self._options).reader("verify") | {"error_cb": self._on_error})
         found = self._consumer.list_topics(timeout=self._options.connect_timeout)
         return f"{self._options.bootstrap_servers}, cluster {found.cluster_id} of {len(found.brokers)} brokers"
 
@@ -134,7 +126,7 @@ class KafkaReadBack:
                 self._came_to(partition, message.offset() + 1)
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._came_to(partition, message.offset())
-            elif error.code() in _FINAL:
+            elif error.code() in FINAL:
                 raise SinkUnavailable(f"cannot read topic {partition[0]}: {error.str()}")
             else:
                 self._note(error)

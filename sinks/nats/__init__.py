@@ -9,12 +9,14 @@ core_delivery  hands messages to the server, which keeps none
 memory         state that survives a restart: the newest gap, the stream as it was last seen
 sink           NatsSink, which joins them
 readback       reads the stream for ``kubedelta verify``
+follower       reads the stream, or the subjects, for ``kubedelta tail``
 examine        checks options before the bridge runs
 """
 
 from collections.abc import Sequence
 
 from bridge.model.formats.definitions import Definitions
+from bridge.model.versions.followed_record import RecordFollower
 from bridge.model.versions.stored_version import SinkReader
 from sinks.base import Channel, Claim, Sink, SinkType, WrongOption
 from sinks.nats.options import NatsOptions
@@ -30,6 +32,12 @@ def _load_read_back() -> type[SinkReader]:
     from sinks.nats.readback import NatsReadBack
 
     return NatsReadBack
+
+
+def _load_follow() -> type[RecordFollower]:
+    from sinks.nats.follower import NatsFollower
+
+    return NatsFollower
 
 
 def _examine(options: NatsOptions) -> Sequence[WrongOption]:
@@ -57,6 +65,7 @@ TYPE = SinkType(
     max_batch=500,
     summary="CloudEvents in a NATS JetStream stream, a subject for each object",
     read_back=_load_read_back,
+    follow=_load_follow,
     examine=_examine,
     claims=_claims,
     channels=_channels,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import nats.errors
@@ -34,6 +34,10 @@ _PENDING_SIZE = 1 << 40
 """Bytes: the client's own limit is out of reach, because its wait for room swallows cancellation
 (``Client._flush_pending``), and a cancelled ``flush`` ends its reading (``Client._process_pong``). ``MOST_UNANSWERED``
 bounds the client's buffer instead."""
+
+_MOST_UNREAD = 10_000
+_MOST_UNREAD_BYTES = 64 << 20
+"""Of a subscription. The client drops what comes beyond."""
 
 _CLOSE_TIMEOUT = 2.0
 """Seconds."""
@@ -150,6 +154,12 @@ class NatsConnection:
     async def publish_to_itself(self) -> int:
         """``on_answer`` gets this message when the server has read all earlier ones. Raises ConnectionError."""
         return await self.publish(f"{self._inbox}{self._published + 1}", b"", None, answered=False)
+
+    async def subscribe(self, subject: str, receive: Callable[[Msg], Awaitable[None]]) -> None:
+        """Calls ``receive`` for each message that comes to the subject. Raises errors of the client."""
+        await self._client.subscribe(
+            subject, cb=receive, pending_msgs_limit=_MOST_UNREAD, pending_bytes_limit=_MOST_UNREAD_BYTES
+        )
 
     async def request(self, subject: str, timeout: float) -> bytes:
         """The payload of the answer to an empty message. Raises TimeoutError, and errors of the client."""

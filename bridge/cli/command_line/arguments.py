@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -125,6 +125,20 @@ def start(text: str) -> int | str:
     raise argparse.ArgumentTypeError(
         f"{text!r} is no start of a replay; allowed: a sequence number such as 1200, a time with its offset such as "
         "2026-11-21T08:30:00Z or 2026-11-21T09:30:00+01:00, or beginning"
+    )
+
+
+def moment(text: str) -> datetime:
+    """A time in the past: RFC 3339, or a duration before now."""
+    try:
+        if _RFC3339.fullmatch(text):
+            return datetime.fromisoformat(text.upper()).astimezone(UTC)
+        return datetime.now(UTC) - timedelta(seconds=Duration.read(text))
+    except (ValueError, OverflowError):
+        pass
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not a time; allowed: a duration before now such as 10m, or a time with its offset such as "
+        "2026-11-21T08:30:00Z"
     )
 
 

@@ -14,6 +14,7 @@ from bridge.cli.command_line.arguments import (
     account,
     count,
     duration,
+    moment,
     rate,
 )
 from bridge.cli.command_line.state_commands import CURSORS, DEAD_LETTERS, RELOAD, REPLAY, SINKS, STATE
@@ -24,6 +25,16 @@ _SCHEMA = "bridge.cli.schema.commands"
 def _without_reference(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
     if values.pop("reference"):
         parser.error("--reference is for the configuration file alone")
+
+
+def _one_beginning(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
+    if values["from_start"]:
+        values.update(lines=None, since=None)
+    elif values["since"] is None and values["lines"] is None:
+        values["lines"] = 10
+    elif values["since"] is not None and values["lines"] is not None:
+        parser.error("either --lines or --since")
+    del values["from_start"]
 
 
 RUN = CommandSpec(
@@ -122,24 +133,32 @@ VERIFY = CommandSpec(
 )
 TAIL = CommandSpec(
     name="tail",
-    help="print the records in a file as they come, also through its rotations",
+    help="print the records of a file or a sink as they come",
     function="bridge.cli.tail.command:tail",
     arguments=(
-        Argument("target", metavar="FILE", help="a file of deltas; with -c, also the name of a file sink"),
+        Argument(
+            "target",
+            metavar="SINK|FILE",
+            help="a file of deltas, through its rotations; with -c, a sink: its file, topics, stream or subjects",
+        ),
         Argument("-c", "--config", dest="path", metavar="FILE", type=Path, help="the configuration (YAML)"),
         Argument("--resource", metavar="R", help="only this resource (kubectl's name)"),
         Argument("--namespace", metavar="N", help="only objects in this namespace"),
         Argument("--where", metavar="CEL", help="only records for which this holds: object.spec.replicas > 1"),
-        Argument("--lines", metavar="N", type=count, default=10, help="begin with the last N records (default: 10)"),
-        Argument("--from-start", action="store_true", help="begin with the oldest record, in the closed parts"),
+        Argument("--lines", metavar="N", type=count, help="begin with the last N records (default: 10)"),
+        Argument("--since", metavar="TIME", type=moment, help="begin at a time: 10m ago, or 2026-11-21T08:30:00Z"),
+        Argument(
+            "--from-beginning", "--from-start", dest="from_start", action="store_true", help="begin with the oldest"
+        ),
         Argument(
             "--follow",
             action=argparse.BooleanOptionalAction,
             default=True,
             help="wait for further records (default), or end",
         ),
-        Argument("--json", dest="as_json", action="store_true", help="print the records unchanged, a line each"),
+        Argument("--json", dest="as_json", action="store_true", help="print the records as JSON, a line each"),
     ),
+    adjust=_one_beginning,
 )
 
 COMMANDS = (RUN, CHECK, RELOAD, RBAC, DEMO, TAIL, SCHEMA, SINKS, VERIFY, REPLAY, DEAD_LETTERS, CURSORS, STATE)

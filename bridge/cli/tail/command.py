@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,40 +37,42 @@ def tail(
     resource: str | None,
     namespace: str | None,
     where: str | None,
-    lines: int,
-    from_start: bool,
+    lines: int | None,
+    since: datetime | None,
     follow: bool,
     as_json: bool,
 ) -> int:
-    """``target``: a file; with a configuration at ``path``, also the name of a sink in it."""
+    """``target``: a file; with a configuration at ``path``, also the name of a sink in it. ``lines``: how many of the
+    last records come first; None to begin at ``since``, or with the oldest."""
     chosen = TailFilter(resource, namespace, where)
+    printer = Printer(chosen, as_json=as_json)
     try:
-        follower = _follower(target, path)
+        with closing(_follower(target, path)) as follower:
+            return _tail(target, follower, printer, lines, since, follow=follow)
     except ConfigError as error:
         complain(error)
         return Exit.CONFIG
     except (_NotFollowed, CannotReadBack) as error:
         complain(error)
         return Exit.NO
-    try:
-        return _tail(target, follower, _Printer(chosen, as_json=as_json), None if from_start else lines, follow=follow)
     except SinkUnavailable as error:
-        complain(error)
+        complain(f"{target}: {error}")
         return Exit.UNAVAILABLE
-    finally:
-        follower.close()
 
 
-def _tail(target: str, follower: RecordFollower, printer: _Printer, lines: int | None, *, follow: bool) -> int:
-    """``lines``: how many of the last; None for all."""
+def _tail(
+    target: str, follower: RecordFollower, printer: Printer, lines: int | None, since: datetime | None, *, follow: bool
+) -> int:
     while not follower.open():
         if not follow:
-            complain(f"there is no {target} yet: no record was delivered, or the path is wrong")
+            complain(f"{target}: no destination yet: no record was delivered, or the name is wrong")
             return Exit.NO
         printer.wait_for(target)
         time.sleep(POLL_EVERY)
     if lines is not None:
         printer.print(follower.last(lines, printer.chosen))
+    else:
+        follower.begin(since)
     while True:
         printer.print(filter(printer.chosen, follower.news()))
         if not follow:
@@ -76,7 +80,9 @@ def _tail(target: str, follower: RecordFollower, printer: _Printer, lines: int |
         time.sleep(POLL_EVERY)
 
 
-class _Printer:
+class Printer:
+    """Prints records as lines."""
+
     def __init__(self, chosen: TailFilter, *, as_json: bool) -> None:
         self.chosen = chosen
         self._as_json = as_json
@@ -103,17 +109,17 @@ class _Printer:
 def _follower(target: str, path: Path | None) -> RecordFollower:
     """Raises ConfigError, CannotReadBack and _NotFollowed."""
     if path is not None:
-        sinks = load_settings(path).sinks
-        if target in sinks:
-            return _made(registry.types()[sinks[target].type], sinks[target].options, f"sinks.{target}")
+        settings = load_settings(path)
+        if (sink := settings.sinks.get(target)) is not None:
+            return _made(registry.types()[sink.type], target, sink.options, settings.cluster.name)
         if not Path(target).exists():
-            raise _NotFollowed(f"there is no sink and no file {target}; sinks: {', '.join(sinks)}")
+            raise _NotFollowed(f"there is no sink and no file {target}; sinks: {', '.join(settings.sinks)}")
     kind = registry.types()[_FILE]
-    return _made(kind, kind.options.model_validate({"path": target}), target)
+    return _made(kind, target, kind.options.model_validate({"path": target}), "")
 
 
-def _made(kind: SinkType, options: Any, subject: str) -> RecordFollower:
+def _made(kind: SinkType, name: str, options: Any, cluster: str) -> RecordFollower:
     if kind.follow is None:
-        able = ", ".join(name for name, each in registry.types().items() if each.follow is not None)
-        raise _NotFollowed(f"{subject}: a destination of type {kind.name} cannot be followed; types that can: {able}")
-    return kind.follow()(options)
+        able = ", ".join(each.name for each in registry.types().values() if each.follow is not None)
+        raise _NotFollowed(f"{name}: a destination of type {kind.name} cannot be followed; types that can: {able}")
+    return kind.follow()(name, options, cluster=cluster)

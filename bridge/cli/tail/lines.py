@@ -23,7 +23,7 @@ class TailLines:
         paint = self._paint
         time = paint(f"{record.time[:19]}Z" if record.time else "", "dim")
         if record.foreign:
-            text = record.text[:_LONGEST_FOREIGN].decode(errors="replace") or "a line that is too long"
+            text = record.text[:_LONGEST_FOREIGN].decode(errors="replace") or "a record without a readable text"
             return paint(f"? {text}", "dim")
         if record.notice:
             return f"{time} {paint(record.notice, 'red' if record.is_gap else 'dim')}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 import msgspec
@@ -48,23 +49,29 @@ class FollowedRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecordFollower(Protocol):
-    """Reads the records of a destination, and further records as they come. Blocks. Every method but ``close`` raises
+    """Reads the records of a destination, and further records as they come. Blocks. Call ``open``, then ``last`` or
+    ``begin``, then ``news`` as often as you like, and ``close`` once. Every method but ``close`` raises
     ``sinks.base.SinkUnavailable``."""
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, name: str, options: Any, *, cluster: str) -> None:
         """``options``: of the class that the sink's type names. Raises CannotReadBack."""
 
     def open(self) -> bool:
-        """Call it once, before the other methods. False if the destination does not exist yet: call it again."""
+        """False if the destination does not exist yet: call it again."""
         ...
 
     def last(self, count: int, accepts: Callable[[FollowedRecord], bool]) -> Sequence[FollowedRecord]:
-        """The last records that ``accepts`` takes, in their order. Call it before ``news``, which then goes on behind
-        them."""
+        """The last records that ``accepts`` takes, in their order, as far back as the destination can look.
+        ``news`` goes on behind them."""
+        ...
+
+    def begin(self, since: datetime | None) -> None:
+        """``news`` begins with the first record of that time or later; None for the oldest record. Raises
+        CannotReadBack if the destination keeps no records."""
         ...
 
     def news(self) -> Iterator[FollowedRecord]:
-        """From the end of the previous call to the present end; the first call begins with the oldest record."""
+        """From the end of the previous call to the present end. May wait a fraction of a second for a record."""
         ...
 
     def close(self) -> None: ...

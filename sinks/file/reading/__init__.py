@@ -3,5 +3,4 @@
 follow     follows the file through its rotations
 line_head  sequence number and time in a line
 lines      lines of plain and compressed files, forward and backward
-records    the record in a line, in any format
 """

@@ -50,6 +50,23 @@ class ClientConfig:
         """Properties to check without brokers: ``token_command`` does not run. Blocks. Raises WrongOption."""
         return self._producer_alone(gapless=True) | self._static_connection()
 
+    def reader(self, purpose: str) -> dict[str, Any]:
+        """Properties of a consumer that joins no group and commits no offsets. Blocks, and raises WrongOption, as
+        ``connection`` does."""
+        options = self._options
+        defaults = {
+            "log_level": 0,
+            "group.id": f"{options.client_id}-{purpose}",  # The client asks for a name; no broker ever hears of it.
+            "queued.max.messages.kbytes": _QUEUE_KBYTES,
+        }
+        required = {
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "isolation.level": "read_uncommitted",  # An open transaction of another producer would hide the end.
+        }
+        return defaults | self.connection() | required
+
     def refused(self, error: str) -> WrongOption | None:
         """See ``refusal``."""
         return refusal(self._options, error)

@@ -82,6 +82,10 @@ async def test_each_record_is_a_line(command: Command, deltas: Path) -> None:
         ("--lines 3 --resource pods", ["web-1", "db-1"]),
         ("--lines 0", []),
         ("--from-start --lines 1 --resource pods", ["web-1", "web-1", "db-1"]),
+        ("--from-beginning --namespace data", ["db-1"]),
+        ("--since 2026-11-21T10:00:00+01:00 --namespace data", ["db-1"]),
+        ("--since 2026-11-21T10:00:01+01:00", []),
+        ("--since 1s", []),
     ],
 )
 async def test_options_choose_records(command: Command, deltas: Path, words: str, names: list[str]) -> None:
@@ -118,6 +122,8 @@ async def test_an_expression_that_fails_says_so_once(command: Command, deltas: P
         (["--where", "objekt.spec == 1"], "--where: column 1"),
         (["--where", "'a text'"], "--where: column 1: the value is of type string"),
         (["--lines", "-3"], "--lines"),
+        (["--since", "yesterday"], "a duration before now"),
+        (["--since", "10m", "--lines", "3"], "either --lines or --since"),
     ],
 )
 async def test_a_wrong_option_is_a_usage_error(command: Command, deltas: Path, words: list[str], said: str) -> None:
@@ -139,7 +145,10 @@ async def test_the_name_of_a_sink_stands_for_its_file(command: Command, deltas: 
     config = tmp_path / "kubedelta.yaml"
     config.write_text(yaml.safe_dump(content))
     assert len(await tailed(command, "copy", "-c", str(config))) == 7
-    for target, said in (("hook", "webhook cannot be followed; types that can: file"), ("nobody", "sinks: copy, hook")):
+    for target, said in (
+        ("hook", "webhook cannot be followed; types that can: kafka, nats, file"),
+        ("nobody", "sinks: copy, hook"),
+    ):
         ended = await command("tail", target, "-c", str(config))
         assert (ended.code, ended.out) == (Exit.NO, "")
         assert said in ended.err

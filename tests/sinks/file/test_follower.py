@@ -13,11 +13,11 @@ import pytest
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Record, SnapshotEdge
 from bridge.model.versions.followed_record import FollowedRecord
+from bridge.model.versions.record_forms import record_in
 from bridge.model.versions.stored_version import CannotReadBack
 from sinks.base import SinkUnavailable
 from sinks.file.follower import FileFollower
 from sinks.file.options import FileOptions
-from sinks.file.reading.records import record_in
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, TIME, a_delta, a_gap, a_snapshot
 from tests.sinks.file.test_readback import write
 
@@ -35,8 +35,12 @@ SEEN = [
 ]
 
 
+def unopened(path: Path | str) -> FileFollower:
+    return FileFollower("copy", FileOptions.model_validate({"path": str(path)}), cluster="prod")
+
+
 def follow(path: Path) -> FileFollower:
-    follower = FileFollower(FileOptions.model_validate({"path": str(path)}))
+    follower = unopened(path)
     assert follower.open()
     return follower
 
@@ -126,11 +130,11 @@ async def test_the_last_records_are_those_that_were_chosen(tmp_path: Path) -> No
 
 def test_a_file_that_does_not_exist_yet_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "deltas.ndjson"
-    assert not FileFollower(FileOptions.model_validate({"path": str(path)})).open()
+    assert not unopened(path).open()
     with pytest.raises(SinkUnavailable, match="no file"):
-        FileFollower(FileOptions.model_validate({"path": str(tmp_path / "missing" / "x")})).open()
+        unopened(tmp_path / "missing" / "x").open()
     with pytest.raises(CannotReadBack):
-        FileFollower(FileOptions.model_validate({"path": "-"}))
+        unopened("-")
 
 
 def test_a_damaged_part_has_an_error_of_its_own(tmp_path: Path) -> None:

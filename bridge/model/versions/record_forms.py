@@ -1,8 +1,10 @@
-"""A line → a FollowedRecord, whatever the format: CloudEvents, envelopes, rows, and objects alone."""
+"""A line or a message → a FollowedRecord, in any format: CloudEvents, envelopes, rows, and objects alone."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
@@ -11,12 +13,15 @@ from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES
 from bridge.model.formats.notice import GapData, SnapshotData
 from bridge.model.record import SnapshotEdge
 from bridge.model.versions.followed_record import FollowedRecord
-from sinks.file.reading.line_head import UNREADABLE
+from bridge.model.versions.stored_version import StoredKind, stored_version_of
 
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
 _NOTHING = msgspec.Raw()
 _ENVELOPE_OPS = {"c": Op.ADDED, "u": Op.UPDATED, "d": Op.DELETED, "r": Op.SYNC}
 _OPS = {op.value: op for op in Op}
 _KEY_PARTS = 5
+_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+"""In JSON these characters stand outside of strings alone, where a space means the same."""
 
 
 class _Event(msgspec.Struct):
@@ -89,9 +94,35 @@ def record_in(line: bytes) -> FollowedRecord:
     for form in (_of_event, _of_envelope, _of_row, _of_object):
         try:
             return form(line)
-        except (*UNREADABLE, ValueError, OverflowError):
+        except _UNREADABLE:
             continue
     return FollowedRecord(line, foreign=True)
+
+
+def record_of(attributes: Mapping[str, str], data: bytes | None) -> FollowedRecord:
+    """A message in the binary form of CloudEvents. Its text is the structured form. ``data``: None for Kafka's
+    tombstone. ``foreign`` for a message without these attributes."""
+    if stored_version_of(attributes).kind is StoredKind.FOREIGN:
+        return FollowedRecord(data or b"", foreign=True)
+    try:
+        record = _of_event(_structured(attributes, data))
+    except _UNREADABLE:
+        return FollowedRecord(data or b"", foreign=True)
+    if data is None or record.notice or record.object is not None:
+        return record
+    inner = record_in(data)
+    return msgspec.structs.replace(record, kind=inner.kind, object=inner.object, before=inner.before)
+
+
+def _structured(attributes: Mapping[str, str], data: bytes | None) -> bytes:
+    """In one line."""
+    content: Any = None
+    if data is not None:
+        try:
+            content = msgspec.json.decode(data, type=msgspec.Raw)
+        except _UNREADABLE:  # ``data`` of a sink may make a text.
+            content = data.decode(errors="replace")
+    return msgspec.json.encode({**attributes, "data": content}).translate(_ONE_LINE)
 
 
 def _of_event(line: bytes) -> FollowedRecord:
@@ -117,7 +148,7 @@ def _of_event(line: bytes) -> FollowedRecord:
         name=name,
         version=event.resourceversion,
         evidence=event.evidence,
-        object=data if event.type.startswith("kubedelta.object.") else None,
+        object=_state(event.data) if event.type.startswith("kubedelta.object.") else None,
     )
 
 

@@ -1,0 +1,206 @@
+"""Follows the messages of a stream, or of subjects without one, for ``kubedelta tail``. Acknowledges no message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import nats.errors
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import APIError, NotFoundError
+
+from bridge.model.versions.followed_record import FollowedRecord
+from bridge.model.versions.record_forms import record_of
+from bridge.model.versions.stored_version import CannotReadBack
+from sinks.errors import SinkUnavailable
+from sinks.nats.connection import NatsConnection
+from sinks.nats.encode import stream_subjects
+from sinks.nats.options import DeliveryMode, NatsOptions
+
+T = TypeVar("T")
+
+_BATCH = 500
+_WAIT = 0.25
+"""Seconds that a look for messages waits for the first of them."""
+_IDLE_TIMEOUT = 30.0
+"""Seconds without a message, while some are known to be there, before the server counts as unavailable."""
+_FIRST_LOOK_BACK = 100
+_LOOK_BACK = 100_000
+"""Messages of the stream among which the last records are sought."""
+_INACTIVE_THRESHOLD = 30.0
+"""Seconds after which the server deletes a consumer without requests."""
+
+
+def followed(message: Msg) -> FollowedRecord:
+    headers = message.headers or {}
+    attributes = {name.removeprefix("ce-"): unquote(value) for name, value in headers.items() if name.startswith("ce-")}
+    return record_of(attributes, message.data)
+
+
+class NatsFollower:
+    """See RecordFollower. With ``mode: core`` there are no messages but those that come from ``open`` on."""
+
+    def __init__(self, name: str, options: NatsOptions, *, cluster: str) -> None:
+        self._name = name
+        self._options = options
+        self._has_stream = options.mode is DeliveryMode.JETSTREAM
+        [self._subject] = stream_subjects(options, cluster)
+        self._runner = asyncio.Runner()
+        self._connection: NatsConnection | None = None
+        self._consumer: Any = None
+        self._resume: int | datetime = 1
+        """Where a new consumer goes on: a sequence number of the stream, or a time."""
+        self._read = 0
+        """Messages, as the consumer counts them."""
+        self._came: list[Msg] = []
+
+    def open(self) -> bool:
+        return self._run(self._open())
+
+    def last(self, count: int, accepts: Callable[[FollowedRecord], bool]) -> Sequence[FollowedRecord]:
+        if not self._has_stream:
+            return ()
+        return self._run(self._last(count, accepts))
+
+    def begin(self, since: datetime | None) -> None:
+        if not self._has_stream:
+            raise CannotReadBack("mode is core: the server keeps no messages, and only new ones can be followed")
+        self._run(self._consume(1 if since is None else since))
+
+    def news(self) -> Iterator[FollowedRecord]:
+        look = self._stored if self._has_stream else self._arrived
+        while messages := self._run(look()):
+            yield from map(followed, messages)
+
+    def close(self) -> None:
+        with suppress(SinkUnavailable):
+            self._run(self._close())
+        self._runner.close()
+
+    def _run(self, work: Awaitable[T]) -> T:
+        """The client's tasks rest in between. Raises SinkUnavailable."""
+        return self._runner.run(self._watched(work))
+
+    async def _watched(self, work: Awaitable[T]) -> T:
+        try:
+            return await work
+        except (TimeoutError, nats.errors.Error) as error:
+            server = self._connection.server if self._connection else "nobody"
+            said = (isinstance(error, APIError) and error.description) or str(error).removeprefix("nats: ")
+            last_error = self._connection.last_error if self._connection else ""
+            where = f"the stream {self._options.stream_name}" if self._has_stream else self._subject
+            reason = last_error or said or type(error).__name__
+            raise SinkUnavailable(f"{server}: cannot read {where}: {reason}") from error
+
+    async def _open(self) -> bool:
+        if self._connection is None:
+            self._connection = await NatsConnection.connect(self._options, f"{self._name}-tail", ())
+            if not self._has_stream:
+                await self._connection.subscribe(self._subject, self._take)
+        if self._has_stream:
+            try:
+                await self._jetstream.stream_info(self._options.stream_name)
+            except NotFoundError:
+                return False
+        return True
+
+    @property
+    def _jetstream(self) -> JetStreamContext:
+        if self._connection is None:
+            raise RuntimeError("not open")
+        return self._connection.jetstream(self._options.connect_timeout)
+
+    async def _close(self) -> None:
+        if self._connection is not None:
+            with suppress(TimeoutError, nats.errors.Error):
+                await self._end_consumer()
+            await self._connection.close()
+
+    # ── Without a stream ─────────────────────────────────────────────────────
+
+    async def _take(self, message: Msg) -> None:
+        self._came.append(message)
+
+    async def _arrived(self) -> list[Msg]:
+        if self._connection is not None and self._connection.closed:
+            raise nats.errors.ConnectionClosedError
+        await asyncio.sleep(0 if self._came else _WAIT)
+        came, self._came = self._came, []
+        return came
+
+    # ── A stream ─────────────────────────────────────────────────────────────
+
+    async def _last(self, count: int, accepts: Callable[[FollowedRecord], bool]) -> Sequence[FollowedRecord]:
+        state = (await self._jetstream.stream_info(self._options.stream_name)).state
+        found: deque[FollowedRecord] = deque(maxlen=count)
+        back = max(count, _FIRST_LOOK_BACK)
+        while count:
+            found.clear()
+            start = max(state.first_seq, state.last_seq + 1 - back, 1)
+            await self._consume(start)
+            while messages := await self._stored(state.last_seq):
+                found.extend(filter(accepts, map(followed, messages)))
+            if len(found) == count or start == max(state.first_seq, 1) or back >= _LOOK_BACK:
+                break
+            back = min(10 * back, _LOOK_BACK)
+        await self._consume(state.last_seq + 1)
+        return found
+
+    async def _consume(self, start: int | datetime) -> None:
+        await self._end_consumer()
+        self._resume, self._read = start, 0
+        if isinstance(start, int):
+            config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=start)
+        else:
+            moment = start.astimezone(UTC)
+            config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=moment)
+        config.ack_policy, config.inactive_threshold = AckPolicy.NONE, _INACTIVE_THRESHOLD
+        self._consumer = await self._jetstream.pull_subscribe(
+            self._subject, stream=self._options.stream_name, config=config
+        )
+
+    async def _end_consumer(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with suppress(NotFoundError):
+                name = (await consumer.consumer_info()).name
+                await self._jetstream.delete_consumer(self._options.stream_name, name)
+
+    async def _stored(self, through: int | None = None) -> list[Msg]:
+        """The next messages; of those up to ``through``, if it is given. Empty at the end."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + _IDLE_TIMEOUT
+        while not (messages := await self._fetch()):
+            if not await self._pending():
+                return []
+            if now() > deadline:
+                raise TimeoutError(f"no message came for {_IDLE_TIMEOUT:g} s")
+        return [each for each in messages if through is None or each.metadata.sequence.stream <= through]
+
+    async def _fetch(self) -> list[Msg]:
+        try:
+            messages: list[Msg] = await self._consumer.fetch(_BATCH, timeout=_WAIT)
+        except (TimeoutError, APIError):  # None came; or the consumer is gone, as ``_pending`` finds.
+            return []
+        for index, message in enumerate(messages):
+            sequence = message.metadata.sequence
+            if sequence.consumer != self._read + 1:
+                # Lost on the way: a consumer without acknowledgements repeats no message.
+                await self._consume(self._resume)
+                return messages[:index]
+            self._read, self._resume = sequence.consumer, sequence.stream + 1
+        return messages
+
+    async def _pending(self) -> bool:
+        try:
+            return bool((await self._consumer.consumer_info()).num_pending)
+        except NotFoundError:  # The server deleted the consumer while the reader of the output paused, or restarted.
+            await self._consume(self._resume)
+            return True
