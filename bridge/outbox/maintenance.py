@@ -79,7 +79,7 @@ class LogMaintenance:
             return self._cleanable.checkpoint < self.start
         return self._cleanable.is_due(self._cleaner_policy, self.start)
 
-    async def clean(self, between: Callable[[], Awaitable[None]]) -> None:
+    async def clean(self, between: Callable[[], Awaitable[object]]) -> None:
         """Runs the log cleaner to its end, and returns free pages to the disk. ``between`` runs after each step, so
         that cursors are saved during a long pass."""
         clean = LogCleaner(self._cleaner_policy)

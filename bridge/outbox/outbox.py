@@ -11,11 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import apsw
-
-from bridge.facts import OutboxOpened, OutboxRebuilt, Report, StateExposed, StateMigrated
+from bridge.facts import Report
 from bridge.model.admin import DeadLetter, StateReport
 from bridge.model.policies import StartPolicy
+from bridge.model.primitives.polling import PollInterval
 from bridge.model.primitives.ring import Slice
 from bridge.model.record import Delta, Record
 from bridge.outbox.appender import Appender, utc_now
@@ -33,6 +32,7 @@ from bridge.outbox.log.retention import Retention
 from bridge.outbox.log.sparse_index import SparseIndex
 from bridge.outbox.maintenance import LogMaintenance
 from bridge.outbox.recovery.opening import OpenedState, open_existing, open_state
+from bridge.outbox.recovery.reporting import report_opened
 from bridge.outbox.registration import SinkRegistration
 from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
@@ -42,6 +42,7 @@ from bridge.outbox.writer import OutboxClosed
 
 TICK = 0.5
 """Seconds between two saves of cursors and positions, each with a trim of the log."""
+QUIET_TICK = 1.0  # while neither records nor progress come
 _ABSENCE = 60.0
 """Seconds between two updates of the absence of sinks that are not configured."""
 
@@ -105,14 +106,7 @@ class Outbox:
         opening = open_existing if only_existing else partial(open_state, selecting=selecting)
         opened = await asyncio.to_thread(opening, directory, sinks, clock())
         outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed)
-        files = opened.state_directory
-        report(OutboxOpened(str(files.file), apsw.sqlite_lib_version(), outbox.records, opened.objects))
-        if opened.migrated:
-            report(StateMigrated(str(files.file), opened.migrated))
-        if files.exposed:
-            report(StateExposed(str(directory), files.exposed))
-        if opened.damage:
-            report(OutboxRebuilt(str(opened.aside or ""), opened.damage, tuple(sinks)))
+        report_opened(opened, outbox.records, sinks, report)
         return outbox
 
     async def close(self) -> None:
@@ -149,12 +143,14 @@ class Outbox:
 
     async def run(self) -> None:
         """Saves progress, trims, and watches for missing files, until cancelled. Raises Damaged, or a bug."""
-        counted = self._now()
+        counted, interval, last = self._now(), PollInterval(TICK, QUIET_TICK), self.last
         while True:
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(interval.seconds)
             self._store.state_directory.require_files()
             await self._store.examine_suspicion()
-            await self.maintain()
+            progressed = await self.maintain()
+            interval.looked(changed=progressed or self.last != last)
+            last = self.last
             if self._now() - counted >= _ABSENCE:
                 await self.registration.count_absence(self._now() - counted, self._retention.forget_after)
                 counted = self._now()
@@ -228,19 +224,23 @@ class Outbox:
 
     # ── Housekeeping ─────────────────────────────────────────────────────────
 
-    async def maintain(self) -> None:
-        """Saves the progress of sinks and informers, trims the log, and runs the log cleaner when it pays."""
+    async def maintain(self) -> bool:
+        """Saves the progress of sinks and informers, trims the log, and runs the log cleaner when it pays. Returns
+        whether there was progress."""
         async with self.registration.lock:
             held = [cursor.holds for cursor in self.sinks.all]  # Before the save, since sinks go on during it.
-            await self._save_progress()
+            progressed = await self._save_progress()
             await self._log.trim(held)
         if self._log.is_cleaning_due(has_backfills=any(cursor.backfill for cursor in self.sinks.all)):
             await self._log.clean(self._save_progress)
         await self._log.train_dictionary()
+        return progressed
 
-    async def _save_progress(self) -> None:
-        if (saved := self._save()) is not None:
-            await saved
+    async def _save_progress(self) -> bool:
+        if (saved := self._save()) is None:
+            return False
+        await saved
+        return True
 
     def _save(self) -> asyncio.Future[None] | None:
         """Returns None if there is no unsaved progress."""

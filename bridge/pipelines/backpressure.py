@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from bridge.facts import BacklogCompacted, BacklogDropped, IntakeBlocked, IntakeResumed, Report
 from bridge.model.policies import WhenFull
+from bridge.model.primitives.polling import PollInterval
 from bridge.outbox import Outbox, why_full
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.pipelines.sink_pipeline import SinkPipeline
@@ -15,6 +16,8 @@ from bridge.plan.plan import SinkPlan
 
 CHECK_INTERVAL = 0.25
 """Seconds between two checks of the backlogs. Bounds are in records, so a backlog grows little in between."""
+QUIET_INTERVAL = 1.0
+"""The same while no record is appended. Only the ages of records change then."""
 LET_GO = 256 << 20
 """Bytes of records for others that a sink with a selection may hold in the log."""
 _COMPACT_AFTER = 1000
@@ -45,8 +48,11 @@ class Backpressure:
 
     async def run(self) -> None:
         """Compacts and drops, until cancelled."""
+        interval, last = PollInterval(CHECK_INTERVAL, QUIET_INTERVAL), self._outbox.last
         while True:
-            await asyncio.sleep(CHECK_INTERVAL)
+            await asyncio.sleep(interval.seconds)
+            interval.looked(changed=self._outbox.last != last)
+            last = self._outbox.last
             for each in tuple(self._pipelines.values()):
                 if each.plan.when_full is not WhenFull.BLOCK and self._why_full(each.plan):
                     await self._shorten(each.plan, each.feed)

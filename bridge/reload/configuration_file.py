@@ -44,6 +44,11 @@ class ConfigurationFile:
         was, self._seen = self._seen, self._look()
         return self._seen == was and self._seen != self._read
 
+    @property
+    def is_changing(self) -> bool:
+        """The last look found another state than the last ``read``."""
+        return self._seen != self._read
+
     def _look(self) -> _State:
         try:
             found = self.path.stat()

@@ -22,8 +22,10 @@ from bridge.reload.live_change import CannotForesee, Foreseen, LiveChange
 from config.errors import ConfigError
 from config.schema import Settings
 
-LOOK_EVERY = 1.0
-"""Seconds between two looks at the file."""
+LOOK_EVERY = 3.0
+"""Seconds between two looks at the file. The kubelet takes a minute for a changed ConfigMap."""
+SETTLE = 1.0
+"""Seconds after a look that found a change, until the look that finds whether its writer is done."""
 RETRY_AFTER = 30.0
 """Seconds until a change is tried again that an unreachable API server, or a full disk, held up."""
 _NEEDS_RESTART = "changed, and needs a restart; resources, sinks and telemetry.log_level change while the bridge runs"
@@ -121,7 +123,7 @@ class Reloader:
         now = asyncio.get_running_loop().time
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY):
+                async with asyncio.timeout(SETTLE if self._file.is_changing else LOOK_EVERY):
                     return await self._orders.get()
             if self._file.has_changed() or now() >= retry_at:
                 return _Order("file")

@@ -11,6 +11,7 @@ import pytest
 
 from bridge.facts import ChangesIgnored, ConfigurationReloaded, SelectionChanged, SnapshotEnded
 from bridge.model.status import SinkState
+from bridge.reload import reloader
 from tests.bridge.app.test_restart import lists_and_watches
 from tests.bridge.reload.reloading import Reloading, a_config_map, reloading
 from tests.kit.deadlines import BUSY
@@ -288,7 +289,11 @@ async def test_a_file_with_equal_values_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("trigger", ["file", "SIGHUP"])
-async def test_a_change_is_noticed_without_a_command(tmp_path: Path, trigger: str) -> None:
+async def test_a_change_is_noticed_without_a_command(
+    tmp_path: Path, trigger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reloader, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(reloader, "SETTLE", 0.05)
     async with reloading(tmp_path) as run:
         run.write_sinks(late=run.to_file("late"))
         if trigger == "SIGHUP":
