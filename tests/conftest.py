@@ -1,6 +1,7 @@
 """Loads the testbed for all tests: real servers, asked for by fixture."""
 
 import gc
+import signal
 import sys
 from collections.abc import AsyncIterator
 
@@ -16,6 +17,9 @@ settings.load_profile("kubedelta")
 
 # jsonschema would compile the grammars of all formats when it is imported: seconds. No test has it check a format.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
+# A shell's background job ignores SIGINT, and its children would, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["tests.cluster.plugin"]
 
