@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 
 from bridge.admin.protocol import (
+    LARGEST_LINE,
     LARGEST_PAGE,
     LARGEST_REQUEST,
     PREFIX,
@@ -28,6 +29,7 @@ from bridge.model.admin import (
     About,
     Cursors,
     DeadLetter,
+    Followed,
     Reloaded,
     ReloadRequest,
     Replayed,
@@ -38,9 +40,13 @@ from bridge.model.admin import (
 
 T = TypeVar("T")
 
+_HOST = "http://bridge"
+"""A placeholder: the connector connects to the socket, whatever host the URL names."""
 _GREETING_SECONDS = 5.0
 _ANSWER_SECONDS = 300.0
 _CHECK_SECONDS = 86_400.0
+_SILENCE_SECONDS = 30.0
+"""The bridge writes every few seconds."""
 
 
 class NotRunning(Exception):
@@ -129,6 +135,21 @@ class AdminClient:
     async def reload(self, request: ReloadRequest) -> Reloaded:
         return _decoded(await self._ask("POST", "/reload", request), Reloaded)
 
+    async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
+        """Ends when the bridge ends it. Raises NoAnswer if the bridge is silent or its answer breaks off."""
+        query = {} if sink is None else {"sink": sink}
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=_SILENCE_SECONDS)
+        try:
+            async with self._session.get(f"{_HOST}{PREFIX}/follow", params=query, timeout=timeout) as answer:
+                if answer.status >= 400:
+                    raise _refused(answer, await answer.read())
+                async for line in _lines(answer.content):
+                    yield _decoded(line, Followed)
+        except aiohttp.ClientConnectorError as error:
+            raise self._unconnected(error.os_error) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NoAnswer(f"{self._path}: the bridge ended, or is silent") from error
+
     async def _ask(
         self,
         method: str,
@@ -142,8 +163,7 @@ class AdminClient:
         if body is not None and len(body) > LARGEST_REQUEST:
             raise CommandFailed("too many dead letters for a request: name fewer, or use --all")
         timeout = aiohttp.ClientTimeout(total=seconds)
-        # The host is a placeholder: the connector connects to the socket, whatever the URL names.
-        url = f"http://bridge{PREFIX}{path}"
+        url = f"{_HOST}{PREFIX}{path}"
         try:
             async with self._session.request(method, url, data=body, params=query, timeout=timeout) as answer:
                 body = await answer.read()
@@ -161,6 +181,21 @@ class AdminClient:
         if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
             return NotRunning(f"{self._path}: no bridge listens")
         return NoAnswer(f"{self._path}: {error.strerror or error}")
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    # ``readline`` of the library bounds a line by 64 KiB.
+    rest: list[bytes] = []
+    size = 0
+    async for part in content.iter_any():
+        *lines, last = part.split(b"\n")
+        for line in lines:
+            yield b"".join([*rest, line])
+            rest, size = [], 0
+        rest.append(last)
+        size += len(last)
+        if size > LARGEST_LINE:
+            raise CommandFailed("the bridge's answer has no end of a line")
 
 
 def _chosen(sink: str, numbers: Sequence[int] | None) -> DeadLetterChoice:

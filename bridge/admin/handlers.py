@@ -5,19 +5,33 @@ A handler leaves the command, in the operator's notation, and its result with th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from typing import TypeAlias
 
 import msgspec
 from aiohttp import web
 
-from bridge.admin.protocol import PREFIX, Changed, Count, DeadLetterChoice, DeadLetterQuery, Number, SinkName
+from bridge.admin.protocol import (
+    PREFIX,
+    Changed,
+    Count,
+    DeadLetterChoice,
+    DeadLetterQuery,
+    FollowQuery,
+    Number,
+    SinkName,
+)
 from bridge.model.admin import About, AdminOperations, ReloadRequest, ReplayRequest
 from bridge.model.primitives.printable import counted
 
 COMMAND = web.RequestKey("command", str)
 RESULT = web.RequestKey("result", str)
 CONTINUED = web.RequestKey("continued", bool)
+
+_LONGEST_WRITE = 60.0
+"""Seconds that a client may leave a part of an answer unread."""
 
 ChangeDeadLetters: TypeAlias = Callable[[str, Sequence[int] | None], Awaitable[int]]
 
@@ -41,6 +55,7 @@ class AdminHandlers:
         router.add_post(f"{PREFIX}/sinks/{{action:retry|pause|resume}}", self._sink)
         router.add_get(f"{PREFIX}/state", self._state)
         router.add_post(f"{PREFIX}/reload", self._reload)
+        router.add_get(f"{PREFIX}/follow", self._follow)
 
     async def _greeting(self, _request: web.Request) -> web.Response:
         """Identifies the bridge; an answer proves that its event loop runs."""
@@ -105,6 +120,25 @@ class AdminHandlers:
         report = await self._admin.state_check()
         request[RESULT] = counted(len(report.problems), "problem")
         return json_response(report)
+
+    async def _follow(self, request: web.Request) -> web.StreamResponse:
+        """A line for each Followed, until the client leaves, or does not read for too long."""
+        sink = msgspec.convert(dict(request.query), FollowQuery, strict=False).sink
+        request[COMMAND] = f"tail {sink or ''}".strip()
+        count = 0
+        async with aclosing(self._admin.follow(sink)) as found:
+            first = await anext(found, None)  # Before the answer begins: its error has a status of its own.
+            response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+            with suppress(ConnectionError, TimeoutError):
+                await response.prepare(request)
+                if first is not None:
+                    await response.write(msgspec.json.encode(first) + b"\n")
+                async for each in found:
+                    async with asyncio.timeout(_LONGEST_WRITE):
+                        await response.write(msgspec.json.encode(each) + b"\n")
+                    count += len(each.records)
+        request[RESULT] = counted(count, "record")
+        return response
 
     async def _reload(self, request: web.Request) -> web.Response:
         asked = msgspec.json.decode(await request.read(), type=ReloadRequest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -14,6 +14,7 @@ from bridge.model.admin import (
     Cursors,
     CursorStatus,
     DeadLetter,
+    Followed,
     Reloaded,
     ReloadRequest,
     Replayed,
@@ -26,6 +27,7 @@ from bridge.model.record import Delta
 from bridge.model.status import PauseCause, SinkState
 from bridge.outbox import DeadLetters, Outbox, condition
 from bridge.pipelines.judging import judge_anew
+from bridge.pipelines.live_tail import LiveTail
 from bridge.pipelines.sink_pipeline import SinkPipeline, seconds_until
 from bridge.plan.plan import Plan
 from bridge.resources.resolve import meant
@@ -86,6 +88,10 @@ class OfflineOperations:
     async def reload(self, request: ReloadRequest) -> Reloaded:
         raise UnknownTarget("no bridge runs; its next start reads the configuration")
 
+    async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
+        raise UnknownTarget("no bridge runs, so no record is committed")
+        yield
+
     async def _kind_of(self, name: str) -> int:
         """The kind's number, for any name that kubectl accepts: ``po``, ``pod``, ``Pod``, ``deploy.apps``."""
         ledger = self._outbox.ledger
@@ -139,16 +145,21 @@ class LiveOperations(OfflineOperations):
         cluster: str,
         catalogue: Callable[[], Catalogue | None],
         reload: Callable[[ReloadRequest], Awaitable[Reloaded]] | None,
+        live_tail: LiveTail,
     ) -> None:
         """``reload``: None for a bridge without a configuration file."""
         super().__init__(outbox, cluster)
         self._reload = reload
+        self._live_tail = live_tail
         self._pipelines = pipelines
         self._report = report
         self._catalogue = catalogue
 
     def _served(self) -> Catalogue | None:
         return self._catalogue()
+
+    def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
+        return self._live_tail.follow(sink)
 
     async def retry_sink(self, sink: str) -> bool:
         waited = await super().retry_sink(sink)

@@ -10,6 +10,8 @@ SOCKET = "admin.sock"
 PREFIX = "/v1"
 LARGEST_REQUEST = 1024 * 1024
 """Bytes of a body: the numbers of about 100,000 dead letters."""
+LARGEST_LINE = 256 << 20
+"""Bytes of a part of a stream: a few records, of which the largest may have 16 MiB, with their states before."""
 LARGEST_PAGE = 1000
 """Dead letters in an answer."""
 
@@ -37,6 +39,11 @@ class DeadLetterChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return f"{self.sink} --all"
         first = " ".join(map(str, self.numbers[:_SHOWN]))
         return f"{self.sink} {first}" + (f" and {more} more" if (more := len(self.numbers) - _SHOWN) > 0 else "")
+
+
+class FollowQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sink: str | None = None
+    """None for the records as they are stored."""
 
 
 class SinkName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

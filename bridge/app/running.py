@@ -19,6 +19,7 @@ from bridge.outbox import StateUnusable
 from bridge.pipelines.backpressure import Backpressure
 from bridge.pipelines.exporter import Exporter
 from bridge.pipelines.feeds import Feeds
+from bridge.pipelines.live_tail import LiveTail
 from bridge.pipelines.running_sinks import RunningSinks
 from bridge.pipelines.selecting import Selecting
 from bridge.plan.plan import Plan
@@ -52,8 +53,15 @@ class RunningBridge:
         self._backlogs = Backpressure(pipelines, outbox, report)
         self._exporter = Exporter(outbox, self._backlogs.admit if self._backlogs.can_block else None, report)
         reload = None if reloader is None else reloader.reload
+        self._live_tail = LiveTail(feeds.processor, pipelines, plan.cluster)
         self._admin = LiveOperations(
-            outbox, pipelines, report, cluster=plan.cluster, catalogue=self._catalogue, reload=reload
+            outbox,
+            pipelines,
+            report,
+            cluster=plan.cluster,
+            catalogue=self._catalogue,
+            reload=reload,
+            live_tail=self._live_tail,
         )
         self._factory: SharedInformerFactory | None = None
         self._watched_resources: WatchedResources | None = None
@@ -81,6 +89,7 @@ class RunningBridge:
                 for task in retention:
                     task.cancel()
         finally:
+            self._live_tail.close()
             await admin.stop()
 
     async def _watch(self, client: KubeClient, stopping: asyncio.Event) -> None:

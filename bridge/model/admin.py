@@ -1,9 +1,10 @@
 """The operator's requests to the state, and their answers: for ``kubedelta cursors``, ``replay``, ``dead-letters``,
-``state check`` and ``reload``, on a running bridge through its admin socket, or on the files of a stopped bridge."""
+``state check``, ``reload`` and ``tail``, on a running bridge through its admin socket, or on the files of a stopped
+bridge."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -139,6 +140,17 @@ class About(msgspec.Struct, frozen=True):
     """host:port of its web server."""
 
 
+class Followed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Committed records, and how many are missing behind them."""
+
+    records: list[msgspec.Raw] = []
+    """CloudEvents in the structured form."""
+    dropped: int = 0
+    """Records that came faster than the follower took them."""
+    rejected: list[str] = []
+    """Why there are no events for further records: an expression in the options of the sink fails on them."""
+
+
 class UnknownTarget(LookupError):
     """The requested sink, dead letter or record does not exist. The message has the existing ones."""
 
@@ -186,6 +198,11 @@ class AdminOperations(Protocol):
     async def reload(self, request: ReloadRequest) -> Reloaded:
         """Reads the configuration file again. Returns when the change is in effect, or refused. Raises UnknownTarget if
         no bridge runs, or if it has no file."""
+        ...
+
+    def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
+        """What the running bridge commits from now on, in the form that the sink gets, or as it is stored. Yields every
+        few seconds, also without records. Raises UnknownTarget if no bridge runs, or if too many follow."""
         ...
 
     async def state_check(self) -> StateReport:

@@ -4,6 +4,7 @@ backpressure    keeps each backlog within its bounds
 exporter        appends an informer's batch to the outbox
 feeds           joins the outbox, the processor and the feeds
 judging         judges records of the log by the present selection of a sink
+live_tail       shows what is committed to people who watch
 running_sinks   begins and ends the pipelines of the configured sinks
 select_meaning  the meaning of a sink's `select` on a cluster
 selecting       puts the sinks' selections into effect, and exports the difference

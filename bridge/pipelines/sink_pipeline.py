@@ -34,6 +34,18 @@ class SinkPipeline:
     feed: SinkFeed
     dead_letters: DeadLetters
     worker: SinkWorker
+    make_content: Callable[[Record], Record] | None = None
+    """Adds the content that the options ask for; None if they ask for none."""
+
+    def seen(self, record: Record) -> Record | None:
+        """The record as the sink gets it; None if it does not."""
+        if record.targets is not None and self.plan.name not in record.targets:
+            return None
+        feed = self.feed
+        seen = record if feed.view is None else feed.view(record)
+        if seen is not None and feed.redact is not None:
+            seen = feed.redact(seen)
+        return seen if seen is None or self.make_content is None else self.make_content(seen)
 
 
 def make_pipelines(
@@ -76,7 +88,7 @@ def _make_pipeline(
         case PauseCause.GONE:
             worker.suspend(_GONE)
             report(DestinationGone(plan.name, _GONE))
-    return SinkPipeline(plan, feed, dead_letters, worker)
+    return SinkPipeline(plan, feed, dead_letters, worker, make_content)
 
 
 def seconds_until(when: float | None) -> float | None:

@@ -11,6 +11,7 @@ import msgspec
 
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
+from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.formats.content import ContentRequest
 from bridge.model.policies import BacklogBounds, OnRejected, RedactionPreset, RedactionRule, StartPolicy, WhenFull
 from bridge.model.primitives.field_path import FieldPath
@@ -72,6 +73,8 @@ class SinkPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Rules for what this sink gets, beside those for every sink."""
     select: tuple[SelectorText, ...] | None = None
     """The entries of its selection, as they are written; None for everything."""
+    events: Callable[[], CloudEvents] | None = None
+    """The encoder of its events, for people who watch; None for a sink whose records have another form."""
     content: ContentRequest = msgspec.field(default_factory=ContentRequest)
     """The content that its own options ask for."""
     clear_text: str | None = None

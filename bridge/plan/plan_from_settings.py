@@ -18,7 +18,7 @@ from config.schema import OnClusterChange, Settings, SinkSettings, WatchList
 from config.schema.redaction import rules_of
 from config.schema.resources import ResourceSettings
 from sinks import registry
-from sinks.base import SinkOptions
+from sinks.base import EventOptions, SinkOptions
 
 
 def plan_of(settings: Settings, file: Path | None = None) -> Plan:
@@ -95,6 +95,7 @@ def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
         on_rejected=settings.on_rejected,
         redact=rules_of(settings.redact),
         select=None if settings.select is None else tuple(SelectorText(**dict(each)) for each in settings.select),
+        events=partial(options.events, cluster) if isinstance(options, EventOptions) else None,
         content=options.content(),
         clear_text=options.clear_text(),
         caution=options.caution(),

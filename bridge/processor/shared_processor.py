@@ -14,6 +14,7 @@ from typing import Generic
 
 from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.processor.log import ListenerClosed, ListenerExists, Log, T
+from bridge.processor.tap import Tap
 
 MAX_BYTES = 16 << 20
 """Bytes of bodies in the window, and in a single ``take``. What a sink makes of them may be as large again, twice."""
@@ -51,10 +52,8 @@ class ProcessorListener(Generic[T]):
         self._max_bytes = max_bytes
         self._initial = initial
         self._more = log.last > after
-        self._closed = False
-        self._waiter: asyncio.Future[None] | None = None
-        """Of a ``take`` that waits."""
-        self._woken = False
+        self._closed = self._woken = False
+        self._waiter: asyncio.Future[None] | None = None  # Of a ``take`` that waits.
         self.taken = after
         """The sequence number up to which items were taken."""
 
@@ -187,6 +186,8 @@ class SharedProcessor(Generic[T]):
         self._targets = targets
         self._window = window
         self._listeners: dict[str, ProcessorListener[T]] = {}
+        self.receivers: list[ProcessorListener[T] | Tap[T]] = []
+        """The listeners; and taps, which come and go here."""
         self._periods_changed = asyncio.Event()
 
     @property
@@ -208,7 +209,6 @@ class SharedProcessor(Generic[T]):
         ``window`` bounds its items in memory. Raises ListenerExists."""
         if name in self._listeners:
             raise ListenerExists(f"a listener named {name!r} exists already")
-
         listener = ProcessorListener(
             name,
             log,
@@ -220,6 +220,7 @@ class SharedProcessor(Generic[T]):
             size=self._size,
         )
         self._listeners[name] = listener
+        self.receivers.append(listener)
         self._notify_periods_changed()
         return listener
 
@@ -227,15 +228,14 @@ class SharedProcessor(Generic[T]):
         """Closes a listener: its next ``take`` raises ListenerClosed. An unknown name has no effect."""
         if listener := self._listeners.pop(name, None):
             listener.close()
+            self.receivers.remove(listener)
             self._notify_periods_changed()
 
     def distribute(self, items: Sequence[T], last: int) -> None:
         """Offers the newest items of the log, up to sequence number ``last``, to every listener. The items must be in
         the log already, and batches must be in the order of the log."""
-        for listener in self._listeners.values():
-            listener.offer(items, last)
-
-    # ── Resync ───────────────────────────────────────────────────────────────
+        for receiver in self.receivers:
+            receiver.offer(items, last)
 
     def resync_periods(self) -> Mapping[str, float]:
         """Listener → seconds, for listeners with a period."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from bridge.model.admin import (
     Cursors,
     CursorStatus,
     DeadLetter,
+    Followed,
     Reloaded,
     ReloadRequest,
     Replayed,
@@ -43,6 +44,7 @@ class FakeAdmin:
         self.bodies: dict[int, bytes] = {}
         self.report = StateReport("/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 0, 65536, 4096, 0)
         self.reloaded = Reloaded("/etc/kubedelta.yaml", ["sinks.audit: added"], deletes={"pods": 7})
+        self.followed: list[Followed] = []
         self.asked: list[tuple[object, ...]] = []
         self.changes = True
         """What it answers who steers a sink."""
@@ -94,6 +96,14 @@ class FakeAdmin:
     async def reload(self, request: ReloadRequest) -> Reloaded:
         self._take("reload", request)
         return self.reloaded
+
+    async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
+        self._take("follow", sink)
+        if sink is not None:
+            self._expect(sink)
+        yield Followed()
+        for each in self.followed:
+            yield each
 
     def _steer(self, action: str, sink: str) -> bool:
         self._take(action, sink)

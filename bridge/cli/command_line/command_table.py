@@ -28,6 +28,8 @@ def _without_reference(parser: argparse.ArgumentParser, values: dict[str, Any]) 
 
 
 def _one_beginning(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
+    if values["target"] is None and values["path"] is None:
+        parser.error("a file is required, or a configuration (-c)")
     if values["from_start"]:
         values.update(lines=None, since=None)
     elif values["since"] is None and values["lines"] is None:
@@ -139,7 +141,9 @@ TAIL = CommandSpec(
         Argument(
             "target",
             metavar="SINK|FILE",
-            help="a file of deltas, through its rotations; with -c, a sink: its file, topics, stream or subjects",
+            nargs="?",
+            help="a file of deltas, through its rotations; with -c, a sink: its file, topics, stream or subjects, or "
+            "what the running bridge commits for it; without a name, for all",
         ),
         Argument("-c", "--config", dest="path", metavar="FILE", type=Path, help="the configuration (YAML)"),
         Argument("--resource", metavar="R", help="only this resource (kubectl's name)"),

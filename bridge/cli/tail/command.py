@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings
 from bridge.cli.tail.filters import TailFilter
-from bridge.cli.tail.lines import TailLines
-from bridge.cli.terminal.colours import Colours
-from bridge.cli.terminal.output import complain, flush, say, say_escaped
-from bridge.model.versions.followed_record import FollowedRecord, RecordFollower
+from bridge.cli.tail.printer import Printer
+from bridge.cli.terminal.output import complain
+from bridge.model.versions.followed_record import RecordFollower
 from bridge.model.versions.stored_version import CannotReadBack
 from config.errors import ConfigError
+from config.schema import Settings, SinkSettings
 from sinks import registry
-from sinks.base import SinkType, SinkUnavailable
+from sinks.base import SinkUnavailable
 
 POLL_EVERY = 0.25
 """Seconds between two looks for further records."""
@@ -31,7 +29,7 @@ class _NotFollowed(Exception):
 
 
 def tail(
-    target: str,
+    target: str | None,
     path: Path | None,
     *,
     resource: str | None,
@@ -42,13 +40,20 @@ def tail(
     follow: bool,
     as_json: bool,
 ) -> int:
-    """``target``: a file; with a configuration at ``path``, also the name of a sink in it. ``lines``: how many of the
-    last records come first; None to begin at ``since``, or with the oldest."""
-    chosen = TailFilter(resource, namespace, where)
-    printer = Printer(chosen, as_json=as_json)
+    """``target``: a file; with a configuration at ``path``, also the name of a sink in it, or None for the running
+    bridge. ``lines``: how many of the last records come first; None to begin at ``since``, or with the oldest."""
+    printer = Printer(TailFilter(resource, namespace, where), as_json=as_json)
     try:
-        with closing(_follower(target, path)) as follower:
-            return _tail(target, follower, printer, lines, since, follow=follow)
+        settings = None if path is None else load_settings(path)
+        follower = _follower(target, settings)
+        if follower is not None:
+            with closing(follower):
+                return _tail(target or "", follower, printer, lines, since, follow=follow)
+        if settings is None or lines is None or not follow:
+            raise _NotFollowed(f"{target or 'the bridge'} is followed from now on alone, as the bridge commits records")
+        from bridge.cli.tail.live import follow_bridge
+
+        return follow_bridge(settings, target, printer)
     except ConfigError as error:
         complain(error)
         return Exit.CONFIG
@@ -80,46 +85,26 @@ def _tail(
         time.sleep(POLL_EVERY)
 
 
-class Printer:
-    """Prints records as lines."""
-
-    def __init__(self, chosen: TailFilter, *, as_json: bool) -> None:
-        self.chosen = chosen
-        self._as_json = as_json
-        self._lines = TailLines(Colours.of_output())
-        self._waits = False
-
-    def wait_for(self, target: str) -> None:
-        if not self._waits:
-            complain(f"waiting for {target}")
-        self._waits = True
-
-    def print(self, records: Iterable[FollowedRecord]) -> None:
-        for record in records:
-            if self._as_json:
-                if not record.foreign:
-                    say(record.text.decode(errors="replace"))
-            else:
-                say_escaped(self._lines.line(record))
-        if (failed := self.chosen.failed()) is not None:
-            complain(f"--where fails on {failed.resource} {failed.key}, and chooses no such record: {failed.reason}")
-        flush()
-
-
-def _follower(target: str, path: Path | None) -> RecordFollower:
-    """Raises ConfigError, CannotReadBack and _NotFollowed."""
-    if path is not None:
-        settings = load_settings(path)
-        if (sink := settings.sinks.get(target)) is not None:
-            return _made(registry.types()[sink.type], target, sink.options, settings.cluster.name)
+def _follower(target: str | None, settings: Settings | None) -> RecordFollower | None:
+    """None for the running bridge: without a target, and for a sink whose destination cannot be read. Raises
+    CannotReadBack and _NotFollowed."""
+    if settings is not None:
+        sink = None if target is None else settings.sinks.get(target)
+        if target is None or sink is not None:
+            return None if sink is None else _of_sink(target or "", sink, settings.cluster.name)
         if not Path(target).exists():
             raise _NotFollowed(f"there is no sink and no file {target}; sinks: {', '.join(settings.sinks)}")
     kind = registry.types()[_FILE]
-    return _made(kind, target, kind.options.model_validate({"path": target}), "")
+    if kind.follow is None or target is None:
+        raise _NotFollowed("no file is named")
+    return kind.follow()(target, kind.options.model_validate({"path": target}), cluster="")
 
 
-def _made(kind: SinkType, name: str, options: Any, cluster: str) -> RecordFollower:
-    if kind.follow is None:
-        able = ", ".join(each.name for each in registry.types().values() if each.follow is not None)
-        raise _NotFollowed(f"{name}: a destination of type {kind.name} cannot be followed; types that can: {able}")
-    return kind.follow()(name, options, cluster=cluster)
+def _of_sink(name: str, sink: SinkSettings, cluster: str) -> RecordFollower | None:
+    follow = registry.types()[sink.type].follow
+    if follow is None:
+        return None
+    try:
+        return follow()(name, sink.options, cluster=cluster)
+    except CannotReadBack:
+        return None

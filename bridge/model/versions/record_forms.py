@@ -20,6 +20,8 @@ _NOTHING = msgspec.Raw()
 _ENVELOPE_OPS = {"c": Op.ADDED, "u": Op.UPDATED, "d": Op.DELETED, "r": Op.SYNC}
 _OPS = {op.value: op for op in Op}
 _KEY_PARTS = 5
+_WITH_STATES = ("kubedelta.envelope.", "kubedelta.row.")
+"""Types of events whose data has a form of its own."""
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 """In JSON these characters stand outside of strings alone, where a space means the same."""
 
@@ -105,13 +107,9 @@ def record_of(attributes: Mapping[str, str], data: bytes | None) -> FollowedReco
     if stored_version_of(attributes).kind is StoredKind.FOREIGN:
         return FollowedRecord(data or b"", foreign=True)
     try:
-        record = _of_event(_structured(attributes, data))
+        return _of_event(_structured(attributes, data))
     except _UNREADABLE:
         return FollowedRecord(data or b"", foreign=True)
-    if data is None or record.notice or record.object is not None:
-        return record
-    inner = record_in(data)
-    return msgspec.structs.replace(record, kind=inner.kind, object=inner.object, before=inner.before)
 
 
 def _structured(attributes: Mapping[str, str], data: bytes | None) -> bytes:
@@ -137,6 +135,11 @@ def _of_event(line: bytes) -> FollowedRecord:
     if len(parts) != _KEY_PARTS:
         raise ValueError("no key of an object")
     cluster, group, plural, namespace, name = parts
+    states = FollowedRecord(b"")
+    if event.type.startswith(_WITH_STATES):
+        states = record_in(data)
+    elif event.type.startswith("kubedelta.object."):
+        states = FollowedRecord(b"", object=_state(event.data))
     return FollowedRecord(
         line,
         op=_OPS.get(event.op),
@@ -148,7 +151,9 @@ def _of_event(line: bytes) -> FollowedRecord:
         name=name,
         version=event.resourceversion,
         evidence=event.evidence,
-        object=_state(event.data) if event.type.startswith("kubedelta.object.") else None,
+        kind=states.kind,
+        object=states.object,
+        before=states.before,
     )
 
 

@@ -10,18 +10,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
+from bridge.admin.server import AdminServer
 from bridge.cli import main
 from bridge.cli.exits import Exit
 from bridge.cli.tail.lines import TailLines
 from bridge.cli.terminal.colours import Colours
+from bridge.model.admin import Followed
 from bridge.model.change import Evidence, Op
+from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta
 from bridge.model.versions.followed_record import FollowedRecord
 from tests.bridge.cli.conftest import Command
 from tests.kit.deadlines import BUSY
+from tests.kit.fake_admin import FakeAdmin
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot
 from tests.sinks.file.test_readback import write
 
@@ -145,13 +150,9 @@ async def test_the_name_of_a_sink_stands_for_its_file(command: Command, deltas: 
     config = tmp_path / "kubedelta.yaml"
     config.write_text(yaml.safe_dump(content))
     assert len(await tailed(command, "copy", "-c", str(config))) == 7
-    for target, said in (
-        ("hook", "webhook cannot be followed; types that can: kafka, nats, file"),
-        ("nobody", "sinks: copy, hook"),
-    ):
-        ended = await command("tail", target, "-c", str(config))
-        assert (ended.code, ended.out) == (Exit.NO, "")
-        assert said in ended.err
+    ended = await command("tail", "nobody", "-c", str(config))
+    assert (ended.code, ended.out) == (Exit.NO, "")
+    assert "sinks: copy, hook" in ended.err
 
 
 async def test_a_missing_file_ends_what_does_not_follow(command: Command, tmp_path: Path) -> None:
@@ -215,6 +216,60 @@ def test_a_pipe_that_is_closed_ends_it_quietly(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "deltas.ndjson"
     path.write_bytes(b"{}\n")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("bridge.cli.tail.command.say_escaped", closed)
+        patched.setattr("bridge.cli.tail.printer.say_escaped", closed)
         patched.setattr("bridge.cli.terminal.output.discard_output", lambda: None)
         assert main(["tail", str(path)]) == Exit.OK
+
+
+# ── What the running bridge commits ──────────────────────────────────────────
+
+
+@pytest.fixture
+def hooked(tmp_path: Path) -> Path:
+    """A configuration whose sink cannot be read."""
+    content = {
+        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
+        "resources": ["pods"],
+        "sinks": {"hook": {"type": "webhook", "url": "http://127.0.0.1:9/"}},
+        "state": {"directory": "state"},
+    }
+    (tmp_path / "state").mkdir()
+    config = tmp_path / "kubedelta.yaml"
+    config.write_text(yaml.safe_dump(content))
+    return config
+
+
+@pytest.mark.parametrize(("words", "asked"), [((), None), (("hook",), "hook")])
+async def test_a_bridge_is_followed_and_waited_for(hooked: Path, words: tuple[str, ...], asked: str | None) -> None:
+    events = CloudEvents("test")
+    state = FakeAdmin()
+    state.followed = [
+        Followed([msgspec.Raw(events.structured(each)) for each in RECORDS[:3]], dropped=7, rejected=["a/1: no name"])
+    ]
+    command = [sys.executable, "-m", "bridge", "tail", *words, "-c", str(hooked), "--namespace", "data"]
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    async with asyncio.timeout(60 * BUSY):
+        assert b"waiting for a bridge" in await process.stderr.readline()
+        async with AdminServer(hooked.parent / "state", state):
+            assert b"db-1" in await process.stdout.readline()
+            assert b"no event: a/1: no name" in await process.stderr.readline()
+            assert b"7 records left out" in await process.stderr.readline()
+            assert b"waiting for a bridge" in await process.stderr.readline(), "it goes on with the next bridge"
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == Exit.INTERRUPTED
+    assert ("follow", asked) in state.asked
+
+
+@pytest.mark.parametrize("words", [["--from-beginning"], ["--since", "5m"], ["--no-follow"]])
+async def test_a_bridge_has_no_past_to_show(command: Command, hooked: Path, words: list[str]) -> None:
+    ended = await command("tail", "hook", "-c", str(hooked), *words)
+    assert (ended.code, ended.out) == (Exit.NO, "")
+    assert "from now on alone" in ended.err
+
+
+async def test_a_tail_of_nothing_is_a_usage_error(command: Command) -> None:
+    ended = await command("tail")
+    assert ended.code == Exit.USAGE
+    assert "a file is required" in ended.err
