@@ -165,7 +165,7 @@ async def test_it_goes_on_until_it_is_interrupted(tmp_path: Path) -> None:
     """Before there is a file, through a rotation, and without waiting for a buffer to fill."""
     path = tmp_path / "deltas.ndjson"
     command = [sys.executable, "-m", "bridge", "tail", str(path)]
-    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = await interruptible(*command)
     assert process.stdout is not None
     assert process.stderr is not None
     async with asyncio.timeout(60 * BUSY):
@@ -177,6 +177,16 @@ async def test_it_goes_on_until_it_is_interrupted(tmp_path: Path) -> None:
         assert b"db-1" in await process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert await process.wait() == Exit.INTERRUPTED
+
+
+async def interruptible(*command: str) -> asyncio.subprocess.Process:
+    """A process that SIGINT interrupts, also where the run itself ignores it: in the background of a shell."""
+    return await asyncio.create_subprocess_exec(
+        *command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def test_colours_are_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +257,7 @@ async def test_a_bridge_is_followed_and_waited_for(hooked: Path, words: tuple[st
         Followed([msgspec.Raw(events.structured(each)) for each in RECORDS[:3]], dropped=7, rejected=["a/1: no name"])
     ]
     command = [sys.executable, "-m", "bridge", "tail", *words, "-c", str(hooked), "--namespace", "data"]
-    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = await interruptible(*command)
     assert process.stdout is not None
     assert process.stderr is not None
     async with asyncio.timeout(60 * BUSY):
