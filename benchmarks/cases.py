@@ -11,12 +11,15 @@ from benchmarks.meter import Figures
 from benchmarks.posting import post
 from benchmarks.runs import Around, stream
 from benchmarks.servers import Load
+from benchmarks.views import ConditionalBridge, SixViews
 
 Measure = Callable[[Around], Figures]
 
 BRIDGE = "kubedelta"
 BRIDGE_50_MS = "kubedelta with latency 50 ms"
 FLOOR = "floor"
+SIX_VIEWS = "kubedelta, six views of a tenth"
+CONDITIONAL = "kubedelta with a condition on three paths"
 
 _QUIET = 60.0
 """Seconds: bookmarks come once a minute."""
@@ -119,6 +122,15 @@ def cases(scale: Scale) -> tuple[Case, ...]:
         Case("file", "The same to a file", {BRIDGE: following(Bridge("file"))}),
         Case("nats", "The same to NATS JetStream", {BRIDGE: following(Bridge("nats"))}),
         Case("all", "The same to Kafka, NATS and a file at once", {BRIDGE: following(Bridge("kafka", "nats", "file"))}),
+        Case(
+            "views",
+            "The same to six Kafka sinks with a tenth of the pods each, and to a single sink with a condition",
+            {
+                BRIDGE: following(Bridge("kafka")),
+                SIX_VIEWS: following(SixViews()),
+                CONDITIONAL: following(ConditionalBridge()),
+            },
+        ),
         Case("tls", "The same to Kafka, watched over TLS", {BRIDGE: following(Bridge("kafka", tls=True))}),
         Case(
             "sizes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.cases import BRIDGE, BRIDGE_50_MS, FLOOR
+from benchmarks.cases import BRIDGE, BRIDGE_50_MS, CONDITIONAL, FLOOR, SIX_VIEWS
 from benchmarks.results import Results
 
 Value = Callable[[Results], float | None]
@@ -129,6 +129,18 @@ GOALS = (
     Goal("CPU per event to a file, against Kafka", "", 1.0, _against(_cpu("file"), KAFKA)),
     Goal("CPU per event to NATS, against Kafka", "", 1.5, _against(_cpu("nats"), KAFKA)),
     Goal("CPU per event to Kafka, NATS and a file at once, against Kafka", "", 2.5, _against(_cpu("all"), KAFKA)),
+    Goal(
+        "CPU per event to six views of a tenth, against a sink with all",
+        "",
+        2.5,
+        _against(_cpu("views", SIX_VIEWS), _cpu("views")),
+    ),
+    Goal(
+        "CPU per event with a condition on three paths, against none",
+        "",
+        1.2,
+        _against(_cpu("views", CONDITIONAL), _cpu("views")),
+    ),
     Goal(
         "CPU per event to a webhook, against a bare POST",
         "",
