@@ -37,6 +37,7 @@ from bridge.model.admin import (
     StateReport,
     UnknownTarget,
 )
+from bridge.model.status import StatusSnapshot
 
 T = TypeVar("T")
 
@@ -134,6 +135,9 @@ class AdminClient:
 
     async def reload(self, request: ReloadRequest) -> Reloaded:
         return _decoded(await self._ask("POST", "/reload", request), Reloaded)
+
+    async def status(self) -> StatusSnapshot:
+        return _decoded(await self._ask("GET", "/status", seconds=_GREETING_SECONDS), StatusSnapshot)
 
     async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
         """Ends when the bridge ends it. Raises NoAnswer if the bridge is silent or its answer breaks off."""

@@ -56,6 +56,7 @@ class AdminHandlers:
         router.add_get(f"{PREFIX}/state", self._state)
         router.add_post(f"{PREFIX}/reload", self._reload)
         router.add_get(f"{PREFIX}/follow", self._follow)
+        router.add_get(f"{PREFIX}/status", self._status)
 
     async def _greeting(self, _request: web.Request) -> web.Response:
         """Identifies the bridge; an answer proves that its event loop runs."""
@@ -120,6 +121,10 @@ class AdminHandlers:
         report = await self._admin.state_check()
         request[RESULT] = counted(len(report.problems), "problem")
         return json_response(report)
+
+    async def _status(self, _request: web.Request) -> web.Response:
+        """No command in the log, since it is asked every other second."""
+        return json_response(await self._admin.status())
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
         """A line for each Followed, until the client leaves, or does not read for too long."""

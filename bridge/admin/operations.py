@@ -24,7 +24,7 @@ from bridge.model.admin import (
 )
 from bridge.model.primitives.addresses import host_and_port
 from bridge.model.record import Delta
-from bridge.model.status import PauseCause, SinkState
+from bridge.model.status import PauseCause, SinkState, StatusSnapshot
 from bridge.outbox import DeadLetters, Outbox, condition
 from bridge.pipelines.judging import judge_anew
 from bridge.pipelines.live_tail import LiveTail
@@ -88,6 +88,9 @@ class OfflineOperations:
     async def reload(self, request: ReloadRequest) -> Reloaded:
         raise UnknownTarget("no bridge runs; its next start reads the configuration")
 
+    async def status(self) -> StatusSnapshot:
+        raise UnknownTarget("no bridge runs")
+
     async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
         raise UnknownTarget("no bridge runs, so no record is committed")
         yield
@@ -146,17 +149,22 @@ class LiveOperations(OfflineOperations):
         catalogue: Callable[[], Catalogue | None],
         reload: Callable[[ReloadRequest], Awaitable[Reloaded]] | None,
         live_tail: LiveTail,
+        status: Callable[[], StatusSnapshot],
     ) -> None:
         """``reload``: None for a bridge without a configuration file."""
         super().__init__(outbox, cluster)
         self._reload = reload
         self._live_tail = live_tail
+        self._status = status
         self._pipelines = pipelines
         self._report = report
         self._catalogue = catalogue
 
     def _served(self) -> Catalogue | None:
         return self._catalogue()
+
+    async def status(self) -> StatusSnapshot:
+        return self._status()
 
     def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
         return self._live_tail.follow(sink)

@@ -62,6 +62,7 @@ class RunningBridge:
             catalogue=self._catalogue,
             reload=reload,
             live_tail=self._live_tail,
+            status=self.snapshot,
         )
         self._factory: SharedInformerFactory | None = None
         self._watched_resources: WatchedResources | None = None

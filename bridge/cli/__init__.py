@@ -15,6 +15,7 @@ shadows         warns of a foreign package with the name of one of ours
 signals         signals that end the process
 tail            tail
 terminal        text on standard output and standard error
+top             top
 verify          verify
 """
 

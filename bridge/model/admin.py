@@ -1,6 +1,6 @@
 """The operator's requests to the state, and their answers: for ``kubedelta cursors``, ``replay``, ``dead-letters``,
-``state check``, ``reload`` and ``tail``, on a running bridge through its admin socket, or on the files of a stopped
-bridge."""
+``state check``, ``reload``, ``tail`` and ``top``, on a running bridge through its admin socket, or on the files of a
+stopped bridge."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 import msgspec
+
+from bridge.model.status import StatusSnapshot
 
 
 class CursorStatus(msgspec.Struct, frozen=True):
@@ -203,6 +205,10 @@ class AdminOperations(Protocol):
     def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
         """What the running bridge commits from now on, in the form that the sink gets, or as it is stored. Yields every
         few seconds, also without records. Raises UnknownTarget if no bridge runs, or if too many follow."""
+        ...
+
+    async def status(self) -> StatusSnapshot:
+        """The state of the running bridge. Raises UnknownTarget if no bridge runs."""
         ...
 
     async def state_check(self) -> StateReport:

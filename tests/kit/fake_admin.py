@@ -16,6 +16,7 @@ from bridge.model.admin import (
     StateReport,
     UnknownTarget,
 )
+from bridge.model.status import StatusSnapshot
 
 
 def a_dead_letter(number: int, sink: str = "hook", **differing: object) -> DeadLetter:
@@ -44,6 +45,7 @@ class FakeAdmin:
         self.bodies: dict[int, bytes] = {}
         self.report = StateReport("/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 0, 65536, 4096, 0)
         self.reloaded = Reloaded("/etc/kubedelta.yaml", ["sinks.audit: added"], deletes={"pods": 7})
+        self.snapshot = StatusSnapshot(informers=(), sinks=())
         self.followed: list[Followed] = []
         self.asked: list[tuple[object, ...]] = []
         self.changes = True
@@ -96,6 +98,10 @@ class FakeAdmin:
     async def reload(self, request: ReloadRequest) -> Reloaded:
         self._take("reload", request)
         return self.reloaded
+
+    async def status(self) -> StatusSnapshot:
+        self._take("status")
+        return self.snapshot
 
     async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
         self._take("follow", sink)

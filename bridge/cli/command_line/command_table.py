@@ -17,7 +17,7 @@ from bridge.cli.command_line.arguments import (
     moment,
     rate,
 )
-from bridge.cli.command_line.state_commands import CURSORS, DEAD_LETTERS, RELOAD, REPLAY, SINKS, STATE
+from bridge.cli.command_line.state_commands import CURSORS, DEAD_LETTERS, RELOAD, REPLAY, SINKS, STATE, TOP
 
 _SCHEMA = "bridge.cli.schema.commands"
 
@@ -165,4 +165,4 @@ TAIL = CommandSpec(
     adjust=_one_beginning,
 )
 
-COMMANDS = (RUN, CHECK, RELOAD, RBAC, DEMO, TAIL, SCHEMA, SINKS, VERIFY, REPLAY, DEAD_LETTERS, CURSORS, STATE)
+COMMANDS = (RUN, CHECK, RELOAD, RBAC, DEMO, TAIL, TOP, SCHEMA, SINKS, VERIFY, REPLAY, DEAD_LETTERS, CURSORS, STATE)

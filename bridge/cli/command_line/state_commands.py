@@ -5,7 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from bridge.cli.command_line.arguments import AS_JSON, CONFIG, SINK, Argument, CommandSpec, count, number, start
+from bridge.cli.command_line.arguments import (
+    AS_JSON,
+    CONFIG,
+    SINK,
+    Argument,
+    CommandSpec,
+    count,
+    duration,
+    number,
+    start,
+)
 
 _ADMIN = "bridge.cli.admin.commands"
 _NUMBERS = Argument("numbers", metavar="NUMBER", type=number, nargs="*", help="numbers from the list")
@@ -120,6 +130,30 @@ STATE = CommandSpec(
             help="check integrity, print counts and sizes; exits 1 if the state has problems",
             function=f"{_ADMIN}:state_check",
             arguments=(CONFIG, AS_JSON),
+        ),
+    ),
+)
+TOP = CommandSpec(
+    name="top",
+    help="show resources and sinks of the running bridge: rates, lag, backlog, errors",
+    function="bridge.cli.top.command:top",
+    arguments=(
+        CONFIG,
+        Argument("--once", action="store_true", help="print one table and end"),
+        Argument(
+            "--interval",
+            dest="seconds",
+            metavar="TIME",
+            type=duration,
+            default=2.0,
+            help="between two looks; rates are of the last one (default: 2s)",
+        ),
+        Argument(
+            "--sort",
+            dest="order",
+            choices=("name", "rate", "lag", "errors"),
+            default="name",
+            help="the order of rows, or the largest first (default: name)",
         ),
     ),
 )

@@ -11,9 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bridge.app.bridge import Bridge
-from bridge.cli.demo.view import Screen, ScreenConsole, ScreenSink
+from bridge.cli.demo.view import Screen, ScreenSink
 from bridge.cli.exits import Exit
 from bridge.cli.signals import ENDING, handle_signals
+from bridge.cli.terminal.console import ScreenConsole
 from bridge.facts import discard
 from bridge.kube import ClusterAccess
 from bridge.plan.plan import Plan, SinkPlan, Wanted

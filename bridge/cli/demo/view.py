@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from bridge.cli.terminal.output import discard_output
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.printable import escaped
 from bridge.model.record import Delta, Record
@@ -23,17 +22,6 @@ _LOOK = {
     Op.DELETED: ("-", "red"),
     Op.SYNC: ("=", "blue"),
 }
-
-
-class ScreenConsole(Console):
-    """A console that ends quietly when the reader closes the pipe."""
-
-    when_left: Callable[[], None] = staticmethod(lambda: None)
-
-    def on_broken_pipe(self) -> None:
-        self.quiet = True
-        discard_output()
-        self.when_left()
 
 
 class Screen:
