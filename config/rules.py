@@ -49,6 +49,14 @@ class Is:
         )
 
 
+class OfEverySink(Is):
+    """An option that a sink of any type has (``DeliverySettings``) has one of ``values``, of which none is the default.
+    Does not hold for the options of the type alone, as tests and other programs make them."""
+
+    def holds(self, section: Any) -> bool:
+        return getattr(section, self._name, None) in self._values
+
+
 class Above(msgspec.Struct, frozen=True):
     """A number is larger than ``bound``. Its default is not."""
 

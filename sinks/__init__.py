@@ -6,6 +6,7 @@ options       options that sinks have in common
 channels      where a sink sends which messages, with their schemas
 receipt       the result of a delivery; no record behind a rejected record
 gaps          names the newest gap in later envelopes
+state         the newest form of each object, beside the history
 secret_files  secrets in files
 excerpt       an excerpt of a destination's answer
 template      names of topics and subjects

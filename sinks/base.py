@@ -155,6 +155,8 @@ class SinkType:
     """A line for ``kubedelta sinks``."""
     lanes: Callable[[Any], Lanes | None] = no_lanes
     """The lanes for a sink with these options; None for a sink that takes batch after batch."""
+    load_for: Callable[[Any], type[Sink]] | None = None
+    """Like ``load``, for a type whose class depends on the options; None if all sinks have the class of ``load``."""
     read_back: Callable[[], type[SinkReader]] | None = None
     """Imports and returns the reader of the destination, for ``kubedelta verify``; None if it cannot be read."""
     follow: Callable[[], type[RecordFollower]] | None = None

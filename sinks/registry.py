@@ -46,7 +46,8 @@ def create(name: str, type: str, options: SinkOptions, cluster: str) -> Sink:
     kind = types().get(type)
     if kind is None:
         raise UnknownSinkType(_unknown(type))
-    return kind.load()(name, options, cluster=cluster)
+    sink = kind.load() if kind.load_for is None else kind.load_for(options)
+    return sink(name, options, cluster=cluster)
 
 
 def find(built_in: Iterable[SinkType], offers: Iterable[EntryPoint]) -> InstalledTypes:

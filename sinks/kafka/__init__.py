@@ -6,15 +6,15 @@ option_types     brokers, topics, settings of librdkafka and protocols, as types
 auth             how the sink proves itself to brokers
 client           the clients of librdkafka
 topics           topics: names, existence, partitions, cleanup policy
+states           the newest record of each object, in compacted topics
 encode           a record as a message: topic, key, value, headers; a notice as a marker
-oversize         smaller forms of a record that is too large
-delivery         an attempt to store the records of a batch; records in flight
+sending          batches, in attempts until they are stored
 notices          gaps and ends of snapshots as markers in partitions
 memory           state that survives a restart: the newest gap, counts of a snapshot
 sink             KafkaSink, which joins them
 readback         reads the topics for ``kubedelta verify``
 follower         reads them for ``kubedelta tail``
-examine          checks options before the bridge runs
+examine          checks options before the bridge runs; claims on state topics
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from bridge.model.formats.definitions import Definitions
 from bridge.model.versions.followed_record import RecordFollower
 from bridge.model.versions.stored_version import SinkReader
-from sinks.base import Channel, Sink, SinkType, WrongOption
+from sinks.base import Channel, Claim, Sink, SinkType, WrongOption
 from sinks.kafka.options import KafkaOptions
 
 
@@ -30,6 +30,14 @@ def _load() -> type[Sink]:
     from sinks.kafka.sink import KafkaSink
 
     return KafkaSink
+
+
+def _load_for(options: KafkaOptions) -> type[Sink]:
+    if options.state_topic is None:
+        return _load()
+    from sinks.kafka.states.sink import KafkaSinkWithState
+
+    return KafkaSinkWithState
 
 
 def _load_read_back() -> type[SinkReader]:
@@ -50,6 +58,12 @@ def _examine(options: KafkaOptions) -> Sequence[WrongOption]:
     return examine(options)
 
 
+def _claims(options: KafkaOptions) -> Sequence[Claim]:
+    from sinks.kafka.examine import claims
+
+    return claims(options)
+
+
 def _channels(options: KafkaOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
     from sinks.kafka.encode import channels
 
@@ -60,10 +74,12 @@ TYPE = SinkType(
     name="kafka",
     options=KafkaOptions,
     load=_load,
+    load_for=_load_for,
     max_batch=1000,
     summary="CloudEvents in Kafka topics, keyed by object, by an idempotent producer",
     read_back=_load_read_back,
     follow=_load_follow,
     examine=_examine,
+    claims=_claims,
     channels=_channels,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -43,8 +43,8 @@ class KafkaMessage(msgspec.Struct, frozen=True, gc=False):
 
     topic: str
     key: str | None
-    values: tuple[bytes] | tuple[bytes, None]
-    """Two values make two messages with the same key and headers; the second message is a tombstone."""
+    values: tuple[bytes] | tuple[bytes, None] | tuple[None]
+    """Two values make two messages with the same key and headers. A message without a value is a tombstone."""
     headers: Headers
     partition: int = -1
     """-1: the partitioner chooses by the key."""
@@ -92,11 +92,17 @@ class KafkaEncoder:
         topic = self.topic.render(record)
         if self._notice_topic is not None and not isinstance(record, Delta):
             topic = self._notice_topic
-        if len(topic) > MAX_TOPIC_LENGTH:
-            raise ValueError(f"its topic would have {len(topic)} letters; {MAX_TOPIC_LENGTH} are the most")
+        checked_topic(topic)
         if isinstance(record, Delta) and not self.topic.is_per_object:
             self._last = record.resource, topic
         return topic
+
+
+def checked_topic(topic: str) -> str:
+    """Returns the name. Raises ValueError when Kafka would not take it for its length."""
+    if len(topic) > MAX_TOPIC_LENGTH:
+        raise ValueError(f"its topic would have {len(topic)} letters; {MAX_TOPIC_LENGTH} are the most")
+    return topic
 
 
 def topic_part(value: str) -> str:
@@ -129,7 +135,7 @@ def channels(options: KafkaOptions, cluster: str, definitions: Definitions) -> S
     """The topics of objects, with markers of notices where the format has them, and the topic of notices."""
     objects = object_messages(options, cluster, definitions, _KAFKA)
     notices = notice_messages(options, cluster, definitions, _KAFKA)
-    tombstones = (SentMessage("Tombstone", {"type": "null"}, objects[0].headers),) if options.tombstones else ()
+    tombstones = (_tombstone(objects),) if options.tombstones else ()
     template = Template(options.topic, cluster, topic_part)
     plain = options.security_protocol in (SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT)
     protocol, host = "kafka" if plain else "kafka-secure", options.bootstrap_servers.partition(",")[0]
@@ -143,6 +149,7 @@ def channels(options: KafkaOptions, cluster: str, definitions: Definitions) -> S
             key={"type": ["string", "null"], "description": f"{_KEYS[options.key]}; null for a marker."},
             parameters=template.parameters(),
         ),
+        *_state_channel(options, cluster, objects, protocol, host),
         Channel(
             name="notices",
             address=options.notice_topic or template.of_notices(),
@@ -152,3 +159,23 @@ def channels(options: KafkaOptions, cluster: str, definitions: Definitions) -> S
             key={"type": "string", "description": "The name of the cluster."},
         ),
     ]
+
+
+def _state_channel(
+    options: KafkaOptions, cluster: str, objects: Sequence[SentMessage], protocol: str, host: str
+) -> Iterator[Channel]:
+    if options.state_topic is not None:
+        template = Template(options.state_topic, cluster, topic_part)
+        yield Channel(
+            name="state",
+            address=template.of_cluster(),
+            messages=(*objects, _tombstone(objects)),
+            protocol=protocol,
+            host=host,
+            key={"type": "string", "description": f"{_KEYS[options.key]}."},
+            parameters=template.parameters(),
+        )
+
+
+def _tombstone(objects: Sequence[SentMessage]) -> SentMessage:
+    return SentMessage("Tombstone", {"type": "null"}, objects[0].headers)

@@ -10,6 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
+from sinks.base import Claim
 from sinks.errors import WrongOption, wrong_options
 from sinks.kafka.auth.command_tokens import check_program
 from sinks.kafka.client.config import ClientConfig
@@ -39,7 +40,28 @@ def examine(options: KafkaOptions) -> Sequence[WrongOption]:
     )
 
 
+def claims(options: KafkaOptions) -> Sequence[Claim]:
+    """Claims on the topics by their templates, at each broker of the first ones. A topic with states has one writer:
+    two would replace each other's states, and notices are no states."""
+    topics = [(options.topic, False), (options.notice_topic or options.topic, False), (options.state_topic, True)]
+    return [
+        Claim(f"kafka {broker} {topic}", f"the state_topic {topic}", exclusive)
+        for broker in dict.fromkeys(options.bootstrap_servers.split(","))
+        for topic, exclusive in dict.fromkeys(topics)
+        if topic is not None
+    ]
+
+
+def _topics(options: KafkaOptions) -> None:
+    if options.state_topic in (options.topic, options.notice_topic):
+        raise WrongOption(
+            "state_topic", "the topic of states has no other records: it differs from topic, notice_topic"
+        )
+
+
 def _files(options: KafkaOptions) -> Iterator[Step]:
+    if options.state_topic is not None:
+        yield partial(_topics, options)
     files = options.ca_file, options.cert_file, options.key_file
     if not any(name.startswith("ssl.") for name in (*options.properties, *options.property_files)):
         # Not with properties ssl.*: then the key may have a password that only librdkafka gets.

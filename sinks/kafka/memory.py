@@ -27,6 +27,7 @@ class _Saved(msgspec.Struct, frozen=True, omit_defaults=True):
     counts: dict[str, dict[int, int]] | None = {}
     topics: dict[str, TopicState] = {}
     key: str = ""
+    state: str = ""
 
 
 class KafkaMemory:
@@ -49,14 +50,17 @@ class KafkaMemory:
         """The topics as they were last seen, for ``topics.watch``."""
         self.key = found.key
         """The option ``key`` as it was last; empty before the first time."""
+        self.state = found.state
+        """The option ``state_topic`` as it was last; empty without one."""
         self.unchanged: bytes | None = saved
         """The bytes as they were given or last made; None since a change."""
 
     def saved(self) -> bytes:
         """Returns the same object until the state changes."""
         if self.unchanged is None:
+            topics = dict(self.topics)
             self.unchanged = msgspec.json.encode(
-                _Saved(self.newest_gap, self.unmarked_gap, self._snapshot, self._counts, dict(self.topics), self.key)
+                _Saved(self.newest_gap, self.unmarked_gap, self._snapshot, self._counts, topics, self.key, self.state)
             )
         return self.unchanged
 
@@ -79,9 +83,9 @@ class KafkaMemory:
         if counts[partition] == 1 and sum(map(len, self._counts.values())) > MAX_MARKED_PARTITIONS:
             self._counts = None
 
-    def set_key(self, key: str) -> None:
-        if key != self.key:
-            self.key, self.unchanged = key, None
+    def set_options(self, key: str, state: str) -> None:
+        if (key, state) != (self.key, self.state):
+            self.key, self.state, self.unchanged = key, state, None
 
     def set_topics(self, topics: Mapping[str, TopicState]) -> None:
         """These topics were seen so."""

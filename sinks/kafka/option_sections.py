@@ -7,7 +7,9 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from config.rules import AnyOf, Condition, Given, HasName, Is, Not, Rule, needs, together
 from config.values import HOST, PORT, Count, Matching, Names
+from sinks.kafka.option_types import SaslMechanism, SecurityProtocol
 
 _TOKEN_URL = Matching(
     rf"https?://{HOST}(?::{PORT})?(?:[/?][^\x00-\x20\x7f#]*)?",
@@ -61,3 +63,36 @@ class TokenEndpointOptions(BaseModel):
         " ca_file is for brokers only.",
         examples=["/run/secrets/idp-ca.crt"],
     )
+
+
+_SASL = (SecurityProtocol.SASL_PLAINTEXT.value, SecurityProtocol.SASL_SSL.value)
+_TLS = (SecurityProtocol.SSL.value, SecurityProtocol.SASL_SSL.value)
+_SASL_BOTH = "sasl_mechanism and security_protocol sasl_plaintext or sasl_ssl belong together"
+_TLS_ALONE = "ca_file and cert_file are of no use without security_protocol ssl or sasl_ssl"
+_PASSWORDS = (SaslMechanism.PLAIN.value, SaslMechanism.SCRAM_SHA_256.value, SaslMechanism.SCRAM_SHA_512.value)
+_OAUTHBEARER = Is("sasl_mechanism", SaslMechanism.OAUTHBEARER.value)
+_SOURCES: tuple[Condition, ...] = (
+    Given("token_command"),
+    Given("oauth2"),
+    HasName("properties", "sasl.oauthbearer"),
+)
+_ONE_SOURCE = "sasl_mechanism OAUTHBEARER needs one of token_command and oauth2, or properties sasl.oauthbearer.*"
+_SOURCES_ALONE = "token_command, oauth2 and sasl_extensions belong to sasl_mechanism OAUTHBEARER"
+_EXTENDED = "sasl_extensions belong to tokens of token_command and oauth2; elsewhere set sasl.oauthbearer.extensions"
+
+AUTHENTICATION_RULES = (
+    Rule(Is("security_protocol", *_SASL), Given("sasl_mechanism"), _SASL_BOTH),
+    Rule(Given("sasl_mechanism"), Is("security_protocol", *_SASL), _SASL_BOTH),
+    *together("username", "password_file"),
+    needs("username", "sasl_mechanism"),
+    Rule(Is("sasl_mechanism", *_PASSWORDS), Given("username"), "PLAIN and SCRAM need username and password_file"),
+    Rule(Given("username"), Is("sasl_mechanism", *_PASSWORDS), "username and password_file are for PLAIN and SCRAM"),
+    Rule(_OAUTHBEARER, AnyOf(*_SOURCES), _ONE_SOURCE),
+    Rule(Given("token_command"), Not(AnyOf(*_SOURCES[1:])), _ONE_SOURCE),
+    Rule(Given("oauth2"), Not(_SOURCES[2]), _ONE_SOURCE),
+    Rule(AnyOf(Given("token_command"), Given("oauth2"), HasName("sasl_extensions")), _OAUTHBEARER, _SOURCES_ALONE),
+    Rule(HasName("sasl_extensions"), AnyOf(*_SOURCES[:2]), _EXTENDED),
+    *together("cert_file", "key_file"),
+    Rule(AnyOf(Given("ca_file"), Given("cert_file")), Is("security_protocol", *_TLS), _TLS_ALONE),
+)
+"""Rules between the options of a connection to brokers."""

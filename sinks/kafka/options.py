@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from bridge.model.primitives.addresses import is_loopback
-from config.rules import AnyOf, Condition, Contains, Given, HasName, Is, Not, Rule, needs, together
+from config.rules import AnyOf, Contains, Given, Is, Not, Rule
 from config.values import Between, Duration, Flag, Matching, Size
-from sinks.kafka.option_sections import CreateTopics, Extensions, TokenEndpointOptions
+from sinks.kafka.option_sections import AUTHENTICATION_RULES, CreateTopics, Extensions, TokenEndpointOptions
 from sinks.kafka.option_types import (
     KEYED_PARTITIONERS,
     Brokers,
@@ -26,27 +26,14 @@ from sinks.kafka.option_types import (
     WhenTooLarge,
 )
 from sinks.options import OBJECTS_ALONE, EventOptions
+from sinks.state import state_rules
 
 _NOTICES_APART = AnyOf(
     Given("notice_topic"),
     Contains("topic", "{resource}", default=True),
     *(Contains("topic", name) for name in ("{kind}", "{group}", "{version}")),
 )
-_SASL = (SecurityProtocol.SASL_PLAINTEXT.value, SecurityProtocol.SASL_SSL.value)
-_TLS = (SecurityProtocol.SSL.value, SecurityProtocol.SASL_SSL.value)
-_SASL_BOTH = "sasl_mechanism and security_protocol sasl_plaintext or sasl_ssl belong together"
-_TLS_ALONE = "ca_file and cert_file are of no use without security_protocol ssl or sasl_ssl"
-_PASSWORDS = (SaslMechanism.PLAIN.value, SaslMechanism.SCRAM_SHA_256.value, SaslMechanism.SCRAM_SHA_512.value)
-_OAUTHBEARER = Is("sasl_mechanism", SaslMechanism.OAUTHBEARER.value)
-_SOURCES: tuple[Condition, ...] = (
-    Given("token_command"),
-    Given("oauth2"),
-    HasName("properties", "sasl.oauthbearer"),
-)
-_ONE_SOURCE = "sasl_mechanism OAUTHBEARER needs one of token_command and oauth2, or properties sasl.oauthbearer.*"
-_SOURCES_ALONE = "token_command, oauth2 and sasl_extensions belong to sasl_mechanism OAUTHBEARER"
 _ARGUMENT = Matching(r"[^\x00]*", "an argument of a program has no NUL")
-_EXTENDED = "sasl_extensions belong to tokens of token_command and oauth2; elsewhere set sasl.oauthbearer.extensions"
 
 
 class KafkaOptions(EventOptions):
@@ -69,10 +56,19 @@ class KafkaOptions(EventOptions):
         " the {resource}. In formats other than cloudevents, no record of an object may go to this topic.",
         examples=["k8s.notice"],
     )
+    state_topic: TopicTemplate | None = Field(
+        default=None,
+        description="A compacted topic with the newest record of each object, beside the history: key and form as in"
+        " the topic above, without a value when the object is deleted. Placeholders as in topic. A record is settled"
+        " when both topics have it. The topic must have cleanup.policy compact, and no other records. Set it with a new"
+        " sink: a sink that has begun writes the objects that change from then on.",
+        examples=["k8s-state.{resource}"],
+    )
     create_topics: CreateTopics | None = Field(
         default=None,
-        description="Create missing topics. Off because the owner of a topic should decide on its partitions and its"
-        " retention. Brokers may create topics by themselves (auto.create.topics.enable).",
+        description="Create missing topics, a state_topic as a compacted topic. Off because the owner of a topic"
+        " should decide on its partitions and its retention. Brokers may create topics by themselves"
+        " (auto.create.topics.enable).",
         examples=[{"partitions": 12, "replication_factor": 3}],
     )
     key: RecordKey = Field(
@@ -179,20 +175,7 @@ class KafkaOptions(EventOptions):
 
     rules = (
         *EventOptions.rules,
-        Rule(Is("security_protocol", *_SASL), Given("sasl_mechanism"), _SASL_BOTH),
-        Rule(Given("sasl_mechanism"), Is("security_protocol", *_SASL), _SASL_BOTH),
-        *together("username", "password_file"),
-        needs("username", "sasl_mechanism"),
-        Rule(Is("sasl_mechanism", *_PASSWORDS), Given("username"), "PLAIN and SCRAM need username and password_file"),
-        Rule(
-            Given("username"), Is("sasl_mechanism", *_PASSWORDS), "username and password_file are for PLAIN and SCRAM"
-        ),
-        Rule(_OAUTHBEARER, AnyOf(*_SOURCES), _ONE_SOURCE),
-        Rule(Given("token_command"), Not(AnyOf(*_SOURCES[1:])), _ONE_SOURCE),
-        Rule(Given("oauth2"), Not(_SOURCES[2]), _ONE_SOURCE),
-        Rule(AnyOf(Given("token_command"), Given("oauth2"), HasName("sasl_extensions")), _OAUTHBEARER, _SOURCES_ALONE),
-        Rule(HasName("sasl_extensions"), AnyOf(*_SOURCES[:2]), _EXTENDED),
-        *together("cert_file", "key_file"),
+        *AUTHENTICATION_RULES,
         Rule(
             Is("format", *OBJECTS_ALONE),
             _NOTICES_APART,
@@ -205,6 +188,12 @@ class KafkaOptions(EventOptions):
             "with key: namespace a tombstone would make a compacted topic forget the whole namespace: leave out"
             " tombstones, or use key: object",
         ),
+        *state_rules("state_topic"),
+        Rule(
+            Is("key", RecordKey.NAMESPACE.value),
+            Not(Given("state_topic")),
+            "with key: namespace a state_topic would keep a single record of each namespace: use key: object",
+        ),
         Rule(
             Is("too_large", WhenTooLarge.TRIM.value),
             Not(Given("data")),
@@ -215,7 +204,6 @@ class KafkaOptions(EventOptions):
             Not(Is("compression", Compression.NONE.value)),
             "too_large: compress needs a compression",
         ),
-        Rule(AnyOf(Given("ca_file"), Given("cert_file")), Is("security_protocol", *_TLS), _TLS_ALONE),
     )
 
     def clear_text(self) -> str | None:

@@ -16,12 +16,12 @@ from sinks.gaps import gap_before
 from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.client.producer import InFlight
 from sinks.kafka.client.producers import Producers
-from sinks.kafka.delivery import DeliveryOutcome, InFlightRecords, KafkaDelivery, RecordId, record_id
 from sinks.kafka.encode import KafkaEncoder, KafkaMessage
 from sinks.kafka.notices import NoticeMarkers
 from sinks.kafka.option_types import WhenTooLarge
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.oversize import TrimmedForms
+from sinks.kafka.sending.oversize import TrimmedForms
+from sinks.kafka.sending.sender import BatchSender
 from sinks.kafka.topics.names import TopicNames
 from sinks.kafka.topics.topics import Topics
 from sinks.kafka.topics.watch import TopicWatch
@@ -57,9 +57,9 @@ class KafkaSink:
         self._config = ClientConfig(options)
         events = options.events(cluster)
         self._encoder = KafkaEncoder(events, options, cluster)
-        self._trimmed: TrimmedForms | None = None
+        trimmed: TrimmedForms | None = None
         if options.too_large is WhenTooLarge.TRIM:
-            self._trimmed = TrimmedForms(self._encoder.encode, includes=options.include is not None)
+            trimmed = TrimmedForms(self._encoder.encode, includes=options.include is not None)
         # Threads of the sink's own: a silent broker blocks calls of librdkafka, and must not use up shared threads.
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix=f"sink-{name}")
         self._producers = Producers(options, self._config, self._threads)
@@ -75,9 +75,7 @@ class KafkaSink:
         self._watch = TopicWatch(options, self._topics, self._threads)
         self.memory = b""
         self.watched: Callable[[], Sequence[Resource] | None] = tuple
-        self._in_flight = InFlightRecords()
-        self._refused_together: set[RecordId] = set()
-        """Records of a batch that was refused because of one of them."""
+        self._sender = BatchSender(options, self._producers, self._topics, trimmed, self._count)
 
     async def open(self) -> None:
         self._notices.restore(self.memory)
@@ -97,7 +95,7 @@ class KafkaSink:
         producer = self._producers.present
         if producer is None or producer.fatal is not None or not producer.gapless:
             return await self._deliver(batch)
-        if self._refused_together or self._in_flight.records:
+        if self._sender.refused_together or self._sender.in_flight.records:
             return await self._deliver(batch)
         try:
             messages = [self._encoder.encode(record) for record in batch]
@@ -112,7 +110,7 @@ class KafkaSink:
             if len(sent) == len(messages):
                 await producer.wait(producer.produced, self._options.ack_timeout)
         except BaseException:  # Cancelled: the next deliver finds the records by their ids.
-            self._in_flight.keep(zip(batch, sent, strict=True))
+            self._sender.in_flight.keep(zip(batch, sent, strict=True))
             raise
         if len(sent) == len(messages) and not any(each.unreported or each.error is not None for each in sent):
             return ALL_STORED
@@ -149,7 +147,7 @@ class KafkaSink:
                     return Receipt(pending=range(len(batch)), failure=receipt.failure)
         changed = self._watch.settle()
         self.memory = self._notices.memory.saved()
-        return replace(await self.deliver(batch), lost=reason, changed=changed)
+        return replace(await KafkaSink.deliver(self, batch), lost=reason, changed=changed)
 
     async def _came_back(self, messages: Iterable[KafkaMessage]) -> bool:
         """Whether a topic of these messages that had been missing was created again. Creates it if the options say so:
@@ -178,60 +176,10 @@ class KafkaSink:
             return await self._deliver_behind_changes(batch)
         if self._notices.memory.newest_gap:
             await self._notices.name_gap(messages.values())
-        if self._in_flight.records:
-            self._in_flight.forget_before(batch[0].sequence)
-        pending, failure = list(messages), None
-        while pending and failure is None:
-            now, later = self._split_behind_refused(batch, pending) if self._refused_together else (pending, [])
-            try:
-                outcome = await self._attempt(result, {index: messages[index] for index in now}, sent)
-            except SinkUnavailable as error:
-                outcome = DeliveryOutcome(now, failure=RetryLater(str(error), unavailable=True))
-            sent = None
-            # A later record may be pending already, behind a record of its object; or blocked by now.
-            pending = result.sendable(sorted({*outcome.pending, *later})) if later else outcome.pending
-            failure = outcome.failure
-        return result.receipt(pending, failure) if pending or result.rejected else ALL_STORED
+        return await self._sender.send(result, messages, sent)
 
-    async def _attempt(
-        self, result: BatchResult, messages: dict[int, KafkaMessage], sent: Mapping[int, InFlight] | None
-    ) -> DeliveryOutcome:
-        """Raises SinkUnavailable."""
-        batch, one_by_one = result.batch, bool(self._refused_together)
-        # The producer that has the records stays, even if it broke: its reports say what became of them.
-        present = self._producers.present
-        producer = present if sent and present else await self._producers.current(gapless=not one_by_one)
-        topics = {each.topic for each in messages.values()}
-        counts = isinstance(batch[0], Delta) and batch[0].snapshot is not None
-        delivery = KafkaDelivery(
-            producer,
-            messages,
-            result,
-            unusable_topics={} if topics <= self._topics.usable else await self._topics.unusable(producer, topics),
-            in_flight=self._in_flight,
-            idle_timeout=self._options.ack_timeout,
-            count_partitions=counts,
-            sent=sent,
-            trimmed=self._trimmed,
-        )
-        outcome = await delivery.run(one_by_one=one_by_one)
-        if counts:
-            for index, partition in delivery.partitions():
-                if (snapshot := batch[index].snapshot) is not None:
-                    self._notices.memory.count(snapshot, messages[index].topic, partition)
-        if outcome.pending:
-            for topic in delivery.failed_topics():
-                self._topics.forget(topic)
-        self._refused_together = {record_id(batch[index]) for index in outcome.refused_together}
-        return outcome
-
-    def _split_behind_refused(self, batch: Sequence[Record], indexes: list[int]) -> tuple[list[int], list[int]]:
-        """The indexes up to the last record of the refused batch, which are sent one by one, and the indexes behind."""
-        counts = [count for count, index in enumerate(indexes, 1) if record_id(batch[index]) in self._refused_together]
-        if not counts:
-            self._refused_together = set()
-            return indexes, []
-        return indexes[: counts[-1]], indexes[counts[-1] :]
+    def _count(self, snapshot: str, topic: str, partition: int) -> None:
+        self._notices.memory.count(snapshot, topic, partition)
 
     async def _deliver_notice(self, notice: Notice) -> Receipt:
         """First to the topic of notices, then as markers. A failure is made up for by the next attempt, which does not

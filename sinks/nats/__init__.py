@@ -8,6 +8,8 @@ delivery       publishes the messages of a batch, in exchanges, until all are an
 core_delivery  hands messages to the server, which keeps none
 memory         state that survives a restart: the newest gap, the stream as it was last seen
 sink           NatsSink, which joins them
+states         the newest record of each object, in a key-value bucket
+places         the subjects of messages, for schemas
 readback       reads the stream for ``kubedelta verify``
 follower       reads the stream, or the subjects, for ``kubedelta tail``
 examine        checks options before the bridge runs
@@ -26,6 +28,14 @@ def _load() -> type[Sink]:
     from sinks.nats.sink import NatsSink
 
     return NatsSink
+
+
+def _load_for(options: NatsOptions) -> type[Sink]:
+    if options.state is None:
+        return _load()
+    from sinks.nats.states.sink import NatsSinkWithState
+
+    return NatsSinkWithState
 
 
 def _load_read_back() -> type[SinkReader]:
@@ -53,7 +63,7 @@ def _claims(options: NatsOptions) -> Sequence[Claim]:
 
 
 def _channels(options: NatsOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
-    from sinks.nats.encode import channels
+    from sinks.nats.places import channels
 
     return channels(options, cluster, definitions)
 
@@ -62,6 +72,7 @@ TYPE = SinkType(
     name="nats",
     options=NatsOptions,
     load=_load,
+    load_for=_load_for,
     max_batch=500,
     summary="CloudEvents in a NATS JetStream stream, a subject for each object",
     read_back=_load_read_back,

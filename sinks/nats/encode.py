@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 import msgspec
 
 from bridge.model.formats.cloudevent import CloudEvents, HeaderNames, percent_encoded
-from bridge.model.formats.definitions import Definitions
 from bridge.model.record import Record
-from sinks.channels import Channel, notice_messages, object_messages
 from sinks.nats.options import NatsOptions
 from sinks.template import Template
 
@@ -25,7 +21,7 @@ MAX_SUBJECT = 2048
 # The NATS binding of CloudEvents wants ce-datacontenttype, several SDKs look for content-type. Both recognise the
 # binary form by a content type that does not begin with application/cloudevents.
 _DATA_TYPE = "ce-datacontenttype"
-_NATS = HeaderNames.prefixed("ce-", datacontenttype=_DATA_TYPE)
+NATS_NAMES = HeaderNames.prefixed("ce-", datacontenttype=_DATA_TYPE)
 _CONTENT_TYPE = "content-type"
 _UNSAFE = re.compile(r"[^A-Za-z0-9:-]")
 _PREAMBLE = len("NATS/1.0\r\n\r\n")
@@ -57,6 +53,13 @@ class NatsMessage(msgspec.Struct, frozen=True, gc=False):
         size = self.size + len(identity) - len(self.id)
         return NatsMessage(identity, self.subject, self.headers | {MSG_ID: identity}, self.payload, size)
 
+    def within(self, max_payload: int) -> NatsMessage:
+        """This message. Raises ValueError if it is too large: the server would close the connection because of it, each
+        time it is sent."""
+        if self.size > max_payload:
+            raise ValueError(self.too_large(max_payload))
+        return self
+
     def too_large(self, max_payload: int) -> str:
         """The reason for the rejection of this message."""
         return f"{self.size} bytes with its headers; the server takes {max_payload}"
@@ -76,12 +79,12 @@ class NatsEncoder:
         if len(subject) > MAX_SUBJECT:
             raise ValueError(f"its subject would have {len(subject)} bytes; {MAX_SUBJECT} are the most")
         identity = percent_encoded(record.delivery_id)
-        headers = self._events.encoded_headers(record, _NATS)
+        headers = self._events.encoded_headers(record, NATS_NAMES)
         headers |= {MSG_ID: identity, _CONTENT_TYPE: headers[_DATA_TYPE]}
         if self._stream is not None:
             headers[EXPECTED_STREAM] = self._stream
         payload = self._events.data(record)
-        return NatsMessage(identity, subject, headers, payload, _size(headers) + len(payload))
+        return NatsMessage(identity, subject, headers, payload, headers_size(headers) + len(payload))
 
 
 def escaped(value: str) -> str:
@@ -102,30 +105,7 @@ def stream_subjects(options: NatsOptions, cluster: str) -> list[str]:
     return [".".join("*" if "*" in token else token for token in subject.split("."))]
 
 
-def _size(headers: dict[str, str]) -> int:
+def headers_size(headers: dict[str, str]) -> int:
+    """Bytes of the headers in a message."""
     # As the server counts: the preamble, and a separator and a line break for each header.
     return _PREAMBLE + sum(map(len, headers)) + sum(map(len, headers.values())) + _PER_HEADER * len(headers)
-
-
-def channels(options: NatsOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
-    """The subjects of objects, and the subject of notices."""
-    template = Template(options.subject, cluster, escaped)
-    server = urlsplit(options.servers[0])
-    host = server.netloc.rpartition("@")[2]
-    return [
-        Channel(
-            name="objects",
-            address=template.of_cluster(),
-            messages=object_messages(options, cluster, definitions, _NATS),
-            protocol=server.scheme,
-            host=host,
-            parameters=template.parameters(),
-        ),
-        Channel(
-            name="notices",
-            address=template.of_notices(),
-            messages=notice_messages(options, cluster, definitions, _NATS),
-            protocol=server.scheme,
-            host=host,
-        ),
-    ]

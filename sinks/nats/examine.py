@@ -1,4 +1,4 @@
-"""Checks options for NATS without a server: the files that they name. Also the claim on the stream."""
+"""Checks options for NATS without a server: the files that they name. Also the claims on the stream and the bucket."""
 
 from __future__ import annotations
 
@@ -50,15 +50,14 @@ def _seed(path: Path) -> None:
 
 
 def claims(options: NatsOptions) -> Sequence[Claim]:
-    """A claim on the stream for each server: two sinks may name different servers of the same cluster."""
+    """Claims on stream and bucket for each server: two sinks may name different servers of the same cluster."""
     if options.stream is None:
         return []
-    addresses = [urlsplit(server) for server in options.servers]
+    streams = [(options.stream, f"the stream {options.stream}, with sole_writer", options.sole_writer)]
+    if options.state is not None:
+        streams.append((options.state_stream, f"the bucket {options.state}", True))
     return [
-        Claim(
-            f"nats {each.hostname}:{each.port or _DEFAULT_PORT} {options.stream_name}",
-            f"the stream {options.stream_name}, with sole_writer",
-            options.sole_writer,
-        )
-        for each in addresses
+        Claim(f"nats {address.hostname}:{address.port or _DEFAULT_PORT} {stream}", description, exclusive)
+        for address in map(urlsplit, options.servers)
+        for stream, description, exclusive in streams
     ]

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from sinks.nats.jetstream.losses import KnownStream
+
+
+class KnownBucket(msgspec.Struct, frozen=True):
+    """The bucket of the option ``state``."""
+
+    name: str
+    created: datetime
+    """When, by its server's clock: a bucket that is created again has another time."""
 
 
 class NatsMemory(msgspec.Struct, omit_defaults=True):
@@ -12,6 +22,8 @@ class NatsMemory(msgspec.Struct, omit_defaults=True):
     """The id of the newest gap; empty before the first."""
     stream: KnownStream | None = None
     """The stream as it was last seen; None before the first time, and with ``mode: core``."""
+    bucket: KnownBucket | None = None
+    """The bucket as it was last seen; None without one."""
 
     @classmethod
     def read(cls, saved: bytes) -> NatsMemory | None:

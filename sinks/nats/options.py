@@ -13,6 +13,7 @@ from bridge.model.primitives.addresses import is_loopback
 from config.rules import AnyOf, Condition, Contains, Given, Is, NeededByDefaults, Not, Rule, needs, together
 from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Size
 from sinks.options import OBJECTS_ALONE, EventOptions
+from sinks.state import state_rules
 from sinks.template import check_template, template_pattern
 
 _PART = r"[^\x00-\x20\x7f.*>{}]"
@@ -88,8 +89,11 @@ class DeliveryMode(StrEnum):
     CORE = "core"
 
 
+BucketName: TypeAlias = Annotated[
+    str, Matching("[A-Za-z0-9_-]+", "a bucket's name has letters, digits, '-' and '_'", longest=252)
+]
 _CORE = Is("mode", DeliveryMode.CORE.value)
-_NO_STREAM = "mode core has no stream: leave out stream, create_stream and sole_writer"
+_NO_STREAM = "mode core has no stream: leave out stream, state, create_stream and sole_writer"
 
 
 class NatsOptions(EventOptions):
@@ -125,9 +129,18 @@ class NatsOptions(EventOptions):
         " no message without its predecessor, and whole batches are in flight at once. Set false for a shared stream:"
         " messages of an object then wait for each other.",
     )
+    state: BucketName | None = Field(
+        default=None,
+        description="A JetStream key-value bucket with the newest message of each object, beside the stream: the key is"
+        " <cluster>.<group>.<resource>.<namespace>.<name>, each part written as in a subject, with =3A for a colon. A"
+        " deleted object is purged. A record is settled when both have it. The bucket has no other writer. Set it with"
+        " a new sink: a sink that has begun writes the objects that change from then on.",
+        examples=["k8s-state"],
+    )
     create_stream: CreateStream | None = Field(
         default=None,
-        description="Create a missing stream, for the subjects above. Off because the owner of the stream should decide"
+        description="Create a missing stream, for the subjects above, and a missing bucket, with the same replicas and"
+        " max_bytes. Off because the owner of the stream should decide"
         " how long it keeps messages.",
         examples=[{"replicas": 3, "max_age": "7d"}],
     )
@@ -174,11 +187,16 @@ class NatsOptions(EventOptions):
     rules = (
         *EventOptions.rules,
         Rule(Is("mode", DeliveryMode.JETSTREAM.value, default=True), Given("stream"), "mode jetstream needs a stream"),
-        Rule(_CORE, Not(AnyOf(Given("stream"), Given("create_stream"), Is("sole_writer", False))), _NO_STREAM),
+        Rule(
+            _CORE,
+            Not(AnyOf(Given("stream"), Given("state"), Given("create_stream"), Is("sole_writer", False))),
+            _NO_STREAM,
+        ),
         *(
             Rule(one, Not(AnyOf(*_CREDENTIALS[:at], *_CREDENTIALS[at + 1 :])), _SINGLE_CREDENTIALS)
             for at, one in enumerate(_CREDENTIALS)
         ),
+        *state_rules("state"),
         *together("user", "password_file"),
         needs("key_file", "cert_file"),
         Rule(
@@ -196,6 +214,11 @@ class NatsOptions(EventOptions):
     def stream_name(self) -> str:
         """Empty with ``mode: core``."""
         return self.stream or ""
+
+    @property
+    def state_stream(self) -> str:
+        """The stream of the bucket; empty without one."""
+        return "" if self.state is None else f"KV_{self.state}"
 
     def caution(self) -> str | None:
         if self.mode is DeliveryMode.JETSTREAM:

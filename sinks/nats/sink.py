@@ -19,7 +19,7 @@ from sinks.nats.encode import NatsEncoder, NatsMessage, stream_subjects
 from sinks.nats.jetstream.duplicates import Duplicates
 from sinks.nats.jetstream.losses import KnownStream, StreamDescription, loss_of
 from sinks.nats.jetstream.stream import NatsStream
-from sinks.nats.memory import NatsMemory
+from sinks.nats.memory import KnownBucket, NatsMemory
 from sinks.nats.options import DeliveryMode, NatsOptions
 from sinks.receipt import BatchResult, Receipt, RetryLater
 
@@ -59,6 +59,10 @@ class NatsSink(NamesGaps):
         self._servers: list[str] = []
         self._duplicates = Duplicates()
         self._known: KnownStream | None = None
+        self.known_bucket: KnownBucket | None = None
+        """The bucket of a sink with state."""
+        self.has_begun = False
+        """The sink had a memory when it was made."""
         self._found: StreamDescription | None = None
         """The stream after a loss that no Gap has named yet."""
         self._loss = ""
@@ -68,7 +72,7 @@ class NatsSink(NamesGaps):
 
     @property
     def memory(self) -> bytes:
-        state = NatsMemory(self.newest_gap.decode(), self._known)
+        state = NatsMemory(self.newest_gap.decode(), self._known, self.known_bucket)
         if state != self._saved[0]:
             self._saved = state, state.written()
         return self._saved[1]
@@ -78,7 +82,9 @@ class NatsSink(NamesGaps):
         found = NatsMemory.read(saved)
         self.remember_gap(saved if found is None else found.gap.encode())
         self._known = None if found is None else found.stream
-        self._saved = NatsMemory(self.newest_gap.decode(), self._known), saved
+        self.known_bucket = None if found is None else found.bucket
+        self.has_begun = bool(saved)
+        self._saved = NatsMemory(self.newest_gap.decode(), self._known, self.known_bucket), saved
 
     async def open(self) -> None:
         await self._connected()
@@ -106,7 +112,7 @@ class NatsSink(NamesGaps):
         """After the stream was created: a Gap has to be in front of the records that were not stored any more."""
         self._stream.created, self._look_at = False, 0.0
         if receipt.pending and not lost:
-            rest = await self.deliver([batch[index] for index in receipt.pending])
+            rest = await NatsSink.deliver(self, [batch[index] for index in receipt.pending])
             receipt, lost = receipt.followed_by(rest), rest.lost
         return replace(receipt, created=f"stream {self._options.stream_name}", lost=lost)
 
@@ -162,11 +168,7 @@ class NatsSink(NamesGaps):
 
     def _encode(self, result: BatchResult, max_payload: int) -> dict[int, NatsMessage]:
         def encode(record: Record) -> NatsMessage:
-            message = self._encoder.encode(record)
-            if message.size > max_payload:
-                # The server would close the connection because of it, each time it is sent.
-                raise ValueError(message.too_large(max_payload))
-            return message
+            return self._encoder.encode(record).within(max_payload)
 
         return result.encode(encode)
 

@@ -13,16 +13,22 @@ from tests.contracts.destinations import (
     AnEndpoint,
     ARotatedFile,
     AStream,
+    AStreamWithState,
     ASubject,
     ATopic,
+    ATopicWithState,
     Destination,
 )
 from tests.kit.tcp_line import Line
 
 KAFKA = pytest.param("kafka", marks=pytest.mark.java)
+STATES = [
+    pytest.param("kafka-state", marks=[pytest.mark.java, pytest.mark.soak]),
+    pytest.param("nats-state", marks=[pytest.mark.go("nats"), pytest.mark.soak]),
+]
 NATS = [pytest.param(way, marks=pytest.mark.go("nats")) for way in ("nats", "nats-shared")]
 WEBHOOK = ["webhook", "webhook-batches", "webhook-guarded"]
-OVER_A_NETWORK = [KAFKA, *NATS, *WEBHOOK]
+OVER_A_NETWORK = [KAFKA, *STATES, *NATS, *WEBHOOK]
 ONE_WAY_EACH = [KAFKA, NATS[0], WEBHOOK[0]]
 EVERY = [*OVER_A_NETWORK, "file", "file-rotated"]
 AT_MOST_ONCE = pytest.param("nats-core", marks=pytest.mark.go("nats"))
@@ -47,6 +53,10 @@ def nameless(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Desti
     match kind:
         case "kafka":
             return ATopic(request.getfixturevalue("kafka"))
+        case "kafka-state":
+            return ATopicWithState(request.getfixturevalue("kafka"))
+        case "nats-state":
+            return AStreamWithState(request.getfixturevalue("nats_server"))
         case "nats":
             return AStream(request.getfixturevalue("nats_server"))
         case "nats-shared":

@@ -224,6 +224,26 @@ class ATopic(Destination):
         return Line(self._server.behind_the_line, self._server.line_port)
 
 
+class ATopicWithState(ATopic):
+    """Beside it is a compacted topic with the newest record of each object."""
+
+    def __init__(self, server: KafkaBehindALine) -> None:
+        super().__init__(server)
+        self.way = "kafka-state"
+
+    async def prepare(self, limit: int | None) -> None:
+        await super().prepare(limit)
+        compact = {"cleanup_policy": "compact"}
+        await asyncio.to_thread(self._server.create_topic, f"{self.name}-state", 1, **compact)
+
+    async def remove(self) -> None:
+        await super().remove()
+        await asyncio.to_thread(self._server.delete_topic, f"{self.name}-state")
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "state_topic": f"{self.name}-state"}
+
+
 class AStream(Destination):
     kind = "nats"
     stores_once = True
@@ -273,6 +293,27 @@ class AStream(Destination):
 
     def new_line(self) -> Line:
         return Line(self._server.port)
+
+
+class AStreamWithState(AStream):
+    """Beside it is a bucket with the newest message of each object."""
+
+    def __init__(self, server: Nats) -> None:
+        super().__init__(server)
+        self.way = "nats-state"
+
+    async def prepare(self, limit: int | None) -> None:
+        await super().prepare(limit)
+        async with await nats.connect(self._server.url) as connection:
+            await connection.jetstream().create_key_value(bucket=self.name)
+
+    async def remove(self) -> None:
+        await super().remove()
+        async with await nats.connect(self._server.url) as connection:
+            await connection.jetstream().delete_key_value(self.name)
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "state": self.name}
 
 
 class ASubject(AStream):

@@ -87,7 +87,7 @@ def a_sink(broker: Broker, memory: bytes, *, may_ask: bool) -> KafkaSink:
     sink._notices.restore(memory)  # As ``open`` does.
     sink._producers.present = FakeProducer(broker)  # type: ignore[assignment]
     sink._topics._cleanup_policies = lambda topics: {  # type: ignore[method-assign]
-        topic: topic in COMPACTED if may_ask else None for topic in topics
+        topic: ("compact" if topic in COMPACTED else "delete") if may_ask else None for topic in topics
     }
     return sink
 

@@ -50,3 +50,11 @@ def key_in_words(before: str, now: str) -> str:
         f"key is {now}, it was {before}: records in the topics keep their former keys, so later records of an object"
         " may be in another partition, and compacted topics keep its last record under each key"
     )
+
+
+def state_in_words(topic: str) -> str:
+    """A sentence about a ``state_topic`` that a sink has got since it began."""
+    return (
+        f"state_topic {topic} is new, and gets the objects that change from now on: for the others, give the sink"
+        " another name, so that it begins with a snapshot"
+    )

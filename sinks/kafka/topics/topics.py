@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from concurrent.futures import TimeoutError as FuturesTimeout
 from contextlib import suppress
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -27,6 +26,7 @@ from sinks.kafka.option_sections import CreateTopics
 from sinks.kafka.option_types import RecordKey
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.topics.changes import TopicState
+from sinks.kafka.topics.missing import missing_topics
 
 _PAUSES = (0.0, 0.1, 0.2, 0.4, 0.8)
 """Seconds before each check: a topic that was just created, by the sink or by a broker that was asked for it, appears
@@ -35,6 +35,7 @@ after a moment."""
 _NO_ID = str(Uuid(0, 0))
 """Brokers before Kafka 2.8 have no ids of topics."""
 _NOT_PERMITTED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+_COMPACT = "compact"
 _MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE}
 
 
@@ -49,14 +50,16 @@ class Topics:
         """Topics that records were sent to, or that were looked at."""
         self.forgotten: set[str] = set()
         """Topics that were used once, and were missing or refused later."""
-        self._compacted: dict[str, bool | None] = {}
-        """None where asking is not permitted."""
+        self.compact_only: set[str] = set()
+        """Topics that must keep the newest record of each key for ever. Names stay here."""
+        self._policies: dict[str, str | None] = {}
+        """``cleanup.policy``; None where asking is not permitted."""
 
     def forget(self, topic: str) -> None:
         """Ask again before the next record of this topic."""
         self.usable.discard(topic)
         self.forgotten.add(topic)
-        self._compacted.pop(topic, None)
+        self._policies.pop(topic, None)
 
     async def unusable(self, producer: KafkaProducer, topics: Iterable[str]) -> dict[str, str]:
         """Topic → reason, of the given topics that cannot be written to now. Creates missing topics if the options say
@@ -101,15 +104,16 @@ class Topics:
         """Whether each topic keeps only the newest record of a key, and so refuses records without a key; None where
         asking is not permitted, or no broker answered."""
         wanted = set(topics)
-        if unknown := sorted(wanted - self._compacted.keys()):
+        if unknown := sorted(wanted - self._policies.keys()):
             found = await asyncio.get_running_loop().run_in_executor(self._threads, self._cleanup_policies, unknown)
-            self._compacted |= found
-        return {topic: self._compacted.get(topic) for topic in wanted}
+            self._policies |= found
+        policies = {topic: self._policies.get(topic) for topic in wanted}
+        return {topic: None if policy is None else _COMPACT in policy for topic, policy in policies.items()}
 
     async def mistakes(self, wanted: Sequence[str]) -> list[str]:
         """Sentences about topics that records cannot go to, or should not. Raises SinkUnavailable."""
         run = asyncio.get_running_loop().run_in_executor
-        missing = await run(self._threads, _missing_topics, self._options, self._config, wanted)
+        missing = await run(self._threads, missing_topics, self._options, self._config, wanted)
         found = []
         if missing:
             found = [f"no topic {', '.join(missing)}, and brokers create none: create them, or set create_topics"]
@@ -120,13 +124,15 @@ class Topics:
                 for topic in sorted(compacted)
                 if compacted[topic]
             ]
+        if states := sorted(self.compact_only & set(wanted) - set(missing)):
+            found += (await run(self._threads, self._not_compacted, states)).values()
         return found
 
     def set_compacted(self, topic: str, compacted: bool) -> None:
         """A broker has shown by its answer to a record whether the topic is compacted."""
-        self._compacted[topic] = compacted
+        self._policies[topic] = _COMPACT if compacted else "delete"
 
-    def _cleanup_policies(self, topics: list[str]) -> dict[str, bool | None]:
+    def _cleanup_policies(self, topics: list[str]) -> dict[str, str | None]:
         """Topics without an answer are left out."""
         try:
             admin = AdminClient(self._config.connection() | {"log_level": 0})
@@ -136,10 +142,10 @@ class Topics:
         asked = admin.describe_configs(
             [ConfigResource(ResourceType.TOPIC, topic) for topic in topics], request_timeout=timeout
         )
-        found: dict[str, bool | None] = {}
+        found: dict[str, str | None] = {}
         for resource, answer in asked.items():
             try:
-                found[resource.name] = "compact" in answer.result(timeout)["cleanup.policy"].value
+                found[resource.name] = str(answer.result(timeout)["cleanup.policy"].value)
             except KafkaException as error:
                 if error.args[0].code() in _NOT_PERMITTED:
                     found[resource.name] = None
@@ -166,13 +172,32 @@ class Topics:
             return dict.fromkeys(unusable, producer.last_error or error.args[0].str())
         except SinkUnavailable as error:
             return dict.fromkeys(unusable, str(error))
+        if states := sorted(self.compact_only & topics - unusable.keys()):
+            unusable |= self._not_compacted(states)
         return unusable
+
+    def _not_compacted(self, states: list[str]) -> dict[str, str]:
+        """Topic → reason, of the topics of states that brokers would empty. Where asking is not permitted, the operator
+        is trusted. Blocks."""
+        return {
+            topic: f"topic {topic}: cleanup.policy is {policy}, which removes states; set it to {_COMPACT}"
+            for topic, policy in self._cleanup_policies(states).items()
+            if policy is not None and policy != _COMPACT
+        }
 
     def _create(self, topics: list[str], how: CreateTopics) -> dict[str, str]:
         """Topic → reason, of the topics that could not be created."""
         # log_level 0: librdkafka would write lines of its own to standard error.
         admin = AdminClient(self._config.connection() | {"log_level": 0})
-        wanted = [NewTopic(topic, how.partitions, how.replication_factor) for topic in topics]
+        wanted = [
+            NewTopic(
+                topic,
+                how.partitions,
+                how.replication_factor,
+                config={"cleanup.policy": _COMPACT} if topic in self.compact_only else {},
+            )
+            for topic in topics
+        ]
         failed = {}
         for topic, created in admin.create_topics(wanted, operation_timeout=self._options.connect_timeout).items():
             try:
@@ -181,32 +206,6 @@ class Topics:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     failed[topic] = f"topic {topic} cannot be created: {error.args[0].str()}"
         return failed
-
-
-def _missing_topics(options: KafkaOptions, config: ClientConfig, wanted: Sequence[str]) -> list[str]:
-    """The wanted topics that do not exist and that neither the sink nor the brokers create. Blocks. Raises
-    SinkUnavailable."""
-    if options.create_topics is not None:
-        return []
-    timeout = options.connect_timeout
-    try:
-        admin = AdminClient(config.connection() | {"log_level": 0})
-        # Asks for all topics: a broker may create a topic that is asked for by name.
-        found = admin.list_topics(timeout=timeout)
-        missing = [topic for topic in dict.fromkeys(wanted) if topic not in found.topics]
-        return [] if missing and _brokers_create_topics(admin, found, timeout) else missing
-    except KafkaException as error:
-        raise SinkUnavailable(f"cannot look at topics of {options.bootstrap_servers}: {error.args[0].str()}") from error
-
-
-def _brokers_create_topics(admin: AdminClient, found: Any, timeout: float) -> bool:
-    """False also where asking is not permitted: the operator should know of topics that may be missing."""
-    broker = ConfigResource(ConfigResource.Type.BROKER, str(next(iter(found.brokers))))
-    (answer,) = admin.describe_configs([broker], request_timeout=timeout).values()
-    try:
-        return str(answer.result(timeout)["auto.create.topics.enable"].value).lower() == "true"
-    except (KafkaException, KeyError, FuturesTimeout):
-        return False
 
 
 def _error_of(producer: KafkaProducer, topic: str, timeout: float) -> KafkaError | None:

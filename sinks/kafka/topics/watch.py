@@ -1,4 +1,5 @@
-"""Notices that a topic was deleted and created again, or got more partitions; and that the option ``key`` was changed.
+"""Notices that a topic was deleted and created again, or got more partitions; and changes of options that concern
+readers.
 
 The producer uses new partitions by itself, and writes into a topic that was created again as if the topic were the old
 one. So the sink asks the brokers about its topics: when it opens, before a record of a topic that was missing, and as
@@ -8,7 +9,7 @@ often as the producer asks for metadata. Only the last of these does not wait fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from time import monotonic
 
@@ -21,6 +22,7 @@ from sinks.kafka.topics.changes import (
     changes_between,
     in_words,
     key_in_words,
+    state_in_words,
 )
 from sinks.kafka.topics.topics import Topics
 
@@ -37,8 +39,9 @@ class TopicWatch:
         configured = float(options.properties.get(_INTERVAL, 0)) / 1000
         self._interval = configured if configured > 0 else _DEFAULT_INTERVAL
         self._key = options.key.value
-        self._new_key = ""
-        """In words, if the option was changed and that was not reported."""
+        self._state = options.state_topic or ""
+        self._new_options: list[str] = []
+        """In words, if ``key`` or ``state_topic`` was changed and that was not reported."""
         self._topics = topics
         self._threads = threads
         self._memory = KafkaMemory()
@@ -55,11 +58,11 @@ class TopicWatch:
         """Looks at the topics in the memory."""
         self._memory = memory
         self.at = monotonic()
-        if memory.key and memory.key != self._key:
-            self._new_key = key_in_words(memory.key, self._key)
+        self._new_options = [*self._changed_options(memory)]
+        if self._new_options:
             self.has_changes = True
         else:
-            memory.set_key(self._key)
+            memory.set_options(self._key, self._state)
         await self.look(memory.topics)
         self._topics.forgotten |= memory.topics.keys() - self._found.keys()
 
@@ -83,12 +86,18 @@ class TopicWatch:
     def settle(self) -> str:
         """The changes are known from now on. Returns them in words, apart from topics that were created again."""
         sentences = list(in_words(self.changes, self._memory.topics, self._found))
-        if self._new_key:
-            sentences.append(self._new_key)
+        sentences += self._new_options
         self._memory.set_topics(self._found)
-        self._memory.set_key(self._key)
-        self.changes, self.has_changes, self._new_key = TopicChanges(), False, ""
+        self._memory.set_options(self._key, self._state)
+        self.changes, self.has_changes, self._new_options = TopicChanges(), False, []
         return "; ".join(sentences)
+
+    def _changed_options(self, memory: KafkaMemory) -> Iterator[str]:
+        if memory.key and memory.key != self._key:
+            yield key_in_words(memory.key, self._key)
+        # Every sink that has begun has saved its key.
+        if memory.key and self._state and memory.state != self._state:
+            yield state_in_words(self._state)
 
     def _ask(self, topics: list[str]) -> asyncio.Future[Mapping[str, TopicState]]:
         return asyncio.get_running_loop().run_in_executor(self._threads, self._topics.describe, topics)
@@ -99,6 +108,6 @@ class TopicWatch:
     def _compare(self, found: Mapping[str, TopicState]) -> None:
         self._found = {**self._found, **found}
         self.changes = changes = changes_between(self._memory.topics, self._found)
-        self.has_changes = bool(changes.created_again or changes.grown or self._new_key)
+        self.has_changes = bool(changes.created_again or changes.grown or self._new_options)
         if not self.has_changes:
             self._memory.set_topics(self._found)

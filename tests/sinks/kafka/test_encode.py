@@ -43,7 +43,7 @@ def test_key_value_and_headers_are_those_of_the_binary_form() -> None:
     delta = a_delta(7, key="shop/ä")
     message = encoded(delta)
 
-    event = kafka.from_binary(kafka.KafkaMessage(message.headers, message.key, message.values[0]), JSONFormat())
+    event = kafka.from_binary(kafka.KafkaMessage(message.headers, message.key, message.values[0] or b""), JSONFormat())
 
     assert event.get_id() == delta.id
     assert message.key == event.get_extension("partitionkey") == "eu:1//pods/shop/ä"

@@ -145,7 +145,7 @@ async def test_compacted_records_name_the_newest_gap_without_markers(
     reminded = the_sink(kafka, template)
     reminded.memory = saved
     await reminded.open()
-    reminded._topics._compacted[f"{topics}.nodes"] = None  # As if describe_configs were refused.
+    reminded._topics._policies[f"{topics}.nodes"] = None  # As if describe_configs were refused.
     await deliver(reminded, [a_gap_of(NODES, first=500, last=509)], some(NODES, 600))
     await reminded.close()
     nodes = await read(kafka, f"{topics}.nodes")

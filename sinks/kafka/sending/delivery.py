@@ -12,7 +12,7 @@ from bridge.model.formats.cloudevent import GAP_HEADER
 from bridge.model.record import Record
 from sinks.kafka.client.producer import InFlight, KafkaProducer
 from sinks.kafka.encode import KafkaMessage
-from sinks.kafka.oversize import TrimmedForms
+from sinks.kafka.sending.oversize import TrimmedForms
 from sinks.receipt import BatchResult, RetryLater
 
 RecordId: TypeAlias = tuple[int, str]
