@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import Manifest
 from tests.cluster.servers import Kafka, Nats
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.deadlines import BUSY
+from tests.kit.commands import in_a_process
 from tests.kit.received import Stream, from_events, from_file, from_kafka, from_nats, received_lists
 from tests.kit.token_server import TokenServer
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
@@ -48,10 +46,9 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_passes_the_offline_check(example: Path) -> None:
-    command = [sys.executable, "-m", "bridge", "check", "--offline", "-c", str(example)]
-    checked = subprocess.run(command, capture_output=True, text=True, timeout=30 * BUSY, check=False)
+    checked = in_a_process("check", "--offline", "-c", str(example))
 
-    assert (checked.returncode, checked.stderr) == (0, "")
+    assert (checked.code, checked.err) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,13 @@ them."""
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bridge.playground import Playground
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.commands import in_a_process
 from tests.kit.playground import Playground as Misbehaving
 from tests.kit.received import from_file, received_lists
 
@@ -34,17 +32,16 @@ def beat(cluster: Playground, value: str) -> None:
 
 
 def steps(folder: Path) -> list[str]:
-    return [
-        f"{each.op} {each.subject.rpartition('/')[2]}" for each in received_lists(from_file(folder / "copy.ndjson"))
-    ]
+    """What happened, without what a killed bridge had sent and sends again."""
+    received = {each.unique_id: each for each in received_lists(from_file(folder / "copy.ndjson"))}
+    return [f"{each.op} {each.subject.rpartition('/')[2]}" for each in received.values()]
 
 
 async def verified(bridge: BridgeProcess, **environ: str) -> tuple[int, str]:
     """The exit code and the output of ``kubedelta verify``."""
-    command = [sys.executable, "-m", "bridge", "verify", "copy", "-c", str(bridge.config), "--settle", "500ms"]
-    whole = {**os.environ, **bridge.environ(), **environ}
-    done = await asyncio.to_thread(subprocess.run, command, env=whole, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
+    words = ("verify", "copy", "-c", str(bridge.config), "--settle", "500ms")
+    done = await asyncio.to_thread(in_a_process, *words, environ={**bridge.environ(), **environ})
+    return done.code, done.out + done.err
 
 
 async def test_heartbeats_reach_no_sink_and_verify_knows_them(tmp_path: Path) -> None:

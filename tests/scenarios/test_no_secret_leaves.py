@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import httpx
 
 from bridge.model.primitives.packing import unpack
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.commands import in_a_process
 from tests.kit.playground import Playground
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
@@ -59,11 +59,8 @@ def found_in(text: bytes) -> list[str]:
 
 
 async def output_of(*arguments: str | Path) -> bytes:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bridge", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    output, _ = await process.communicate()
-    return output
+    done = await asyncio.to_thread(in_a_process, *map(str, arguments))
+    return (done.out + done.err).encode()
 
 
 def state_of(bridge: BridgeProcess) -> bytes:

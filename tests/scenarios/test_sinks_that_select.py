@@ -4,10 +4,7 @@ always leads to the cluster's objects, filtered."""
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ from typing import Any
 from bridge.playground import Playground
 from tests.cluster.kube_client import Manifest
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.commands import in_a_process
 from tests.kit.received import from_file, rebuilt, received_lists
 
 NAMES = [f"object-{number}" for number in range(12)]
@@ -109,11 +107,10 @@ async def test_the_file_of_a_sink_leads_to_the_selected_objects(tmp_path: Path) 
 
 async def verified(bridge: BridgeProcess, sink: str) -> int:
     """The exit code of ``kubedelta verify``."""
-    command = [sys.executable, "-m", "bridge", "verify", sink, "-c", str(bridge.config), "--settle", "500ms"]
-    environ = {**os.environ, **bridge.environ()}
-    done = await asyncio.to_thread(subprocess.run, command, env=environ, capture_output=True, text=True, check=False)
-    print(done.stdout, done.stderr)
-    return done.returncode
+    words = ("verify", sink, "-c", str(bridge.config), "--settle", "500ms")
+    done = await asyncio.to_thread(in_a_process, *words, environ=bridge.environ())
+    print(done.out, done.err)
+    return done.code
 
 
 async def reached(bridge: BridgeProcess, file: Path, expected: Callable[[], dict[str, str]]) -> None:

@@ -6,8 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, churning
+from tests.kit.commands import in_a_process
 from tests.kit.judge import judge_all
 from tests.kit.received import Received, assert_in_order, from_file, rebuilt, received_lists
 from tests.kit.scene import Scene
@@ -94,12 +93,9 @@ async def _trigger(bridge: BridgeProcess, number: int) -> None:
         case 1:
             os.kill(bridge.pid, signal.SIGHUP)
         case 2:
-            command = [sys.executable, "-m", "bridge", "reload", "-c", str(bridge.config)]
-            environ = {**os.environ, **bridge.environ()}
-            done = await asyncio.to_thread(
-                subprocess.run, command, env=environ, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
+            words = ("reload", "-c", str(bridge.config))
+            done = await asyncio.to_thread(in_a_process, *words, environ=bridge.environ())
+            assert done.code == 0, done.out + done.err
 
 
 def _is_logged(bridge: BridgeProcess, said: str) -> bool:

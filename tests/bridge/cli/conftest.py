@@ -5,30 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from tempfile import TemporaryFile
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
 from bridge.cli import main
-from tests.kit.deadlines import BUSY
-from tests.kit.fork_server import fork_server
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def in_a_process(*words: str) -> Ended:
-    """Runs a command line in a process of its own, to its end."""
-    with TemporaryFile() as out, TemporaryFile() as err:
-        code = fork_server().start(words, out.fileno(), err.fileno()).wait(60 * BUSY)
-        out.seek(0)
-        err.seek(0)
-        return Ended(code, out.read().decode(), err.read().decode())
-
+from tests.kit.commands import Ended
 
 Command: TypeAlias = Callable[..., Awaitable[Ended]]
 """Takes the words of a command line."""

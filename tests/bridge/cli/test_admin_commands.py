@@ -36,7 +36,8 @@ from bridge.model.admin import (
 )
 from bridge.outbox.errors import Damaged, StateUnusable
 from config.schema import Settings
-from tests.bridge.cli.conftest import Command, Ended, in_a_process
+from tests.bridge.cli.conftest import Command
+from tests.kit.commands import Ended, in_a_process
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin, a_dead_letter
 from tests.kit.fork_server import fork_server

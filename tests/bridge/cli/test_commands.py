@@ -15,8 +15,9 @@ from bridge.cli import main
 from bridge.cli.command_line.arguments import UsageError, duration
 from bridge.cli.command_line.parser import parse
 from bridge.cli.exits import Exit
-from tests.bridge.cli.conftest import Command, in_a_process
+from tests.bridge.cli.conftest import Command
 from tests.cluster.servers.ports import reserve_port
+from tests.kit.commands import in_a_process
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import fork_server
 from tests.kit.playground import Playground

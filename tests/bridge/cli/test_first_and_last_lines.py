@@ -16,8 +16,8 @@ from bridge.facts import discard
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox, Retention
 from bridge.playground import Playground
-from tests.bridge.cli.conftest import in_a_process
 from tests.kit.bridge_process import BridgeProcess
+from tests.kit.commands import in_a_process
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import fork_server
 

@@ -18,7 +18,7 @@ from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.sinks import RecordingSink, StuckSink
 
 BOUND = 20
-CHANGES = 100
+CHANGES = 50
 
 
 @asynccontextmanager

@@ -95,7 +95,7 @@ def test_a_value_of_another_type_fails(text: str, reason: str) -> None:
     "text", ["object.items.map(i, object)", "object.items.map(i, object.text)", "{'a': object.items.map(i, [object])}"]
 )
 def test_a_loop_cannot_multiply_an_object(text: str) -> None:
-    manifest = {"items": list(range(5000)), "text": "x" * 100_000}
+    manifest = {"items": list(range(100)), "text": "x" * 100_000}
     expression = CEL.compile(text, Purpose.DATA)
 
     with pytest.raises(EvaluationFailed) as raised:
