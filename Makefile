@@ -106,9 +106,9 @@ bench: $(READY) ## the bridge beside its peers, side by side; needs Go, Rust, Ja
 bench-quick: $(READY) ## the bridge against the floor in under two minutes; fails on a blunder
 	$(BIN)/python -m benchmarks.quick $(ARGS)
 
-soak: $(READY) ## the long tests that `make test` leaves out, and twenty times the examples of properties
+soak: $(READY) ## the long tests that `make test` leaves out, and forty times the examples of properties
 	$(BIN)/pytest -m soak -s $(ARGS)
-	KUBEDELTA_EXAMPLES=20 $(BIN)/pytest -m hypothesis $(ARGS) $(NONE_IS_FINE)
+	KUBEDELTA_EXAMPLES=40 $(BIN)/pytest -m hypothesis $(ARGS) $(NONE_IS_FINE)
 
 lock: $(READY) ## renew the four requirements files from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel -o requirements.txt

@@ -171,7 +171,7 @@ def mutations(draw: st.DrawFn) -> dict[str, Any]:
 BASE = {"cluster": {"name": "t"}, "resources": ["pods"], "sinks": {"s": {"type": "file", "path": "x"}}}
 
 
-@examples(100)
+@examples(50)
 @given(mutations())
 @example(BASE | {"state": None, "watch": None, "shutdown_grace_seconds": None})
 @example(BASE | {"watch": {"page_size": "500"}})

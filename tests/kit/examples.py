@@ -11,6 +11,6 @@ TIMES = int(os.environ.get("KUBEDELTA_EXAMPLES", "1"))
 """`make soak` tries so many times the examples of the default suite."""
 
 
-def examples(number: int = 100, **more: Any) -> settings:
+def examples(number: int = 50, **more: Any) -> settings:
     """``number`` in the default suite. ``more``: other settings of hypothesis."""
     return settings(max_examples=number * TIMES, **more)

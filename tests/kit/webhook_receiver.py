@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
 import ssl
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import msgspec
 from aiohttp import web
 
 from tests.cluster.servers.ports import reserve_port
+
+
+class _Keyed(msgspec.Struct):
+    partitionkey: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +39,25 @@ class Posted:
     @property
     def events(self) -> list[dict[str, Any]]:
         """The CloudEvents in it, or the JSON objects: one, those of a batch, or a line each."""
-        content_type = self.headers.get("content-type", "")
+        return self._read(Any)
+
+    @property
+    def keys(self) -> set[str]:
+        """The partition keys of its CloudEvents. Data of one's own are of any form, and without a key."""
+        try:
+            return {each.partitionkey for each in self._read(_Keyed)}
+        except msgspec.ValidationError:
+            return set()
+
+    def _read(self, kind: Any) -> list[Any]:
+        content_type, content = self.headers.get("content-type", ""), self.content
         if content_type.startswith("text/"):
             return []
         if "json" in content_type and "ndjson" not in content_type and "stream" not in content_type:
-            decoded = json.loads(self.content)
-            return decoded if isinstance(decoded, list) else [decoded]
-        return [json.loads(line) for line in self.content.splitlines()]
+            if content.lstrip().startswith(b"["):
+                return msgspec.json.decode(content, type=list[kind])
+            return [msgspec.json.decode(content, type=kind)]
+        return [msgspec.json.decode(line, type=kind) for line in content.splitlines()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +133,7 @@ class WebhookReceiver:
         if posted.method != "POST":
             answer = self.permission(posted)
             return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
-        # Data of one's own are of any form, and without a key.
-        events: list[Any] = [*posted.events]
-        keys = {str(event.get("partitionkey")) for event in events if isinstance(event, dict)}
+        keys = posted.keys
         self._under_way.update(keys)
         self.most_at_once = max(self.most_at_once, len(+self._under_way))
         self.most_at_once_of_one_key = max(self.most_at_once_of_one_key, *self._under_way.values(), 0)

@@ -17,7 +17,7 @@ KEYS = st.sampled_from("ab")
 UIDS = st.sampled_from(["u0", "u1"])
 THROUGH = st.integers(0, 40)
 
-often = examples(100)
+often = examples(50)
 
 
 @dataclass

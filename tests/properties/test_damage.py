@@ -106,7 +106,7 @@ def _identity(directory: Path) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("kind", ["plain", "plain and killed", "checked", "checked and killed"])
-@examples(20)
+@examples(10)
 @given(seed=st.integers(0, 1 << 32))
 def test_after_any_damage_it_runs_at_the_second_start(states: dict[str, Path], kind: str, seed: int) -> None:
     with tempfile.TemporaryDirectory(dir=states[kind].parent) as folder:

@@ -268,7 +268,7 @@ class IdentityMachine(RuleBasedStateMachine):
 
 TestIdentity = IdentityMachine.TestCase
 TestIdentity.settings = examples(
-    30,
+    15,
     stateful_step_count=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )

@@ -308,7 +308,7 @@ async def play(history: History, world: World) -> Lives:
     return lives
 
 
-@examples(60)
+@examples(30)
 @given(history=st.lists(st.tuples(unkind_steps, pauses), min_size=10, max_size=50), world=worlds)
 def test_deltas_are_consistent_and_lead_to_the_servers_state(history: History, world: World) -> None:
     lives = run_in_virtual_time(play(history, world))
@@ -316,7 +316,7 @@ def test_deltas_are_consistent_and_lead_to_the_servers_state(history: History, w
     assert set(map(name_of, lives.cluster.announced)) <= set(lives.in_order) | lives.lost
 
 
-@examples(60)
+@examples(30)
 @given(history=st.lists(st.tuples(kind_steps, pauses), min_size=10, max_size=50), world=worlds)
 def test_after_a_saved_position_each_version_comes_once_unlisted(history: History, world: World) -> None:
     lives = run_in_virtual_time(play(history, world))
@@ -373,7 +373,7 @@ async def restore(
     return lives
 
 
-@examples(40)
+@examples(10)
 @given(
     history=st.lists(st.tuples(st.one_of(*life_of_a_cluster), pauses), max_size=10),
     world=worlds,

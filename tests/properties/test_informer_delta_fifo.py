@@ -242,4 +242,4 @@ class AgainstAModel(RuleBasedStateMachine):
 
 
 TestAgainstAModel = AgainstAModel.TestCase
-TestAgainstAModel.settings = examples(100, stateful_step_count=40)
+TestAgainstAModel.settings = examples(50, stateful_step_count=40)

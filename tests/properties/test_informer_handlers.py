@@ -99,7 +99,7 @@ async def play(history: list[Step], watch_list: bool) -> None:
         assert follower.state == cluster.objects
 
 
-@examples(100)
+@examples(50)
 @given(history=st.lists(steps, min_size=8, max_size=40), watch_list=st.booleans())
 def test_every_handler_gets_the_changes_up_to_the_present_state(history: list[Step], watch_list: bool) -> None:
     run_in_virtual_time(play(history, watch_list))

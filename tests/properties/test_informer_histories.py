@@ -191,7 +191,7 @@ async def play(
     assert announced <= received
 
 
-@examples(100)
+@examples(50)
 @given(
     history=st.lists(st.tuples(steps, pauses), min_size=10, max_size=50),
     watch_list=st.booleans(),

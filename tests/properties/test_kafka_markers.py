@@ -123,7 +123,7 @@ def streams(draw: st.DrawFn) -> list[list[Record]]:
     return [fetch for fetch in fetches if fetch]
 
 
-@examples(100)
+@examples(50)
 @given(
     fetches=streams(),
     crashes=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), max_size=4),

@@ -525,7 +525,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
 TestOutbox = OutboxMachine.TestCase
 TestOutbox.settings = examples(
-    30,
+    15,
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )

@@ -387,7 +387,7 @@ async def test_a_delete_at_the_version_of_a_leave_is_another_event(tmp_path: Pat
         await run.stop()
 
 
-@examples(40)
+@examples(10)
 @given(st.lists(STEP, max_size=25), st.sampled_from([StartPolicy.SNAPSHOT, StartPolicy.EARLIEST]))
 def test_each_consumer_has_exactly_the_selected_objects(steps: Sequence[Any], late: StartPolicy) -> None:
     with tempfile.TemporaryDirectory(dir=memory.folder()) as folder:

@@ -29,10 +29,10 @@ from tests.kit.webhook_receiver import Answer, WebhookReceiver
 OBJECTS = 100
 ROUND = 200
 """Changes between two looks."""
-WARM_UP, ROUNDS, MANY_ROUNDS = 15, 40, 1500
+WARM_UP, ROUNDS, MANY_ROUNDS = 12, 30, 1500
 MAY_GROW = 16 * 1024 * 1024
-"""Bytes: the caches of the database fill up. What passes through after the warm-up is five times as much: few changes
-of large objects, because a test pays for changes and memory for bytes."""
+"""Bytes: the caches of the database fill up. Three times as much passes through after the warm-up: few changes of large
+objects, because a test pays for changes and memory for bytes."""
 
 
 @pytest.fixture

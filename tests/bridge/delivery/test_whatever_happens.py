@@ -133,7 +133,7 @@ class Story:
     max_batch=st.sampled_from([1, 3, 100]),
     operator=st.booleans(),
 )
-@examples(100)
+@examples(50)
 def test_nothing_is_lost_and_nothing_comes_out_of_order(
     names: list[str],
     seed: int,

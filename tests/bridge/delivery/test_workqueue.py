@@ -341,5 +341,5 @@ class AgainstAModel(RuleBasedStateMachine):
                 self.runner.get_loop().run_until_complete(self.queue.get())
 
 
-AgainstAModel.TestCase.settings = examples(100, stateful_step_count=40)
+AgainstAModel.TestCase.settings = examples(50, stateful_step_count=40)
 TestAgainstAModel = AgainstAModel.TestCase

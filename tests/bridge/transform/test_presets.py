@@ -266,7 +266,7 @@ _values = st.recursive(
     resource=WIDGETS,
     ascii_only=True,
 )
-@examples(150)
+@examples(75)
 def test_bytes_and_decoded_objects_are_redacted_alike(spec: Any, resource: Resource, ascii_only: bool) -> None:
     manifest = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": METADATA, "spec": spec}
 
@@ -292,7 +292,7 @@ def _flagged(value: Any, name: str = "") -> bool:
 
 
 @given(spec=_values)
-@examples(150)
+@examples(75)
 def test_no_credential_of_the_presets_gets_through(spec: Any) -> None:
     manifest = {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": METADATA, "spec": spec}
 

@@ -264,7 +264,7 @@ def compare(world: World, *, looks: int, pace: int) -> dict[str, Candidate]:
     return candidates or {}
 
 
-@examples(100)
+@examples(50)
 @given(seed=st.integers(0, 2**32), before=st.integers(0, 60), pace=st.integers(0, 12))
 def test_a_destination_that_follows_never_differs_for_long(seed: int, before: int, pace: int) -> None:
     world = World(seed)
@@ -277,7 +277,7 @@ def test_a_destination_that_follows_never_differs_for_long(seed: int, before: in
     assert [key for key, each in left.items() if any(each.seen)] == []
 
 
-@examples(100)
+@examples(50)
 @given(seed=st.integers(0, 2**32), before=st.integers(5, 60), pace=st.integers(0, 12))
 def test_what_a_destination_never_hears_of_always_differs(seed: int, before: int, pace: int) -> None:
     world = World(seed)
