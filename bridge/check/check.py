@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
+from bridge.check.check_noise import check_noise
 from bridge.check.check_resources import check_resources
 from bridge.check.check_selections import check_selections
 from bridge.check.check_state import check_address, check_directory, who_runs
@@ -31,8 +32,9 @@ MOST_OBJECTS = 200_000
 _NOT_FOUND = 404
 
 
-async def check_all(plan: Plan) -> AsyncIterator[Finding]:
-    """Yields findings: of this machine first, then of the cluster and its resources, then of the sinks."""
+async def check_all(plan: Plan, *, noise: float | None = None) -> AsyncIterator[Finding]:
+    """Yields findings: of this machine first, then of the cluster and its resources, then of the sinks. ``noise``: the
+    seconds for which updates are watched; None for no look at the noise."""
     mistakes = await asyncio.to_thread(preflight, plan)
     async for finding in _check_machine(plan):
         yield finding
@@ -60,7 +62,7 @@ async def check_all(plan: Plan) -> AsyncIterator[Finding]:
                 yield Finding("cluster", CheckResult.RIGHT, found)
                 resolution = resolve_wanted(plan.wanted, catalogue)
                 resources = tuple(dict.fromkeys(resolution.desired.values()))
-                async for finding in _check_cluster(plan, client, catalogue, resolution):
+                async for finding in _check_cluster(plan, client, catalogue, resolution, noise):
                     yield finding
     except CredentialsError as error:
         yield _of_cluster(error)
@@ -97,7 +99,7 @@ def _of_cluster(error: CredentialsError) -> Finding:
 
 
 async def _check_cluster(
-    plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution
+    plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, noise: float | None
 ) -> AsyncIterator[Finding]:
     allowed = True
     async for finding in check_resources(plan.wanted, client, catalogue, resolution):
@@ -111,6 +113,9 @@ async def _check_cluster(
         yield finding
     async for finding in _check_state(plan, client, catalogue, resolution, allowed=allowed):
         yield finding
+    if noise is not None:
+        async for finding in check_noise(plan, client, catalogue, resolution, noise):
+            yield finding
 
 
 async def _is_missing(client: KubeClient, namespace: str) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bridge.check.noise import NoisyPath
+
 
 class CheckResult(StrEnum):
     RIGHT = "ok"
@@ -27,7 +29,9 @@ class Finding:
     rows: Sequence[tuple[str, str, int]] = ()
     """Sink, op and number of records; of a forecast only."""
     manifest: str = ""
-    """YAML that mends it; of missing rights only."""
+    """YAML that mends it: missing rights, or entries of the configuration that ignore noise."""
+    noise: Sequence[NoisyPath] = ()
+    """The noisiest paths, of a look at the noise only."""
 
     def __str__(self) -> str:
         return f"{self.verdict:<11} {self.subject}: {self.detail}"

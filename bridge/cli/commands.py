@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from bridge.check.check import check_all
 from bridge.check.findings import CheckResult, Finding
+from bridge.check.noise import NoisyPath
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings, of_cluster
 from bridge.cli.terminal.output import complain, say
-from bridge.cli.terminal.text import table
+from bridge.cli.terminal.text import shortened, table
 from bridge.kube import ApiError, Catalogue, CredentialsError, UnknownResource, connect
+from bridge.model.primitives.printable import escaped
 from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import wrong_selections
@@ -19,6 +22,7 @@ from bridge.rights import IDENTITY, ClusterWide, Right, Subject, in_namespaces, 
 from config.errors import ConfigError
 from sinks import registry
 
+_LONGEST_PATH = 120
 _EXIT_OF = {
     CheckResult.RIGHT: Exit.OK,
     CheckResult.NOTE: Exit.OK,
@@ -27,8 +31,9 @@ _EXIT_OF = {
 }
 
 
-def check(path: Path, *, offline: bool) -> int:
-    """Checks the file, and unless ``offline`` the machine, the cluster and the sinks. Delivers no records."""
+def check(path: Path, *, offline: bool, noise: float | None) -> int:
+    """Checks the file, and unless ``offline`` the machine, the cluster and the sinks. Delivers no records. ``noise``:
+    seconds for which updates are watched, to find their noise; None for none."""
     try:
         plan = plan_of(load_settings(path), path)
     except ConfigError as error:
@@ -38,19 +43,29 @@ def check(path: Path, *, offline: bool) -> int:
             say(str(Finding(option, CheckResult.WRONG, reason)))
         return Exit.CONFIG
     say(f"{CheckResult.RIGHT:<11} {path}: every option is valid")
-    return Exit.OK if offline else asyncio.run(_check(plan))
+    return Exit.OK if offline else asyncio.run(_check(plan, noise))
 
 
-async def _check(plan: Plan) -> int:
+async def _check(plan: Plan, noise: float | None) -> int:
     worst = Exit.OK
-    async for finding in check_all(plan):
+    async for finding in check_all(plan, noise=noise):
         say(str(finding))
         if finding.rows:
             say(table(("SINK", "OP", "RECORDS"), [(sink, op, str(count)) for sink, op, count in finding.rows]))
+        if finding.noise:
+            say(_noise_table(finding.noise))
         if finding.manifest:
             say(finding.manifest)
         worst = max(worst, _EXIT_OF[finding.verdict])
     return worst
+
+
+def _noise_table(noise: Sequence[NoisyPath]) -> str:
+    rows = [
+        (each.resource, shortened(escaped(each.path), _LONGEST_PATH), f"{each.per_second:.1f}", f"{each.share:.0%}")
+        for each in noise
+    ]
+    return table(("RESOURCE", "PATH", "UPDATES/S", "SHARE"), rows)
 
 
 def rbac(path: Path, *, namespaced: bool, service_account: tuple[str, str], name: str) -> int:

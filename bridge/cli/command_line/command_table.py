@@ -27,6 +27,11 @@ def _without_reference(parser: argparse.ArgumentParser, values: dict[str, Any]) 
         parser.error("--reference is for the configuration file alone")
 
 
+def _of_a_cluster(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
+    if values["offline"] and values["noise"] is not None:
+        parser.error("--noise needs the cluster, and --offline asks none")
+
+
 def _one_beginning(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
     if values["target"] is None and values["path"] is None:
         parser.error("a file is required, or a configuration (-c)")
@@ -57,7 +62,19 @@ CHECK = CommandSpec(
     name="check",
     help="check the file, the permissions and every sink, without delivering records",
     function="bridge.cli.commands:check",
-    arguments=(CONFIG, Argument("--offline", action="store_true", help="check only the file")),
+    arguments=(
+        CONFIG,
+        Argument("--offline", action="store_true", help="check only the file"),
+        Argument(
+            "--noise",
+            metavar="TIME",
+            type=duration,
+            nargs="?",
+            const=10.0,
+            help="watch updates for a time, e.g. 30s (default: 10s), and print the paths that change most often",
+        ),
+    ),
+    adjust=_of_a_cluster,
 )
 RBAC = CommandSpec(
     name="rbac",
