@@ -11,6 +11,7 @@ informer     Reflector, DeltaFIFO, Controller, Indexer: what changed against the
 kube         HTTP, credentials, discovery, and the bytes of lists and watches
 model        values that all rooms share
 outbox       the SQLite state: log, ledger, positions, cursors, dead letters
+page         the web page for people
 pipelines    from an informer into the outbox, and from the outbox to each sink's worker
 plan         the work of a bridge in the types of its rooms, made from the settings
 playground   an API server inside the process, for `demo` and for tests

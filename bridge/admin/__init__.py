@@ -1,5 +1,6 @@
 """Commands of the operator: replay, dead letters, cursors, pausing a sink, checks of the state.
 
+answering     a command's answer, whatever happens
 client        sends a command to a running bridge
 handlers      the answers to the commands
 offline       opens the state of a bridge that does not run

@@ -10,25 +10,20 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import msgspec
 from aiohttp import web
 
-from bridge.admin.handlers import COMMAND, CONTINUED, RESULT, AdminHandlers, json_response
-from bridge.admin.protocol import LARGEST_REQUEST, Refusal
+from bridge.admin.answering import Handler, answered, command_fact
+from bridge.admin.handlers import COMMAND, AdminHandlers
+from bridge.admin.protocol import LARGEST_REQUEST
 from bridge.admin.socket_file import SocketFile
-from bridge.facts import ADMIN_SERVER, OperatorCommand, Report, discard
-from bridge.model.admin import About, AdminOperations, UnknownTarget
+from bridge.facts import ADMIN_SERVER, Report, discard
+from bridge.model.admin import About, AdminOperations
 from bridge.web.connections import Connections
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-_LONGEST_REASON = 1000
-_LONGEST_COMMAND = 200
 _CREDENTIALS = struct.Struct("3i")
 _MOST_CONNECTIONS = 32
 _REQUEST_SECONDS = 10.0
@@ -96,48 +91,19 @@ class AdminServer:
             # The whole request first: ``keep`` ends the deadline, and an answer may take any time.
             await request.read()
             Connections.keep(request.transport)
-            response = await self._answered(request, handler)
+            response = await answered(request, handler, self._report_command)
         except web.HTTPException as refusal:
             refusal.force_close()
             raise
         response.force_close()
         return response
 
-    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        why = ""
-        try:
-            return await handler(request)
-        except web.HTTPException as refusal:
-            why = refusal.reason
-            raise
-        except UnknownTarget as unknown:
-            why = str(unknown)
-            return json_response(Refusal(why), status=404)
-        except msgspec.MsgspecError as wrong:
-            why = str(wrong)
-            return json_response(Refusal(why), status=400)
-        except Exception as error:
-            why = _reason(error)
-            return json_response(Refusal(why), status=500)
-        finally:
-            self._report_command(request, why)
-
     def _report_command(self, request: web.Request, why: str) -> None:
         """Reports every command. A greeting is not a command."""
-        command = request.get(COMMAND)
-        if command is None and not why:
+        if COMMAND not in request and not why:
             return
         uid, pid = _who(request)
-        self._report(
-            OperatorCommand(
-                (command or f"{request.method} {request.path}")[:_LONGEST_COMMAND],
-                why[:_LONGEST_REASON] or request.get(RESULT, ""),
-                done=not why,
-                uid=uid,
-                pid=pid,
-                continued=request.get(CONTINUED, False),
-            )
-        )
+        self._report(command_fact(request, why, uid=uid, pid=pid))
 
 
 def _who(request: web.Request) -> tuple[int | None, int | None]:
@@ -147,8 +113,3 @@ def _who(request: web.Request) -> tuple[int | None, int | None]:
         return None, None
     pid, uid, _gid = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return uid, pid
-
-
-def _reason(error: Exception) -> str:
-    """Type and message. File names in it may hold bytes that are not UTF-8, which are replaced."""
-    return f"{type(error).__name__}: {error}"[:_LONGEST_REASON].encode(errors="replace").decode()

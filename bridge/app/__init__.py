@@ -1,6 +1,7 @@
 """The composition root. It joins the rooms and holds no logic of its own.
 
 bridge   opens the connection and the outbox, runs the rooms on them, and closes both
+page     the page, if one is configured
 running  builds the rooms, runs them in one task group, and ends them in order
 status   collects the state of every informer and sink for /readyz and the gauges
 """

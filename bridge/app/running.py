@@ -6,8 +6,11 @@ import asyncio
 from contextlib import suppress
 from functools import partial
 
+import msgspec
+
 from bridge.admin.operations import LiveOperations, about
 from bridge.admin.server import AdminServer
+from bridge.app.page import RunningSources, start_page
 from bridge.app.status import informers_status, is_stuck, snapshot_of
 from bridge.facts import Report
 from bridge.informer import SharedInformerFactory
@@ -75,13 +78,17 @@ class RunningBridge:
             await admin.start()
         except OSError as error:
             raise StateUnusable(f"state.directory: cannot make admin.sock in {self.plan.state}: {error}") from error
+        page = None
         try:
+            page = await start_page(self.plan, self._admin, self._page_sources(), self._report)
             async with asyncio.TaskGroup() as tasks:
                 retention = [
                     tasks.create_task(self._outbox.run(), name="outbox"),
                     tasks.create_task(self._backlogs.run(), name="backpressure"),
                     tasks.create_task(self._selecting.run(), name="selections"),
                 ]
+                if page is not None:
+                    retention.append(tasks.create_task(page.run(), name="page"))
                 self._sinks.start(tasks)
                 watching = tasks.create_task(self._watch(client, stopping), name="watching")
                 await asyncio.wait([watching])
@@ -91,6 +98,8 @@ class RunningBridge:
                     task.cancel()
         finally:
             self._live_tail.close()
+            if page is not None:
+                await page.stop()
             await admin.stop()
 
     async def _watch(self, client: KubeClient, stopping: asyncio.Event) -> None:
@@ -137,6 +146,13 @@ class RunningBridge:
     def snapshot(self) -> StatusSnapshot:
         informers = informers_status(self.plan.wanted, self._factory, self._watched_resources)
         return snapshot_of(informers, self._sinks.pipelines, self._outbox, self._backlogs)
+
+    def _page_sources(self) -> RunningSources:
+        return RunningSources(self._processor, self._sinks.pipelines, self._whole_snapshot)
+
+    def _whole_snapshot(self) -> StatusSnapshot:
+        configuration = None if self._reloader is None else self._reloader.status
+        return msgspec.structs.replace(self.snapshot(), configuration=configuration)
 
     def alive(self) -> bool:
         return self._factory is None or not any(is_stuck(informer) for informer in self._factory.informers)

@@ -10,7 +10,7 @@ from functools import partial
 from bridge.check.check_noise import check_noise
 from bridge.check.check_resources import check_resources
 from bridge.check.check_selections import check_selections
-from bridge.check.check_state import check_address, check_directory, who_runs
+from bridge.check.check_state import check_addresses, check_directory, who_runs
 from bridge.check.findings import CheckResult, Finding
 from bridge.check.forecast import by_sink, forecast
 from bridge.facts import ConnectionInsecure, Fact
@@ -23,8 +23,8 @@ from bridge.plan.plan import Plan, SinkPlan
 from bridge.plan.preflight import preflight
 from bridge.resources import cluster_identity
 from bridge.resources.resolve import Resolution, resolve_wanted
-from bridge.verify.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView
 from bridge.verify.ignored import digests_by
+from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, ClusterView
 from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption
 
 MOST_OBJECTS = 200_000
@@ -79,8 +79,8 @@ async def _check_machine(plan: Plan) -> AsyncIterator[Finding]:
     running = await who_runs(plan)
     for finding in check_directory(plan, running):
         yield finding
-    if (address := await check_address(plan, running)) is not None:
-        yield address
+    for finding in await check_addresses(plan, running):
+        yield finding
 
 
 def _keep_insecure(insecure: list[ConnectionInsecure], fact: Fact) -> None:

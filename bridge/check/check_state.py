@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bridge.admin.client import AdminClient, NoAnswer, NotRunning
@@ -79,21 +79,28 @@ def _free_bytes(directory: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-async def check_address(plan: Plan, running: About | None) -> Finding | None:
-    """Whether the address can be listened on; None without an address."""
-    if plan.listen is None:
-        return None
-    host, port = plan.listen
+async def check_addresses(plan: Plan, running: About | None) -> Sequence[Finding]:
+    """Whether the configured addresses can be listened on."""
+    mine = running is not None and running.file == plan.file
+    found = []
+    if plan.listen is not None:
+        here = mine and running is not None and running.listen == host_and_port(*plan.listen)
+        found.append(await _address("telemetry.listen", *plan.listen, mine=here))
+    if plan.page is not None:
+        found.append(await _address("page.listen", plan.page.host, plan.page.port, mine=mine))
+    return found
+
+
+async def _address(option: str, host: str, port: int, *, mine: bool) -> Finding:
+    """``mine``: the running bridge of this configuration may have the address."""
     shown = host_and_port(host, port)
     try:
         loop = asyncio.get_running_loop()
         # Bound, but not listening: a probe of the port is refused at once, and does not hang.
         server = await loop.create_server(asyncio.Protocol, host or None, port, start_serving=False)
     except OSError as error:
-        if running is not None and running.file == plan.file and running.listen == shown:
-            return Finding(
-                "telemetry.listen", CheckResult.NOTE, f"the running bridge of this configuration listens on {shown}"
-            )
-        return Finding("telemetry.listen", CheckResult.WRONG, f"cannot listen on {shown}: {error.strerror or error}")
+        if mine:
+            return Finding(option, CheckResult.NOTE, f"the running bridge of this configuration listens on {shown}")
+        return Finding(option, CheckResult.WRONG, f"cannot listen on {shown}: {error.strerror or error}")
     server.close()
-    return Finding("telemetry.listen", CheckResult.RIGHT, f"{shown} is free")
+    return Finding(option, CheckResult.RIGHT, f"{shown} is free")

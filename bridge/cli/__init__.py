@@ -6,7 +6,6 @@ commands        check, rbac, sinks
 cores           disables core dumps
 demo            demo
 exits           exit codes
-first_lists     progress of the first lists of run
 memory          returns memory to the system, and collects garbage less often
 profile         prints the table of --profile-stages
 running         run

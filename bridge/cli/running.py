@@ -10,16 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TextIO, cast
 
 from bridge.app.bridge import Bridge
 from bridge.cli.exits import Exit
-from bridge.cli.first_lists import show_first_lists
 from bridge.cli.memory import tune_memory
 from bridge.cli.settings import load_settings, of_cluster
 from bridge.cli.signals import WITHOUT_MEANING, handle_signals, ignore_early
 from bridge.cli.terminal.output import complain
-from bridge.cli.terminal.progress import ProgressLine
 from bridge.facts import BridgeBroke, BridgeEnded, BridgeStarted, ConfigurationRefused
 from bridge.kube import CredentialsError
 from bridge.outbox import Damaged, StateError
@@ -32,7 +29,7 @@ from bridge.telemetry.log_stream import set_log_level, set_up_logging
 from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry
-from bridge.web.access import DetailsToken
+from bridge.web.access import TokenFile
 from bridge.web.server import WebServer
 from config.errors import ConfigError
 from config.schema import Settings, TelemetrySettings
@@ -57,12 +54,8 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
     if mistakes := preflight(plan):
         return _refuse(path, [f"{path}: {where}: {reason}" for where, reason in mistakes])
     tune_memory()
-    line = ProgressLine(sys.stderr)
-    line.on = line.on and settings.telemetry.log_format != "json"
-    set_up_logging(
-        settings.telemetry.log_level, settings.telemetry.log_format, cast(TextIO, line) if line.on else sys.stderr
-    )
-    running = _run(file, settings, plan, [each for each in ignored if each is not signal.SIGHUP], line)
+    set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
+    running = _run(file, settings, plan, [each for each in ignored if each is not signal.SIGHUP])
     if profile_stages:
         from bridge.cli.profile import with_profile
 
@@ -83,9 +76,7 @@ def _refuse(path: Path, problems: Sequence[str]) -> int:
     return Exit.CONFIG
 
 
-async def _run(
-    file: ConfigurationFile, settings: Settings, plan: Plan, ignored: Collection[signal.Signals], line: ProgressLine
-) -> int:
+async def _run(file: ConfigurationFile, settings: Settings, plan: Plan, ignored: Collection[signal.Signals]) -> int:
     now = asyncio.get_running_loop().time
     began = now()
     telemetry = Telemetry(Logs())
@@ -112,12 +103,7 @@ async def _run(
     )
     bridge = Bridge(plan, telemetry.report, reloader)
     reload = partial(reloader.request, signal.SIGHUP.name)
-    async with asyncio.TaskGroup() as tasks:
-        showing = tasks.create_task(show_first_lists(bridge.snapshot, line)) if line.on else None
-        end = await _until_the_end(bridge, settings.telemetry, telemetry, metrics, ignored, reload)
-        if showing is not None:
-            showing.cancel()
-    line.clear()
+    end = await _until_the_end(bridge, settings.telemetry, telemetry, metrics, ignored, reload)
     telemetry.report(BridgeEnded(end.reason, end.code, now() - began, bridge.backlog))
     return end.code
 
@@ -161,6 +147,6 @@ async def _until_the_end(
 
 
 def _web_server(bridge: Bridge, settings: TelemetrySettings, telemetry: Telemetry, metrics: Metrics) -> WebServer:
-    token = None if settings.details_token_file is None else DetailsToken(settings.details_token_file)
+    token = None if settings.details_token_file is None else TokenFile(settings.details_token_file)
     host, port = settings.listen
     return WebServer(host, port, status=bridge, metrics=metrics, token=token, report=telemetry.report)

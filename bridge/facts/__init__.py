@@ -87,6 +87,7 @@ from bridge.facts.outbox import (
 )
 from bridge.facts.process import (
     ADMIN_SERVER,
+    PAGE_SERVER,
     SERVERS,
     TELEMETRY_SERVER,
     BridgeBroke,
@@ -97,6 +98,8 @@ from bridge.facts.process import (
     ConnectionCut,
     CutReason,
     OperatorCommand,
+    PageFailed,
+    PageOpened,
     ProcessFact,
     ReloadRefused,
     SignalReaction,
@@ -105,6 +108,7 @@ from bridge.facts.process import (
 
 __all__ = [
     "ADMIN_SERVER",
+    "PAGE_SERVER",
     "SERVERS",
     "TELEMETRY_SERVER",
     "BacklogCompacted",
@@ -151,6 +155,8 @@ __all__ = [
     "OutboxHasRoom",
     "OutboxOpened",
     "OutboxRebuilt",
+    "PageFailed",
+    "PageOpened",
     "PluginComplained",
     "RecordRejected",
     "RecordsLeftBehind",

@@ -10,7 +10,8 @@ import msgspec
 
 TELEMETRY_SERVER = "telemetry.listen"
 ADMIN_SERVER = "admin.sock"
-SERVERS = (TELEMETRY_SERVER, ADMIN_SERVER)
+PAGE_SERVER = "page.listen"
+SERVERS = (TELEMETRY_SERVER, ADMIN_SERVER, PAGE_SERVER)
 """Servers of the bridge, by their names in facts and metrics."""
 
 
@@ -118,8 +119,23 @@ class ConnectionCut(msgspec.Struct, frozen=True):
     why: CutReason
 
 
+class PageOpened(msgspec.Struct, frozen=True):
+    """The page is served."""
+
+    address: str
+    """host:port."""
+    token: bool
+    """Whether a token is configured, without which the page changes nothing."""
+
+
+class PageFailed(msgspec.Struct, frozen=True):
+    """A bug in the page. The bridge goes on; those who look get no further news for a while."""
+
+    error: BaseException
+
+
 class OperatorCommand(msgspec.Struct, frozen=True):
-    """The running bridge answered a command on its admin socket."""
+    """The running bridge answered a command on its admin socket, or a change from the page."""
 
     command: str
     """``replay hook from 1200``."""
@@ -131,6 +147,8 @@ class OperatorCommand(msgspec.Struct, frozen=True):
     pid: int | None
     continued: bool = False
     """True for a further page of the same command."""
+    client: str = ""
+    """Address of the page's viewer; empty for the admin socket."""
 
 
 ProcessFact: TypeAlias = (
@@ -142,5 +160,7 @@ ProcessFact: TypeAlias = (
     | BridgeEnded
     | SignalReceived
     | ConnectionCut
+    | PageOpened
+    | PageFailed
     | OperatorCommand
 )

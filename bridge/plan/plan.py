@@ -93,6 +93,14 @@ class SinkPlan(msgspec.Struct, frozen=True, kw_only=True):
         return sys.maxsize if self.bounds.records is None else max(1, self.bounds.records // 2)
 
 
+class PagePlan(msgspec.Struct, frozen=True):
+    """The page: where it is served, and who may change something."""
+
+    host: str
+    port: int
+    token_file: Path | None = None
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The whole plan. Times are in seconds."""
 
@@ -125,3 +133,5 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Host and port of /metrics, /healthz and /readyz."""
     details_token_file: Path | None = None
     """A file with the token for the details of /readyz."""
+    page: PagePlan | None = None
+    """None without a page."""

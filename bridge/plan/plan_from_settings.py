@@ -11,10 +11,10 @@ from bridge.kube import ClusterAccess
 from bridge.model.formats.content import STATES_BEFORE
 from bridge.model.primitives.field_path import FieldPath
 from bridge.outbox import Retention
-from bridge.plan.plan import Plan, SinkPlan, Wanted
+from bridge.plan.plan import PagePlan, Plan, SinkPlan, Wanted
 from bridge.selection import SelectorText
 from bridge.selection.language import CHANGED, OLD_OBJECT
-from config.schema import OnClusterChange, Settings, SinkSettings, WatchList
+from config.schema import OnClusterChange, PageSettings, Settings, SinkSettings, WatchList
 from config.schema.redaction import rules_of
 from config.schema.resources import ResourceSettings
 from sinks import registry
@@ -52,7 +52,12 @@ def plan_of(settings: Settings, file: Path | None = None) -> Plan:
         file="" if file is None else str(file.parent.resolve() / file.name),
         details_token_file=settings.telemetry.details_token_file,
         listen=(settings.telemetry.listen.host, settings.telemetry.listen.port),
+        page=_page(settings.page),
     )
+
+
+def _page(settings: PageSettings) -> PagePlan | None:
+    return None if settings.listen is None else PagePlan(*settings.listen, settings.token_file)
 
 
 def _retention(settings: Settings) -> Retention:

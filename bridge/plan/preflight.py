@@ -12,22 +12,30 @@ from bridge.model.record import MOST_SELECTIONS
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.selection import WrongSelection, compile_selection
 from bridge.selection.language import Cel, MissingLibrary
-from bridge.web.access import DetailsToken
+from bridge.web.access import TokenFile
+
+_LEAST_TOKEN = 16
+"""Characters of the page's token, which changes a running bridge, and may be guessed at without a limit."""
 
 
 def preflight(plan: Plan) -> Sequence[tuple[str, str]]:
     """Returns (path of the option, reason) for each mistake. Reads files; blocks."""
-    found = list(_details_token(plan.details_token_file))
+    found = list(_token("telemetry.details_token_file", plan.details_token_file))
+    found += _token("page.token_file", None if plan.page is None else plan.page.token_file, least=_LEAST_TOKEN)
     found += [(f"sinks.{sink.name}.{wrong.option}", wrong.reason) for sink in plan.sinks for wrong in sink.examine()]
     return [*found, *wrong_selections(plan.sinks), *wrong_contents(plan.sinks), *_meetings(plan.sinks)]
 
 
-def _details_token(file: Path | None) -> Iterator[tuple[str, str]]:
-    if file is not None:
-        try:
-            DetailsToken(file).read()
-        except ValueError as error:
-            yield "telemetry.details_token_file", str(error)
+def _token(option: str, file: Path | None, least: int = 1) -> Iterator[tuple[str, str]]:
+    if file is None:
+        return
+    try:
+        token = TokenFile(file).read()
+    except ValueError as error:
+        yield option, str(error)
+    else:
+        if len(token) < least:
+            yield option, f"the token in {file} has {len(token)} characters; allowed: at least {least}"
 
 
 def wrong_selections(sinks: Sequence[SinkPlan]) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,8 @@ from bridge.facts import (
     CutReason,
     Fact,
     OperatorCommand,
+    PageFailed,
+    PageOpened,
     ReloadRefused,
     SignalReaction,
     SignalReceived,
@@ -43,6 +45,11 @@ class ProcessLogs:
                 self._signal(signal, reaction)
             case OperatorCommand():
                 self._command(fact)
+            case PageOpened(address, token):
+                self._log.info("the page is served", address=address, changes="by token" if token else "none")
+            case PageFailed(error):
+                text = "the page failed, and begins again; this is a bug: please report it with the traceback"
+                self._log.error(text, exc_info=error)
             case ConnectionCut():
                 self._cut(fact)
 
@@ -88,7 +95,8 @@ class ProcessLogs:
     def _command(self, fact: OperatorCommand) -> None:
         log = self._log.debug if fact.continued else self._log.info if fact.done else self._log.warning
         text = "operator's command done" if fact.done else "operator's command failed"
-        log(text, command=fact.command, result=fact.result, uid=fact.uid, pid=fact.pid)
+        who = {"client": fact.client} if fact.client else {"uid": fact.uid, "pid": fact.pid}
+        log(text, command=fact.command, result=fact.result, **who)
 
     def _cut(self, fact: ConnectionCut) -> None:
         match fact.why:

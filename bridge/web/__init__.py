@@ -1,7 +1,8 @@
 """HTTP endpoints for machines. They change no state.
 
-access        who may read the details of readiness
+access        clients on this machine, and holders of a token
 connections   bounds on the clients' connections
+listener      an HTTP server on an address, within bounds
 readiness     /readyz?verbose
 server        /metrics, /healthz, /readyz
 """

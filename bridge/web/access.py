@@ -1,4 +1,4 @@
-"""Access to the details of ``/readyz?verbose``: for clients on this machine, and for holders of the token."""
+"""Access to a server of the bridge: for clients on this machine, and for holders of its token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORWARDED = (
 """Headers that proxies add, the sidecar of a service mesh included, which connects from 127.0.0.6."""
 
 
-class DetailsToken:
+class TokenFile:
     """A bearer token in a file. The file is read at each request with a token, so the token may be rotated."""
 
     def __init__(self, path: Path) -> None:

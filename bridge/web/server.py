@@ -22,17 +22,12 @@ from bridge.facts import TELEMETRY_SERVER, Report, discard
 from bridge.model.primitives.addresses import is_loopback
 from bridge.model.status import StatusSnapshot, StatusSource
 from bridge.web import readiness
-from bridge.web.access import DetailsToken, host_of, is_local
-from bridge.web.connections import Connections
+from bridge.web.access import TokenFile, host_of, is_local
+from bridge.web.listener import LARGEST_LINE, HttpListener
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_LARGEST_LINE = 4096
-"""Bytes of a request line or of one header."""
-_MOST_HEADERS = 32
 _MOST_CONNECTIONS = 128
-_REQUEST_SECONDS = 10.0
-"""From the first packet of a connection to the end of its answer."""
 _DETAILS_ELSEWHERE = (
     "details are for requests from the bridge's own machine, or with the token of telemetry.details_token_file"
 )
@@ -57,62 +52,33 @@ class WebServer:
         *,
         status: StatusSource,
         metrics: MetricsSource,
-        token: DetailsToken | None = None,
+        token: TokenFile | None = None,
         report: Report = discard,
     ) -> None:
         """``port`` 0 takes a free port; ``host`` "" is every interface. ``token`` gives access to the details of
         /readyz."""
         self._host = host
-        self._port = port
         self._status = status
         self._metrics = metrics
         self._token = token
         self._rendering = asyncio.Lock()
-        self._listening: asyncio.Server | None = None
-        self._connections = Connections(
-            TELEMETRY_SERVER, most=_MOST_CONNECTIONS, seconds=_REQUEST_SECONDS, report=report
-        )
-        app = web.Application(middlewares=[self._guard], client_max_size=_LARGEST_LINE)
+        app = web.Application(middlewares=[self._guard], client_max_size=LARGEST_LINE)
         app.router.add_get("/metrics", self._answer_metrics)
         app.router.add_get("/healthz", self._answer_healthz)
         app.router.add_get("/readyz", self._answer_readyz)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            # A connection is for one request. aiohttp would read on behind it for ten seconds (lingering).
-            keepalive_timeout=0,
-            lingering_time=0,
-            shutdown_timeout=2.0,
-            max_line_size=_LARGEST_LINE,
-            max_field_size=_LARGEST_LINE,
-            max_headers=_MOST_HEADERS,
-        )
+        self._listener = HttpListener(app, host, port, server=TELEMETRY_SERVER, most=_MOST_CONNECTIONS, report=report)
 
     @property
     def port(self) -> int:
         """The port of the first listening socket."""
-        if self._listening is None:
-            raise RuntimeError("port before start()")
-        return int(self._listening.sockets[0].getsockname()[1])
+        return self._listener.port
 
     async def start(self) -> None:
         """Raises OSError if the server cannot listen on the address."""
-        await self._runner.setup()
-        server = self._runner.server
-        if server is None:
-            raise RuntimeError("the runner made no server")
-        try:
-            self._listening = await asyncio.get_running_loop().create_server(
-                self._connections.bounded(server), self._host or None, self._port
-            )
-        except BaseException:
-            await self._runner.cleanup()
-            raise
+        await self._listener.start()
 
     async def stop(self) -> None:
-        if self._listening is not None:
-            self._listening.close()
-        await self._runner.cleanup()
+        await self._listener.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -13,11 +13,13 @@ state        the state directory, and how long its records stay
 redaction    values that must not leave: keys, presets, rules
 watch        how resources are listed and watched
 telemetry    the HTTP server for machines, and the logs
+page         the web page for people
 shape        the types that the settings allow at a path of the file
 """
 
 from config.schema.cluster import ClusterSettings
 from config.schema.delivery import DeliverySettings, MaxBacklogSettings
+from config.schema.page import PageSettings
 from config.schema.redaction import RedactionSettings
 from config.schema.resources import ResourceSettings
 from config.schema.settings import Settings, SinkSettings
@@ -34,6 +36,7 @@ __all__ = [
     "LogLevel",
     "MaxBacklogSettings",
     "OnClusterChange",
+    "PageSettings",
     "RedactionSettings",
     "ResourceSettings",
     "RetainSettings",

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from config.schema.cluster import ClusterSettings
 from config.schema.delivery import DeliverySettings
+from config.schema.page import PageSettings
 from config.schema.redaction import RedactionSettings
 from config.schema.resources import ResourceEntry
 from config.schema.state import StateSettings
@@ -63,6 +64,10 @@ class Settings(BaseSettings):
     )
     telemetry: TelemetrySettings = Field(
         default=TelemetrySettings(), description="The HTTP server for machines, and the logs."
+    )
+    page: PageSettings = Field(
+        default=PageSettings(),
+        description="A web page for people: the pipeline with its rates, dead letters, a live tail. Off by default.",
     )
     shutdown_grace_seconds: Duration = Field(
         default=Duration(20),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
@@ -36,6 +36,14 @@ def _address(value: Any) -> Any:
     return Address(host.strip("[]"), int(port))
 
 
+ListenAddress: TypeAlias = Annotated[
+    Address,
+    BeforeValidator(_address),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema(_LISTEN.as_json_schema()),
+]
+
+
 class LogLevel(StrEnum):
     DEBUG = "debug"
     INFO = "info"
@@ -53,12 +61,7 @@ class LogFormat(StrEnum):
 class TelemetrySettings(Section):
     """The HTTP server for machines, and the logs."""
 
-    listen: Annotated[
-        Address,
-        BeforeValidator(_address),
-        PlainSerializer(str, return_type=str),
-        WithJsonSchema(_LISTEN.as_json_schema()),
-    ] = Field(
+    listen: ListenAddress = Field(
         default=Address("127.0.0.1", 8080),
         description="host:port of /metrics, /healthz and /readyz. This machine alone by default, because there is no "
         "login; in a pod it must be 0.0.0.0:8080 (or [::]:8080) for the kubelet to probe it. Port 0 takes a free one.",

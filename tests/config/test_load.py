@@ -420,3 +420,25 @@ def test_with_one_type_of_sink_a_wrong_type_is_still_one_problem(tmp_path: Path)
     with pytest.raises(ConfigError) as error:
         load(tmp_path / "k.yaml", {}, {"copy": CopyOptions})
     assert [problem.path for problem in error.value.problems] == [("sinks", "copy", "type")]
+
+
+def test_there_is_no_page_by_default(load_text: Load) -> None:
+    assert load_text(SMALLEST).page.listen is None
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:8081", "127.9.9.9:0", "localhost:8081", "'[::1]:8081'"])
+def test_a_page_for_this_machine_needs_no_token(load_text: Load, listen: str) -> None:
+    assert load_text(f"{SMALLEST}page: {{listen: {listen}}}\n").page.listen is not None
+
+
+@pytest.mark.parametrize("listen", ["':8081'", "0.0.0.0:8081", "'[::]:8081'", "10.0.0.7:8081", "page.example:8081"])
+def test_a_page_for_other_machines_needs_a_token(load_text: Load, refused: Refused, listen: str) -> None:
+    [problem] = refused(f"{SMALLEST}page: {{listen: {listen}}}\n")
+    assert "page: listen on an address that other machines reach needs token_file" in problem
+
+    assert load_text(f"{SMALLEST}page: {{listen: {listen}, token_file: token}}\n").page.token_file is not None
+
+
+def test_a_token_without_a_page_is_a_mistake(refused: Refused) -> None:
+    [problem] = refused(f"{SMALLEST}page: {{token_file: token}}\n")
+    assert "page: token_file has no effect without listen" in problem

@@ -4,5 +4,4 @@ access     reaches the running bridge through its socket, or its files
 commands   a function for each command, but reload
 reload     lets the running bridge read its configuration again
 tables     their output for people
-waiting    waits for what a command has begun, with its progress
 """

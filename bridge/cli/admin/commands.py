@@ -12,7 +12,6 @@ import msgspec
 from bridge.admin.client import CommandFailed, NoAnswer, NotRunning
 from bridge.cli.admin import tables
 from bridge.cli.admin.access import StateAccess, admin_of
-from bridge.cli.admin.waiting import elapsed, replayed
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings
 from bridge.cli.terminal.output import complain, say
@@ -42,21 +41,17 @@ def cursors(path: Path, *, as_json: bool) -> int:
 
 
 def replay(
-    path: Path, sink: str, start: int | str, *, resource: str | None, namespace: str | None, wait: bool, as_json: bool
+    path: Path, sink: str, start: int | str, *, resource: str | None, namespace: str | None, as_json: bool
 ) -> int:
-    """With ``wait``, returns when a running bridge has delivered the records."""
     request = ReplayRequest(sink, start, resource, namespace)
 
     async def ask(access: StateAccess) -> Exit:
-        with elapsed("planning the replay", quiet=as_json):
-            done = await access.admin.replay(request)
-        if wait and access.running:
-            await replayed(access.admin, sink, done.records, quiet=as_json)
+        done = await access.admin.replay(request)
         if as_json:
             say(_json({**msgspec.to_builtins(done), "running": access.running}))
         elif done.records:
-            again = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
-            say(f"{sink} {'has got' if wait and access.running else 'will get'} {again}{_when(access)}")
+            replayed = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
+            say(f"{sink} will get {replayed}{_when(access)}")
         else:
             why = "" if access.retains else _NOT_RETAINED
             say(f"no records to replay: {sink} has settled no such record{why}")
@@ -146,8 +141,7 @@ def resume_sink(path: Path, sink: str, *, as_json: bool) -> int:
 
 def state_check(path: Path, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
-        with elapsed("checking the state", quiet=as_json):
-            report = await access.admin.state_check()
+        report = await access.admin.state_check()
         say(_json(report) if as_json else tables.of_state(report))
         return Exit.NO if report.problems else Exit.OK
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from bridge.facts import ConnectionCut, CutReason, Fact
 from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
-from bridge.web import server
-from bridge.web.access import DetailsToken
+from bridge.web import listener
+from bridge.web.access import TokenFile
 from bridge.web.server import WebServer
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
@@ -229,7 +229,7 @@ SHORT = (
 async def open_port(bridge: ABridge, tmp_path: Path) -> AsyncIterator[int]:
     """A server on every interface, with a token."""
     (tmp_path / "token").write_text("s3cret-of-the-operator\n")
-    token = DetailsToken(tmp_path / "token")
+    token = TokenFile(tmp_path / "token")
     async with WebServer("0.0.0.0", 0, status=bridge, metrics=bridge, token=token) as server:
         yield server.port
 
@@ -275,8 +275,8 @@ async def test_with_the_token_other_machines_see_the_details(open_port: int, tmp
 def test_a_file_that_holds_no_token_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "token").write_text(content)
     with pytest.raises(ValueError, match="token"):
-        DetailsToken(tmp_path / "token").read()
-    assert not DetailsToken(tmp_path / "token").opens(f"Bearer {content}")
+        TokenFile(tmp_path / "token").read()
+    assert not TokenFile(tmp_path / "token").opens(f"Bearer {content}")
 
 
 # ── What clients may send ────────────────────────────────────────────────────
@@ -291,7 +291,7 @@ async def test_a_connection_is_for_one_request(port: int) -> None:
 async def test_a_request_sent_byte_by_byte_is_cut_at_its_deadline(
     bridge: ABridge, monkeypatch: pytest.MonkeyPatch, beginning: bytes
 ) -> None:
-    monkeypatch.setattr(server, "_REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "_REQUEST_SECONDS", 0.2)
     facts: list[Fact] = []
     async with WebServer("127.0.0.1", 0, status=bridge, metrics=bridge, report=facts.append) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port)

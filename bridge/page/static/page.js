@@ -1,0 +1,87 @@
+// Joins the parts of the page: one stream of events, and everything that shows them.
+
+import { token } from "./api.js";
+import { Chart } from "./chart.js";
+import { Changes, TokenDialog } from "./dialogs.js";
+import { $, bytes, seconds } from "./dom.js";
+import { Letters } from "./letters.js";
+import { Picture } from "./picture.js";
+import { Stream } from "./stream.js";
+import { ResourceTable, SinkTable } from "./tables.js";
+import { Tail } from "./tail.js";
+
+const tokens = new TokenDialog(() => stream.open());
+const changes = new Changes(tokens);
+const chart = new Chart();
+const sinks = new SinkTable(changes);
+const resources = new ResourceTable();
+const letters = new Letters(changes);
+const picture = new Picture((name) => sinks.focus(name));
+const tail = new Tail((query) => stream.choose(query));
+let newest = null;
+
+const LINK = { live: "live", waiting: "reconnecting", asleep: "asleep", refused: "refused" };
+
+const stream = new Stream(
+  {
+    hello(hello) {
+      $("cluster").textContent = hello.cluster;
+      document.title = `kubedelta · ${hello.cluster}`;
+      $("version").textContent = `kubedelta ${hello.version}`;
+      changes.offered = hello.commands;
+      changes.has_token = hello.has_token;
+      lock(hello);
+      if (newest) show(newest);
+    },
+    history: (series) => chart.history(series),
+    sample: (sample) => chart.sample(sample),
+    picture: show,
+    tail: (lines) => tail.take(lines),
+  },
+  (state, reason) => {
+    document.body.dataset.link = state;
+    $("link").textContent = LINK[state] + (state === "waiting" && reason ? `: ${reason}` : "");
+    if (state !== "live") ready("unknown", "no news");
+    if (state === "refused") {
+      if (token.get()) token.forget();
+      alert(reason);
+      tokens.show("This page needs the token of page.token_file. This tab keeps it until it is closed.");
+    }
+  },
+);
+
+function lock({ has_token, may_change }) {
+  const button = $("lock");
+  button.textContent = may_change ? "Changes allowed" : has_token ? "Enter token" : "Read-only";
+  button.dataset.open = String(may_change);
+  button.disabled = !has_token;
+  button.title = has_token ? "" : "page.token_file is not configured";
+}
+
+function ready(mood, text) {
+  $("ready").dataset.mood = mood;
+  if ($("ready").textContent !== text) $("ready").textContent = text;
+}
+
+function alert(text) {
+  $("alert").hidden = !text;
+  if ($("alert").textContent !== text) $("alert").textContent = text;
+}
+
+function show(found) {
+  newest = found;
+  ready(found.ready ? "ok" : "bad", found.ready ? "ready" : "not ready");
+  const blocked = found.intake_blocked ? `The intake is blocked: ${found.intake_blocked}` : "";
+  alert(blocked || (found.refused ? `The configuration file is refused, the former one is in effect: ${found.refused}` : ""));
+  picture.draw(found);
+  resources.show(found);
+  sinks.show(found);
+  letters.show(found);
+  tail.show(found);
+  const free = found.disk_free_bytes === null ? "" : ` · ${bytes(found.disk_free_bytes)} free on the disk`;
+  $("disk").textContent = `outbox ${bytes(found.outbox_bytes)}, oldest record ${seconds(found.outbox_oldest_seconds)}${free}`;
+}
+
+$("lock").addEventListener("click", () => tokens.show());
+$("resources").addEventListener("toggle", () => newest && resources.show(newest));
+stream.open();

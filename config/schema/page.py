@@ -1,0 +1,71 @@
+"""The section ``page``: the web page for people."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import msgspec
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from config.rules import Given, Rule, check, needs
+from config.schema.telemetry import ListenAddress
+from config.values import Section
+
+_LOCAL = r"(127(\.[0-9]{1,3}){3}|localhost|\[::1\]):[0-9]+"
+"""Addresses that only this machine reaches, for the loader and the schema alike. The server judges by itself."""
+
+
+class ReachesBeyond(msgspec.Struct, frozen=True):
+    """The address in the option ``name`` accepts connections from other machines."""
+
+    name: str
+
+    def holds(self, section: Any) -> bool:
+        address = getattr(section, self.name)
+        return address is not None and re.fullmatch(_LOCAL, str(address)) is None
+
+    def as_json_schema(self) -> dict[str, Any]:
+        beyond = {"type": "string", "not": {"pattern": f"^(?:{_LOCAL})$"}}
+        return {"properties": {self.name: beyond}, "required": [self.name]}
+
+
+class PageSettings(Section):
+    """The web page for people."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        needs("token_file", "listen"),
+        Rule(
+            ReachesBeyond("listen"),
+            Given("token_file"),
+            "listen on an address that other machines reach needs token_file",
+        ),
+    )
+
+    listen: ListenAddress | None = Field(
+        default=None,
+        description="host:port of the page. Without it, there is no page. On a loopback address everyone on this "
+        "machine (in a pod: kubectl port-forward) may look; on others, only holders of the token. Port 0 takes a free "
+        "one, which the log names.",
+        examples=["127.0.0.1:8081"],
+    )
+    token_file: Path | None = Field(
+        default=None,
+        description="A file with a token of at least 16 characters. Who enters it on the page may also retry dead "
+        "letters, replay, and pause sinks; without it, the page changes nothing. The file is read at each request.",
+        examples=["/run/secrets/page-token"],
+    )
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        check(self, self.rules)
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        found = handler(schema)
+        handler.resolve_ref_schema(found)["allOf"] = [rule.as_json_schema() for rule in cls.rules]
+        return found
