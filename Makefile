@@ -14,7 +14,7 @@ HELM ?= helm
 ENGINE ?=
 BASE ?=
 
-QUICK = not soak and not image
+QUICK = not soak and not image and not browser
 
 # The site: pages, and the files that they link to
 DOCS ?= build/docs
@@ -29,7 +29,7 @@ IN_MEMORY = TMPDIR="$$($(BIN)/python -m tests.kit.memory)"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-rooms test-units test-servers test-image test-scenarios test-pythons sbom release check docs fmt e2e bench bench-quick soak lock reference chart clean
+.PHONY: help setup run test test-rooms test-units test-servers test-image test-page screenshots test-scenarios test-pythons sbom release check docs fmt e2e bench bench-quick soak lock reference chart clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -90,6 +90,16 @@ test-engines: $(READY) ## ClickHouse reads our rows; installs it into .venv firs
 	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-engines.txt
 	$(BIN)/pytest tests/documents/test_tables.py $(ARGS)
 
+test-page: $(READY) ## the page in Chromium; as root it installs Debian's package first, and playwright into .venv, 45 MB
+	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-browser.txt
+	@command -v chromium chromium-browser google-chrome >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	&& { apt-get update -q=2 && apt-get install -q=2 -y --no-install-recommends chromium >/dev/null; } \
+	|| echo "chromium is not here and cannot be installed: the page's tests are left out"; }
+	$(BIN)/pytest -m browser tests/browser $(ARGS)
+
+screenshots: $(READY) ## renew docs/images/page-*.png; after `make test-page`
+	$(BIN)/python -m tests.browser.screenshots
+
 test-pythons: $(READY) ## the room tests on every Python of 3.11 to 3.13 that is found here
 	$(BIN)/python -m tests.pythons $(ARGS)
 
@@ -110,11 +120,12 @@ soak: $(READY) ## the long tests that `make test` leaves out, and forty times th
 	$(BIN)/pytest -m soak -s $(ARGS)
 	KUBEDELTA_EXAMPLES=40 $(BIN)/pytest -m hypothesis $(ARGS) $(NONE_IS_FINE)
 
-lock: $(READY) ## renew the four requirements files from pyproject.toml
+lock: $(READY) ## renew the five requirements files from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel -o requirements.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel --group dev -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:build -o requirements-build.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:engines -o requirements-engines.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:browser -o requirements-browser.txt
 
 reference: chart ## renew config/reference.yaml and the generated files of deploy/chart from the options
 	$(BIN)/kubedelta schema --reference > config/reference.yaml
