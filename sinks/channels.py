@@ -50,11 +50,16 @@ def structured_messages(options: EventOptions, cluster: str, definitions: Defini
 
 
 def object_messages(
-    options: EventOptions, cluster: str, definitions: Definitions, names: HeaderNames | None = None
+    options: EventOptions,
+    cluster: str,
+    definitions: Definitions,
+    names: HeaderNames | None = None,
+    more: JsonSchema | None = None,
 ) -> tuple[SentMessage, ...]:
-    """The data of events about objects. ``names``: of their headers in the binary form; None without headers."""
+    """The data of events about objects. ``names``: of their headers in the binary form; None without headers. ``more``:
+    header → schema, of headers that some events have."""
     schemas = EventSchemas(definitions, options.form(cluster))
-    headers = None if names is None else schemas.headers(names)
+    headers = None if names is None else schemas.headers(names, more)
     return (SentMessage("Delta", schemas.data(), headers),)
 
 

@@ -15,7 +15,7 @@ from bridge.model.formats.notice import end_of_part
 from bridge.model.record import Delta, Gap, Notice, Record, Snapshot
 from bridge.model.resource import Resource
 from sinks.channels import Channel, SentMessage, notice_messages, object_messages
-from sinks.kafka.option_types import RecordKey, SecurityProtocol
+from sinks.kafka.option_types import RecordKey, SecurityProtocol, WhenTooLarge
 from sinks.kafka.options import KafkaOptions
 from sinks.template import Template
 
@@ -26,6 +26,14 @@ MAX_TOPIC_LENGTH = 249
 """Characters; Kafka's own limit (``org.apache.kafka.common.internals.Topic``)."""
 _KAFKA = HeaderNames.prefixed("ce_", datacontenttype="content-type")
 _KEY = "ce_partitionkey"
+TRIMMED = "ce_trimmed"
+"""A header: the parts that a record lacks because it was too large, separated by commas."""
+_LACKS = {
+    "type": "string",
+    "pattern": r"^[a-z.]+(,[a-z.]+)*$",
+    "description": "The parts that the record lacks because it was too large: include, metadata.annotations, status,"
+    " object.",
+}
 _NOT_IN_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -133,7 +141,8 @@ class MarkerEncoder:
 
 def channels(options: KafkaOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
     """The topics of objects, with markers of notices where the format has them, and the topic of notices."""
-    objects = object_messages(options, cluster, definitions, _KAFKA)
+    trimmed = {TRIMMED: _LACKS} if options.too_large is WhenTooLarge.TRIM else {}
+    objects = object_messages(options, cluster, definitions, _KAFKA, trimmed)
     notices = notice_messages(options, cluster, definitions, _KAFKA)
     tombstones = (_tombstone(objects),) if options.tombstones else ()
     template = Template(options.topic, cluster, topic_part)

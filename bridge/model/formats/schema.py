@@ -50,8 +50,9 @@ class EventSchemas:
         """The structured form of an object's event."""
         return self._definitions.struct(DeltaEvent, type={"enum": self._types}, data=self.data(), **self._more)
 
-    def headers(self, names: HeaderNames) -> JsonSchema:
-        """The headers of an object's event in the binary form."""
+    def headers(self, names: HeaderNames, more: JsonSchema | None = None) -> JsonSchema:
+        """The headers of an object's event in the binary form. ``more``: header → schema, of headers that some events
+        have."""
         attributes = _properties(DeltaEvent) | {
             **self._more,
             "type": {"enum": self._types},
@@ -59,7 +60,7 @@ class EventSchemas:
             "evidence": {"type": "string"},
             "epoch": {"type": "string", "pattern": "^[0-9]+$", "description": "The period in which an id is unique."},
         }
-        return self._headers("DeltaHeaders", DELTA_ATTRIBUTES, names.delta, attributes, names)
+        return self._headers("DeltaHeaders", DELTA_ATTRIBUTES, names.delta, attributes, names, more or {})
 
     def notice_data(self, notice: NoticeKind) -> JsonSchema:
         return self._definitions.struct(notice[2])
@@ -74,7 +75,7 @@ class EventSchemas:
         """The headers of a notice in the binary form."""
         name, types, _ = notice
         attributes = _properties(NoticeEvent) | {"type": {"enum": types}}
-        return self._headers(f"{name}Headers", NOTICE_ATTRIBUTES, names.notice, attributes, names)
+        return self._headers(f"{name}Headers", NOTICE_ATTRIBUTES, names.notice, attributes, names, {})
 
     def _headers(
         self,
@@ -83,8 +84,9 @@ class EventSchemas:
         headers: tuple[str, ...],
         properties: JsonSchema,
         names: HeaderNames,
+        more: JsonSchema,
     ) -> JsonSchema:
-        shown = {header: properties[attribute] for attribute, header in zip(attributes, headers, strict=True)}
+        shown = {header: properties[attribute] for attribute, header in zip(attributes, headers, strict=True)} | more
         shown[names.snapshot] = properties[SNAPSHOT_ATTRIBUTE]
         shown[GAP_HEADER] = {"type": "string", "description": "The id of the newest gap, in place of a notice."}
         return self._definitions.add(name, {"type": "object", "properties": shown, "required": list(headers)})

@@ -9,10 +9,8 @@ import msgspec
 from bridge.model.formats.content import Content
 from bridge.model.object import bare_body
 from bridge.model.record import Delta, Record
-from sinks.kafka.encode import KafkaMessage
+from sinks.kafka.encode import TRIMMED, KafkaMessage
 
-TRIMMED = "ce_trimmed"
-"""A header: the parts that a record lacks because it was too large, separated by commas."""
 _INCLUDED = "include"
 _ANNOTATIONS, _STATUS = "metadata.annotations", "status"
 _BARE = "object"

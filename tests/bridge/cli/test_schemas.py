@@ -50,6 +50,13 @@ SINKS: dict[str, dict[str, Any]] = {
         "content_type": "text/x",
         "batch": 9,
     },
+    "state": {
+        "type": "kafka",
+        "bootstrap_servers": "kafka-0:9092",
+        "state_topic": "states.{resource}",
+        "too_large": "trim",
+    },
+    "bucket": {"type": "nats", "servers": ["nats://n"], "stream": "b", "state": "now"},
     "part": {"type": "nats", "servers": ["nats://n"], "stream": "p", "data": "object.metadata"},
     "copy": {"type": "file", "path": "deltas.ndjson"},
     "slim": {"type": "file", "path": "slim.ndjson", "format": "row", "row": {"object": "none"}},
@@ -116,6 +123,17 @@ def test_records_are_valid_and_have_no_other_members(
     assert set(record) <= known
 
 
+def test_a_record_may_say_what_was_trimmed(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    headers = {
+        sink: printed(capsys, "events", "-c", str(file), "--sink", sink)["$defs"]["DeltaHeaders"]
+        for sink in ("audit", "state")
+    }
+
+    assert "ce_trimmed" in headers["state"]["properties"]
+    assert "ce_trimmed" not in headers["state"]["required"]
+    assert "ce_trimmed" not in headers["audit"]["properties"]
+
+
 @pytest.mark.parametrize(
     ("member", "wrong"), [("deleted", 2), ("sequence", "x"), ("op", "jumped"), ("object", {}), ("epoch", "1")]
 )
@@ -150,6 +168,10 @@ def test_the_asyncapi_document_is_one_by_its_official_schema(file: Path, capsys:
     channels = document["channels"]
     assert {name.partition(".")[0] for name in channels} == SINKS.keys()
     assert channels["audit.objects"]["messages"].keys() == {"Delta", "Tombstone", "Gap", "Snapshot"}
+    assert channels["state.state"]["messages"].keys() == {"Delta", "Tombstone"}
+    assert channels["state.state"]["address"] == "states.{resource}"
+    assert channels["bucket.state"]["messages"].keys() == {"Delta", "Purge"}
+    assert channels["bucket.state"]["address"] == "$KV.now.prod.{group}.{resource}.{namespace}.{name}"
     assert channels["table.objects"]["messages"].keys() == {"Delta"}
     assert channels["chat.endpoint"]["messages"].keys() == {"Delta"}
     assert channels["events.endpoint"]["messages"].keys() == {"Batch"}
@@ -175,7 +197,7 @@ def test_a_webhooks_path_is_in_no_document(words: list[str], file: Path, capsys:
 
 def test_an_unknown_sink_is_refused_with_the_known_ones(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "events", "-c", str(file), "--sink", "cat"]) == Exit.CONFIG
-    assert "there is no sink cat; allowed: audit, capture," in capsys.readouterr().err
+    assert "there is no sink cat; allowed: audit, bucket," in capsys.readouterr().err
 
 
 def test_reference_is_no_option_of_an_action(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
