@@ -9,11 +9,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.kit.examples import examples
+from tests.kit.numbering import count_from_one
 from tests.kit.webhook_receiver import WebhookReceiver
 
 # Neither the time of one example nor that of making one says anything about the bridge on a machine that others use.
 settings.register_profile("kubedelta", examples(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
 settings.load_profile("kubedelta")
+
+count_from_one()
 
 # jsonschema would compile the grammars of all formats when it is imported: seconds. No test has it check a format.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]

@@ -31,8 +31,7 @@ from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.retention import Retention
 from bridge.outbox.log.sparse_index import SparseIndex
 from bridge.outbox.maintenance import LogMaintenance
-from bridge.outbox.recovery.opening import OpenedState, open_existing, open_state
-from bridge.outbox.recovery.reporting import report_opened
+from bridge.outbox.recovery import opening, rebuild, reporting
 from bridge.outbox.registration import SinkRegistration
 from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
@@ -43,8 +42,7 @@ from bridge.outbox.writer import OutboxClosed
 TICK = 0.5
 """Seconds between two saves of cursors and positions, each with a trim of the log."""
 QUIET_TICK = 1.0  # while neither records nor progress come
-_ABSENCE = 60.0
-"""Seconds between two updates of the absence of sinks that are not configured."""
+_ABSENCE = 60.0  # seconds between two updates of the absence of sinks that are not configured
 
 Committed = Callable[[Sequence[Delta], int], None]
 
@@ -58,7 +56,7 @@ class Outbox:
 
     def __init__(
         self,
-        opened: OpenedState,
+        opened: opening.OpenedState,
         retention: Retention,
         cleaner_policy: CleanerPolicy,
         report: Report,
@@ -97,16 +95,18 @@ class Outbox:
         clock: Callable[[], str] = utc_now,
         selecting: Collection[str] = (),
         only_existing: bool = False,
+        first_behind: Callable[[], int] = rebuild.number_of_now,
         committed: Committed = lambda _records, _last: None,
         cleaner_policy: CleanerPolicy = CleanerPolicy(),  # noqa: B008  # frozen
     ) -> Outbox:
         """Opens the state in ``directory``. ``sinks``: the configured sinks, each with the starting point for a first
-        start; ``selecting``: those with a selection. An empty directory gets a new database; a damaged one is moved
-        aside. With ``only_existing`` no cursor is created, and a damaged database raises Damaged. Raises StateError."""
-        opening = open_existing if only_existing else partial(open_state, selecting=selecting)
-        opened = await asyncio.to_thread(opening, directory, sinks, clock())
+        start; ``selecting``: those with a selection. An empty directory gets a new database, which begins behind the
+        number of ``first_behind``; a damaged one is moved aside. With ``only_existing`` no cursor is created, and a
+        damaged database raises Damaged. Raises StateError."""
+        begin = partial(opening.open_state, selecting=selecting, behind=first_behind())
+        opened = await asyncio.to_thread(opening.open_existing if only_existing else begin, directory, sinks, clock())
         outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed)
-        report_opened(opened, outbox.records, sinks, report)
+        reporting.report_opened(opened, outbox.records, sinks, report)
         return outbox
 
     async def close(self) -> None:
@@ -245,6 +245,6 @@ class Outbox:
     def _save(self) -> asyncio.Future[None] | None:
         """Returns None if there is no unsaved progress."""
         progress, reached = self.sinks.take_progress(), self._appender.take_reached()
-        if not progress and not reached:
+        if not (progress or reached):
             return None
         return self._store.write(partial(cursors.save, progress=progress, reached=reached), shrinks=True)

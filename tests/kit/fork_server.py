@@ -27,6 +27,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.kit.numbering import count_from_one
+
 _LARGEST = 1 << 20
 """Bytes of a request, which has all variables of the environment."""
 
@@ -137,6 +139,7 @@ def _import_all() -> None:
         importlib.import_module(module.name)
     for name in ("bridge.app", "bridge.check.check", "bridge.playground"):
         importlib.import_module(name)
+    count_from_one()
     gc.collect()
     gc.freeze()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from bridge.outbox.errors import Damaged, StateError, StateUnusable
 from bridge.outbox.log import cleaner, dictionaries, ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.cleaner import CleanableLog
-from bridge.outbox.recovery.rebuild import MOST, NEWEST_EPOCH, begin_anew, last_exported, unused_epoch
+from bridge.outbox.recovery.rebuild import MOST, NEWEST_EPOCH, begin_anew, begin_numbers, last_exported, unused_epoch
 from bridge.outbox.storage.database import one, open_writer, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
 from bridge.outbox.storage.mark import Mark
@@ -56,16 +57,17 @@ class OpenedState:
 
 
 def open_state(
-    directory: Path, sinks: Mapping[str, StartPolicy], now: str, selecting: Collection[str] = ()
+    directory: Path, sinks: Mapping[str, StartPolicy], now: str, selecting: Collection[str] = (), *, behind: int
 ) -> OpenedState:
     """Opens or creates the state. Blocks: seconds for a log of millions of records. A crash in the middle of a repair
-    repeats the repair. ``selecting``: the sinks that have a selection now. Raises StateError."""
+    repeats the repair. ``selecting``: the sinks that have a selection now. ``behind``: the number behind which the
+    records of a new database begin. Raises StateError."""
     state_directory = StateDirectory(directory)
     try:
         mark = state_directory.mark()
         if mark is None:
             try:
-                return _read_all(state_directory, sinks, now, selecting)
+                return _read_all(state_directory, sinks, now, selecting, behind=behind)
             except Damaged as error:
                 mark = Mark(str(error))
                 state_directory.mark_damaged(
@@ -109,11 +111,12 @@ def _read_all(
     selecting: Collection[str],
     *,
     migrates: bool = True,
+    behind: int = 0,
 ) -> OpenedState:
     """Examines the database after any error of reading. Raises StateError, Damaged, or a bug."""
     formats: list[int] = []
     try:
-        connection = _open(state_directory, formats.append if migrates else None)
+        connection = _open(state_directory, formats.append if migrates else None, behind)
         opened = _read_or_close(state_directory, connection, sinks, now, selecting)
         return replace(opened, migrated=formats[0] if formats else 0)
     except Exception as error:
@@ -124,18 +127,21 @@ def _read_all(
         raise Damaged(damage) from error
 
 
-def _open(state_directory: StateDirectory, migrates: Callable[[int], None] | None = None) -> apsw.Connection:
+def _open(
+    state_directory: StateDirectory, migrates: Callable[[int], None] | None = None, behind: int = 0
+) -> apsw.Connection:
     _expect_file(state_directory)
     if not state_directory.has(FILE):
-        _make(state_directory)
+        _make(state_directory, behind)
     return open_writer(state_directory.file, migrates=migrates)
 
 
-def _make(state_directory: StateDirectory) -> None:
+def _make(state_directory: StateDirectory, behind: int) -> None:
     """Makes an empty database. A kill leaves either none or one with all its tables: a file without tables has lost its
     records."""
     try:
-        open_writer(state_directory.begin_file(), made=True).close()
+        with closing(open_writer(state_directory.begin_file(), made=True)) as database:
+            begin_numbers(database, behind)
         state_directory.finish_file()
     except OSError as error:
         raise StateUnusable(f"state.directory: cannot make {state_directory.file}: {error.strerror}") from error

@@ -31,6 +31,18 @@ NEWEST_EPOCH = (
 )
 
 
+def number_of_now() -> int:
+    """Microseconds since 1970: the number behind which the records of a new state begin, so that they ascend over a
+    state that was lost. No bridge numbers a million records a second for long, so that a lost state did not get ahead
+    of the clock. Below 2^53 until 2255, which every reader of JSON holds."""
+    return time_ns() // 1000
+
+
+def begin_numbers(connection: apsw.Connection, behind: int) -> None:
+    """The first record of this new database has the next number."""
+    connection.execute("UPDATE meta SET last = ?1, log_start = ?1 + 1, cleaner_checkpoint = ?1 + 1", (behind,))
+
+
 def begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mapping[str, StartPolicy], now: str) -> None:
     """Starts the new database behind ``last``: every sink gets a Gap first, then all objects of the first lists as
     ``sync``, in this epoch."""
@@ -55,7 +67,7 @@ def last_exported(file: Path, mark: Mark) -> int:
     except _UNREADABLE:
         last = 0
     known = max(mark.last or 0, last if 0 < last < MOST else 0)
-    return known + _SKIPPED if known else time_ns() // 1000
+    return known + _SKIPPED if known else number_of_now()
 
 
 def unused_epoch(file: Path, mark: Mark) -> int:

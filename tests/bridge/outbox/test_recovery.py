@@ -73,7 +73,7 @@ match sys.argv[2]:
         schema.prepare = lambda database: (prepare(database), kill())
     case "whole, under another name":
         StateDirectory.finish_file = kill
-recovery.open_state(Path(sys.argv[1]), {}, "now")
+recovery.open_state(Path(sys.argv[1]), {}, "now", behind=0)
 """
 
 
