@@ -3,6 +3,7 @@
 admin           cursors, replay, dead-letters, state, sinks, reload
 command_line    the table of commands, and its parser
 commands        check, rbac, sinks
+completion      completion
 cores           disables core dumps
 demo            demo
 exits           exit codes

@@ -36,7 +36,7 @@ def _commands() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("words", list(_commands()), ids=" ".join)
 def test_a_documented_command_is_understood(words: list[str]) -> None:
-    stands_for = {"FILE": "x.yaml", "SINK": "copy", "START": "beginning", "NUMBER": "1", "N": "1"}
+    stands_for = {"FILE": "x.yaml", "SINK": "copy", "START": "beginning", "NUMBER": "1", "N": "1", "SHELL": "zsh"}
     given = [stands_for.get(word, word) for word in words]
     if given[0] == "dead-letters" and len(given) == 1:
         given.append("list")
@@ -46,7 +46,7 @@ def test_a_documented_command_is_understood(words: list[str]) -> None:
         given += ["--from", "beginning"]
     if given[0] == "sinks" and len(given) == 2:
         given.append("copy")
-    if given[0] not in ("demo", "schema") and given != ["sinks"] and "-c" not in given:
+    if given[0] not in ("demo", "schema", "completion") and given != ["sinks"] and "-c" not in given:
         given += ["-c", "x.yaml"]
     parse(given)
 

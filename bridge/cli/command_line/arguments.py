@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -47,14 +48,27 @@ class IntermixedParser(Parser):
             self._inside = False
 
 
+class Completes(StrEnum):
+    """The words that a shell offers for a value."""
+
+    NOTHING = ""
+    FILES = "files"
+    SINKS = "sinks"
+    """Names of sinks in the configuration."""
+    RESOURCES = "resources"
+    """Names of resources in the configuration."""
+    SINKS_OR_FILES = "sinks_or_files"
+
+
 class Argument:
     """An argument of ``ArgumentParser.add_argument``. Its ``dest`` is a parameter of the command's function."""
 
-    def __init__(self, *names: str, **options: Any) -> None:
-        self._names, self._options = names, options
+    def __init__(self, *names: str, completes: Completes = Completes.NOTHING, **options: Any) -> None:
+        self._names, self._completes, self._options = names, completes, options
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(*self._names, **self._options)
+        action = parser.add_argument(*self._names, **self._options)
+        action.completes = self._completes  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +87,17 @@ class CommandSpec:
 
 
 CONFIG = Argument(
-    "-c", "--config", dest="path", metavar="FILE", type=Path, required=True, help="the configuration (YAML)"
+    "-c",
+    "--config",
+    dest="path",
+    metavar="FILE",
+    type=Path,
+    required=True,
+    completes=Completes.FILES,
+    help="the configuration (YAML)",
 )
 AS_JSON = Argument("--json", dest="as_json", action="store_true", help="print a JSON document instead")
-SINK = Argument("sink", metavar="SINK")
+SINK = Argument("sink", metavar="SINK", completes=Completes.SINKS)
 
 
 def duration(text: str) -> float:

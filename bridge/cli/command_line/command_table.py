@@ -11,6 +11,7 @@ from bridge.cli.command_line.arguments import (
     CONFIG,
     Argument,
     CommandSpec,
+    Completes,
     account,
     count,
     duration,
@@ -120,7 +121,7 @@ SCHEMA = CommandSpec(
             name="events",
             help="print the JSON Schema of the records that a sink sends",
             function=f"{_SCHEMA}:events",
-            arguments=(CONFIG, Argument("--sink", metavar="NAME", help="only this sink")),
+            arguments=(CONFIG, Argument("--sink", metavar="NAME", completes=Completes.SINKS, help="only this sink")),
             adjust=_without_reference,
         ),
         CommandSpec(
@@ -137,7 +138,9 @@ VERIFY = CommandSpec(
     help="compare the records at a sink's destination with the cluster",
     function="bridge.cli.verify:verify",
     arguments=(
-        Argument("sink", metavar="SINK", help="a file, Kafka or NATS sink of the configuration"),
+        Argument(
+            "sink", metavar="SINK", completes=Completes.SINKS, help="a file, Kafka or NATS sink of the configuration"
+        ),
         CONFIG,
         Argument(
             "--settle",
@@ -159,11 +162,20 @@ TAIL = CommandSpec(
             "target",
             metavar="SINK|FILE",
             nargs="?",
+            completes=Completes.SINKS_OR_FILES,
             help="a file of deltas, through its rotations; with -c, a sink: its file, topics, stream or subjects, or "
             "what the running bridge commits for it; without a name, for all",
         ),
-        Argument("-c", "--config", dest="path", metavar="FILE", type=Path, help="the configuration (YAML)"),
-        Argument("--resource", metavar="R", help="only this resource (kubectl's name)"),
+        Argument(
+            "-c",
+            "--config",
+            dest="path",
+            metavar="FILE",
+            type=Path,
+            completes=Completes.FILES,
+            help="the configuration (YAML)",
+        ),
+        Argument("--resource", metavar="R", completes=Completes.RESOURCES, help="only this resource (kubectl's name)"),
         Argument("--namespace", metavar="N", help="only objects in this namespace"),
         Argument("--where", metavar="CEL", help="only records for which this holds: object.spec.replicas > 1"),
         Argument("--lines", metavar="N", type=count, help="begin with the last N records (default: 10)"),
@@ -182,4 +194,31 @@ TAIL = CommandSpec(
     adjust=_one_beginning,
 )
 
-COMMANDS = (RUN, CHECK, RELOAD, RBAC, DEMO, TAIL, TOP, SCHEMA, SINKS, VERIFY, REPLAY, DEAD_LETTERS, CURSORS, STATE)
+COMPLETION = CommandSpec(
+    name="completion",
+    help="print the completion script for a shell",
+    function="bridge.cli.completion.command:completion",
+    arguments=(
+        Argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"),
+        Argument("--names", choices=("sinks", "resources"), help=argparse.SUPPRESS),
+        Argument("--config", dest="file", help=argparse.SUPPRESS),
+    ),
+)
+
+COMMANDS = (
+    RUN,
+    CHECK,
+    RELOAD,
+    RBAC,
+    DEMO,
+    TAIL,
+    TOP,
+    SCHEMA,
+    SINKS,
+    VERIFY,
+    REPLAY,
+    DEAD_LETTERS,
+    CURSORS,
+    STATE,
+    COMPLETION,
+)

@@ -20,6 +20,17 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"
 def parse(arguments: Sequence[str]) -> Command:
     """Returns the chosen command as a function without parameters, which returns the exit code. Raises UsageError;
     `--help` and `--version` print and raise SystemExit(0)."""
+    values = vars(build_parser().parse_args(arguments))
+    spec, chosen = values.pop("spec"), values.pop("parser")
+    if spec.adjust is not None:
+        spec.adjust(chosen, values)
+    _import_lean()
+    module, _, function = spec.function.partition(":")
+    return partial(getattr(import_module(module), function), **values)
+
+
+def build_parser() -> Parser:
+    """The parser of the whole table."""
     parser = Parser(
         prog="kubedelta", description="Ordered, deduplicated Kubernetes deltas to Kafka, NATS, webhooks, files."
     )
@@ -27,13 +38,7 @@ def parse(arguments: Sequence[str]) -> Command:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     for spec in COMMANDS:
         _add(commands, spec)
-    values = vars(parser.parse_args(arguments))
-    spec, chosen = values.pop("spec"), values.pop("parser")
-    if spec.adjust is not None:
-        spec.adjust(chosen, values)
-    _import_lean()
-    module, _, function = spec.function.partition(":")
-    return partial(getattr(import_module(module), function), **values)
+    return parser
 
 
 def _add(parsers: Subparsers, spec: CommandSpec) -> None:

@@ -11,6 +11,7 @@ from bridge.cli.command_line.arguments import (
     SINK,
     Argument,
     CommandSpec,
+    Completes,
     count,
     duration,
     number,
@@ -68,7 +69,7 @@ REPLAY = CommandSpec(
             required=True,
             help="a sequence number, a time such as 2026-11-21T08:30:00Z, or beginning",
         ),
-        Argument("--resource", metavar="R", help="only this resource (kubectl's name)"),
+        Argument("--resource", metavar="R", completes=Completes.RESOURCES, help="only this resource (kubectl's name)"),
         Argument("--namespace", metavar="N", help="only objects in this namespace"),
         CONFIG,
         AS_JSON,
@@ -83,7 +84,7 @@ DEAD_LETTERS = CommandSpec(
             help="a line for each dead letter, oldest first",
             function=f"{_ADMIN}:list_dead_letters",
             arguments=(
-                Argument("sink", metavar="SINK", nargs="?", help="only this sink"),
+                Argument("sink", metavar="SINK", nargs="?", completes=Completes.SINKS, help="only this sink"),
                 CONFIG,
                 Argument(
                     "--json",
