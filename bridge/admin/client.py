@@ -34,10 +34,11 @@ from bridge.model.admin import (
     ReloadRequest,
     Replayed,
     ReplayRequest,
+    SnapshotRequest,
     StateReport,
     UnknownTarget,
 )
-from bridge.model.status import StatusSnapshot
+from bridge.model.status import SnapshotStatus, StatusSnapshot
 
 T = TypeVar("T")
 
@@ -104,6 +105,15 @@ class AdminClient:
 
     async def replay(self, request: ReplayRequest) -> Replayed:
         return _decoded(await self._ask("POST", "/replay", request), Replayed)
+
+    async def snapshot(self, request: SnapshotRequest) -> SnapshotStatus:
+        return _decoded(await self._ask("POST", "/snapshots", request), SnapshotStatus)
+
+    async def snapshots(self) -> list[SnapshotStatus]:
+        return _decoded(await self._ask("GET", "/snapshots"), list[SnapshotStatus])
+
+    async def cancel_snapshot(self, sink: str) -> SnapshotStatus:
+        return _decoded(await self._ask("POST", "/snapshots/cancel", SinkName(sink)), SnapshotStatus)
 
     async def dead_letters(
         self, sink: str | None = None, *, after: int = 0, limit: int = LARGEST_PAGE

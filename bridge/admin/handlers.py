@@ -6,7 +6,7 @@ A handler leaves the command, in the operator's notation, and its result with th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ from bridge.admin.protocol import (
     Number,
     SinkName,
 )
-from bridge.model.admin import About, AdminOperations, ReloadRequest, ReplayRequest
+from bridge.model.admin import About, AdminOperations, ReloadRequest, ReplayRequest, SnapshotRequest
 from bridge.model.primitives.printable import counted
 
 COMMAND = web.RequestKey("command", str)
@@ -48,6 +48,9 @@ class AdminHandlers:
         router.add_get(f"{PREFIX}/", self._greeting)
         router.add_get(f"{PREFIX}/cursors", self._cursors)
         router.add_post(f"{PREFIX}/replay", self._replay)
+        router.add_get(f"{PREFIX}/snapshots", self._snapshots)
+        router.add_post(f"{PREFIX}/snapshots", self._snapshot)
+        router.add_post(f"{PREFIX}/snapshots/cancel", self._cancel_snapshot)
         router.add_get(f"{PREFIX}/dead-letters", self._dead_letters)
         router.add_get(f"{PREFIX}/dead-letters/{{number}}/object", self._object)
         router.add_post(f"{PREFIX}/dead-letters/retry", self._retry)
@@ -74,6 +77,27 @@ class AdminHandlers:
         done = await self._admin.replay(asked)
         request[RESULT] = counted(done.records, "record")
         return json_response(done)
+
+    async def _snapshots(self, request: web.Request) -> web.Response:
+        request[COMMAND] = "snapshot --status"
+        found = await self._admin.snapshots()
+        request[RESULT] = counted(len(found), "snapshot")
+        return json_response(found)
+
+    async def _snapshot(self, request: web.Request) -> web.Response:
+        asked = msgspec.json.decode(await request.read(), type=SnapshotRequest)
+        narrowed = {"--resource": asked.resource, "--namespace": asked.namespace, "--where": asked.where}
+        request[COMMAND] = f"snapshot {asked.sink}{_options_of(narrowed)}"
+        begun = await self._admin.snapshot(asked)
+        request[RESULT] = counted(begun.objects, "object")
+        return json_response(begun)
+
+    async def _cancel_snapshot(self, request: web.Request) -> web.Response:
+        sink = msgspec.json.decode(await request.read(), type=SinkName).sink
+        request[COMMAND] = f"snapshot {sink} --cancel"
+        cancelled = await self._admin.cancel_snapshot(sink)
+        request[RESULT] = cancelled.state
+        return json_response(cancelled)
 
     async def _dead_letters(self, request: web.Request) -> web.Response:
         page = msgspec.convert(dict(request.query), DeadLetterQuery, strict=False)
@@ -155,9 +179,12 @@ class AdminHandlers:
 
 
 def _command_of(asked: ReplayRequest) -> str:
-    narrowed = {"--resource": asked.resource, "--namespace": asked.namespace}
-    options = "".join(f" {option} {value}" for option, value in narrowed.items() if value is not None)
+    options = _options_of({"--resource": asked.resource, "--namespace": asked.namespace})
     return f"replay {asked.sink} --from {asked.start}{options}"
+
+
+def _options_of(narrowed: Mapping[str, str | None]) -> str:
+    return "".join(f" {option} {value}" for option, value in narrowed.items() if value is not None)
 
 
 def json_response(value: object, *, status: int = 200) -> web.Response:

@@ -1,16 +1,12 @@
-"""The operator's commands, on the state of a stopped bridge or inside a running bridge: see model.admin."""
+"""The operator's commands, on the state of a stopped bridge: see model.admin."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
-import msgspec
-
-from bridge.facts import Report, SinkPaused, SinkResumed
+from bridge.facts import Report, discard
 from bridge.kube import Catalogue
 from bridge.model.admin import (
-    About,
     Cursors,
     CursorStatus,
     DeadLetter,
@@ -19,43 +15,60 @@ from bridge.model.admin import (
     ReloadRequest,
     Replayed,
     ReplayRequest,
+    SnapshotRequest,
     StateReport,
     UnknownTarget,
 )
-from bridge.model.primitives.addresses import host_and_port
-from bridge.model.record import Delta
-from bridge.model.status import PauseCause, SinkState, StatusSnapshot
+from bridge.model.record import Delta, SnapshotScope
+from bridge.model.status import PauseCause, SnapshotStatus, StatusSnapshot
 from bridge.outbox import DeadLetters, Outbox, condition
 from bridge.pipelines.judging import judge_anew
-from bridge.pipelines.live_tail import LiveTail
-from bridge.pipelines.sink_pipeline import SinkPipeline, seconds_until
-from bridge.plan.plan import Plan
+from bridge.pipelines.sink_feed import SinkFeed
+from bridge.pipelines.snapshots import begin_snapshot, cancel_snapshot
 from bridge.resources.resolve import meant
 
 BEGINNING = "beginning"
 
 
-def about(plan: Plan) -> About:
-    """Identity of this process, which runs this plan."""
-    return About(os.getpid(), plan.file, "" if plan.listen is None else host_and_port(*plan.listen))
-
-
 class OfflineOperations:
     """Commands on the files of a stopped bridge. They take effect at the next start."""
 
-    def __init__(self, outbox: Outbox, cluster: str) -> None:
+    def __init__(self, outbox: Outbox, cluster: str, report: Report = discard) -> None:
         """``cluster``: the configured name, for expressions."""
         self._outbox = outbox
         self._cluster = cluster
+        self._report = report
 
     async def cursors(self) -> Cursors:
         sinks = [self._cursor(cursor.sink) for cursor in self._outbox.sinks.all]
         return Cursors(self._outbox.first, self._outbox.last, sorted(sinks, key=lambda each: each.sink))
 
     async def replay(self, request: ReplayRequest) -> Replayed:
-        kind = None if request.resource is None else await self._kind_of(request.resource)
+        kind = None
+        if request.resource is not None:
+            kind = await self._outbox.ledger.kind_of(await self._name_of(request.resource))
         start = self._outbox.first if request.start == BEGINNING else request.start
         return await self._replay(request.sink, start, kind, request.namespace)
+
+    async def snapshot(self, request: SnapshotRequest) -> SnapshotStatus:
+        name = None if request.resource is None else await self._name_of(request.resource)
+        kind = None if name is None else await self._outbox.ledger.kind_of(name)
+        narrowing = (name, request.namespace, request.where)
+        return await begin_snapshot(
+            self._outbox,
+            request.sink,
+            self._feed(request.sink),
+            cluster=self._cluster,
+            report=self._report,
+            kind=kind,
+            scope=None if narrowing == (None, None, None) else SnapshotScope(*narrowing),
+        )
+
+    async def snapshots(self) -> Sequence[SnapshotStatus]:
+        return await self._outbox.snapshots.statuses()
+
+    async def cancel_snapshot(self, sink: str) -> SnapshotStatus:
+        return await cancel_snapshot(self._outbox, sink, self._feed(sink))
 
     async def dead_letters(self, sink: str | None = None, *, after: int = 0, limit: int = 1000) -> Sequence[DeadLetter]:
         if sink is not None:
@@ -95,10 +108,13 @@ class OfflineOperations:
         raise UnknownTarget("no bridge runs, so no record is committed")
         yield
 
-    async def _kind_of(self, name: str) -> int:
-        """The kind's number, for any name that kubectl accepts: ``po``, ``pod``, ``Pod``, ``deploy.apps``."""
-        ledger = self._outbox.ledger
-        return await ledger.kind_of(meant(name, await ledger.exported_resources(), self._served()))
+    async def _name_of(self, name: str) -> str:
+        """The resource's name, for any name that kubectl accepts: ``po``, ``pod``, ``Pod``, ``deploy.apps``."""
+        return meant(name, await self._outbox.ledger.exported_resources(), self._served())
+
+    def _feed(self, _sink: str) -> SinkFeed | None:
+        """The feed of a sink; None for a sink without one."""
+        return None
 
     def _served(self) -> Catalogue | None:
         """The resources that the API server serves; None without a discovery."""
@@ -134,96 +150,3 @@ class OfflineOperations:
             bool(cursor.paused),
             gone=cursor.paused is PauseCause.GONE,
         )
-
-
-class LiveOperations(OfflineOperations):
-    """Commands inside a running bridge. They take effect at once."""
-
-    def __init__(
-        self,
-        outbox: Outbox,
-        pipelines: Mapping[str, SinkPipeline],
-        report: Report,
-        *,
-        cluster: str,
-        catalogue: Callable[[], Catalogue | None],
-        reload: Callable[[ReloadRequest], Awaitable[Reloaded]] | None,
-        live_tail: LiveTail,
-        status: Callable[[], StatusSnapshot],
-    ) -> None:
-        """``reload``: None for a bridge without a configuration file."""
-        super().__init__(outbox, cluster)
-        self._reload = reload
-        self._live_tail = live_tail
-        self._status = status
-        self._pipelines = pipelines
-        self._report = report
-        self._catalogue = catalogue
-
-    def _served(self) -> Catalogue | None:
-        return self._catalogue()
-
-    async def status(self) -> StatusSnapshot:
-        return self._status()
-
-    def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
-        return self._live_tail.follow(sink)
-
-    async def retry_sink(self, sink: str) -> bool:
-        waited = await super().retry_sink(sink)
-        return self._pipelines[sink].worker.retry_now() if sink in self._pipelines else waited
-
-    async def pause_sink(self, sink: str) -> bool:
-        # Durable first: after a crash in between, the sink is paused as the operator wanted.
-        changed = await super().pause_sink(sink)
-        if sink in self._pipelines:
-            self._pipelines[sink].worker.suspend()
-        if changed:
-            self._report(SinkPaused(sink))
-        return changed
-
-    async def resume_sink(self, sink: str) -> bool:
-        # Durable first, as above.
-        changed = await super().resume_sink(sink)
-        if sink in self._pipelines:
-            self._pipelines[sink].worker.resume()
-        if changed:
-            self._report(SinkResumed(sink))
-        return changed
-
-    async def reload(self, request: ReloadRequest) -> Reloaded:
-        if self._reload is None:
-            raise UnknownTarget("this bridge has no configuration file")
-        return await self._reload(request)
-
-    async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        count = await super().retry(sink, numbers)
-        self._wake(sink)
-        return count
-
-    async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        count = await super().drop(sink, numbers)
-        self._wake(sink)
-        return count
-
-    async def _replay(self, sink: str, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
-        if sink not in self._pipelines:
-            return await super()._replay(sink, start, kind, namespace)
-        return await self._pipelines[sink].feed.replay(start, kind, namespace)
-
-    def _cursor(self, sink: str) -> CursorStatus:
-        cursor = super()._cursor(sink)
-        if sink not in self._pipelines:
-            return cursor
-        worker = self._pipelines[sink].worker
-        return msgspec.structs.replace(
-            cursor,
-            gone=cursor.gone or worker.state is SinkState.GONE,  # The worker knows before the database does.
-            retry_in=seconds_until(worker.retry_at),
-            asked=worker.asked,
-            last_error=worker.last_error or "",
-        )
-
-    def _wake(self, sink: str) -> None:
-        if sink in self._pipelines:
-            self._pipelines[sink].feed.wake()

@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from bridge.admin.operations import LiveOperations, about
+from bridge.admin.live_operations import LiveOperations, about
 from bridge.admin.server import AdminServer
 from bridge.app.page import RunningSources, start_page
 from bridge.app.status import informers_status, is_stuck, snapshot_of
@@ -25,6 +25,7 @@ from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.live_tail import LiveTail
 from bridge.pipelines.running_sinks import RunningSinks
 from bridge.pipelines.selecting import Selecting
+from bridge.pipelines.snapshots import SnapshotSchedule
 from bridge.plan.plan import Plan
 from bridge.reload.live_change import LiveChange
 from bridge.reload.reloader import Reloader
@@ -54,6 +55,7 @@ class RunningBridge:
         pipelines = self._sinks.pipelines
         self._selecting = Selecting(pipelines, plan.cluster, outbox.selections, report)
         self._backlogs = Backpressure(pipelines, outbox, report)
+        self._snapshots = SnapshotSchedule(pipelines, outbox, plan.cluster, report)
         self._exporter = Exporter(outbox, self._backlogs.admit if self._backlogs.can_block else None, report)
         reload = None if reloader is None else reloader.reload
         self._live_tail = LiveTail(feeds.processor, pipelines, plan.cluster)
@@ -86,6 +88,7 @@ class RunningBridge:
                     tasks.create_task(self._outbox.run(), name="outbox"),
                     tasks.create_task(self._backlogs.run(), name="backpressure"),
                     tasks.create_task(self._selecting.run(), name="selections"),
+                    tasks.create_task(self._snapshots.run(), name="snapshots"),
                 ]
                 if page is not None:
                     retention.append(tasks.create_task(page.run(), name="page"))

@@ -116,7 +116,7 @@ class BacklogDropped(msgspec.Struct, frozen=True):
 
 
 class SnapshotBegan(msgspec.Struct, frozen=True):
-    """The backfill of a snapshot began: every known object, for this sink."""
+    """The backfill of a snapshot began: known objects, for this sink."""
 
     sink: str
     objects: int
@@ -125,6 +125,14 @@ class SnapshotBegan(msgspec.Struct, frozen=True):
 class SnapshotEnded(msgspec.Struct, frozen=True):
     sink: str
     objects: int
+
+
+class SnapshotCancelled(msgspec.Struct, frozen=True):
+    """An operator has cancelled a snapshot on demand. The sink gets no notice of its end."""
+
+    sink: str
+    left: int
+    """Objects of it that the sink does not get."""
 
 
 class SelectionChanged(msgspec.Struct, frozen=True):
@@ -187,6 +195,7 @@ OutboxFact: TypeAlias = (
     | BacklogDropped
     | SnapshotBegan
     | SnapshotEnded
+    | SnapshotCancelled
     | SelectionChanged
     | SelectorUnserved
     | SelectionUnreadable

@@ -1,6 +1,6 @@
-"""The operator's requests to the state, and their answers: for ``kubedelta cursors``, ``replay``, ``dead-letters``,
-``state check``, ``reload``, ``tail`` and ``top``, on a running bridge through its admin socket, or on the files of a
-stopped bridge."""
+"""The operator's requests to the state, and their answers: for ``kubedelta cursors``, ``replay``, ``snapshot``,
+``dead-letters``, ``state check``, ``reload``, ``tail`` and ``top``, on a running bridge through its admin socket, or on
+the files of a stopped bridge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from bridge.model.status import StatusSnapshot
+from bridge.model.status import SnapshotStatus, StatusSnapshot
 
 
 class CursorStatus(msgspec.Struct, frozen=True):
@@ -91,6 +91,17 @@ class Replayed(msgspec.Struct, frozen=True):
     last: int
 
 
+class SnapshotRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Objects of the ledger for a sink. Conditions hold together; None for no condition."""
+
+    sink: str
+    resource: str | None = None
+    """kubectl's name."""
+    namespace: str | None = None
+    where: str | None = None
+    """A CEL expression, as in ``select``."""
+
+
 class ReloadRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A request to read the configuration file again."""
 
@@ -164,6 +175,19 @@ class AdminOperations(Protocol):
 
     async def replay(self, request: ReplayRequest) -> Replayed:
         """Plans a backfill of settled records. The sink's backlog follows behind it. Durable on return."""
+        ...
+
+    async def snapshot(self, request: SnapshotRequest) -> SnapshotStatus:
+        """Plans a snapshot in front of the sink's backlog. Raises UnknownTarget too while the sink gets another
+        backfill, and for an expression that does not compile. Durable on return."""
+        ...
+
+    async def snapshots(self) -> Sequence[SnapshotStatus]:
+        """The newest snapshot on demand of each sink that had one."""
+        ...
+
+    async def cancel_snapshot(self, sink: str) -> SnapshotStatus:
+        """Ends a snapshot on demand behind the records that the sink has taken. Durable on return."""
         ...
 
     async def dead_letters(self, sink: str | None = None, *, after: int = 0, limit: int = 1000) -> Sequence[DeadLetter]:

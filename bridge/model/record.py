@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
 
@@ -61,7 +61,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     targets: tuple[str, ...] | None = None
     """Names of the target sinks; None for all."""
     replay: int = 0
-    """The number of the replay that delivers this record again; 0 outside of replays."""
+    """The number of the replay, or of the snapshot on demand, that delivers this record again; 0 outside of these."""
     snapshot: str | None = None
     """Id of the snapshot that the record belongs to; None outside of snapshots."""
     last_of_snapshot: bool = False
@@ -88,6 +88,9 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
         # An object that left a selection may come back at its version, by a changed selection, and be deleted there.
         what = self.op if self.evidence is not _UNSELECTED else self.evidence
         identity = f"{self.uid}/{self.resource_version}/{what}"
+        if self.replay and self.snapshot is not None:
+            # Each snapshot is another event of the same version, also for readers who leave out known ids.
+            return f"{identity}/snapshot/{self.replay}"
         # A selection that changes back tells the same object at the same version once more.
         return f"{identity}/{self.selection}" if self.selection else identity
 
@@ -100,7 +103,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     def delivery_id(self) -> str:
         """For a transport that deduplicates: a replay gets an id that differs from the first delivery's. Repeated
         attempts of a delivery have the same id, also after a restart in the middle of a replay."""
-        return _of_replay(self.unique_id, self.replay)
+        return self.unique_id if self.snapshot is not None else _of_replay(self.unique_id, self.replay)
 
     @property
     def ordering_key(self) -> OrderingKey:
@@ -172,9 +175,18 @@ class SnapshotEdge(StrEnum):
     ENDED = "ended"
 
 
+class SnapshotScope(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The objects of a snapshot that is not about all objects of the sink: the conditions that hold together."""
+
+    resource: Annotated[str | None, msgspec.Meta(description="Objects of this resource (kubectl's name).")] = None
+    namespace: Annotated[str | None, msgspec.Meta(description="Objects in this namespace.")] = None
+    where: Annotated[str | None, msgspec.Meta(description="Objects for which this CEL expression holds.")] = None
+
+
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
-    """A notice: the beginning or the end of a snapshot of every known object, for a sink. Between the two edges come
-    the objects as ``added``, each with the sequence number of its last record, and with the id of the snapshot."""
+    """A notice: the beginning or the end of a snapshot of known objects, for a sink. Between the two edges come the
+    objects as ``added``, in a snapshot on demand as ``sync``, each with the sequence number of its last record, and
+    with the id of the snapshot."""
 
     edge: SnapshotEdge
     sequence: int
@@ -183,12 +195,16 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     count: int
     """Objects in it."""
     time: str
+    number: int = 0
+    """Of a snapshot on demand; 0 for the snapshot with which a sink begins."""
+    only: SnapshotScope | None = None
+    """The objects that the snapshot is about; None for all objects of the sink."""
     targets: ClassVar[None] = None
 
     @property
     def snapshot(self) -> str:
         """The id of the snapshot, which its records have too."""
-        return snapshot_id(self.sink, self.sequence)
+        return snapshot_id(self.sink, self.sequence, self.number)
 
     @property
     def id(self) -> str:
@@ -207,9 +223,9 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
         return NO_OBJECT
 
 
-def snapshot_id(sink: str, through: int) -> str:
-    """The id of a sink's snapshot of all objects as of sequence number ``through``."""
-    return f"snapshot/{sink}/{through}"
+def snapshot_id(sink: str, through: int, number: int = 0) -> str:
+    """The id of a sink's snapshot as of sequence number ``through``. ``number``: see Snapshot."""
+    return f"snapshot/{sink}/{through}/{number}" if number else f"snapshot/{sink}/{through}"
 
 
 Notice: TypeAlias = Gap | Snapshot

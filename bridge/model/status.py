@@ -173,3 +173,31 @@ class StatusSource(Protocol):
         """False if only a new process can help: an informer or a worker is stuck. Failures of the API server or of a
         sink never make it False."""
         ...
+
+
+class SnapshotState(StrEnum):
+    DELIVERING = "delivering"
+    DELIVERED = "delivered"
+    CANCELLED = "cancelled"
+
+
+class SnapshotStatus(msgspec.Struct, frozen=True):
+    """The newest snapshot on demand of a sink."""
+
+    sink: str
+    number: int
+    """Ends the ids of its records."""
+    id: str
+    """The attribute ``snapshot`` of its records."""
+    state: SnapshotState
+    objects: int
+    left: int
+    """Objects that are not delivered: yet, or any more, if it is cancelled."""
+    began: str
+    """RFC 3339, as ``ended``."""
+    ended: str = ""
+    """Empty while it is delivered."""
+    resource: str | None = None
+    """See admin.SnapshotRequest, as the next two."""
+    namespace: str | None = None
+    where: str | None = None

@@ -13,6 +13,7 @@ recovery      opens the state at a start, and repairs what can be repaired
 registration  sinks that come and go while the bridge runs
 selections    the sinks' selections, and the difference that a changed selection makes
 sink_cursors  cursor, backfill and dead letters of every sink
+snapshots     snapshots on demand
 storage       the database and the files of the state directory
 store         one writer, readers with short transactions, bodies by sequence number
 writer        the writer thread with group commit
@@ -36,6 +37,7 @@ from bridge.outbox.log.selecting import Decide
 from bridge.outbox.outbox import Outbox
 from bridge.outbox.selections import LastState, Moved, Selections
 from bridge.outbox.sink_cursors import SinkCursors
+from bridge.outbox.snapshots import Snapshots
 from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "Selections",
     "SinkCursor",
     "SinkCursors",
+    "Snapshots",
     "StateError",
     "StateInspection",
     "StateUnusable",

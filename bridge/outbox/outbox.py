@@ -35,6 +35,7 @@ from bridge.outbox.recovery import opening, rebuild, reporting
 from bridge.outbox.registration import SinkRegistration
 from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
+from bridge.outbox.snapshots import Snapshots
 from bridge.outbox.storage.state_directory import Disk
 from bridge.outbox.store import Store
 from bridge.outbox.writer import OutboxClosed
@@ -48,11 +49,9 @@ Committed = Callable[[Sequence[Delta], int], None]
 
 
 class Outbox:
-    """Opens, appends, reads and maintains the database. One process at a time holds a directory.
-
-    ``committed`` runs on the event loop after each commit of records, in the order of the log, with the records and the
-    sequence number of the last. Records are durable then.
-    """
+    """Opens, appends, reads and maintains the database. One process at a time holds a directory. ``committed`` runs on
+    the event loop after each commit of records, in the order of the log, with the records, which are durable then, and
+    the sequence number of the last."""
 
     def __init__(
         self,
@@ -78,9 +77,10 @@ class Outbox:
         self.ledger = Ledger(self._store, self._appender, clock)
         dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
         own = {sink: OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
-        last = lambda: self.last  # noqa: E731
-        self.sinks = SinkCursors(self._store, opened.cursors, dead, own, last=last, clock=clock, report=report)
-        self.registration = SinkRegistration(self._store, self._appender, self.sinks, self.selections, clock, report)
+        store, last = self._store, lambda: self.last
+        self.sinks = SinkCursors(store, opened.cursors, dead, own, last=last, clock=clock, report=report)
+        self.snapshots = Snapshots(store, self.sinks, self.selections, clock, report)
+        self.registration = SinkRegistration(store, self._appender, self.sinks, self.selections, clock, report)
         self.last_at_start = opened.last
         """A process before may have delivered records up to this sequence number without saving the cursor."""
 
@@ -243,7 +243,7 @@ class Outbox:
         return True
 
     def _save(self) -> asyncio.Future[None] | None:
-        """Returns None if there is no unsaved progress."""
+        """None if there is no unsaved progress."""
         progress, reached = self.sinks.take_progress(), self._appender.take_reached()
         if not (progress or reached):
             return None

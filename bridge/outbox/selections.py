@@ -76,9 +76,12 @@ class Selections:
         define = partial(selections.define, sink=sink, entries=entries, names=names, changed=changed)
         self.stored[sink] = await self._store.write(define, shrinks=True)
 
-    async def states(self) -> AsyncIterator[Sequence[LastState]]:
-        """The last states of all objects, in parts whose number and bytes are bounded. Raises Damaged."""
-        found, codec = await self._store.ask(selections.objects), self._store.codec
+    async def states(self, sequences: Sequence[int] | None = None) -> AsyncIterator[Sequence[LastState]]:
+        """The last states of all objects, or the states in these records of the ledger, in parts whose number and bytes
+        are bounded. Raises Damaged."""
+        found, codec = sequences, self._store.codec
+        if found is None:
+            found = await self._store.ask(selections.objects)
         at = 0
         while at < len(found):
             part = partial(selections.held, sequences=found[at : at + _AT_ONCE], unpack=codec.bodies.unpack)

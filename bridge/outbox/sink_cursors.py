@@ -75,12 +75,12 @@ class SinkCursors:
         backfill = cursor.backfill
         if backfill is None:
             return
-        if backfill.kind is BackfillKind.SNAPSHOT:
-            self._report(SnapshotEnded(sink, max(0, backfill.last_item - 2)))
+        if backfill.kind is BackfillKind.SNAPSHOT and not backfill.cancelled:
+            self._report(SnapshotEnded(sink, backfill.objects))
         cursor.backfill, cursor.settled_item, cursor.dirty = None, 0, True
         cursor.settled = max(cursor.settled, backfill.resumes_after)
         # In one transaction with the cursor: otherwise a crash in between would deliver the uncompacted log again.
-        end = partial(cursors.end_backfill, sink=sink, settled=cursor.settled, memory=cursor.memory)
+        end = partial(cursors.end_backfill, sink=sink, settled=cursor.settled, memory=cursor.memory, time=self._clock())
         self._store.write(end, shrinks=True)
 
     def take_progress(self) -> list[Progress]:

@@ -8,8 +8,8 @@ live_tail       shows what is committed to people who watch
 running_sinks   begins and ends the pipelines of the configured sinks
 select_meaning  the meaning of a sink's `select` on a cluster
 selecting       puts the sinks' selections into effect, and exports the difference
-sink_factory    creates sinks, with their saved memory and the watched resources
 sink_feed       the records of one sink in order: the log, with backfills in between
-sink_pipeline   a feed and the worker that delivers it
+sink_pipeline   creates a sink, its feed and the worker that delivers to it
 sink_view       the records of the log as a sink with a selection gets them
+snapshots       snapshots on demand and by schedule
 """

@@ -5,9 +5,18 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from bridge.facts import EvaluationsFailed, ExpressionFailed, Report
 from bridge.model.admin import UnknownTarget
 from bridge.outbox import Decide, JudgedRecords, Selections
-from bridge.selection import Decisions, SinkSelection, Views, WrongSelection, compile_selection, decode_entries
+from bridge.selection import (
+    Decisions,
+    Failures,
+    SinkSelection,
+    Views,
+    WrongSelection,
+    compile_selection,
+    decode_entries,
+)
 from bridge.selection.language import Cel, MissingLibrary
 
 
@@ -20,9 +29,31 @@ class Judge(Protocol):
     ) -> JudgedRecords: ...
 
 
+def report_failures(failures: Failures, report: Report) -> None:
+    """Reports the failed evaluations since the last report."""
+    counts, first = failures.take()
+    for each in first:
+        report(ExpressionFailed(each.expression, each.resource, each.key, each.reason))
+    if counts:
+        report(EvaluationsFailed(sum(counts.values())))
+
+
 def decide_alone(sink: str, selection: SinkSelection, mask: int, cluster: str) -> Decide:
     """Decides for this sink alone."""
     return Decisions(Views({sink: selection}, cluster), {sink: mask})
+
+
+def expect_effective(selections: Selections, sink: str, through: int) -> None:
+    """Raises UnknownTarget if a sink that has received the records ``through`` lacks the difference of its present
+    selection."""
+    stored = selections.stored[sink]
+    if stored.pending:
+        raise UnknownTarget(f"the selection of sink {sink} changed, and is not in effect yet: ask again later")
+    if through < stored.effective:
+        raise UnknownTarget(
+            f"sink {sink} has received the records through {through}, and its selection changed with record "
+            f"{stored.effective}: ask again when it has that"
+        )
 
 
 async def judge_anew(
@@ -37,14 +68,8 @@ async def judge_anew(
 ) -> JudgedRecords:
     """See Judge. The sink must have received the difference of its last change: before, its consumer has the objects of
     an earlier selection, and would keep those that the backlog deletes only there."""
+    expect_effective(selections, sink, through)
     stored = selections.stored[sink]
-    if stored.pending:
-        raise UnknownTarget(f"the selection of sink {sink} changed, and is not in effect yet: ask again later")
-    if through < stored.effective:
-        raise UnknownTarget(
-            f"sink {sink} has received the records through {through}, and its selection changed with record "
-            f"{stored.effective}: ask again when it has that"
-        )
     try:
         selection = compile_selection(decode_entries(stored.entries), f"sinks.{sink}.select", Cel)
     except (WrongSelection, MissingLibrary) as error:

@@ -12,8 +12,6 @@ from dataclasses import replace
 from functools import cached_property, partial
 
 from bridge.facts import (
-    EvaluationsFailed,
-    ExpressionFailed,
     Report,
     SelectionChanged,
     SelectionUnreadable,
@@ -23,7 +21,7 @@ from bridge.kube import Catalogue
 from bridge.model.change import Evidence, Op
 from bridge.model.policies import StartPolicy
 from bridge.outbox import LastState, Moved, Selections, StateError, StoredSelection
-from bridge.pipelines.judging import decide_alone, judge_anew
+from bridge.pipelines.judging import decide_alone, judge_anew, report_failures
 from bridge.pipelines.select_meaning import SelectMeaning, meaning_of
 from bridge.pipelines.sink_pipeline import SinkPipeline
 from bridge.plan.plan import PlanRefused, SinkPlan
@@ -100,7 +98,7 @@ class Selecting:
         await self._decides.wait()
         while True:
             await asyncio.sleep(FAILURES_EVERY)
-            self._report_failures(self._failures)
+            report_failures(self._failures, self._report)
 
     # ── Before a change ──────────────────────────────────────────────────────
 
@@ -197,16 +195,9 @@ class Selecting:
             await self._selections.move(moved)
             for sink, op in (exported for each in moved for exported in each.exported):
                 counts[sink][op] += 1
-        self._report_failures(views.failures)
+        report_failures(views.failures, self._report)
         for sink, ops in counts.items():
             self._report(SelectionChanged(sink, ops[Op.ADDED], ops[Op.DELETED], stored[sink].number))
-
-    def _report_failures(self, failures: Failures) -> None:
-        counts, first = failures.take()
-        for each in first:
-            self._report(ExpressionFailed(each.expression, each.resource, each.key, each.reason))
-        if counts:
-            self._report(EvaluationsFailed(sum(counts.values())))
 
 
 def _leaving(views: Views, stored: Mapping[str, StoredSelection], state: LastState) -> Iterator[str]:

@@ -21,12 +21,9 @@ _EXTENDED = 20_000
 
 
 class SinkFeed:
-    """The RecordSource of a sink's worker (see delivery.ports).
-
-    A backfill is planned only while no ``take`` runs, so we know which records the sink may have received. Later
-    records wait until the backfill is settled, so it can still be re-planned together with them, however long an
-    object in front is stuck.
-    """
+    """The RecordSource of a sink's worker (see delivery.ports). A backfill is planned only while no ``take`` runs, so
+    we know which records the sink may have received. Later records wait until the backfill is settled, so it can still
+    be re-planned together with them, however long an object in front is stuck."""
 
     def __init__(
         self,
@@ -120,7 +117,7 @@ class SinkFeed:
             backfill = self._cursor.backfill
             if backfill is not None:
                 if self._listener.taken >= backfill.starts_after:
-                    fetch = await self._take_backfill(backfill, limit)
+                    fetch = await self._take_backfill(limit)
                 else:
                     fetch = await self._take_log(min(limit, backfill.starts_after - self._listener.taken))
             elif self.view is None:
@@ -141,14 +138,19 @@ class SinkFeed:
             return fetch
         return msgspec.structs.replace(fetch, items=[seen for record in fetch.items if (seen := self.view(record))])
 
-    async def _take_backfill(self, backfill: Backfill, limit: int) -> Fetch[Record]:
+    async def _take_backfill(self, limit: int) -> Fetch[Record]:
         items, index = await self._sinks.read_backfill(self.sink, limit)
         if items:
             return Fetch(items, index=index)
-        if self._cursor.backfill_is_settled:
+        self.end_settled_backfill()
+        return Fetch(())
+
+    def end_settled_backfill(self) -> None:
+        """The log follows at once behind a backfill of which nothing is left. Without effect otherwise."""
+        backfill = self._cursor.backfill
+        if backfill is not None and self._cursor.backfill_is_settled:
             self._sinks.end_backfill(self.sink)
             self._listener.skip(backfill.resumes_after)
-        return Fetch(())
 
     def wake(self) -> None:
         """See delivery.ports.RecordSource."""
@@ -223,11 +225,19 @@ class SinkFeed:
         backfill = self.backfill
         return through > (self.taken if backfill is None else backfill.resumes_after)
 
-    async def replay(self, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
-        """See SinkCursors.replay and Judge. Raises UnknownTarget too if the feed has ended."""
+    @asynccontextmanager
+    async def changing_backfill(self) -> AsyncIterator[int]:
+        """Inside the context no ``take`` runs, and the caller may plan a backfill, or end one. Yields ``taken``. Raises
+        UnknownTarget if the feed has ended."""
         async with self._between_takes():
             if self._ended:
                 raise UnknownTarget(f"the configuration of sink {self.sink} is changed at this moment: ask again")
+            yield self.taken
+        self._advanced.set()
+
+    async def replay(self, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
+        """See SinkCursors.replay and Judge. Raises UnknownTarget too if the feed has ended."""
+        async with self.changing_backfill():
             self._sinks.without_backfill(self.sink)
             judged = None
             if self.view is not None:

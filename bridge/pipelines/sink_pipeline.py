@@ -12,18 +12,36 @@ from bridge.delivery import MAX_RECORDS, LaneWorker, SinkWorker, Worker, WorkerS
 from bridge.facts import DestinationGone, Report, SinkPaused
 from bridge.model.record import Record
 from bridge.model.status import PauseCause
-from bridge.outbox import DeadLetters, utc_now
+from bridge.outbox import DeadLetters, SinkCursor, utc_now
 from bridge.pipelines.feeds import Feeds
-from bridge.pipelines.sink_factory import SinkFactory
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import PlanRefused, SinkPlan
 from bridge.resources.current_resources import CurrentResources
 from bridge.selection.language import Cel, MissingLibrary
 from bridge.transform.for_sink import redact_for_sink
 from bridge.transform.redaction import Redaction
-from sinks.base import Sink
+from sinks.base import Sink, StatefulSink
 
 _GONE = "the destination answered before this start that it is gone for good (HTTP 410)"
+
+
+class SinkFactory:
+    """Creates a sink for each attempt to open it. A new sink gets the memory of the sink before; its feed saves the
+    memory with the cursor."""
+
+    def __init__(self, make: Callable[[], Sink], feed: SinkFeed, cursor: SinkCursor, watched: CurrentResources) -> None:
+        self._make = make
+        self._feed = feed
+        self._cursor = cursor
+        self._watched = watched
+
+    def make(self) -> Sink:
+        sink = self._make()
+        if isinstance(sink, StatefulSink):
+            sink.memory = self._cursor.memory
+            sink.watched = self._watched
+            self._feed.stateful = sink
+        return sink
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,8 @@ class SinkPlan(msgspec.Struct, frozen=True, kw_only=True):
     resync_seconds: float = 0.0
     lanes: Lanes | None = None
     start: StartPolicy = StartPolicy.SNAPSHOT
+    snapshot_every: float = 0.0
+    """Seconds between two snapshots by schedule; 0 for none."""
     bounds: BacklogBounds = msgspec.field(default_factory=BacklogBounds)
     when_full: WhenFull = WhenFull.COMPACT
     on_rejected: OnRejected = OnRejected.PARK

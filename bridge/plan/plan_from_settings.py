@@ -95,6 +95,7 @@ def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
         resync_seconds=settings.resync_seconds,
         lanes=kind.lanes(options),
         start=settings.start,
+        snapshot_every=0.0 if settings.snapshot is None else settings.snapshot.every,
         bounds=settings.max_backlog.bounds,
         when_full=settings.when_full,
         on_rejected=settings.on_rejected,

@@ -49,7 +49,7 @@ class SinkCounters:
         self._made = counter("sink_destinations_created", "Missing streams that the sink created, empty.")
         self._losses = counter("sink_destination_losses", "Times the destination lost records that it had stored.")
         self._changes = counter("sink_destination_changes", "Changes of the destination that its consumers must know.")
-        self._snapshots = counter("sink_snapshots", "Snapshots of every known object that began.")
+        self._snapshots = counter("sink_snapshots", "Snapshots that began: with a new sink, on demand, by schedule.")
         self._blocks = counter("sink_intake_blocks", "Times the sink's backlog stopped reading from the API server.")
         self._compactions = counter("sink_compactions", "Times the sink's backlog was compacted.")
         self._compacted = counter("sink_compacted_records", "Superseded records that a compaction left out.")

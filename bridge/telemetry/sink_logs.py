@@ -27,6 +27,7 @@ from bridge.facts import (
     SinkPaused,
     SinkResumed,
     SnapshotBegan,
+    SnapshotCancelled,
     SnapshotEnded,
 )
 from bridge.telemetry.throttled_log import ThrottledLog
@@ -77,6 +78,8 @@ class SinkLogs:
                 self._log.info("snapshot began", sink=sink, objects=objects)
             case SnapshotEnded(sink, objects):
                 self._log.info("snapshot ended", sink=sink, objects=objects)
+            case SnapshotCancelled(sink, left):
+                self._log.info("snapshot cancelled", sink=sink, objects_left=left)
             case DeliveryDelayed() | CircuitOpened() | CircuitClosed() | RecordRejected() | RecordsParked():
                 self._delivery(fact)
             case _:

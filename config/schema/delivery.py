@@ -38,6 +38,18 @@ class MaxBacklogSettings(Section):
         return BacklogBounds(self.records, self.bytes, self.age)
 
 
+class SnapshotSettings(Section):
+    """Snapshots of a sink by schedule."""
+
+    # A snapshot of a large cluster takes a minute.
+    every: Annotated[Duration, Between(60)] = Field(
+        description="Time between the beginnings of two snapshots, also over restarts. The first begins this long "
+        "after the sink or the option appeared. What became due while no bridge ran, or during another backfill, "
+        "begins once, as soon as it can.",
+        examples=["24h"],
+    )
+
+
 class DeliverySettings(Section):
     """Options that a sink of any type has, beside its own options."""
 
@@ -47,6 +59,13 @@ class DeliverySettings(Section):
         "effect. snapshot: with every known object as added, between a snapshot.began and a snapshot.ended, so that "
         "its consumers know the whole state. now: with the next change. earliest: with the oldest record "
         "that the outbox still has (state.retain).",
+    )
+    snapshot: SnapshotSettings | None = Field(
+        default=None,
+        description="Snapshots by schedule: every known object of the sink once more (op: sync), between a "
+        "snapshot.began and a snapshot.ended, so that its consumers can correct their state. They cost the API server "
+        "nothing. kubedelta snapshot begins one at once.",
+        examples=[{"every": "24h"}],
     )
     max_backlog: MaxBacklogSettings = Field(
         default=MaxBacklogSettings(),

@@ -199,7 +199,7 @@ shutdown_grace_seconds: -1
     shared = "resources[2]: pods may mean the same objects as resources[0] (pods); an object belongs to one entry: "
     options = (
         "acks, headers, linger, login, max_backlog, on_rejected, password_file, redact, resync_seconds, select, "
-        "servers, start, topic, type, when_full, window"
+        "servers, snapshot, start, topic, type, when_full, window"
     )
     assert refused(text, {"KUBEDELTA__TELEMETRY__LOG_LEVEL": "loud", "KUBEDELTA__WATCH__PAGE": "1"}) == [
         "k.yaml:11: telemetry.log_format: given twice; it is already set in line 10",

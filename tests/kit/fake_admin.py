@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
+import msgspec
+
 from bridge.model.admin import (
     Cursors,
     CursorStatus,
@@ -13,10 +15,11 @@ from bridge.model.admin import (
     ReloadRequest,
     Replayed,
     ReplayRequest,
+    SnapshotRequest,
     StateReport,
     UnknownTarget,
 )
-from bridge.model.status import StatusSnapshot
+from bridge.model.status import SnapshotState, SnapshotStatus, StatusSnapshot
 
 
 def a_dead_letter(number: int, sink: str = "hook", **differing: object) -> DeadLetter:
@@ -41,11 +44,21 @@ class FakeAdmin:
     def __init__(self) -> None:
         self.found = Cursors(1, 40, [CursorStatus("hook", 40, 0, 0, 0.0, True)])
         self.replayed = Replayed(30, 11, 40)
+        self.snapshot_status = SnapshotStatus(
+            "hook",
+            3,
+            "snapshot/hook/40/3",
+            SnapshotState.DELIVERING,
+            20,
+            7,
+            "2026-11-21T08:30:00.000001Z",
+            where="object.kind\n",
+        )
         self.stored: list[DeadLetter] = []
         self.bodies: dict[int, bytes] = {}
         self.report = StateReport("/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 0, 65536, 4096, 0)
         self.reloaded = Reloaded("/etc/kubedelta.yaml", ["sinks.audit: added"], deletes={"pods": 7})
-        self.snapshot = StatusSnapshot(informers=(), sinks=())
+        self.status_snapshot = StatusSnapshot(informers=(), sinks=())
         self.followed: list[Followed] = []
         self.asked: list[tuple[object, ...]] = []
         self.changes = True
@@ -61,6 +74,20 @@ class FakeAdmin:
         self._take("replay", request)
         self._expect(request.sink)
         return self.replayed
+
+    async def snapshot(self, request: SnapshotRequest) -> SnapshotStatus:
+        self._take("snapshot", request)
+        self._expect(request.sink)
+        return self.snapshot_status
+
+    async def snapshots(self) -> Sequence[SnapshotStatus]:
+        self._take("snapshots")
+        return [self.snapshot_status]
+
+    async def cancel_snapshot(self, sink: str) -> SnapshotStatus:
+        self._take("cancel_snapshot", sink)
+        self._expect(sink)
+        return msgspec.structs.replace(self.snapshot_status, state=SnapshotState.CANCELLED, left=4)
 
     async def dead_letters(self, sink: str | None = None, *, after: int = 0, limit: int = 1000) -> Sequence[DeadLetter]:
         self._take("dead_letters", sink, after, limit)
@@ -101,7 +128,7 @@ class FakeAdmin:
 
     async def status(self) -> StatusSnapshot:
         self._take("status")
-        return self.snapshot
+        return self.status_snapshot
 
     async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
         self._take("follow", sink)

@@ -73,9 +73,16 @@ class ReceivedEdge:
     sink: str
     through: int
     count: int
+    id: str = ""
+
+    @property
+    def number(self) -> int:
+        """Of a snapshot on demand; 0 for another."""
+        found = re.fullmatch(r"snapshot/.*/[0-9]+/([0-9]+)/(?:began|ended)", self.id)
+        return int(found[1]) if found else 0
 
 
-_ONCE_MORE = re.compile("/[1-9][0-9]*")
+_ONCE_MORE = re.compile("(?:/snapshot)?/[1-9][0-9]*")
 
 AnyReceived: TypeAlias = Received | ReceivedGap | ReceivedEdge
 Stream: TypeAlias = Sequence[AnyReceived]
@@ -129,7 +136,7 @@ def _received(attributes: Mapping[str, Any], data: Any) -> AnyReceived:
         return ReceivedGap(data["first"], data["last"], data["count"])
     if edge := SNAPSHOT_EDGES.get(attributes["type"]):
         assert int(attributes["sequence"]) == data["through"]
-        return ReceivedEdge(edge, data["sink"], data["through"], data["count"])
+        return ReceivedEdge(edge, data["sink"], data["through"], data["count"], attributes["id"])
     received = Received(
         id=attributes["id"],
         op=attributes["op"],
@@ -146,7 +153,9 @@ def _received(attributes: Mapping[str, Any], data: Any) -> AnyReceived:
     metadata = data["metadata"]
     happened = received.version._replace(op="unselected") if received.evidence == "unselected" else received.version
     made = "/".join(happened)
-    once_more = received.evidence != "watched" and _ONCE_MORE.fullmatch(received.id.removeprefix(made))
+    once_more = (received.evidence != "watched" or received.op == "sync") and _ONCE_MORE.fullmatch(
+        received.id.removeprefix(made)
+    )
     is_made_of_it = received.id.startswith(made) and (received.id == made or once_more)
     assert is_made_of_it, f"the id {received.id} is not made of what happened: {received}"
     assert attributes["type"] == f"kubedelta.object.{received.op}.v1", f"{attributes['type']} for {received}"

@@ -21,11 +21,14 @@ from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.change import Change, ChangeBatch, Op
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.fetch import Fetch
-from bridge.model.record import Delta, Gap, Record
+from bridge.model.record import Delta, Gap, Record, SnapshotScope
+from bridge.model.resource import Resource
+from bridge.model.status import SnapshotStatus
 from bridge.outbox import Outbox, Retention
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_feed import SinkFeed
+from bridge.pipelines.snapshots import begin_snapshot, cancel_snapshot
 from tests.kit import memory
 from tests.kit.deadlines import BUSY
 from tests.kit.examples import examples
@@ -65,8 +68,18 @@ class Consumer:
     out_of_turn: bool = False
     """Its last record was not in the log."""
 
+    furthest: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Object → the newest of its records since the last start."""
+    ids: dict[str, int] = field(default_factory=dict)
+    """Id → the record that had it first."""
+    snapshot: str = ""
+    """Id of the snapshot that began since the last start."""
+    of_snapshot: list[Delta] = field(default_factory=list)
+
     def begin_again(self) -> None:
         self.newest.clear()
+        self.furthest.clear()
+        self.snapshot = ""
         self.outstanding.clear()
         self.out_of_turn = False
 
@@ -81,6 +94,21 @@ class Consumer:
             self.unknown |= {each.ordering_key for each in missing}
         elif isinstance(record, Delta):
             self._hear(record, written[record.sequence])
+        elif record.edge == "began":
+            self.snapshot, self.of_snapshot = record.snapshot, []
+        elif record.snapshot == self.snapshot:
+            assert [each.last_of_snapshot for each in self.of_snapshot[-1:]] == [True] * bool(record.count)
+            assert len(self.of_snapshot) == record.count
+
+    def _identify(self, delta: Delta) -> None:
+        if delta.snapshot is not None or delta.op is not Op.SYNC:  # Resyncs of a version have the same id.
+            assert self.ids.setdefault(delta.id, delta.sequence) == delta.sequence
+        if delta.snapshot is not None:
+            assert delta.sequence >= self.furthest.get(delta.ordering_key, 0), "a snapshot set the object back"
+            if delta.snapshot == self.snapshot:
+                self.of_snapshot.append(delta)
+        elif delta.op is not Op.SYNC and not delta.replay:
+            self.furthest[delta.ordering_key] = max(self.furthest.get(delta.ordering_key, 0), delta.sequence)
 
     def _hear(self, delta: Delta, written: Delta) -> None:
         assert (delta.uid, delta.resource_version, delta.key, delta.body, delta.resource, delta.epoch) == (
@@ -89,6 +117,7 @@ class Consumer:
         if (before := self.heard.get(delta.sequence)) and not self.ops_may_differ:
             assert before.id == delta.id
         assert delta.sequence > self.newest.get(delta.ordering_key, 0)
+        self._identify(delta)
         self.newest[delta.ordering_key] = delta.sequence
         self.heard[delta.sequence] = delta
         self.due.discard(delta.sequence)
@@ -143,7 +172,8 @@ class OutboxMachine(RuleBasedStateMachine):
         self.consumers: dict[str, Consumer] = {}
         self.configured: dict[str, StartPolicy] = {}
         self.feeds: dict[str, SinkFeed] = {}
-        self.used: set[int] = set()
+        self.snapshots: set[int] = set()
+        """Numbers."""
         self.facts: list[object] = []
         versions = count(1000)
         self.versions = versions
@@ -407,7 +437,7 @@ class OutboxMachine(RuleBasedStateMachine):
         known = {key: state for key, state in consumer.state.items() if key not in consumer.unknown}
         there = self.state_at(self.outbox.last)
         assert known == {key: state for key, state in there.items() if key not in consumer.unknown}, name
-        assert not consumer.due
+        assert not consumer.due, name
         assert self.outbox.sinks.backlog_records(name) == 0
 
     @rule(data=st.data())
@@ -453,6 +483,66 @@ class OutboxMachine(RuleBasedStateMachine):
         consumer.due |= set(expected)
         consumer.newest.clear()
         consumer.ops_may_differ = True
+
+    @rule(data=st.data())
+    def snapshot(self, data: st.DataObject) -> None:
+        name, resource = self.draw_sink(data), data.draw(st.sampled_from([None, PODS]))
+        namespace = data.draw(st.sampled_from([None, "shop", "shopping"]))
+        feed, consumer = self.feeds[name], self.consumers[name]
+        asked = self.begin_snapshot(name, resource, namespace)
+        if self.outbox.sinks[name].backfill is not None:
+            with pytest.raises(UnknownTarget, match="ask again"):
+                self.run(asked)
+            return
+        expected = [
+            each
+            for each in self.last_states(feed.taken)
+            if (resource is None or each.resource == resource)
+            and (namespace is None or each.key.startswith(f"{namespace}/"))
+        ]
+        found = self.run(asked)
+        assert (found.objects, found.left) == (len(expected), len(expected))
+        assert found.number not in self.snapshots
+        self.snapshots.add(found.number)
+        consumer.due |= {each.sequence for each in expected}
+        consumer.newest.clear()
+        consumer.ops_may_differ = True
+
+    async def begin_snapshot(self, name: str, resource: Resource | None, namespace: str | None) -> SnapshotStatus:
+        scope = None
+        kind = None
+        if resource or namespace:
+            scope = SnapshotScope(None if resource is None else resource.name, namespace)
+        if resource is not None:
+            kind = await self.outbox.ledger.kind_of(resource.name)
+        return await begin_snapshot(
+            self.outbox, name, self.feeds[name], cluster="test", report=self.facts.append, kind=kind, scope=scope
+        )
+
+    def last_states(self, through: int) -> list[Delta]:
+        """The state of each object as of a record."""
+        found: dict[tuple[str, str], Delta] = {}
+        for number in sorted(self.written):
+            each = self.written[number]
+            if number > through or each.op is Op.SYNC:
+                continue
+            if each.op is Op.DELETED:
+                found.pop(each.ordering_key, None)
+            else:
+                found[each.ordering_key] = each
+        return list(found.values())
+
+    @rule(data=st.data())
+    def cancel_snapshot(self, data: st.DataObject) -> None:
+        name = self.draw_sink(data)
+        backfill = self.outbox.sinks[name].backfill
+        asked = cancel_snapshot(self.outbox, name, self.feeds[name])
+        if backfill is None or not backfill.replay or backfill.kind != "snapshot" or backfill.cancelled:
+            with pytest.raises(UnknownTarget, match="no snapshot on demand under way"):
+                self.run(asked)
+            return
+        assert self.run(asked).state == "cancelled"
+        self.consumers[name].due -= {number for number in self.written if number <= backfill.through}
 
     # ── Starts ───────────────────────────────────────────────────────────────
 

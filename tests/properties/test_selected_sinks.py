@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 
 from bridge.facts import discard
 from bridge.kube import Catalogue
+from bridge.model.admin import UnknownTarget
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
-from bridge.model.record import Delta, Record
+from bridge.model.primitives.fetch import Fetch
+from bridge.model.record import Delta, Record, SnapshotScope
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import VersionTable
 from bridge.outbox import CleanerPolicy, Retention
@@ -30,10 +32,11 @@ from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.selecting import Selecting
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.pipelines.sink_pipeline import SinkPipeline
+from bridge.pipelines.snapshots import begin_snapshot, cancel_snapshot
 from bridge.plan.plan import SinkPlan
 from bridge.resources.resolve import Resolution
 from bridge.selection import SelectorText
-from tests.bridge.outbox.opened import crashed
+from tests.bridge.outbox.opened import crashed, rows_of
 from tests.kit import memory
 from tests.kit.deadlines import BUSY
 from tests.kit.examples import examples
@@ -93,7 +96,7 @@ class Consumer:
         if not isinstance(record, Delta):
             return
         assert msgspec.json.decode(record.body)["metadata"], "the state of the object"
-        if record.op is not Op.SYNC:  # Every resync of an unchanged object has the same id.
+        if record.op is not Op.SYNC or record.snapshot:  # Every resync of an unchanged object has the same id.
             first = self.sequences.setdefault((record.epoch, record.id), record.sequence)
             assert first == record.sequence, f"{record.id} is of records {first} and {record.sequence}"
         if self.once:
@@ -126,6 +129,9 @@ class Run:
         self._known = VersionTable()
         self._is_watched = True
         self._epoch = 1
+        self._held: list[tuple[SinkFeed, Fetch[Record]]] = []
+        self._big: set[tuple[str, str]] = set()
+        """uid and version of states for which ``object.spec.n > 1`` holds."""
         self._again: set[str] = set()
         """Sinks that had an earlier feed in the process."""
 
@@ -218,6 +224,8 @@ class Run:
         manifest: Manifest = {"metadata": {"labels": {"tier": tier} if tier else {}}, "spec": {"n": n}}
         thing = ApiObject(key, uid, version, msgspec.json.encode(manifest))
         self.objects[key] = thing, manifest
+        if is_big(key, manifest):
+            self._big.add((uid, version))
         before = self._known.get(key)
         if self._is_watched:
             self._known[key] = ObjectVersion(uid, version, thing.body)
@@ -272,14 +280,25 @@ class Run:
     async def hold(self, sink: str, *, limit: int) -> None:
         """Takes records that stay unsettled, until later ones are settled."""
         if (feed := self.feeds.get(sink)) is not None and not feed.exhausted:
-            for record in (await feed.take(limit)).items:
+            fetch = await feed.take(limit)
+            self._held.append((feed, fetch))
+            for record in fetch.items:
                 self.consumers[sink].receive(record)
+
+    def _settle_held(self, feed: SinkFeed) -> None:
+        """The last records of a backfill: later ones wait for them."""
+        for of_feed, fetch in self._held:
+            if of_feed is feed:
+                feed.settle(fetch)
+        self._held = [each for each in self._held if each[0] is not feed]
 
     async def take_all(self, sink: str) -> None:
         behind, taken = self.outbox.sinks.backlog_records(sink), 0
         held = self.feeds[sink].handed_out
         async with asyncio.timeout(20 * BUSY):
-            while not self.feeds[sink].exhausted:
+            while not self.feeds[sink].exhausted or self.feeds[sink].backfill is not None:
+                if self.feeds[sink].exhausted:
+                    self._settle_held(self.feeds[sink])
                 taken += await self.take(sink)
         if sink in self.outbox.selections.stored and not held:
             assert taken == behind, f"{sink}: {taken} records came, and its backlog was {behind}"
@@ -299,6 +318,43 @@ class Run:
             await self.take_all(sink)
             self.consumers[sink].once = False
             await self.feeds[sink].replay(self.outbox.first, None, None)
+
+    async def snapshot(self, sink: str, namespace: str | None, where: str | None) -> None:
+        """A snapshot on demand. Without conditions, it lacks no object that the sink has, and has no other."""
+        if sink not in self.feeds:
+            return
+        feed = self.feeds[sink]
+        scope = None if namespace is where is None else SnapshotScope(None, namespace, where)
+        try:
+            await begin_snapshot(self.outbox, sink, feed, cluster="test", report=discard, scope=scope)
+        except UnknownTarget:
+            return
+        if self._again or feed.handed_out:  # Records that come again may be older than the consumer's state.
+            return
+        through, consumer = feed.taken, self.consumers[sink]
+        due = {
+            key: thing
+            for key, thing in consumer.state.items()
+            if (namespace is None or key.startswith(f"{namespace}/")) and (where is None or thing in self._big)
+        }
+        items = await self.items(sink)
+        assert consumer.once is False or items == due, f"as of {through}"
+
+    async def items(self, sink: str) -> dict[str, tuple[str, str]]:
+        """The objects of a snapshot that no record of was taken."""
+        return {
+            str(key): (str(uid), str(version))
+            for key, uid, version in rows_of(
+                self._directory,
+                "SELECT key, uid, version FROM backfill_items b JOIN log l ON l.seq = b.seq"
+                f" WHERE b.sink = '{sink}' AND item > 0 AND b.op = 'sync'",
+            )
+        }
+
+    async def cancel(self, sink: str) -> None:
+        if sink in self.feeds:
+            with suppress(UnknownTarget):
+                await cancel_snapshot(self.outbox, sink, self.feeds[sink])
 
     def expected(self, sink: str) -> dict[str, tuple[str, str]]:
         matches = VIEWS[self.views[sink]][1]
@@ -325,6 +381,8 @@ STEP = st.one_of(
     st.tuples(st.just("take"), SINK, st.integers(1, 3)),
     st.tuples(st.just("compact"), SINK),
     st.tuples(st.just("replay"), SINK),
+    st.tuples(st.just("snapshot"), SINK, st.sampled_from([None, "shop"]), st.sampled_from([None, "object.spec.n > 1"])),
+    st.tuples(st.just("cancel"), SINK),
     st.tuples(st.just("extend"), SINK),
     st.tuples(st.just("hold"), SINK, st.integers(1, 3)),
     st.tuples(st.just("restart"), st.booleans(), VIEW, VIEW),
@@ -356,6 +414,10 @@ async def play(steps: Sequence[Any], folder: Path, late: StartPolicy) -> None:
                     await run.compact(sink)
                 case ("extend", sink):
                     await run.extend(sink)
+                case ("snapshot", sink, namespace, where):
+                    await run.snapshot(sink, namespace, where)
+                case ("cancel", sink):
+                    await run.cancel(sink)
                 case ("replay", sink):
                     await run.replay(sink)
                 case ("hold", sink, limit):

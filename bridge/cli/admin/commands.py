@@ -34,10 +34,10 @@ Ask: TypeAlias = Callable[[StateAccess], Awaitable[Exit]]
 def cursors(path: Path, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
         found = await access.admin.cursors()
-        say(_json(found) if as_json else tables.of_cursors(found))
+        say(json_text(found) if as_json else tables.of_cursors(found))
         return Exit.OK
 
-    return _run(path, ask)
+    return run(path, ask)
 
 
 def replay(
@@ -48,16 +48,16 @@ def replay(
     async def ask(access: StateAccess) -> Exit:
         done = await access.admin.replay(request)
         if as_json:
-            say(_json({**msgspec.to_builtins(done), "running": access.running}))
+            say(json_text({**msgspec.to_builtins(done), "running": access.running}))
         elif done.records:
             replayed = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
-            say(f"{sink} will get {replayed}{_when(access)}")
+            say(f"{sink} will get {replayed}{when(access)}")
         else:
             why = "" if access.retains else _NOT_RETAINED
             say(f"no records to replay: {sink} has settled no such record{why}")
         return Exit.OK
 
-    return _run(path, ask)
+    return run(path, ask)
 
 
 def list_dead_letters(path: Path, sink: str | None, *, as_json: bool) -> int:
@@ -66,14 +66,14 @@ def list_dead_letters(path: Path, sink: str | None, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
         after = total = 0
         while page := await access.admin.dead_letters(sink, after=after):
-            say("\n".join(map(_json, page)) if as_json else tables.of_dead_letters(page))
+            say("\n".join(map(json_text, page)) if as_json else tables.of_dead_letters(page))
             after = page[-1].number
             total += len(page)
         if not as_json:
             say(counted(total, "dead letter"))
         return Exit.OK
 
-    return _run(path, ask)
+    return run(path, ask)
 
 
 def show_dead_letter(path: Path, number: int, *, as_json: bool) -> int:
@@ -81,22 +81,22 @@ def show_dead_letter(path: Path, number: int, *, as_json: bool) -> int:
         dead_letter = await _dead_letter(access.admin, number)
         body = await access.admin.dead_letter_body(number)
         if as_json:
-            say(_json({"dead_letter": dead_letter, "object": msgspec.Raw(body)}))
+            say(json_text({"dead_letter": dead_letter, "object": msgspec.Raw(body)}))
         else:
             say(tables.of_dead_letter(dead_letter))
             say(pretty(body.decode()))
         return Exit.OK
 
-    return _run(path, ask)
+    return run(path, ask)
 
 
 def retry(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
         count = await access.admin.retry(sink, numbers)
-        said = f"{counted(count, 'dead letter')} of {sink} will be delivered again{_when(access)}"
+        said = f"{counted(count, 'dead letter')} of {sink} will be delivered again{when(access)}"
         return _say_result("retried", count, said, access, as_json=as_json)
 
-    return _run(path, ask)
+    return run(path, ask)
 
 
 def drop(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> int:
@@ -106,7 +106,7 @@ def drop(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> 
             "dropped", count, f"{counted(count, 'dead letter')} of {sink} dropped", access, as_json=as_json
         )
 
-    return _run(path, ask)
+    return run(path, ask)
 
 
 def retry_sink(path: Path, sink: str, *, as_json: bool) -> int:
@@ -117,7 +117,7 @@ def retry_sink(path: Path, sink: str, *, as_json: bool) -> int:
             said = f"no bridge runs: the next one tries {sink} as soon as it starts"
         return _say_result("changed", changed, said, access, as_json=as_json)
 
-    return _run(path, ask)
+    return run(path, ask)
 
 
 def pause_sink(path: Path, sink: str, *, as_json: bool) -> int:
@@ -127,25 +127,25 @@ def pause_sink(path: Path, sink: str, *, as_json: bool) -> int:
         said = f"{sink} is paused {until}" if changed else f"{sink} was already paused"
         return _say_result("changed", changed, said, access, as_json=as_json)
 
-    return _run(path, ask)
+    return run(path, ask)
 
 
 def resume_sink(path: Path, sink: str, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
         changed = await access.admin.resume_sink(sink)
-        said = f"{sink} is resumed{_when(access)}" if changed else f"{sink} was not paused"
+        said = f"{sink} is resumed{when(access)}" if changed else f"{sink} was not paused"
         return _say_result("changed", changed, said, access, as_json=as_json)
 
-    return _run(path, ask)
+    return run(path, ask)
 
 
 def state_check(path: Path, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
         report = await access.admin.state_check()
-        say(_json(report) if as_json else tables.of_state(report))
+        say(json_text(report) if as_json else tables.of_state(report))
         return Exit.NO if report.problems else Exit.OK
 
-    return _run(path, ask)
+    return run(path, ask)
 
 
 async def _dead_letter(admin: AdminOperations, number: int) -> DeadLetter:
@@ -158,19 +158,19 @@ async def _dead_letter(admin: AdminOperations, number: int) -> DeadLetter:
 
 def _say_result(name: str, value: int | bool, said: str, access: StateAccess, *, as_json: bool) -> Exit:
     """Prints the result of a change: ``said``, or as JSON the value under its name, and whether a bridge runs."""
-    say(_json({name: value, "running": access.running}) if as_json else said)
+    say(json_text({name: value, "running": access.running}) if as_json else said)
     return Exit.OK
 
 
-def _when(access: StateAccess) -> str:
+def when(access: StateAccess) -> str:
     return "" if access.running else ", at the next start: the bridge does not run now"
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _run(path: Path, ask: Ask) -> int:
+def run(path: Path, ask: Ask) -> int:
     try:
         settings = load_settings(path)
     except ConfigError as error:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bridge.cli.terminal.text import age, pairs, plain, shortened, size, table
 from bridge.model.admin import Cursors, CursorStatus, DeadLetter, StateReport
 from bridge.model.primitives.printable import counted
+from bridge.model.status import SnapshotStatus
 
 _LONGEST_REASON = 80
 
@@ -39,6 +40,25 @@ def _cursor(cursor: CursorStatus) -> list[str]:
         size(cursor.backlog_bytes),
         oldest,
         "; ".join(notes),
+    ]
+
+
+def of_snapshots(snapshots: Sequence[SnapshotStatus]) -> str:
+    header = ("SINK", "SNAPSHOT", "STATE", "OBJECTS", "LEFT", "BEGAN", "ENDED", "")
+    return table(header, [_snapshot(each) for each in snapshots])
+
+
+def _snapshot(snapshot: SnapshotStatus) -> list[str]:
+    narrowed = {"--resource": snapshot.resource, "--namespace": snapshot.namespace, "--where": snapshot.where}
+    return [
+        snapshot.sink,
+        str(snapshot.number),
+        snapshot.state,
+        str(snapshot.objects),
+        str(snapshot.left),
+        f"{snapshot.began[:19]}Z",
+        f"{snapshot.ended[:19]}Z" if snapshot.ended else "-",
+        " ".join(f"{option} {value}" for option, value in narrowed.items() if value is not None),
     ]
 
 

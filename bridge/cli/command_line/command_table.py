@@ -18,7 +18,16 @@ from bridge.cli.command_line.arguments import (
     moment,
     rate,
 )
-from bridge.cli.command_line.state_commands import CURSORS, DEAD_LETTERS, RELOAD, REPLAY, SINKS, STATE, TOP
+from bridge.cli.command_line.state_commands import (
+    CURSORS,
+    DEAD_LETTERS,
+    RELOAD,
+    REPLAY,
+    SINKS,
+    SNAPSHOT,
+    STATE,
+    TOP,
+)
 
 _SCHEMA = "bridge.cli.schema.commands"
 
@@ -217,6 +226,7 @@ COMMANDS = (
     SINKS,
     VERIFY,
     REPLAY,
+    SNAPSHOT,
     DEAD_LETTERS,
     CURSORS,
     STATE,

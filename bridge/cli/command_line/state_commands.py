@@ -30,6 +30,16 @@ def _numbers_or_all(parser: argparse.ArgumentParser, values: dict[str, Any]) -> 
     values["numbers"] = values["numbers"] or None
 
 
+def _one_purpose(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
+    asks = values["status"] or values["cancel"]
+    if values["status"] and values["cancel"]:
+        parser.error("either --status or --cancel")
+    if asks and any(values[each] is not None for each in ("resource", "namespace", "where")):
+        parser.error("--resource, --namespace and --where are for a new snapshot")
+    if values["sink"] is None and not values["status"]:
+        parser.error("the name of a sink is required")
+
+
 SINKS = CommandSpec(
     name="sinks",
     help="list the types of sinks; retry, pause or resume a sink",
@@ -74,6 +84,22 @@ REPLAY = CommandSpec(
         CONFIG,
         AS_JSON,
     ),
+)
+SNAPSHOT = CommandSpec(
+    name="snapshot",
+    help="deliver the known objects to a sink once more; its progress, and its end before its time",
+    function="bridge.cli.admin.snapshot:snapshot",
+    arguments=(
+        Argument("sink", metavar="SINK", nargs="?", help="the sink; with --status, all without it"),
+        Argument("--resource", metavar="R", help="only this resource (kubectl's name)"),
+        Argument("--namespace", metavar="N", help="only objects in this namespace"),
+        Argument("--where", metavar="CEL", help="only objects for which this holds: object.spec.replicas > 1"),
+        Argument("--status", action="store_true", help="print the newest snapshot, and how far it is delivered"),
+        Argument("--cancel", action="store_true", help="end the snapshot behind the objects that the sink has taken"),
+        CONFIG,
+        AS_JSON,
+    ),
+    adjust=_one_purpose,
 )
 DEAD_LETTERS = CommandSpec(
     name="dead-letters",

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from bridge.model.record import Gap, Notice, Snapshot, SnapshotEdge
+from bridge.model.record import Gap, Notice, Snapshot, SnapshotEdge, SnapshotScope
 
 
 class GapData(msgspec.Struct, frozen=True):
@@ -33,6 +33,10 @@ class SnapshotData(msgspec.Struct, frozen=True):
     dead_letters: Annotated[
         int | msgspec.UnsetType, Meta(description="At the end, in a partition: objects of the snapshot that are lost.")
     ] = msgspec.UNSET
+    only: Annotated[
+        SnapshotScope | msgspec.UnsetType,
+        Meta(description="The snapshot lacks all other objects of the sink. Absent: it has every object of the sink."),
+    ] = msgspec.UNSET
 
 
 _encode = msgspec.json.Encoder().encode
@@ -43,10 +47,14 @@ def notice_data(notice: Notice) -> bytes:
         about = sorted({concern.resource.name for concern in notice.concerns}) if notice.only else None
         return _encode(GapData(notice.first, notice.sequence, notice.count, notice.reason, about))
     objects = notice.count if notice.edge is SnapshotEdge.ENDED else msgspec.UNSET
-    return _encode(SnapshotData(notice.sink, notice.sequence, notice.count, objects))
+    return _encode(SnapshotData(notice.sink, notice.sequence, notice.count, objects, only=_only(notice)))
 
 
 def end_of_part(ended: Snapshot, objects: int, dead_letters: int) -> bytes:
     """The data of a snapshot's end for a topic with ``objects`` of its objects. ``dead_letters`` counts the whole
     snapshot."""
-    return _encode(SnapshotData(ended.sink, ended.sequence, ended.count, objects, dead_letters))
+    return _encode(SnapshotData(ended.sink, ended.sequence, ended.count, objects, dead_letters, _only(ended)))
+
+
+def _only(notice: Snapshot) -> SnapshotScope | msgspec.UnsetType:
+    return msgspec.UNSET if notice.only is None else notice.only

@@ -39,7 +39,7 @@ _SCHEMA_ERRORS = (
 """Errors that our own statements can cause only on foreign or damaged tables. A full disk, lack of memory and locks say
 no such thing."""
 _TYPES = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
-_SMALL = ("meta", "kinds", "resources", "informers", "cursors", "selections")
+_SMALL = ("meta", "kinds", "resources", "informers", "cursors", "selections", "snapshots")
 _REPLACED_LATER = (
     "SELECT replaces FROM ledger, meta WHERE replaces IS NOT NULL AND ledger.seq >= meta.cleaner_checkpoint"
 )

@@ -7,9 +7,9 @@ beginnings        the backfill with which a new sink begins
 compaction        the newest record of each object in a backlog (pure)
 cursors           how far each sink has settled
 dead_letters_sql  rejected and parked records
-gap_concerns      the resources and namespaces that a gap is about
 judged            records of the log, judged by the present selection of a sink
+notice_items      the objects that a gap or a snapshot of a backfill is about
 own_log           the records in the log that a sink gets, counted, and the sizes of backlogs
-replays           the records of a replay
+replays           the records of a replay, and the objects of a snapshot on demand
 selections        the bit of each sink with a selection, and its entries
 """

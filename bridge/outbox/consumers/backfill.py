@@ -10,7 +10,7 @@ again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -20,11 +20,11 @@ import msgspec
 from bridge.model.change import Op
 from bridge.model.gaps import dropped_gap
 from bridge.model.record import Delta, Record, Snapshot, SnapshotEdge, snapshot_id
-from bridge.outbox.consumers.gap_concerns import concerns_of
+from bridge.outbox.consumers.notice_items import concerns_of, scope_of
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log import record_codec
 from bridge.outbox.log.reading import bounded, record_bytes
-from bridge.outbox.storage.database import row
+from bridge.outbox.storage.database import one, row
 
 
 class BackfillKind(StrEnum):
@@ -52,7 +52,14 @@ class Backfill:
     last_item: int
     """Index of the last item."""
     replay: int = 0
-    """Number of the replay that this backfill is, or was before a compaction; 0 outside of replays."""
+    """Number of the replay that this backfill is, or was before a compaction, or of the snapshot on demand; otherwise
+    0."""
+    through: int = 0
+    """Of a snapshot: the sequence number as of which it has the objects' states."""
+    objects: int = 0
+    """Of a snapshot: its objects."""
+    cancelled: bool = False
+    """Of a snapshot on demand: an operator has cancelled it."""
     settled_through: int | None = None
     """The log up to this sequence number was settled when the backfill was planned; None if the sink had settled all of
     the log through ``starts_after``."""
@@ -60,6 +67,14 @@ class Backfill:
     """Sequence numbers of the records that the sink had received and not settled at that time. They are items too, with
     the indexes from 0 down, so that the log behind ``settled_through`` can be trimmed while the sink is stuck; after a
     crash the sink reads them from the items."""
+
+    @property
+    def snapshot_op(self) -> Op | None:
+        """The op of the snapshot's items; None for another backfill. A sink that asks for a snapshot may have the
+        objects."""
+        if self.kind is not BackfillKind.SNAPSHOT:
+            return None
+        return Op.SYNC if self.replay else Op.ADDED
 
     @property
     def needs_log_through(self) -> int:
@@ -87,7 +102,7 @@ class BackfillItem(NamedTuple):
     before: bytes | None = None
     concerns: str | None = None
     """Resources of the records that a Gap of this module stands for: JSON pairs of resource number and namespace (or
-    null). None if the records may be of any resource."""
+    null). None if the records may be of any resource. Of the edge of a snapshot: its SnapshotScope as JSON, if any."""
 
 
 def load(database: apsw.Connection, sink: str) -> Backfill | None:
@@ -102,9 +117,18 @@ def load(database: apsw.Connection, sink: str) -> Backfill | None:
     first, last = row(database, "SELECT min(item), max(item) FROM backfill_items WHERE sink = ?", (sink,))
     if kind not in set(BackfillKind):
         raise Damaged(f"sink {sink} has a backfill of an unknown kind: {kind}")
-    return Backfill(
-        BackfillKind(kind), starts_after, resumes_after, 0 if first is None else first - 1, last or 0, replay
+    read_through = 0 if first is None else first - 1
+    backfill = Backfill(BackfillKind(kind), starts_after, resumes_after, read_through, last or 0, replay)
+    if backfill.kind is not BackfillKind.SNAPSHOT:
+        return backfill
+    # A crash makes ``starts_after`` older than the snapshot, where records were in flight.
+    question = (
+        "SELECT through, objects, left_out IS NOT NULL FROM snapshots WHERE sink = ?1 AND number = ?2"
+        if replay
+        else "SELECT seq, records, 0 FROM backfill_items WHERE sink = ?1 AND op = 'ended'"
     )
+    through, objects, cancelled = next(database.execute(question, (sink, replay)[: 1 + bool(replay)]), (0, 0, 0))
+    return replace(backfill, through=through, objects=objects, cancelled=bool(cancelled))
 
 
 def read(
@@ -124,48 +148,66 @@ def read(
     def records() -> Iterator[Record]:
         for item, *values in found:
             items.append(item)
-            record = _record(sink, BackfillItem(*values[:_WIDTH]), values[_WIDTH:], codec)
-            # Indexes up to 0 are records in flight before the replay: these keep the ids of their first delivery.
-            if backfill.replay and item > 0 and not isinstance(record, Snapshot):
-                record = msgspec.structs.replace(record, replay=backfill.replay)
-            if item <= last and isinstance(record, Delta):
+            record = _record(backfill, sink, BackfillItem(*values[:_WIDTH]), values[_WIDTH:], codec)
+            # Indexes up to 0 are records in flight before the backfill: these keep the ids of their first delivery.
+            if item > 0 and isinstance(record, Delta) and _is_of_snapshot(backfill, record):
                 record = msgspec.structs.replace(
-                    record, snapshot=snapshot_id(sink, backfill.starts_after), last_of_snapshot=item == last
+                    record,
+                    replay=backfill.replay,
+                    snapshot=snapshot_id(sink, backfill.through, backfill.replay),
+                    last_of_snapshot=item == last,
                 )
+            elif backfill.replay and item > 0 and backfill.snapshot_op is None and not isinstance(record, Snapshot):
+                record = msgspec.structs.replace(record, replay=backfill.replay)
             yield record
 
     return list(bounded(records(), record_bytes)), items[-1]
 
 
-def _end_of_snapshot(database: apsw.Connection, sink: str, backfill: Backfill) -> int:
-    """Index of the snapshot's last object; 0 if the snapshot has no unread object, or the backfill is no snapshot.
-    Items that a compaction appended are newer than the snapshot."""
-    if backfill.kind is not BackfillKind.SNAPSHOT:
+def _is_of_snapshot(backfill: Backfill, record: Delta) -> bool:
+    """Whether the record of an item above 0 is one of the snapshot. Items that a compaction appended are newer."""
+    return record.op is backfill.snapshot_op and record.sequence <= backfill.through
+
+
+OBJECTS_LEFT = "FROM backfill_items WHERE sink = ? AND item > ? AND item > 0 AND time IS NULL AND op = ? AND seq <= ?"
+"""The items of a snapshot's objects behind an index: parameters as in ``objects_left``."""
+
+
+def objects_left(database: apsw.Connection, sink: str, backfill: Backfill, behind: int) -> int:
+    """The number of a snapshot's objects behind the index ``behind``; 0 for another backfill."""
+    if backfill.snapshot_op is None:
         return 0
-    query = (
-        "SELECT item FROM backfill_items WHERE sink = ? AND item > ? AND time IS NULL AND seq <= ?"
-        " ORDER BY item DESC LIMIT 1"
-    )
-    found = database.execute(query, (sink, backfill.read_through, backfill.starts_after)).fetchone()
-    return 0 if found is None else int(found[0])
+    values = (sink, behind, backfill.snapshot_op, backfill.through)
+    return one(database, f"SELECT count(*) {OBJECTS_LEFT}", values)
+
+
+def _end_of_snapshot(database: apsw.Connection, sink: str, backfill: Backfill) -> int:
+    """Index of the snapshot's last object; 0 if the snapshot has no unread object, if it is cancelled, or the backfill
+    is no snapshot."""
+    if backfill.snapshot_op is None or backfill.cancelled:
+        return 0
+    values = (sink, backfill.read_through, backfill.snapshot_op, backfill.through)
+    return one(database, f"SELECT coalesce(max(item), 0) {OBJECTS_LEFT}", values)
 
 
 ITEM_COLUMNS = "s.seq, s.op, s.first_seq, s.records, s.time, s.before_seq, s.before, s.concerns"
 _WIDTH = len(BackfillItem._fields)
 
 
-def _record(sink: str, item: BackfillItem, logged: Sequence[Any], codec: record_codec.Codec) -> Record:
+def _record(
+    backfill: Backfill, sink: str, item: BackfillItem, logged: Sequence[Any], codec: record_codec.Codec
+) -> Record:
     sequence, op, first, count, time, before_sequence, before, concerns = item
     if time is not None:
         if op == record_codec.GAP:
             return dropped_gap(first or sequence, sequence, count or 0, time, concerns_of(concerns, codec.resources))
-        return Snapshot(SnapshotEdge(op), sequence, sink, count or 0, time)
+        return Snapshot(SnapshotEdge(op), sequence, sink, count or 0, time, backfill.replay, scope_of(concerns))
     if logged[0] is None:
         raise Damaged(f"record {sequence}, which sink {sink} has not settled, is missing")
     if op == record_codec.GAP:
         return record_codec.record_of(logged, codec)
-    if op == Op.ADDED:
-        # The log may have the record as ``updated``; an ``added`` never has a state before it.
+    if op == Op.ADDED or (op == Op.SYNC and logged[1] != op):
+        # The log may have the record as ``updated``; a new object, or one of a snapshot, has no state before it.
         before = None
     elif before_sequence is None:
         before = logged[-2]

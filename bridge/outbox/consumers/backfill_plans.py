@@ -15,9 +15,17 @@ import apsw
 from bridge.model.change import Op
 from bridge.model.record import SnapshotEdge
 from bridge.outbox.consumers import selections
-from bridge.outbox.consumers.backfill import ITEM_COLUMNS, Backfill, BackfillItem, BackfillKind, insert, save
+from bridge.outbox.consumers.backfill import (
+    ITEM_COLUMNS,
+    Backfill,
+    BackfillItem,
+    BackfillKind,
+    insert,
+    objects_left,
+    save,
+)
 from bridge.outbox.consumers.compaction import BacklogRecord, compact
-from bridge.outbox.consumers.gap_concerns import GapConcerns
+from bridge.outbox.consumers.notice_items import GapConcerns
 from bridge.outbox.log import record_codec
 
 _CHUNK = 10_000
@@ -35,17 +43,15 @@ def plan_compacted(
         uncertain_through = max(uncertain_through, backfill.starts_after)
     notices: list[BackfillItem] = []
     befores: dict[int, bytes | None] = {}
-    count = of_snapshot = 0
-    snapshot = backfill.starts_after if backfill is not None and backfill.kind is BackfillKind.SNAPSHOT else 0
+    count = 0
 
     def waiting() -> Iterator[BacklogRecord]:
-        nonlocal count, of_snapshot
+        nonlocal count
         for item, _, kind, key, uid in _waiting(database, sink, backfill, taken, through):
             count += 1
             if item.time is not None or item.op == record_codec.GAP:
                 notices.append(item)
                 continue
-            of_snapshot += item.sequence <= snapshot
             if item.before_sequence is not None:
                 befores[item.before_sequence] = item.before
             yield BacklogRecord(item.sequence, (kind, key), uid, Op(item.op), item.before_sequence)
@@ -57,8 +63,11 @@ def plan_compacted(
         else:
             before = befores[kept.before] if kept.before in befores else _before(database, kept.before)
             planned.append(BackfillItem(kept.sequence, kept.op.value, before_sequence=kept.before, before=before))
-    replaced = of_snapshot - sum(each.sequence <= snapshot for each in planned)
-    return count, _bracketed([_without(replaced, notice) for notice in notices], planned)
+    if backfill is None or backfill.snapshot_op is None:
+        return count, _bracketed(notices, planned)
+    of_snapshot = objects_left(database, sink, backfill, backfill.read_through)
+    stays = sum(each.op == backfill.snapshot_op and each.sequence <= backfill.through for each in planned)
+    return count, _bracketed([_without(of_snapshot - stays, notice) for notice in notices], planned)
 
 
 def plan_dropped(
@@ -106,7 +115,9 @@ def replan(
     insert(database, sink, numbered)
     # A compacted snapshot is still a snapshot: its end has to be announced.
     kind = base.kind if base.kind is BackfillKind.SNAPSHOT else kind
-    return save(database, sink, replace(base, kind=kind, resumes_after=through, last_item=begin + len(numbered)))
+    ends = [each.records or 0 for _, each in numbered if each.op == SnapshotEdge.ENDED]
+    changed = replace(base, kind=kind, resumes_after=through, last_item=begin + len(numbered))
+    return save(database, sink, replace(changed, objects=ends[0]) if ends else changed)
 
 
 def extend(

@@ -25,7 +25,7 @@ def begin_snapshot(database: apsw.Connection, sink: str, time: str) -> Backfill:
     count = database.changes()
     insert(database, sink, [(1, BackfillItem(last, SnapshotEdge.BEGAN, records=count, time=time))])
     insert(database, sink, [(count + 2, BackfillItem(last, SnapshotEdge.ENDED, records=count, time=time))])
-    return save(database, sink, Backfill(BackfillKind.SNAPSHOT, last, last, 0, count + 2))
+    return save(database, sink, Backfill(BackfillKind.SNAPSHOT, last, last, 0, count + 2, through=last, objects=count))
 
 
 def begin_earliest(database: apsw.Connection, sink: str, judged: JudgedRecords) -> Backfill | None:

@@ -12,7 +12,7 @@ import apsw
 from bridge.model.policies import StartPolicy
 from bridge.model.status import PauseCause
 from bridge.outbox.consumers import backfill as backfills
-from bridge.outbox.consumers import selections
+from bridge.outbox.consumers import replays, selections
 from bridge.outbox.consumers.backfill import Backfill, BackfillKind
 from bridge.outbox.consumers.beginnings import begin_snapshot
 from bridge.outbox.log import statements
@@ -202,9 +202,10 @@ def save(
             backfills.settle(database, each.sink, each.item)
 
 
-def end_backfill(database: apsw.Connection, sink: str, settled: int, memory: bytes) -> None:
+def end_backfill(database: apsw.Connection, sink: str, settled: int, memory: bytes, time: str) -> None:
     """Deletes a settled backfill, and moves the cursor to the record behind which the log goes on."""
     backfills.end(database, sink)
+    replays.end_snapshot(database, sink, time)
     database.execute("UPDATE cursors SET settled = max(settled, ?), memory = ? WHERE sink = ?", (settled, memory, sink))
 
 
@@ -224,4 +225,5 @@ def forget(database: apsw.Connection, sink: str) -> None:
     """Deletes the cursor and the backfill of a sink."""
     database.execute("DELETE FROM cursors WHERE sink = ?", (sink,))
     database.execute("DELETE FROM backfill_items WHERE sink = ?", (sink,))
+    database.execute("DELETE FROM snapshots WHERE sink = ?", (sink,))
     selections.forget(database, sink)

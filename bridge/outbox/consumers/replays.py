@@ -1,14 +1,18 @@
-"""Plans of replays: records of the log, once more."""
+"""Plans of replays and of snapshots on demand: records of the log, and last states of objects, once more."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
 
 import apsw
 
 from bridge.model.admin import Replayed
+from bridge.model.change import Op
+from bridge.model.record import SnapshotEdge
 from bridge.outbox.consumers import selections
-from bridge.outbox.consumers.backfill import Backfill, BackfillKind, insert, save
+from bridge.outbox.consumers.backfill import Backfill, BackfillItem, BackfillKind, insert, objects_left, save
 from bridge.outbox.consumers.backfill_plans import quoted, with_in_flight
 from bridge.outbox.consumers.judged import JudgedRecords
 from bridge.outbox.storage.database import one, row
@@ -65,3 +69,109 @@ def begin_replay(
     number = one(database, "UPDATE meta SET replays = replays + 1 RETURNING replays")
     backfill = Backfill(BackfillKind.REPLAY, taken, taken, 0, planned.records, number)
     return save(database, sink, with_in_flight(database, sink, backfill, settled)), planned
+
+
+# ── Snapshots on demand ──────────────────────────────────────────────────────
+
+
+class SnapshotRow(NamedTuple):
+    """The newest snapshot on demand of a sink."""
+
+    sink: str
+    number: int
+    through: int
+    """The sequence number as of which it has the objects' states."""
+    objects: int
+    scope: str
+    """A SnapshotScope as JSON; empty for every object of the sink."""
+    began: str
+    ended: str
+    """Empty while it is delivered."""
+    left_out: int | None
+    """Objects that the sink does not get, because an operator cancelled it; None if none did."""
+
+
+def states_as_of(
+    database: apsw.Connection, sink: str, through: int, kind: int | None, namespace: str | None
+) -> list[int]:
+    """The numbers of the records with the states that the objects of the sink's selection had as of ``through``,
+    ascending; of a kind and namespace if given. The sink has not settled a later record: so the log cleaner has kept
+    those states."""
+    of_kind = "" if kind is None else "kind = ?2 AND "
+    in_namespace = "" if namespace is None else " AND substr(key, 1, length(?3) + 1) = ?3 || '/'"
+    found = database.execute(
+        f"SELECT seq FROM ledger WHERE {of_kind}informer IS NOT NULL AND seq <= ?1"
+        " AND seq NOT IN (SELECT seq FROM pinned)"
+        f" AND seq NOT IN (SELECT replaces FROM ledger WHERE {of_kind}replaces IS NOT NULL AND seq <= ?1)"
+        f" AND {selections.contains(database, sink)}{in_namespace} ORDER BY seq",
+        (through, kind, namespace)[: 3 if namespace is not None else 2 if kind is not None else 1],
+    )
+    return [sequence for (sequence,) in found]
+
+
+def begin_snapshot(
+    database: apsw.Connection,
+    sink: str,
+    *,
+    settled: int,
+    taken: int,
+    states: Sequence[int],
+    scope: str,
+    time: str,
+    scheduled: bool,
+) -> Backfill:
+    """Plans these ``states`` as of ``taken``, between two notices. The log behind ``taken`` follows: so each change of
+    an object comes behind its state here. The number becomes durable with the items, as that of a replay.
+    ``scheduled``: the time counts for the sink's schedule."""
+    number = one(database, "UPDATE meta SET replays = replays + 1 RETURNING replays")
+    count = len(states)
+    edge = BackfillItem(taken, SnapshotEdge.BEGAN, records=count, time=time, concerns=scope)
+    insert(database, sink, [(1, edge), (count + 2, edge._replace(op=SnapshotEdge.ENDED))])
+    database.executemany(
+        "INSERT INTO backfill_items (sink, item, seq, op) VALUES (?,?,?,?)",
+        ((sink, item, sequence, Op.SYNC.value) for item, sequence in enumerate(states, 2)),
+    )
+    database.execute("INSERT OR IGNORE INTO snapshots (sink) VALUES (?)", (sink,))
+    database.execute(
+        "UPDATE snapshots SET number = ?1, through = ?2, objects = ?3, scope = ?4, began = ?5, ended = '',"
+        " left_out = NULL, scheduled = CASE WHEN ?6 THEN ?5 ELSE scheduled END WHERE sink = ?7",
+        (number, taken, count, scope, time, scheduled, sink),
+    )
+    backfill = Backfill(BackfillKind.SNAPSHOT, taken, taken, 0, count + 2, number, through=taken, objects=count)
+    return save(database, sink, with_in_flight(database, sink, backfill, settled))
+
+
+def cancel_snapshot(database: apsw.Connection, sink: str, backfill: Backfill, time: str) -> tuple[Backfill, int]:
+    """Removes the items of a snapshot on demand that the sink has not taken, its end among them. Items that stand for
+    later records stay. Returns the number of objects that the sink does not get, too."""
+    left = objects_left(database, sink, backfill, backfill.read_through)
+    database.execute(
+        "DELETE FROM backfill_items WHERE sink = ? AND item > ? AND item > 0 AND"
+        " CASE WHEN time IS NULL THEN op = ? AND seq <= ? ELSE op IN ('began', 'ended') END",
+        (sink, backfill.read_through, Op.SYNC.value, backfill.through),
+    )
+    database.execute("UPDATE snapshots SET ended = ?, left_out = ? WHERE sink = ?", (time, left, sink))
+    last = one(database, "SELECT coalesce(max(item), 0) FROM backfill_items WHERE sink = ?", (sink,))
+    return replace(backfill, last_item=max(last, backfill.read_through), cancelled=True), left
+
+
+def end_snapshot(database: apsw.Connection, sink: str, time: str) -> None:
+    """The sink's snapshot on demand, if any, was delivered or cancelled."""
+    database.execute("UPDATE snapshots SET ended = ? WHERE sink = ? AND number > 0 AND ended = ''", (time, sink))
+
+
+def newest_snapshots(database: apsw.Connection) -> dict[str, SnapshotRow]:
+    """The newest snapshot on demand of each sink that had one."""
+    query = "SELECT sink, number, through, objects, scope, began, ended, left_out FROM snapshots WHERE number > 0"
+    return {found[0]: SnapshotRow(*found) for found in database.execute(query)}
+
+
+def begin_schedules(database: apsw.Connection, sinks: Sequence[str], time: str) -> dict[str, str]:
+    """The times from which the schedules of these sinks count: that of the last snapshot by the schedule, or ``time``
+    for a new schedule."""
+    database.executemany("INSERT OR IGNORE INTO snapshots (sink) VALUES (?)", [(sink,) for sink in sinks])
+    database.executemany(
+        "UPDATE snapshots SET scheduled = ? WHERE sink = ? AND scheduled = ''", [(time, sink) for sink in sinks]
+    )
+    found = dict(database.execute("SELECT sink, scheduled FROM snapshots"))
+    return {sink: found[sink] for sink in sinks}

@@ -39,6 +39,19 @@ UPDATE selections SET effective = (SELECT last FROM meta);
 ALTER TABLE informers ADD COLUMN ignored TEXT;
 ALTER TABLE ledger ADD COLUMN digest BLOB;
 """,
+    4: """
+CREATE TABLE snapshots (
+    sink TEXT PRIMARY KEY,
+    number INTEGER NOT NULL DEFAULT 0,
+    through INTEGER NOT NULL DEFAULT 0,
+    objects INTEGER NOT NULL DEFAULT 0,
+    scope TEXT NOT NULL DEFAULT '',
+    began TEXT NOT NULL DEFAULT '',
+    ended TEXT NOT NULL DEFAULT '',
+    left_out INTEGER,
+    scheduled TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
+""",
 }
 """Format → SQL that makes the next format of it."""
 

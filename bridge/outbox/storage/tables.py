@@ -13,6 +13,7 @@ dictionaries    compression dictionaries of bodies
 cursors         progress of each sink
 selections      each sink with a selection: its bit in log and ledger, and the entries that its bits were decided by
 backfill_items  items of each sink's backfill: numbers of records, or notices
+snapshots       the newest snapshot on demand of each sink, and the time from which its schedule counts
 dead_letters    each contains its record, so that the log can be trimmed
 """
 
@@ -147,6 +148,18 @@ CREATE TABLE backfill_items (
     PRIMARY KEY (sink, item)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX backfilled ON backfill_items (seq);
+
+CREATE TABLE snapshots (
+    sink TEXT PRIMARY KEY,
+    number INTEGER NOT NULL DEFAULT 0,
+    through INTEGER NOT NULL DEFAULT 0,
+    objects INTEGER NOT NULL DEFAULT 0,
+    scope TEXT NOT NULL DEFAULT '',
+    began TEXT NOT NULL DEFAULT '',
+    ended TEXT NOT NULL DEFAULT '',
+    left_out INTEGER,
+    scheduled TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dead_letters (
     number INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -12,7 +12,7 @@ import pytest
 from bridge.admin.client import AdminClient
 from bridge.admin.operations import OfflineOperations
 from bridge.facts import DestinationGone, SinkPaused, SinkResumed, discard
-from bridge.model.admin import Replayed, ReplayRequest, UnknownTarget
+from bridge.model.admin import Replayed, ReplayRequest, SnapshotRequest, UnknownTarget
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
 from bridge.model.status import SinkState
@@ -80,7 +80,7 @@ async def test_a_replay_takes_a_resource_by_any_of_kubectls_names(tmp_path: Path
         with pytest.raises(UnknownTarget, match="po has no records; resources with records: configmaps"):
             await client.replay(ReplayRequest(SINK, "beginning", resource="po"))
     async with the_files(tmp_path) as admin:
-        assert await admin._kind_of(name) == await admin._kind_of("configmaps")
+        assert await admin._name_of(name) == "configmaps"
 
 
 async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path: Path) -> None:
@@ -101,6 +101,58 @@ async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path:
     *first, again_1, again_2, once_more = sink.deltas
     assert [msgspec.structs.replace(each, replay=0) for each in (again_1, again_2, once_more)] == first, "as before"
     assert [again_1.replay, again_2.replay, once_more.replay] == [1, 1, 2], "and in which replay"
+
+
+async def test_an_idle_bridge_begins_a_snapshot_at_once(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    async with a_bridge(tmp_path, sink) as (world, client):
+        for namespace, name in (("default", "a"), ("default", "b"), ("kube-public", "c")):
+            world.cluster.create("configmaps", a_config_map(name, namespace=namespace))
+        await sink.until(lambda sink: len(sink.records) == 3)
+        await world.until(lambda: not world.bridge.snapshot().sinks[0].backlog_records)
+
+        begun = await client.snapshot(SnapshotRequest(SINK, "cm", "default", "object.metadata.name != 'a'"))
+        assert (begun.objects, begun.resource, begun.id) == (1, "configmaps", f"snapshot/{SINK}/3/1")
+        await sink.until(lambda sink: len(sink.records) == 6)
+        await world.until(lambda: not world.bridge.snapshot().sinks[0].backfill)
+        assert [(each.state, each.left) for each in await client.snapshots()] == [("delivered", 0)]
+        assert [each.key for each in sink.deltas[3:]] == ["default/b"]
+        with pytest.raises(UnknownTarget, match="no snapshot on demand under way"):
+            await client.cancel_snapshot(SINK)
+        with pytest.raises(UnknownTarget, match="there is no sink nobody"):
+            await client.snapshot(SnapshotRequest("nobody"))
+        with pytest.raises(UnknownTarget, match="po has no records"):
+            await client.snapshot(SnapshotRequest(SINK, "po"))
+
+
+async def test_a_paused_sink_gets_its_snapshot_when_it_is_resumed(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    async with a_bridge(tmp_path, sink) as (world, client):
+        world.cluster.create("configmaps", a_config_map("a"))
+        await sink.until(lambda sink: len(sink.records) == 1)
+        await world.until(lambda: not world.bridge.snapshot().sinks[0].backlog_records)
+        await client.pause_sink(SINK)
+        await client.snapshot(SnapshotRequest(SINK))
+        world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
+        assert [(each.state, each.left) for each in await client.snapshots()] == [("delivering", 1)]
+        await client.resume_sink(SINK)
+        await sink.until(lambda sink: sink.delivered()[1:] == ["sync default/a", "updated default/a"])
+
+
+async def test_a_snapshot_asked_of_the_files_follows_the_next_start(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    async with a_bridge(tmp_path, sink) as (world, _):
+        world.cluster.create("configmaps", a_config_map("a"))
+        await sink.until(lambda sink: len(sink.records) == 1)
+        await world.until(lambda: not world.bridge.snapshot().sinks[0].backlog_records)
+    async with the_files(tmp_path) as admin:
+        assert (await admin.snapshot(SnapshotRequest(SINK))).objects == 1
+        await admin.cancel_snapshot(SINK)
+        assert (await admin.snapshot(SnapshotRequest(SINK))).number == 2
+    async with a_bridge(tmp_path, sink) as (_, client):
+        await sink.until(lambda sink: "sync default/a" in sink.delivered()[1:])
+        [status] = await client.snapshots()
+        assert status.number == 2
 
 
 async def test_an_idle_bridge_delivers_a_retried_dead_letter_at_once(tmp_path: Path) -> None:

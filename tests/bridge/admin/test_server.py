@@ -21,7 +21,15 @@ from bridge.admin.protocol import LARGEST_PAGE, LARGEST_REQUEST, SOCKET
 from bridge.admin.server import AdminServer
 from bridge.admin.socket_file import SocketFile
 from bridge.facts import Fact, OperatorCommand
-from bridge.model.admin import Cursors, CursorStatus, ReloadRequest, ReplayRequest, StateReport, UnknownTarget
+from bridge.model.admin import (
+    Cursors,
+    CursorStatus,
+    ReloadRequest,
+    ReplayRequest,
+    SnapshotRequest,
+    StateReport,
+    UnknownTarget,
+)
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin, a_dead_letter
 
@@ -106,6 +114,17 @@ async def test_a_replay_is_asked_for_with_all_its_words(
 
     assert await client.replay(request) == admin.replayed
     assert admin.asked == [("replay", request)]
+
+
+async def test_a_snapshot_is_asked_for_shown_and_cancelled(client: AdminClient, admin: FakeAdmin) -> None:
+    request = SnapshotRequest("hook", "deployments.apps", "shop", "object.spec.replicas > 1")
+
+    assert await client.snapshot(request) == admin.snapshot_status
+    assert await client.snapshots() == [admin.snapshot_status]
+    assert (await client.cancel_snapshot("hook")).left == 4
+    with pytest.raises(UnknownTarget, match="there is no sink nobody"):
+        await client.snapshot(SnapshotRequest("nobody"))
+    assert admin.asked[:3] == [("snapshot", request), ("snapshots",), ("cancel_snapshot", "hook")]
 
 
 async def test_dead_letters_come_page_by_page(client: AdminClient, admin: FakeAdmin) -> None:

@@ -32,6 +32,7 @@ from bridge.model.admin import (
     ReloadRequest,
     Replayed,
     ReplayRequest,
+    SnapshotRequest,
     StateReport,
 )
 from bridge.outbox.errors import Damaged, StateUnusable
@@ -309,6 +310,85 @@ async def test_a_replay_on_the_files_waits_for_the_next_start(stopped: AdminComm
         lines("hook will get 30 records again, 11 to 40, at the next start: the bridge does not run now"),
         "",
     )
+
+
+# ── snapshot ─────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("words", "request_made"),
+    [
+        ("", SnapshotRequest("hook")),
+        ("--resource po --namespace shop", SnapshotRequest("hook", "po", "shop")),
+        ("--where object.spec.replicas>1", SnapshotRequest("hook", where="object.spec.replicas>1")),
+    ],
+)
+async def test_a_snapshot_says_how_many_objects_follow(
+    running: AdminCommand, state: FakeAdmin, words: str, request_made: SnapshotRequest
+) -> None:
+    assert await running(f"snapshot hook {words}") == (
+        Exit.OK,
+        lines("hook gets snapshot/hook/40/3 with 20 objects"),
+        "",
+    )
+    assert state.asked == [("snapshot", request_made)]
+
+
+async def test_a_snapshot_on_the_files_waits_for_the_next_start(stopped: AdminCommand) -> None:
+    assert await stopped("snapshot hook") == (
+        Exit.OK,
+        lines("hook gets snapshot/hook/40/3 with 20 objects, at the next start: the bridge does not run now"),
+        "",
+    )
+
+
+@pytest.mark.parametrize("sink", ["", "hook "])
+async def test_the_status_of_a_snapshot_shows_what_is_left(running: AdminCommand, sink: str) -> None:
+    code, out, _ = await running(f"snapshot {sink}--status")
+    assert code == Exit.OK
+    assert out.splitlines()[1].split() == [
+        "hook", "3", "delivering", "20", "7", "2026-11-21T08:30:00Z", "-", "--where", "object.kind"
+    ]  # fmt: skip
+
+
+async def test_the_status_of_an_unknown_snapshot_is_no(running: AdminCommand) -> None:
+    assert await running("snapshot other --status") == (
+        Exit.NO,
+        "",
+        lines("sink other has had no snapshot on demand"),
+    )
+
+
+async def test_a_snapshot_is_cancelled_by_its_sink(running: AdminCommand, state: FakeAdmin) -> None:
+    assert await running("snapshot hook --cancel") == (
+        Exit.OK,
+        lines("snapshot/hook/40/3 is cancelled: hook does not get 4 of its 20 objects"),
+        "",
+    )
+    assert state.asked == [("cancel_snapshot", "hook")]
+
+
+async def test_a_snapshot_as_json_has_every_figure(running: AdminCommand) -> None:
+    for words, state in (("hook", "delivering"), ("hook --cancel", "cancelled")):
+        _, out, _ = await running(f"snapshot {words} --json")
+        assert json.loads(out)["state"] == state
+    _, out, _ = await running("snapshot --status --json")
+    assert [each["left"] for each in json.loads(out)] == [7]
+
+
+@pytest.mark.parametrize(
+    ("words", "mistake"),
+    [
+        ("", "the name of a sink is required"),
+        ("--cancel", "the name of a sink is required"),
+        ("hook --status --cancel", "either --status or --cancel"),
+        ("hook --cancel --where true", "--resource, --namespace and --where are for a new snapshot"),
+    ],
+)
+async def test_a_snapshot_has_one_purpose(running: AdminCommand, words: str, mistake: str) -> None:
+    code, _, said = await running(f"snapshot {words}")
+    assert code == Exit.USAGE
+    assert mistake in said
 
 
 async def test_json_output_says_whether_the_bridge_runs(running: AdminCommand) -> None:

@@ -171,7 +171,7 @@ async def bridge(config: Path) -> AsyncIterator[FakeAdmin]:
     metrics = Metrics(version="0", failures={})
     metrics.observe(BatchCommitted(PODS, Scope(), records=5, bytes=50, added=3, updated=2, deleted=0))
     admin = FakeAdmin()
-    admin.snapshot = STATUS
+    admin.status_snapshot = STATUS
     async with WebServer("127.0.0.1", 0, status=_Status(), metrics=metrics) as web:
         about = About(listen=host_and_port("127.0.0.1", web.port))
         async with AdminServer(config.parent / "state", admin, about=about):

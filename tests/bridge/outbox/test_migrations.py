@@ -26,7 +26,7 @@ from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 
 STATES = Path(__file__).parent / "states"
 CHAT = {"chat": StartPolicy.NOW}
-EARLIER = [1, 2, 3]
+EARLIER = [1, 2, 3, 4]
 
 
 def unpacked(number: int, directory: Path) -> Path:
@@ -108,7 +108,7 @@ async def test_a_sink_of_an_earlier_state_begins_to_select(tmp_path: Path) -> No
         ]
 
 
-@pytest.mark.parametrize(("number", "effective"), [(2, 5), (3, 0)])
+@pytest.mark.parametrize(("number", "effective"), [(2, 5), (3, 0), (4, 0)])
 async def test_a_selection_of_an_earlier_state_stays(tmp_path: Path, number: int, effective: int) -> None:
     """``effective``: where an earlier format does not say it, a replay is for later records."""
     async with opened(unpacked(number, tmp_path), PLAIN | CHAT, selecting=["chat"]) as outbox:

@@ -8,8 +8,8 @@ from pathlib import Path
 from bridge.model.record import Gap, Record
 from bridge.model.resource import Resource
 from bridge.outbox import Outbox
-from bridge.pipelines.sink_factory import SinkFactory
 from bridge.pipelines.sink_feed import SinkFeed
+from bridge.pipelines.sink_pipeline import SinkFactory
 from bridge.plan.plan import SinkPlan, Wanted
 from bridge.resources.current_resources import CurrentResources
 from sinks.base import Receipt, RetryLater

@@ -1,7 +1,8 @@
 """Writes the state of a bridge: ``python -m tests.bridge.outbox.states.write FILE``, at a revision of that format.
 
-The last revisions of the formats 1 and 2 (39c4f4f, f234ef6), with this file copied into them, and one of format 3
-(b6abf6b) wrote format-1.db.zst and so on. They are never written anew: a file of later code would show nothing.
+The last revisions of the formats 1 and 2 (39c4f4f, f234ef6), with this file copied into them, and revisions of the
+formats 3 and 4 (b6abf6b, 12de864) wrote format-1.db.zst and so on. They are never written anew: a file of later code
+would show nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The resources and namespaces that a Gap is about, as the JSON of numbers that a backfill item has."""
+"""The objects that a notice of a backfill is about: of a Gap as the JSON of numbers, of a snapshot as that of names."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridge.model.record import Concern
+from bridge.model.record import Concern, SnapshotScope
 from bridge.model.resource import Resource
 from bridge.outbox.errors import Damaged
 
 _encode_concerns = msgspec.json.Encoder().encode
 _decode_concerns = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
+_decode_scope = msgspec.json.Decoder(SnapshotScope).decode
 
 MOST_CONCERNS = 1_000
 """Pairs of resource and namespace in a Gap. A Gap about more pairs names the resources only."""
@@ -59,3 +60,16 @@ def concerns_of(concerns: str | None, resources: Mapping[int, Resource]) -> tupl
         return tuple(Concern(resources[number], namespace) for number, namespace in _decode_concerns(concerns))
     except (KeyError, msgspec.MsgspecError) as error:
         raise Damaged(f"the resources of a gap cannot be read: {error!r}") from error
+
+
+def scope_text(scope: SnapshotScope | None) -> str:
+    """For ``BackfillItem.concerns``; empty for every object of the sink."""
+    return "" if scope is None else _encode_concerns(scope).decode()
+
+
+def scope_of(text: str | None) -> SnapshotScope | None:
+    """The objects of a snapshot; None for every object of the sink. Raises Damaged."""
+    try:
+        return _decode_scope(text) if text else None
+    except msgspec.MsgspecError as error:
+        raise Damaged(f"the objects of a snapshot cannot be read: {error!r}") from error
