@@ -23,8 +23,8 @@ from bridge.plan.plan import Plan, SinkPlan
 from bridge.plan.preflight import preflight
 from bridge.resources import cluster_identity
 from bridge.resources.resolve import Resolution, resolve_wanted
+from bridge.verify.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView
 from bridge.verify.ignored import digests_by
-from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, ClusterView
 from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption
 
 MOST_OBJECTS = 200_000

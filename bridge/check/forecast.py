@@ -14,8 +14,8 @@ from bridge.model.resource import Resource, Scope
 from bridge.outbox import LedgerObject, StateInspection, covering
 from bridge.plan.plan import SinkPlan, Wanted
 from bridge.resources.resolve import Resolution, wanted_scopes
+from bridge.verify.cluster_view import ClusterView
 from bridge.verify.compare import Version
-from bridge.verify.verify import ClusterView
 
 WAITING = "waiting"
 """In place of an op: records of the backlog."""

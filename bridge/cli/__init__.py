@@ -7,6 +7,7 @@ completion      completion
 cores           disables core dumps
 demo            demo
 exits           exit codes
+first_lists     progress of the first lists of run
 memory          returns memory to the system, and collects garbage less often
 profile         prints the table of --profile-stages
 running         run

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import TextIO, cast
 
 from bridge.app.bridge import Bridge
 from bridge.cli.exits import Exit
+from bridge.cli.first_lists import show_first_lists
 from bridge.cli.memory import tune_memory
 from bridge.cli.settings import load_settings, of_cluster
 from bridge.cli.signals import WITHOUT_MEANING, handle_signals, ignore_early
 from bridge.cli.terminal.output import complain
+from bridge.cli.terminal.progress import ProgressLine
 from bridge.facts import BridgeBroke, BridgeEnded, BridgeStarted, ConfigurationRefused
 from bridge.kube import CredentialsError
 from bridge.outbox import Damaged, StateError
@@ -54,8 +57,12 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
     if mistakes := preflight(plan):
         return _refuse(path, [f"{path}: {where}: {reason}" for where, reason in mistakes])
     tune_memory()
-    set_up_logging(settings.telemetry.log_level, settings.telemetry.log_format, sys.stderr)
-    running = _run(file, settings, plan, [each for each in ignored if each is not signal.SIGHUP])
+    line = ProgressLine(sys.stderr)
+    line.on = line.on and settings.telemetry.log_format != "json"
+    set_up_logging(
+        settings.telemetry.log_level, settings.telemetry.log_format, cast(TextIO, line) if line.on else sys.stderr
+    )
+    running = _run(file, settings, plan, [each for each in ignored if each is not signal.SIGHUP], line)
     if profile_stages:
         from bridge.cli.profile import with_profile
 
@@ -76,7 +83,9 @@ def _refuse(path: Path, problems: Sequence[str]) -> int:
     return Exit.CONFIG
 
 
-async def _run(file: ConfigurationFile, settings: Settings, plan: Plan, ignored: Collection[signal.Signals]) -> int:
+async def _run(
+    file: ConfigurationFile, settings: Settings, plan: Plan, ignored: Collection[signal.Signals], line: ProgressLine
+) -> int:
     now = asyncio.get_running_loop().time
     began = now()
     telemetry = Telemetry(Logs())
@@ -103,7 +112,12 @@ async def _run(file: ConfigurationFile, settings: Settings, plan: Plan, ignored:
     )
     bridge = Bridge(plan, telemetry.report, reloader)
     reload = partial(reloader.request, signal.SIGHUP.name)
-    end = await _until_the_end(bridge, settings.telemetry, telemetry, metrics, ignored, reload)
+    async with asyncio.TaskGroup() as tasks:
+        showing = tasks.create_task(show_first_lists(bridge.snapshot, line)) if line.on else None
+        end = await _until_the_end(bridge, settings.telemetry, telemetry, metrics, ignored, reload)
+        if showing is not None:
+            showing.cancel()
+    line.clear()
     telemetry.report(BridgeEnded(end.reason, end.code, now() - began, bridge.backlog))
     return end.code
 

@@ -12,16 +12,18 @@ from typing import Any
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings
 from bridge.cli.terminal.output import complain, say
+from bridge.cli.terminal.progress import progress
 from bridge.cli.terminal.text import plain
 from bridge.kube import CredentialsError
 from bridge.model.primitives.printable import counted
 from bridge.model.versions.stored_version import CannotReadBack, SinkReader
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import wrong_selections
+from bridge.verify.cluster_view import ClusterRefuses, ClusterUnavailable
 from bridge.verify.compare import Difference, DifferenceKind, Name, Version
 from bridge.verify.ignored import ignoring_by
 from bridge.verify.selected import selected_by
-from bridge.verify.verify import ClusterRefuses, ClusterUnavailable, Verification
+from bridge.verify.verify import Verification
 from bridge.verify.verify import verify as compare
 from config.errors import ConfigError
 from config.schema import Settings
@@ -40,10 +42,18 @@ def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -
             return _fail(f"{option}: {reason}", Exit.CONFIG)
         select = selected_by(plan, mine)
         ignoring = ignoring_by(plan)
-        comparing = compare(
-            plan.cluster, plan.access, plan.wanted, reader, settle=settle, select=select, ignoring=ignoring
-        )
-        found = asyncio.run(comparing)
+        with progress(quiet=as_json) as line:
+            comparing = compare(
+                plan.cluster,
+                plan.access,
+                plan.wanted,
+                reader,
+                settle=settle,
+                select=select,
+                ignoring=ignoring,
+                progress=line.show if line.on else None,
+            )
+            found = asyncio.run(comparing)
     except ConfigError as error:
         return _fail(str(error), Exit.CONFIG)
     except CannotReadBack as error:

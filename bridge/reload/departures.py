@@ -9,7 +9,7 @@ from bridge.model.formats.object_paths import partition_key
 from bridge.model.resource import Resource
 from bridge.outbox import Ledger, covering
 from bridge.resources.resource_change import ResourceChange
-from bridge.verify.verify import ClusterView
+from bridge.verify.cluster_view import ClusterView
 
 
 async def departures(cluster: str, client: KubeClient, ledger: Ledger, change: ResourceChange) -> dict[str, int]:

@@ -77,7 +77,7 @@ class LiveChange:
     async def _departures(self, plan: Plan, change: ResourceChange) -> dict[str, int]:
         # Imported here: most runs never need it.
         from bridge.reload.departures import departures
-        from bridge.verify.verify import ClusterRefuses, ClusterUnavailable
+        from bridge.verify.cluster_view import ClusterRefuses, ClusterUnavailable
 
         try:
             return await departures(plan.cluster, self.client, self.outbox.ledger, change)

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from bridge.facts import discard
-from bridge.kube import ApiError, ClusterAccess, KubeClient, connect
-from bridge.model.answers import Busy, Expired, ListRequest, Page, Refused
-from bridge.model.formats.object_paths import partition_key
-from bridge.model.object import ApiObject
-from bridge.model.resource import Resource, Scope
+from bridge.kube import ApiError, ClusterAccess, connect
 from bridge.model.versions.stored_version import SinkReader
 from bridge.plan.plan import Wanted
-from bridge.resources.resolve import Desired, resolve_wanted
+from bridge.resources.resolve import resolve_wanted
+from bridge.verify.cluster_view import ClusterUnavailable, ClusterView, Progress
 from bridge.verify.compare import Candidate, Coverage, Difference, Holdings, Name, Version, differences
-from bridge.verify.ignored import Digests, IgnoredStates, IgnoringBy
-from bridge.verify.selected import Expected, Matches, SelectedBy
+from bridge.verify.ignored import IgnoredStates, IgnoringBy
+from bridge.verify.selected import Expected, SelectedBy
 
-PAGE = 500
-"""Objects."""
-_TRIES = 5
-"""Attempts at a list whose pages expire, or at a busy server."""
-_LONGEST_WAIT = 10.0
-"""Most seconds to wait for a busy server, each time."""
 _FIRST_PAUSE = 0.5
 """Seconds between the first two comparisons; each later pause is twice as long."""
-
-
-class ClusterUnavailable(Exception):
-    """The live objects could not be listed completely. A later attempt may succeed."""
-
-
-class ClusterRefuses(Exception):
-    """The live objects cannot be listed: a permission, or the configuration, must change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +54,13 @@ async def verify(
     settle: float,
     select: SelectedBy | None = None,
     ignoring: IgnoringBy | None = None,
+    progress: Progress | None = None,
 ) -> Verification:
     """Compares both sides, and repeats the comparison of differing objects for ``settle`` seconds, since recent changes
     may be on their way.
 
     ``select``: chooses the live objects that the destination has to have; None for all. ``ignoring``: knows the changes
-    that are ignored; None if none are.
+    that are ignored; None if none are. ``progress``: is called after each part of either side.
     ``reader`` is passed unopened, and is closed on return. Raises CannotReadBack, ClusterUnavailable, ClusterRefuses,
     CredentialsError and SinkUnavailable.
     """
@@ -88,91 +72,14 @@ async def verify(
             expected = None if select is None else select(catalogue, meant)
             digests, states = (None, None) if ignoring is None else ignoring(catalogue)
             matching = None if expected is None else expected.matching
-            view = ClusterView(cluster, client, meant.desired, matching=matching, digests=digests)
+            view = ClusterView(cluster, client, meant.desired, matching=matching, digests=digests, progress=progress)
             coverage = Coverage(wanted, view.listed, catalogue.resources, meant.unresolved)
-            comparison = _Comparison(reader, view, coverage, Holdings(cluster, coverage), expected, states)
+            comparison = _Comparison(reader, view, coverage, Holdings(cluster, coverage), expected, states, progress)
             return await comparison.run(source, tuple(meant.unresolved.values()), settle)
     except ApiError as error:
         raise ClusterUnavailable(str(error)) from error
     finally:
         await reader.close()
-
-
-class ClusterView:
-    """The live objects of the configured resources, by partition key."""
-
-    def __init__(
-        self,
-        cluster: str,
-        client: KubeClient,
-        desired: Desired,
-        *,
-        most: int | None = None,
-        matching: Callable[[Resource], Matches] | None = None,
-        digests: Digests | None = None,
-    ) -> None:
-        """``most``: with more objects in a list, ``look`` raises ClusterUnavailable. ``matching``: conditions on whole
-        objects; objects that do not meet them are left out."""
-        self.digests: dict[str, bytes] = {}
-        """Partition key → digest of the live object, where changes are ignored, of the last ``look``."""
-        self._digests = digests
-        self._cluster = cluster
-        self._matching = matching
-        self._most = most
-        self._client = client
-        self.listed = tuple((resource, scope) for (_, scope), resource in desired.items())
-
-    async def look(self, resources: Collection[str] | None = None) -> dict[str, Version]:
-        """Partition key → live version, from a consistent list of each resource, not older than the call.
-        ``resources``: only resources of these names. Raises ClusterUnavailable, ClusterRefuses."""
-        found: dict[str, Version] = {}
-        for resource, scope in self.listed:
-            if resources is None or resource.name in resources:
-                found |= await self._list(resource, scope)
-        return found
-
-    async def _list(self, resource: Resource, scope: Scope) -> dict[str, Version]:
-        matches = None if self._matching is None else self._matching(resource)
-        digest = None if self._digests is None else self._digests(resource, scope)
-        if matches is None and digest is None:
-            lister = self._client.lister_watcher(resource, scope, metadata_only=True)
-        else:
-            lister = self._client.lister_watcher(resource, scope, managed_fields=False)
-        found: dict[str, Version] = {}
-        request = ListRequest(version="", limit=PAGE)
-        tries = 1
-        while True:
-            match await lister.list(request):
-                case Page(unreadable=()) as page:
-                    here = [
-                        (self._key(resource, each), each) for each in page.objects if matches is None or matches(each)
-                    ]
-                    found |= {key: Version(each.uid, each.resource_version) for key, each in here}
-                    if digest is not None:
-                        self.digests |= {key: digest(each) for key, each in here}
-                    if self._most is not None and len(found) > self._most:
-                        raise ClusterUnavailable(f"there are more than {self._most} {resource}")
-                    if page.next_page is None:
-                        return found
-                    request = ListRequest(version="", limit=PAGE, next_page=page.next_page)
-                # The token of the next page is too old: pages of two lists would not be one state, so the list begins
-                # again.
-                case Expired() if tries < _TRIES:
-                    tries += 1
-                    found = {}
-                    request = ListRequest(version="", limit=PAGE)
-                case Busy(after=after) if tries < _TRIES and after is not None:
-                    tries += 1
-                    await asyncio.sleep(min(after, _LONGEST_WAIT))
-                case Page(unreadable=unreadable):
-                    raise ClusterUnavailable(f"{resource} has objects that cannot be read: {unreadable[0]}")
-                case Refused(reason=reason):
-                    raise ClusterRefuses(f"cannot list {resource} ({scope}): {reason}")
-                case failure:
-                    raise ClusterUnavailable(f"cannot list {resource} ({scope}): {failure.reason}")
-
-    def _key(self, resource: Resource, each: ApiObject) -> str:
-        return partition_key(self._cluster, resource.group, resource.plural, each.namespace, each.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +92,7 @@ class _Comparison:
     """None for a sink that has to have every object."""
     states: IgnoredStates | None
     """None if no changes are ignored."""
+    progress: Progress | None = None
 
     async def run(self, source: str, notes: tuple[str, ...], settle: float) -> Verification:
         await self._read_on()
@@ -246,3 +154,7 @@ class _Comparison:
         async with aclosing(self.reader.read(self.coverage.filters)) as batches:
             async for batch in batches:
                 self.holdings.take(batch)
+                if self.progress is not None:
+                    # Readers of other packages may not know how much is left.
+                    read, left = self.holdings.records, getattr(self.reader, "left", None)
+                    self.progress("records read", read, None if left is None else read + left)

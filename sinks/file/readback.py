@@ -133,6 +133,10 @@ class FileReadBack:
             notes.append(f"{self._path} ends with a torn line of {self._follower.torn} bytes, which is not counted")
         return notes
 
+    @property
+    def left(self) -> int | None:
+        return None  # Closed parts may be compressed.
+
     async def close(self) -> None:
         self._follower.close()
 

@@ -76,6 +76,10 @@ class KafkaReadBack:
     def notes(self) -> Sequence[str]:
         return ()
 
+    @property
+    def left(self) -> int | None:
+        return sum(max(0, end - self._next.get(partition, 0)) for partition, end in self._ends.items())
+
     async def close(self) -> None:
         if self._consumer is not None:
             await self._in_thread(self._consumer.close)
@@ -110,6 +114,7 @@ class KafkaReadBack:
             start = max(low, self._next.get(partition, low))
             if start < high:
                 starts.append(TopicPartition(*partition, start))
+                self._next[partition] = start
                 self._ends[partition] = high
         self._consumer.assign(starts)
         self._moved_at = time.monotonic()

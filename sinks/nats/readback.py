@@ -44,6 +44,7 @@ class NatsReadBack:
         self._consumer: Any = None
         self._read = 0
         """Messages, as the consumer counts deliveries."""
+        self._left = 0
 
     async def open(self) -> str:
         if self._options.mode is DeliveryMode.CORE:
@@ -71,12 +72,16 @@ class NatsReadBack:
             if not messages:
                 return
             # The stream may have removed some of the others meanwhile.
-            left = min(left - len(messages), messages[-1].metadata.num_pending)
+            left = self._left = min(left - len(messages), messages[-1].metadata.num_pending)
             yield [version_in(message) for message in messages]
 
     @property
     def notes(self) -> Sequence[str]:
         return ()
+
+    @property
+    def left(self) -> int | None:
+        return self._left
 
     async def close(self) -> None:
         if self._connection is None:

@@ -12,6 +12,7 @@ import msgspec
 from bridge.admin.client import CommandFailed, NoAnswer, NotRunning
 from bridge.cli.admin import tables
 from bridge.cli.admin.access import StateAccess, admin_of
+from bridge.cli.admin.waiting import elapsed, replayed
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings
 from bridge.cli.terminal.output import complain, say
@@ -41,17 +42,21 @@ def cursors(path: Path, *, as_json: bool) -> int:
 
 
 def replay(
-    path: Path, sink: str, start: int | str, *, resource: str | None, namespace: str | None, as_json: bool
+    path: Path, sink: str, start: int | str, *, resource: str | None, namespace: str | None, wait: bool, as_json: bool
 ) -> int:
+    """With ``wait``, returns when a running bridge has delivered the records."""
     request = ReplayRequest(sink, start, resource, namespace)
 
     async def ask(access: StateAccess) -> Exit:
-        done = await access.admin.replay(request)
+        with elapsed("planning the replay", quiet=as_json):
+            done = await access.admin.replay(request)
+        if wait and access.running:
+            await replayed(access.admin, sink, done.records, quiet=as_json)
         if as_json:
             say(json_text({**msgspec.to_builtins(done), "running": access.running}))
         elif done.records:
-            replayed = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
-            say(f"{sink} will get {replayed}{when(access)}")
+            again = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
+            say(f"{sink} {'has got' if wait and access.running else 'will get'} {again}{when(access)}")
         else:
             why = "" if access.retains else _NOT_RETAINED
             say(f"no records to replay: {sink} has settled no such record{why}")
@@ -141,7 +146,8 @@ def resume_sink(path: Path, sink: str, *, as_json: bool) -> int:
 
 def state_check(path: Path, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
-        report = await access.admin.state_check()
+        with elapsed("checking the state", quiet=as_json):
+            report = await access.admin.state_check()
         say(json_text(report) if as_json else tables.of_state(report))
         return Exit.NO if report.problems else Exit.OK
 

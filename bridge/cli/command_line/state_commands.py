@@ -81,6 +81,7 @@ REPLAY = CommandSpec(
         ),
         Argument("--resource", metavar="R", completes=Completes.RESOURCES, help="only this resource (kubectl's name)"),
         Argument("--namespace", metavar="N", help="only objects in this namespace"),
+        Argument("--wait", action="store_true", help="wait until a running bridge has delivered them"),
         CONFIG,
         AS_JSON,
     ),

@@ -97,4 +97,9 @@ class SinkReader(Protocol):
         """Findings for the operator so far, such as a torn line."""
         ...
 
+    @property
+    def left(self) -> int | None:
+        """Records that the present ``read`` has still to read; None if unknown."""
+        ...
+
     async def close(self) -> None: ...

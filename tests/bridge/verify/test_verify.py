@@ -16,8 +16,9 @@ from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import ReadFilter, StoredKind, StoredVersion
 from bridge.plan.plan import Wanted
+from bridge.verify.cluster_view import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView
 from bridge.verify.compare import DifferenceKind
-from bridge.verify.verify import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView, Verification, verify
+from bridge.verify.verify import Verification, verify
 from sinks.base import SinkUnavailable
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
