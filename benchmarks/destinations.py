@@ -89,7 +89,7 @@ class KafkaTopics(SinkDestination):
         return sum(future.result().offset for future in ends.values())
 
     def latencies(self, since_ns: int) -> Sequence[float]:
-        """To the broker's append; at most 1 ms too long, never too short."""
+        """To the broker's append; half a millisecond too long or too short at most."""
         partitions = [TopicPartition(topic, each, 0) for topic in self.topics for each in range(PARTITIONS)]
         return _latencies(kafka_records(self.kafka.bootstrap, partitions, self.arrived()), since_ns)
 
