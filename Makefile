@@ -22,14 +22,14 @@ PAGES = $(wildcard *.md docs/*.md docs/images/*) LICENSE requirements.txt requir
 	tests/contracts/test_every_sink.py benchmarks/README.md $(wildcard benchmarks/results/*) \
 	config/reference.yaml $(wildcard config/examples/* deploy/*.yaml deploy/chart/*.yaml deploy/chart/files/*)
 
-# Rooms and units sync thousands of small files, in memory where there is room. Servers and scenarios write to the disk.
+# Rooms and units sync thousands of small files, in memory where there is room. The servers' groups write to the disk.
 IN_MEMORY = TMPDIR="$$($(BIN)/python -m tests.kit.memory)"
 
 # The tests start some hundred processes, and each would compile the bridge anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-rooms test-units test-servers test-image test-page screenshots test-scenarios test-pythons sbom release check docs fmt e2e bench bench-quick soak lock reference chart clean
+.PHONY: help setup run test test-rooms test-units test-servers test-sinks test-image test-page screenshots test-scenarios test-pythons sbom release check docs fmt e2e bench bench-quick soak lock reference chart clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -49,9 +49,9 @@ run: $(READY) ## the main job on the embedded default: kubedelta demo
 	$(BIN)/kubedelta demo $(ARGS)
 
 test: $(READY) ## the default suite, with the real servers where Go and Java are there
-	@echo "Four groups at once, because tests of servers wait much; each is printed whole when it ends."
+	@echo "Five groups at once, because tests of servers wait much; each is printed whole when it ends."
 	@echo "The first time, servers are built: minutes."
-	@$(MAKE) --no-print-directory -j4 --output-sync=target test-scenarios test-servers test-rooms test-units
+	@$(MAKE) --no-print-directory -j5 --output-sync=target test-scenarios test-servers test-sinks test-rooms test-units
 
 test-rooms: $(READY) ## the rooms of the bridge, without servers
 	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" tests/bridge $(ARGS) $(NONE_IS_FINE)
@@ -59,8 +59,11 @@ test-rooms: $(READY) ## the rooms of the bridge, without servers
 test-units: $(READY) ## what else needs no servers: sinks, configuration, contracts, properties, documents
 	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" --ignore=tests/bridge $(ARGS) $(NONE_IS_FINE)
 
-test-servers: $(READY) ## rooms, sinks and their contracts against real servers
-	$(BIN)/pytest --servers -m "(go or java) and $(QUICK)" --ignore=tests/scenarios $(ARGS) $(NONE_IS_FINE)
+test-servers: $(READY) ## rooms, the chart and the contracts of sinks against real servers
+	$(BIN)/pytest --servers -m "(go or java) and $(QUICK)" --ignore=tests/scenarios --ignore=tests/sinks $(ARGS) $(NONE_IS_FINE)
+
+test-sinks: $(READY) ## sinks against real brokers
+	$(BIN)/pytest --servers -m "(go or java) and $(QUICK)" tests/sinks $(ARGS) $(NONE_IS_FINE)
 
 test-image: $(READY) ## the image, built and run as the chart's pod; needs root, buildah, runc and mmdebstrap
 	$(BIN)/pytest -m image tests/deploy $(ARGS)
@@ -84,7 +87,7 @@ fmt: $(READY) ## format, and mend what can be mended by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-e2e: test-servers test-scenarios ## everything that needs real servers
+e2e: test-servers test-sinks test-scenarios ## everything that needs real servers
 
 test-engines: $(READY) ## ClickHouse reads our rows; installs it into .venv first, 250 MB
 	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-engines.txt

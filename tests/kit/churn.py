@@ -105,7 +105,7 @@ def an_object(kind: str, name: str) -> Manifest:
 
 @asynccontextmanager
 async def churning(
-    api: KubeApiServer, namespace: str, *, seed: int = 0, pause: float = 0.15, writers: int = 6, objects: int = 2
+    api: KubeApiServer, namespace: str, *, seed: int = 0, pause: float = 0.25, writers: int = 6, objects: int = 2
 ) -> AsyncIterator[Churn]:
     """Until the `async with` ends. ``pause`` is the seconds of rest of a writer after each change: most of what a story
     costs is proportional to its changes, and there are changes as long as it waits. Each writer has so many ``objects``

@@ -33,9 +33,9 @@ from tests.kit.received import (
 )
 
 KINDS = {"configmaps": "ConfigMap", "secrets": "Secret"}
-UNDONE = 40
+UNDONE = 20
 """Writes between the backup and the restore."""
-SIDE_BY_SIDE = 20
+SIDE_BY_SIDE = 10
 
 
 @dataclass

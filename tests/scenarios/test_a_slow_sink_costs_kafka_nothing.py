@@ -40,7 +40,7 @@ class Length:
 @pytest.mark.parametrize(
     "length",
     [
-        pytest.param(Length(2_000, 6, 4, slower_by=0.6), id="some seconds"),
+        pytest.param(Length(1_500, 6, 4, slower_by=0.6), id="some seconds"),
         pytest.param(
             Length(20_000, 22, 4, slower_by=0.05), id="a minute", marks=[pytest.mark.soak, pytest.mark.timeout(1200)]
         ),
@@ -51,7 +51,7 @@ async def test_kafka_is_as_fast_beside_a_slow_sink_as_alone(
 ) -> None:
     """Two bridges take turns, each with a namespace of its own, so that both meet the same weather."""
     receiver.answer = _after_a_second
-    hook = {"type": "webhook", "url": receiver.url, "batch": 200, "concurrency": 1}
+    hook = {"type": "webhook", "url": receiver.url, "batch": 100, "concurrency": 1}
     topics = {name: kafka_topic(3) for name in ("alone", "beside")}
     log = {name: {"type": "kafka", "bootstrap_servers": kafka.bootstrap, "topic": topics[name]} for name in topics}
     async with Playground(history=2 * length.changes) as cluster, AsyncExitStack() as stack:

@@ -21,7 +21,7 @@ mostly before it watches, and every second time within ``LIVE`` after it watched
 @pytest.mark.parametrize(
     "rounds",
     [
-        pytest.param(10, id="10 times"),
+        pytest.param(8, id="8 times"),
         pytest.param(60, id="60 times", marks=[pytest.mark.soak, pytest.mark.timeout(1800)]),
     ],
 )

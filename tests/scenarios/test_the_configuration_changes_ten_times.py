@@ -19,7 +19,7 @@ from tests.kit.judge import judge_all
 from tests.kit.received import Received, assert_in_order, from_file, rebuilt, received_lists
 from tests.kit.scene import Scene
 
-BETWEEN = 20
+BETWEEN = 10
 """Changes of the cluster between two changes of the configuration."""
 PODS = [{"resource": "pods"}]
 MAPS = [{"resource": "configmaps"}, {"resource": "secrets", "label_selector": "step"}]
@@ -54,7 +54,7 @@ def changes(scene: Scene, folder: Path) -> Sequence[tuple[str, Mapping[str, Any]
 async def test_ten_changes_under_load_lose_and_repeat_nothing(scene: Scene, tmp_path: Path) -> None:
     bridge = scene.bridge()
     async with bridge.started():
-        async with churning(scene.servers.api, scene.namespace, seed=14, pause=0.06, writers=3) as churn:
+        async with churning(scene.servers.api, scene.namespace, seed=14, pause=0.15, writers=3) as churn:
             async with KubeClient(scene.servers.api) as kube:
                 for number in range(3):
                     account = {"metadata": {"name": f"account-{number}"}}

@@ -37,7 +37,7 @@ async def test_a_full_disk_stops_the_intake_and_nothing_else(
     bridge = scene.bridge(state={"min_free_bytes": min_free_bytes})
     bridge.state = small_disk.folder
     async with bridge.started():
-        async with churning(scene.servers.api, scene.namespace, pause=0.05) as churn:
+        async with churning(scene.servers.api, scene.namespace, pause=0.1) as churn:
             await churn.until_made(50)
             small_disk.fill(leave=left)
             await bridge.until("the intake has stopped", lambda now: now.value("intake_blocked") == 1)
@@ -62,8 +62,8 @@ async def test_a_bridge_killed_on_a_full_disk_keeps_acknowledgements(scene: Scen
     bridge.state = small_disk.folder
     scene.sinks.receiver.answer = lambda _: Answer(503)
     async with bridge.started():
-        async with churning(scene.servers.api, scene.namespace, pause=0.05) as churn:
-            await churn.until_made(100)
+        async with churning(scene.servers.api, scene.namespace, pause=0.1) as churn:
+            await churn.until_made(60)
             small_disk.fill(leave=2 * MEBIBYTE)
             await bridge.until("the intake has stopped", lambda now: now.value("intake_blocked") == 1)
             await bridge.until_delivered("log", "live", "copy")
@@ -86,8 +86,8 @@ async def test_a_bridge_killed_on_a_full_disk_keeps_acknowledgements(scene: Scen
 async def test_a_damaged_database_is_set_aside_and_resent_after_a_gap(scene: Scene, part: str) -> None:
     bridge = scene.bridge()
     async with KubeClient(scene.servers.api) as kube, bridge.started():
-        async with churning(scene.servers.api, scene.namespace, pause=0.05) as churn:
-            await churn.until_made(100)
+        async with churning(scene.servers.api, scene.namespace, pause=0.1) as churn:
+            await churn.until_made(60)
         await scene.until_received(bridge)
         before = await scene.sinks.streams()
         objects_before = await _state(kube, scene)

@@ -127,7 +127,7 @@ async def test_pages_that_are_free_inside_the_file_are_room(tmp_path: Path, disk
 
 async def test_what_was_trimmed_is_given_back_to_the_disk(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:
-        await fill(it, megabytes=64)
+        await fill(it, megabytes=32)
         before = it.outbox.disk().file
         await it.take_all(limit=1000)
         for _ in range(10):

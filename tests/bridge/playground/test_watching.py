@@ -189,15 +189,15 @@ async def test_a_watch_list_may_be_compressed_in_a_member_per_flush() -> None:
 async def test_thousands_of_events_reach_many_watchers(server: Playground, http: httpx.AsyncClient) -> None:
     async def follow() -> list[int]:
         async with watching(http, "/api/v1/pods", resourceVersion=version) as watch:
-            return [int((await watch.event())[1]["metadata"]["resourceVersion"]) for _ in range(2000)]
+            return [int((await watch.event())[1]["metadata"]["resourceVersion"]) for _ in range(1000)]
 
     version = server.version
     async with asyncio.TaskGroup() as group:
         watchers = [group.create_task(follow()) for _ in range(5)]
         await server.until_watched("pods", count=5)
-        for number in range(2000):
+        for number in range(1000):
             server.create("pods", manifests.pod(f"p{number}"))
-    expected = [int(version) + number for number in range(1, 2001)]
+    expected = [int(version) + number for number in range(1, 1001)]
     # The namespace was there, so that nothing else took a version.
     assert all(reflector.result() == expected for reflector in watchers)
 
