@@ -91,8 +91,10 @@ SNAPSHOT = CommandSpec(
     help="deliver the known objects to a sink once more; its progress, and its end before its time",
     function="bridge.cli.admin.snapshot:snapshot",
     arguments=(
-        Argument("sink", metavar="SINK", nargs="?", help="the sink; with --status, all without it"),
-        Argument("--resource", metavar="R", help="only this resource (kubectl's name)"),
+        Argument(
+            "sink", metavar="SINK", nargs="?", completes=Completes.SINKS, help="the sink; with --status, all without it"
+        ),
+        Argument("--resource", metavar="R", completes=Completes.RESOURCES, help="only this resource (kubectl's name)"),
         Argument("--namespace", metavar="N", help="only objects in this namespace"),
         Argument("--where", metavar="CEL", help="only objects for which this holds: object.spec.replicas > 1"),
         Argument("--status", action="store_true", help="print the newest snapshot, and how far it is delivered"),
