@@ -3,7 +3,8 @@
 options     the options of the sink
 encode      a record as a line
 connection  the open file: lock, torn last line, rotation, reopening after logrotate
-rotation    closed parts: names, age, compression
+rotation    closed parts: names, age, compression, retention
+syncing     when written lines are forced onto the disk
 delivery    appends lines to a file or a pipe
 sink        FileSink, which joins them
 reading     lines of a file and of its closed parts

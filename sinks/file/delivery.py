@@ -13,11 +13,10 @@ from typing import Protocol
 from bridge.model.primitives.printable import escaped
 from sinks.errors import SinkUnavailable
 from sinks.file.connection import FileConnection, expect_rotatable, open_pipe
-from sinks.file.options import STANDARD_OUTPUT, FileOptions, Fsync
+from sinks.file.options import STANDARD_OUTPUT, FileOptions
 from sinks.file.rotation.age import Age
 from sinks.file.rotation.closed_parts import ClosedParts
-
-_force_to_disk = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
+from sinks.file.syncing import Syncing
 
 
 class AppendFailed(Exception):
@@ -37,7 +36,8 @@ class LineWriter(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """From another thread: an ``append`` that waits for a reader gives up."""
+        """From another thread: an ``append`` that waits for a reader gives up; one that waits for its fsync gets it at
+        once."""
         ...
 
     def due_in(self) -> float | None:
@@ -71,18 +71,19 @@ class FileWriter:
     def __init__(self, options: FileOptions, *, name: str) -> None:
         """``name``: of the sink. Raises OSError, SinkUnavailable."""
         self._path = options.path
-        self._sync = options.fsync is Fsync.BATCH
+        self._syncing = Syncing(options)
         self._truncate_to: int | None = None
         """The size before a failed append that is still to be taken back, in bytes."""
-        self._connection = FileConnection(options.path, sync=self._sync, follow_links=options.rotation is None)
+        self._connection = FileConnection(options.path, sync=self._syncing.is_on, follow_links=options.rotation is None)
         self._rotation = options.rotation
         self._age = Age(options.rotation.age if options.rotation else 0)
         self._age.begin(self._connection.current()[0])
         self._parts = ClosedParts(options.path, options.rotation, name) if options.rotation else None
 
     def append(self, lines: Sequence[bytes]) -> None:
+        self._syncing.begin()
         try:
-            self._append(b"".join(lines))
+            self._append(b"".join(lines), len(lines))
         except (OSError, SinkUnavailable) as error:
             with contextlib.suppress(OSError):  # The next append begins with it.
                 self._take_back()
@@ -90,7 +91,8 @@ class FileWriter:
             raise AppendFailed(f"{self._path}: {reason}", kept=0) from error
 
     def interrupt(self) -> None:
-        """Has no effect: a write to a disk cannot be interrupted."""
+        """Ends a wait for the next fsync. A write to a disk cannot be interrupted."""
+        self._syncing.interrupt()
 
     def due_in(self) -> float | None:
         return self._age.left()
@@ -104,14 +106,13 @@ class FileWriter:
             self._parts.close()
         self._connection.close()
 
-    def _append(self, text: bytes) -> None:
+    def _append(self, text: bytes, lines: int) -> None:
         fd = self._current(len(text))
         self._truncate_to = os.fstat(fd).st_size
         view = memoryview(text)
         while view:
             view = view[os.write(fd, view) :]
-        if self._sync:
-            _force_to_disk(fd)
+        self._syncing.force(fd, lines)
         self._truncate_to = None
         self._age.written()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from config.values import Between, Count, Duration, Matching, Size
+from config.rules import Given, Is, Rule
+from config.values import Between, Count, Duration, Matching, Positive, Size
 from sinks.options import EventOptions
 
 STANDARD_OUTPUT = Path("-")
@@ -22,6 +23,7 @@ class Fsync(StrEnum):
     """When written lines are forced onto the disk."""
 
     BATCH = "batch"
+    INTERVAL = "interval"
     NEVER = "never"
 
 
@@ -57,6 +59,23 @@ class Rotation(BaseModel):
         le=19,
         description="Of zstd: 1 is the fastest, 19 the smallest.",
     )
+    retain_parts: Positive | None = Field(
+        default=None,
+        description="Most closed parts: beyond that, the oldest are removed. So they are beyond retain_bytes and after"
+        " retain_age. Parts that kubedelta verify has not read, and files of others, stay.",
+        examples=[30],
+    )
+    retain_bytes: Annotated[Size, Between(_SMALLEST_PART)] | None = Field(
+        default=None,
+        description="Most bytes of all closed parts together, compressed ones as they are (Kafka's retention.bytes).",
+        examples=["20GiB"],
+    )
+    retain_age: Annotated[Duration, Between(1)] | None = Field(
+        default=None,
+        description="A part is removed this long after it was closed (Kafka's retention.ms). With snapshot.every below"
+        " it, the parts that are left lead to the whole state.",
+        examples=["30d"],
+    )
 
 
 class FileOptions(EventOptions):
@@ -70,12 +89,29 @@ class FileOptions(EventOptions):
     fsync: Fsync = Field(
         default=Fsync.BATCH,
         description="batch: a batch counts as stored when the disk has it. It costs an fdatasync for each batch, about"
-        " a millisecond, and survives a power cut. never: a batch counts as stored when the operating system has it,"
-        " which survives a crash of the bridge alone. The option has no effect on pipes and devices.",
+        " a millisecond, and survives a power cut. interval: the same, with fsync_interval between two of them."
+        " never: a batch counts as stored when the operating system has it, which survives a crash of the bridge alone."
+        " The option has no effect on pipes and devices.",
+    )
+    fsync_interval: Annotated[Duration, Between(0.01, 10)] | None = Field(
+        default=None,
+        description="With fsync interval: the least time between two fsyncs, for slow disks; 1s unless it is set."
+        " Lines are in the file at once, and their records count as stored after the fsync: a power cut loses none."
+        " A batch of 1,000 records does not wait for it.",
+        examples=["500ms"],
     )
     rotation: Rotation | None = Field(
         default=None,
         description="The sink closes the file by its size and age. A closed part has the time of its end and its first"
         " and last sequence number behind the name of the file, and sorts by them. Without rotation, the file grows"
         " until something moves it away.",
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *EventOptions.rules,
+        Rule(
+            Given("fsync_interval"),
+            Is("fsync", Fsync.INTERVAL.value),
+            "fsync_interval has no effect without fsync: interval",
+        ),
     )

@@ -24,6 +24,7 @@ from sinks.file.options import STANDARD_OUTPUT, FileOptions
 from sinks.file.reading.follow import Follower
 from sinks.file.reading.line_head import UNREADABLE
 from sinks.file.reading.lines import DAMAGED
+from sinks.file.rotation.reading_lock import ReadingLock
 from sinks.options import Format
 
 _BATCH = 1000
@@ -112,7 +113,7 @@ class FileReadBack:
     def __init__(self, name: str, options: FileOptions, *, cluster: str) -> None:
         self._path = options.path
         self._format = options.format
-        self._follower = Follower(options.path)
+        self._follower = Follower(options.path, ReadingLock())
         self._lines = Lines()
 
     async def open(self) -> str:

@@ -20,6 +20,7 @@ from sinks.file.reading.lines import (
     whole_lines,
 )
 from sinks.file.rotation.parts import ClosedPart, parts_of
+from sinks.file.rotation.reading_lock import ReadingLock
 
 _HEAD = 256
 """Bytes at the beginning of a file, by which a file that became shorter is recognized."""
@@ -33,8 +34,10 @@ class Follower:
     then its writer may append to it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lock: ReadingLock | None = None) -> None:
+        """``lock``: keeps parts from being removed that are not read yet."""
         self._path = path
+        self._lock = lock
         self._file: BinaryIO | None = None
         """The file that was at the path last; None before the first."""
         self._offset = 0
@@ -61,6 +64,7 @@ class Follower:
                 self._open_next()
         except OSError as error:
             raise SinkUnavailable(f"cannot read {path}: {error.strerror}") from error
+        self._hold_unread()
         if self._file is None and not self._unread:
             raise SinkUnavailable(f"there is no file {path}: no record was delivered yet, or path is wrong")
         return len(self._unread)
@@ -93,10 +97,15 @@ class Follower:
         return list(found)
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._close_file()
+        if self._lock is not None:
+            self._lock.move_to(None)
 
     # ── The open file ────────────────────────────────────────────────────────
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def _appended(self) -> Iterator[bytes | None]:
         if self._file is None:
@@ -140,10 +149,11 @@ class Follower:
                 break
             if file is not None:
                 file.close()
-        self.close()
+        self._close_file()
         self._file, self._offset, self._head = file, 0, b""
         self._unread.extend(newer)
         self._known = {part.stem for part in parts if part.is_own}
+        self._hold_unread()
 
     def _newer(self, parts: list[ClosedPart]) -> list[ClosedPart]:
         """The parts behind the followed file. If that was removed, the unknown parts of the sink."""
@@ -176,6 +186,11 @@ class Follower:
                 yield line
             self._unread.popleft()
             self._lines_read = 0
+            self._hold_unread()
+
+    def _hold_unread(self) -> None:
+        if self._lock is not None:
+            self._lock.move_to(self._unread[0].path if self._unread else None)
 
     def _part_lines(self, part: ClosedPart) -> Iterator[bytes | None]:
         present: ClosedPart | None = part

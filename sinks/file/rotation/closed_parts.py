@@ -1,4 +1,4 @@
-"""Compresses closed parts, on a thread of its own. The folder is its only queue, so a restart goes on."""
+"""Compresses and removes closed parts, on a thread of its own. The folder is its only queue, so a restart goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import zstandard
 from sinks.file.connection import sync_folder
 from sinks.file.options import PartCompression, Rotation
 from sinks.file.reading.lines import blocks_of
-from sinks.file.rotation.parts import TEMPORARY, leftovers_of, parts_of
+from sinks.file.rotation.parts import TEMPORARY, ClosedPart, leftovers_of, parts_of
+from sinks.file.rotation.reading_lock import unread
+from sinks.file.rotation.retention import PartRetention
 
 _CHUNK = 256 * 1024
 """Bytes. A stop waits for the compression of one chunk."""
@@ -34,6 +36,7 @@ class ClosedParts:
         """Begins with the parts that are there. ``name``: of the sink."""
         self._path = path
         self._rotation = rotation
+        self._retention = PartRetention(rotation)
         self._foreign: set[Path] = set()
         """Files with the name of a compressed part that have another content. They are left alone."""
         self._awake = threading.Event()
@@ -55,7 +58,7 @@ class ClosedParts:
         while not self._stopped.is_set():
             self._awake.clear()
             try:
-                pause = None if self._work() else _RETRY
+                pause = self._work()
             except _Stopped:
                 return
             except OSError:
@@ -63,11 +66,11 @@ class ClosedParts:
             if not self._stopped.is_set():
                 self._awake.wait(pause)
 
-    def _work(self) -> bool:
-        """Whether no part is left plain by an error."""
+    def _work(self) -> float | None:
+        """Seconds until there is something to do again; None if that depends on the next rotation."""
         for leftover in leftovers_of(self._path):
             leftover.unlink()
-        succeeded = True
+        succeeded = self._remove_surplus(by_size=False)
         if self._rotation.compression is PartCompression.ZSTD:
             for part in parts_of(self._path):
                 if part.is_own and not part.packed:
@@ -75,7 +78,46 @@ class ClosedParts:
                         self._compress(part.path)
                     except (OSError, zstandard.ZstdError):
                         succeeded = False
-        return succeeded
+        # Also after an error: on a full disk the removal makes room for the next try.
+        succeeded &= self._remove_surplus(by_size=True)
+        return self._retention.due_in(self._own_parts()) if succeeded else _RETRY
+
+    # ── Retention ────────────────────────────────────────────────────────────
+
+    def _own_parts(self) -> list[ClosedPart]:
+        return [part for part in parts_of(self._path) if part.is_own]
+
+    def _remove_surplus(self, *, by_size: bool) -> bool:
+        """Removes parts from the oldest on. False if a reader, or an error, has kept one."""
+        if not self._retention.is_bounded:
+            return True
+        for part in self._retention.surplus(self._own_parts(), by_size=by_size):
+            if self._stopped.is_set():
+                raise _Stopped
+            try:
+                if not self._remove(part):
+                    return False
+            except FileNotFoundError:
+                continue  # Somebody else removed it.
+            except OSError:
+                return False
+        return True
+
+    def _remove(self, part: ClosedPart) -> bool:
+        """A kill in between leaves the part with one of its names, for the next removal. False if a reader needs it."""
+        with unread(part.path) as is_free:
+            if not is_free:
+                return False
+            packed = part.path.with_name(f"{part.path.name}.zst")
+            if not part.packed and os.path.lexists(packed):
+                if packed in self._foreign or not self._has_content_of(packed, part.path):
+                    self._foreign.add(packed)
+                    return True
+                packed.unlink()
+            part.path.unlink()
+            return True
+
+    # ── Compression ──────────────────────────────────────────────────────────
 
     def _compress(self, plain: Path) -> None:
         """At every moment the plain part or the whole compressed part has its final name, and is on the disk."""
@@ -85,7 +127,7 @@ class ClosedParts:
         if os.path.lexists(packed):
             # A kill came between the last two steps. Otherwise the file is somebody else's.
             if self._has_content_of(packed, plain):
-                plain.unlink()
+                _unlink_unread(plain)
             else:
                 self._foreign.add(packed)
             return
@@ -101,7 +143,7 @@ class ClosedParts:
                     temporary.unlink()
                 raise
         sync_folder(self._path.parent)
-        plain.unlink()
+        _unlink_unread(plain)
 
     def _pack(self, source: BinaryIO, target: BinaryIO) -> None:
         status = os.fstat(source.fileno())
@@ -132,6 +174,14 @@ class ClosedParts:
             except zstandard.ZstdError:
                 return False
             return not source.read(1)
+
+
+def _unlink_unread(plain: Path) -> None:
+    """Raises BlockingIOError while a reader has locked the plain part: the lock would be lost with it."""
+    with unread(plain) as is_free:
+        if not is_free:
+            raise BlockingIOError(f"{plain} is read")
+        plain.unlink()
 
 
 def _private(path: str, flags: int) -> int:

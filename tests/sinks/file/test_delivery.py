@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import stat
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from sinks.base import SinkUnavailable
+from sinks.file import syncing
 from sinks.file.connection import describe
 from sinks.file.delivery import AppendFailed, FileWriter, PipeWriter, open_writer
 from sinks.file.options import FileOptions, Fsync
+from tests.kit.deadlines import BUSY
 
 A, B, C = b'{"n":1}\n', b'{"n":2}\n', b'{"n":3}\n'
 
@@ -280,3 +285,69 @@ def test_a_terminal_gets_escapes_and_a_pipe_the_raw_bytes() -> None:
 
     assert terminal_got.strip() == b'{"name":"\\u009b31m\\u202egnp"}'
     assert pipe_got == line
+
+
+# ── An fsync at most each interval ───────────────────────────────────────────
+
+
+class Syncs:
+    """The fsyncs so far, each by the size of the file."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        self.fails = False
+        patch.setattr(syncing, "_force_to_disk", self._force)
+
+    def _force(self, fd: int) -> None:
+        if self.fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.sizes.append(os.fstat(fd).st_size)
+
+
+def slowly(path: Path) -> FileWriter:
+    return file_writer(path, fsync="interval", fsync_interval="10s")
+
+
+def test_lines_count_as_stored_after_the_next_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, syncs = tmp_path / "deltas.ndjson", Syncs(monkeypatch)
+    file = slowly(path)
+    file.append([A])
+    assert syncs.sizes == [len(A)], "the first at once"
+    with ThreadPoolExecutor(1) as thread:
+        appending = thread.submit(file.append, [B])
+        while path.read_bytes() != A + B:
+            os.sched_yield()
+        assert not appending.done()
+        assert len(syncs.sizes) == 1, "readers have the line, and the cursor has not"
+        file.interrupt()
+        appending.result(10 * BUSY)
+    assert syncs.sizes == [len(A), len(A + B)]
+    file.close()
+
+
+def test_a_full_batch_waits_for_no_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs = Syncs(monkeypatch)
+    file = slowly(tmp_path / "deltas.ndjson")
+    for _ in range(3):
+        file.append([A] * 1000)
+    file.close()
+    assert len(syncs.sizes) == 3
+
+
+def test_lines_without_their_fsync_are_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, syncs = tmp_path / "deltas.ndjson", Syncs(monkeypatch)
+    file = slowly(path)
+    syncs.fails = True
+    with pytest.raises(AppendFailed, match="Input/output error") as failed:
+        file.append([A])
+    assert failed.value.kept == 0
+    assert path.read_bytes() == b""
+    syncs.fails = False
+    file.append([A])
+    file.close()
+    assert path.read_bytes() == A
+
+
+def test_the_interval_belongs_to_its_policy(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="fsync_interval has no effect without fsync: interval"):
+        FileOptions(path=tmp_path / "deltas.ndjson", fsync_interval="1s")  # type: ignore[arg-type]

@@ -22,13 +22,17 @@ from sinks.file.connection import describe
 from sinks.file.delivery import AppendFailed, open_writer
 from sinks.file.examine import examine
 from sinks.file.options import FileOptions
+from sinks.file.readback import FileReadBack
 from sinks.file.reading.line_head import sequence_in, time_in
 from sinks.file.rotation.parts import name_of_part, parts_of
+from sinks.file.rotation.reading_lock import ReadingLock
+from sinks.file.rotation.retention import PartRetention
 from sinks.file.sink import FileSink
 from tests.kit.child import child
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, changes
 from tests.kit.small_disk import CannotMount, mounted_small_disk
+from tests.kit.virtual_time import StandingClock
 from tests.sinks.file import killed_writer
 
 PLAIN = {"bytes": 8192, "compression": "none"}
@@ -262,19 +266,34 @@ async def test_a_part_that_cannot_be_compressed_stays_plain(path: Path, monkeypa
 # ── Kills ────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture
-def killed(tmp_path: Path) -> list[Path]:
+def killed(folder: Path, *options: str) -> list[Path]:
     """A folder for each kill."""
-    code = f"import sys; from {killed_writer.__name__} import main; main(sys.argv[1])"
-    with child(code, str(tmp_path)) as killing:
+    code = f"import sys; from {killed_writer.__name__} import main; main(*sys.argv[1:])"
+    with child(code, str(folder), *options) as killing:
         assert killing.process.wait(120 * BUSY) == 0
-    return sorted(tmp_path.iterdir())
+    return sorted(folder.iterdir())
 
 
-async def test_a_kill_at_any_step_loses_no_line(killed: list[Path]) -> None:
-    assert len(killed) > 25
+async def test_a_kill_at_any_step_of_a_removal_keeps_the_newest(tmp_path: Path) -> None:
+    folders = killed(tmp_path, "retaining")
+    assert len(folders) > 20
+    for folder in folders:
+        path, acknowledged = folder / "deltas.ndjson", (folder / "acknowledged").read_text().split()
+        async with opened(path, rotation=killed_writer.RETAINING) as sink:
+            assert await sink.deliver(changes(5, first=1000)) == ALL_STORED
+            await until(lambda path=path: len(parts_of(path)) <= 1 and all_packed(path))  # type: ignore[misc]
+        *kept, _, _, _, _, last = numbers(path)
+        assert last == 1004
+        assert kept == list(range(kept[0], kept[-1] + 1)) if kept else not acknowledged, folder
+        assert not acknowledged or kept[-1] >= int(acknowledged[-1]), folder
+        assert len(list(folder.iterdir())) <= 3, "one part, the file, and the test's own"
+
+
+async def test_a_kill_at_any_step_loses_no_line(tmp_path: Path) -> None:
+    folders = killed(tmp_path)
+    assert len(folders) > 25
     half = 0
-    for folder in killed:
+    for folder in folders:
         path = folder / "deltas.ndjson"
         acknowledged = int(
             (folder / "acknowledged").read_text().split()[-1:][0] if (folder / "acknowledged").read_bytes() else 0
@@ -403,3 +422,113 @@ def test_a_lost_folder_is_named(path: Path) -> None:
     writer.append([line])
     writer.close()
     assert len(lines(folder / "deltas.ndjson")) == 2
+
+
+# ── Retention ────────────────────────────────────────────────────────────────
+
+
+def stems(path: Path) -> list[str]:
+    return [part.stem for part in parts_of(path)]
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+async def test_the_oldest_parts_are_removed_beyond_a_number(path: Path, compression: str) -> None:
+    await write(path, 200, rotation=PLAIN)
+    before = stems(path)
+    rotation = {**PLAIN, "compression": compression, "retain_parts": 3}
+    async with opened(path, rotation=rotation) as sink:
+        await until(lambda: stems(path) == before[-3:])
+        for start in range(201, 301, 10):
+            assert await sink.deliver(changes(10, first=start)) == ALL_STORED
+        await until(lambda: len(parts_of(path)) == 3)
+    kept = numbers(path)
+    assert kept == list(range(kept[0], 301)), "the newest parts and the open file"
+
+
+async def test_parts_are_removed_beyond_their_size_when_packed(path: Path) -> None:
+    await write(path, 200, rotation=PLAIN)
+    before = stems(path)
+    async with opened(path, rotation={**PACKED, "retain_bytes": 8192}):
+        await until(lambda: all_packed(path) and sum(part.status.st_size for part in parts_of(path)) <= 8192)
+    sizes = [part.status.st_size for part in parts_of(path)]
+    assert len(sizes) > 1, "a compressed part is smaller"
+    assert sum(sizes) + 2 * max(sizes) > 8192, "no more than needed"
+    assert stems(path) == before[-len(sizes) :]
+
+
+async def test_parts_are_removed_at_their_age(path: Path) -> None:
+    await write(path, 60, rotation=PLAIN)
+    old = path.with_name(f"{path.name}.20200101T000000000000Z.{1:020d}-{2:020d}")
+    old.write_bytes(b"{}\n")
+    before = stems(path)
+    async with opened(path, rotation={**PLAIN, "retain_age": "1h"}):
+        await until(lambda: stems(path) == before[1:])
+    async with opened(path, rotation={**PLAIN, "retain_age": 1}):
+        await until(lambda: not parts_of(path))
+    assert len(content(path)) > 0, "the open file stays"
+
+
+def test_a_clock_that_jumps_makes_no_part_older(path: Path) -> None:
+    rotation = options(path, rotation={**PLAIN, "retain_age": "1h"}).rotation
+    assert rotation is not None
+    closed = datetime(2026, 11, 22, 10, tzinfo=UTC)
+    name_of_part(path, 1, 2, closed).touch()
+    clock, wall = StandingClock(), [closed + timedelta(minutes=10)]
+    retention = PartRetention(rotation, now=clock, wall=lambda: wall[0])
+    assert retention.due_in(parts_of(path)) == 3000
+    wall[0] += timedelta(days=400)
+    assert not retention.surplus(parts_of(path), by_size=True)
+    clock.now += 3000
+    assert retention.surplus(parts_of(path), by_size=True) == parts_of(path)
+
+
+async def test_parts_that_verify_has_not_read_stay(path: Path) -> None:
+    await write(path, 100, rotation=PLAIN)
+    before = stems(path)
+    reader = FileReadBack("copy", options(path), cluster="prod")
+    await reader.open()
+    removing = {**PLAIN, "compression": "zstd", "retain_parts": 1}
+    async with opened(path, rotation=removing) as sink:
+        await sink.deliver(changes(1, first=101))
+        found = [version async for batch in reader.read([]) for version in batch]
+        assert len(found) == 101
+        assert not reader.notes
+    await reader.close()
+    async with opened(path, rotation=removing):
+        await until(lambda: stems(path) == before[-1:])
+
+
+async def test_a_locked_part_keeps_all_newer_ones(path: Path) -> None:
+    await write(path, 100, rotation=PLAIN)
+    before = stems(path)
+    lock = ReadingLock()
+    lock.move_to(parts_of(path)[2].path)
+    async with opened(path, rotation={**PLAIN, "retain_parts": 1}):
+        await until(lambda: stems(path) == before[2:])
+    assert stems(path) == before[2:]
+    lock.move_to(None)
+
+
+async def test_files_of_others_are_not_removed(path: Path) -> None:
+    await write(path, 60, rotation=PLAIN)
+    first = parts_of(path)[0].path
+    foreign = [path.with_name(f"{path.name}.1"), first.with_name(f"{first.name}.zst")]
+    for each in foreign:
+        each.write_bytes(b"others\n")
+    async with opened(path, rotation={**PACKED, "retain_parts": 1}):
+        await until(lambda: len(stems(path)) == 3)
+    assert all(each.read_bytes() == b"others\n" for each in foreign)
+    assert first.exists()
+
+
+async def test_a_full_disk_hinders_no_removal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await write(path, 100, rotation=PLAIN)
+    before = stems(path)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "utime", full)
+    async with opened(path, rotation={**PACKED, "retain_bytes": 10_000}):
+        await until(lambda: stems(path) == before[-1:])
+    assert not any(part.packed for part in parts_of(path))
