@@ -70,6 +70,9 @@ class NetworkPolicy(Part):
         alias="from",
         description="Peers that may connect; empty for none.",
     )
+    pageFrom: list[Anything] = Field(
+        default=[], description="Peers that may connect to config.page.listen beyond loopback; empty for none."
+    )
     egress: list[Anything] = Field(
         default=[],
         description="Rules for DNS, the API server and every sink; empty leaves outgoing connections unbounded.",

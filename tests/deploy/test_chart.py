@@ -286,6 +286,35 @@ def test_notes_name_what_is_not_bounded_or_lost(helm: Helm) -> None:
     assert " is empty" not in quiet
 
 
+PAGE = {"listen": "0.0.0.0:8081", "token_file": "/etc/kubedelta-secrets/page/token"}
+
+
+def test_the_chart_leaves_the_page_off(full: list[Manifest], plain: list[Manifest], tmp_path: Path) -> None:
+    for manifests in (plain, full):
+        assert _configuration(manifests, tmp_path).page.listen is None
+        assert [each["name"] for each in pod_of(manifests)["containers"][0]["ports"]] == ["http"]
+
+
+def test_a_page_on_loopback_is_reached_by_port_forward(helm: Helm) -> None:
+    values = {"config": {**CONFIG, "page": {"listen": "127.0.0.1:8081"}}}
+    manifests = helm.rendered(values)
+    assert [each["name"] for each in pod_of(manifests)["containers"][0]["ports"]] == ["http"]
+    assert [each["name"] for each in one(manifests, "Service")["spec"]["ports"]] == ["http"]
+    assert "port-forward deploy/kubedelta 8081" in helm.notes(values)
+
+
+def test_a_page_for_other_machines_has_a_port_and_a_policy(helm: Helm) -> None:
+    peers = [{"namespaceSelector": {"matchLabels": {"team": "platform"}}}]
+    values = {"config": {**CONFIG, "page": PAGE}, "networkPolicy": {"pageFrom": peers}}
+    manifests = helm.rendered(values)
+    assert {"name": "page", "containerPort": 8081} in pod_of(manifests)["containers"][0]["ports"]
+    assert one(manifests, "Service")["spec"]["ports"][1] == {"name": "page", "port": 8081, "targetPort": "page"}
+    rules = one(manifests, "NetworkPolicy")["spec"]["ingress"]
+    assert rules[1] == {"from": peers, "ports": [{"protocol": "TCP", "port": "page"}]}
+    assert len(one(helm.rendered({"config": values["config"]}), "NetworkPolicy")["spec"]["ingress"]) == 1
+    assert "pageFrom is empty" in helm.notes({"config": values["config"]})
+
+
 # ── Refusals ─────────────────────────────────────────────────────────────────
 
 
@@ -303,6 +332,8 @@ def test_notes_name_what_is_not_bounded_or_lost(helm: Helm) -> None:
         ({"config": {**CONFIG, "latency": 2}}, "at '/config/latency'"),
         ({"config": {**CONFIG, "telemetry": {"listen": "127.0.0.1:8080"}}}, "config.telemetry.listen: 127.0.0.1:8080"),
         ({"config": {**CONFIG, "telemetry": {"listen": ":0"}}}, "config.telemetry.listen: :0"),
+        ({"config": {**CONFIG, "page": {"listen": "127.0.0.1:0"}}}, "config.page.listen: 127.0.0.1:0"),
+        ({"config": {**CONFIG, "page": {"listen": ":8081"}}}, "at '/config/page'"),
         ({"config": {**CONFIG, "state": {"directory": "state"}}}, "config.state.directory: state: an absolute path"),
     ],
 )

@@ -22,6 +22,17 @@ null section is a missing section, as for the loader. */}}
 {{- regexFind "[0-9]+$" $listen -}}
 {{- end -}}
 
+{{/* The port of page.listen; empty without a page, and for a page that only kubectl port-forward reaches. */}}
+{{- define "kubedelta.pagePort" -}}
+{{- $listen := ((include "kubedelta.config" . | fromYaml).page | default dict).listen | default "" -}}
+{{- if hasSuffix ":0" $listen -}}
+{{- fail (printf "config.page.listen: %s: a fixed port is needed, such as 127.0.0.1:8081" $listen) -}}
+{{- end -}}
+{{- if not (regexMatch "^(127\\.|localhost|\\[::1\\])" $listen) -}}
+{{- regexFind "[0-9]+$" $listen -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Seconds until the kubelet kills the bridge: 10 more than shutdown_grace_seconds. */}}
 {{- define "kubedelta.grace" -}}
 {{- $grace := (include "kubedelta.config" . | fromYaml).shutdown_grace_seconds | default 20 | toString -}}

@@ -26,7 +26,7 @@ from bridge.model.resource import Scope
 from bridge.outbox import Retention
 from bridge.outbox.errors import StateError
 from bridge.plan import difference
-from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
+from bridge.plan.plan import PagePlan, Plan, PlanRefused, SinkPlan, Wanted
 from bridge.selection import SelectorText
 from sinks.base import Claim
 from tests.bridge.app.test_restart import a_config_map, life
@@ -155,6 +155,14 @@ async def test_an_address_that_is_taken_is_wrong(tmp_path: Path) -> None:
             "telemetry.listen"
         ]
     assert (finding.verdict, "address already in use" in finding.detail.lower()) == (CheckResult.WRONG, True)
+
+
+async def test_the_address_of_the_page_is_checked_too(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        page = PagePlan(*listening.getsockname())
+        taken = await found(a_plan(tmp_path, "http://127.0.0.1:1", page=page))
+    free = await found(a_plan(tmp_path, "http://127.0.0.1:1", page=PagePlan("127.0.0.1", 0)))
+    assert (taken["page.listen"].verdict, free["page.listen"].verdict) == (CheckResult.WRONG, CheckResult.RIGHT)
 
 
 async def test_a_disk_without_the_room_that_is_kept_free_is_wrong(tmp_path: Path) -> None:

@@ -60,6 +60,16 @@ def test_a_named_file_that_is_missing_is_a_configuration_mistake(tmp_path: Path)
     assert "telemetry.details_token_file: cannot read" in problem["problem"]
 
 
+def test_a_token_that_is_short_is_a_configuration_mistake(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("fifteen-letters")
+    page = {"listen": "127.0.0.1:0", "token_file": "token"}
+    code, (problem, _) = logged(a_config(tmp_path, page=page))
+    assert code == Exit.CONFIG
+    assert "page.token_file: the token in" in problem["problem"]
+    assert "has 15 characters; allowed: at least 16" in problem["problem"]
+    assert "fifteen-letters" not in str(problem)
+
+
 @pytest.mark.parametrize(
     ("sections", "reason"),
     [

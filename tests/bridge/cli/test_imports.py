@@ -20,7 +20,9 @@ def imported(*arguments: str) -> set[str]:
     return set(json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout))
 
 
-@pytest.mark.parametrize("module", ["rich", "click", "bridge.check", "bridge.verify", "bridge.playground", "nats"])
+@pytest.mark.parametrize(
+    "module", ["rich", "click", "bridge.check", "bridge.verify", "bridge.playground", "bridge.page", "nats"]
+)
 def test_a_run_does_not_import(module: str) -> None:
     modules = imported("run", "-c", "kubedelta.yaml")
     assert "bridge.app.bridge" in modules
