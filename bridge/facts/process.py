@@ -128,6 +128,13 @@ class PageOpened(msgspec.Struct, frozen=True):
     """Whether a token is configured, without which the page changes nothing."""
 
 
+class PageTokenRefused(msgspec.Struct, frozen=True):
+    """A client of the page sent a wrong token."""
+
+    client: str
+    """Its address."""
+
+
 class PageFailed(msgspec.Struct, frozen=True):
     """A bug in the page. The bridge goes on; those who look get no further news for a while."""
 
@@ -162,5 +169,6 @@ ProcessFact: TypeAlias = (
     | ConnectionCut
     | PageOpened
     | PageFailed
+    | PageTokenRefused
     | OperatorCommand
 )

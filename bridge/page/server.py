@@ -17,7 +17,7 @@ from aiohttp import web
 from bridge.admin.answering import Handler, answered, command_fact
 from bridge.admin.handlers import AdminHandlers
 from bridge.admin.protocol import LARGEST_REQUEST, PREFIX
-from bridge.facts import PAGE_SERVER, PageOpened, Report, discard
+from bridge.facts import PAGE_SERVER, PageOpened, PageTokenRefused, Report, discard
 from bridge.model.admin import About, AdminOperations
 from bridge.model.primitives.addresses import host_and_port
 from bridge.page.access import Access
@@ -147,6 +147,8 @@ class PageServer:
             else:
                 response = await handler(request)
         except web.HTTPException as refusal:
+            if isinstance(refusal, web.HTTPUnauthorized) and "Authorization" in request.headers:
+                self._report(PageTokenRefused(request.remote or "unknown"))
             refusal.headers.update({**HEADERS, "Cache-Control": "no-store"})
             refusal.force_close()
             raise

@@ -14,6 +14,7 @@ from bridge.facts import (
     OperatorCommand,
     PageFailed,
     PageOpened,
+    PageTokenRefused,
     ReloadRefused,
     SignalReaction,
     SignalReceived,
@@ -50,6 +51,9 @@ class ProcessLogs:
             case PageFailed(error):
                 text = "the page failed, and begins again; this is a bug: please report it with the traceback"
                 self._log.error(text, exc_info=error)
+            case PageTokenRefused(client):
+                text = "the page refused a wrong token"
+                self._throttled.failure("page token", text, "401", client=client)
             case ConnectionCut():
                 self._cut(fact)
 

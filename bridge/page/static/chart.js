@@ -1,16 +1,10 @@
 // Backlogs of the last hour.
 
-import { $, number } from "./dom.js";
+import { $, clock, number } from "./dom.js";
 
 const MOST = 360;
 const HEIGHT = 190;
 export const COLOURS = 8;
-
-const two = (value) => String(value).padStart(2, "0");
-function clock(seconds, precise) {
-  const time = new Date(1000 * seconds);
-  return `${two(time.getHours())}:${two(time.getMinutes())}${precise ? `:${two(time.getSeconds())}` : ""}`;
-}
 
 // The newest values, where the pointer is not on the chart.
 function showNewest(plot) {
@@ -85,8 +79,8 @@ export class Chart {
       width: $("chart").clientWidth,
       height: HEIGHT,
       scales: { y: { range: (_, low, high) => [0, Math.max(10, high * 1.1)] } },
-      axes: [{ ...axis, values: (_, times, __, ___, step) => times.map((each) => clock(each, step < 60)) }, { ...axis, size: 58, values: (_, values) => values.map((each) => (Number.isInteger(each) ? number(each) : "")) }],
-      series: [{ label: "Time", value: (_, time) => (time === null ? "–" : clock(time, true)) }, ...lines],
+      axes: [{ ...axis, values: (_, times, __, ___, step) => times.map((each) => clock(1000 * each).slice(0, step < 60 ? 8 : 5)) }, { ...axis, size: 58, values: (_, values) => values.map((each) => (Number.isInteger(each) ? number(each) : "")) }],
+      series: [{ label: "Time", value: (_, time) => (time === null ? "–" : clock(1000 * time)) }, ...lines],
       cursor: { y: false },
       hooks: { setCursor: [showNewest], setData: [showNewest], ready: [showNewest] },
     };

@@ -53,6 +53,18 @@ export function bytes(value) {
   return "";
 }
 
+// Times of the bridge are UTC; a person reads the time of the own clock, as on the chart.
+const two = (value, digits = 2) => String(value).padStart(digits, "0");
+export function clock(time, precise = false) {
+  const at = new Date(time);
+  const end = precise ? `.${two(at.getMilliseconds(), 3)}` : "";
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}${end}`;
+}
+export function moment(time) {
+  const at = new Date(time);
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(time)}`;
+}
+
 export const counted = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
 export const clip = (text, most) => (text.length > most ? `${text.slice(0, Math.max(1, most - 1))}…` : text);
 

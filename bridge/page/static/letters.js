@@ -2,9 +2,10 @@
 
 import { get } from "./api.js";
 import { showLetter } from "./dialogs.js";
-import { $, counted, make, number, toast } from "./dom.js";
+import { $, counted, make, moment, number, toast } from "./dom.js";
 
 const PAGE = 50;
+const EVERY = 5000; // at most, while a sink refuses record after record
 
 export class Letters {
   constructor(changes) {
@@ -29,8 +30,13 @@ export class Letters {
     this.offer(counts.map(([name]) => name));
     this.known = known;
     this.may = may;
-    // Each change of the counts, and not each picture: somebody may be reading.
-    this.load();
+    // Each change of the counts, and not each picture. Who has paged on is not thrown back to the beginning.
+    if (this.planned || $("letter-rows").childElementCount > PAGE) return;
+    const wait = Math.max(0, (this.loaded ?? 0) + EVERY - Date.now());
+    this.planned = setTimeout(() => {
+      this.planned = 0;
+      this.load();
+    }, wait);
   }
 
   offer(names) {
@@ -44,6 +50,7 @@ export class Letters {
     const sink = $("letters-sink").value;
     const query = new URLSearchParams({ after, limit: PAGE, ...(sink ? { sink } : {}) });
     const mine = (this.loading = {});
+    this.loaded = Date.now();
     let found;
     try {
       found = await get(`v1/dead-letters?${query}`);
@@ -57,7 +64,7 @@ export class Letters {
     const focused = document.activeElement?.closest("#letter-rows tr")?.dataset.number;
     if (after) $("letter-rows").append(...rows);
     else $("letter-rows").replaceChildren(...rows);
-    if (focused) document.querySelector(`#letter-rows tr[data-number="${focused}"] button`)?.focus();
+    if (focused) (document.querySelector(`#letter-rows tr[data-number="${focused}"] button`) ?? $("letters-refresh")).focus();
     $("letters-more").hidden = found.length < PAGE;
     $("letters-none").hidden = $("letter-rows").childElementCount > 0;
     $("letters-retry-all").hidden = !(sink && found.length && this.may);
@@ -78,7 +85,7 @@ export class Letters {
       make("td", { text: letter.sink, data: { label: "Sink" }, className: "whole" }),
       make("td", { data: { label: "Object" } }, make("span", { className: "muted", text: `${letter.op} ${letter.resource} ` }), make("span", { className: "mono", text: letter.key })),
       make("td", { data: { label: "Reason" }, className: "why" }, ...(mark ? [make("b", { className: "mark", text: mark })] : []), letter.reason),
-      make("td", { text: letter.time.slice(0, 19).replace("T", " "), title: letter.time, data: { label: "Seen" }, className: "nowrap" }),
+      make("td", { text: moment(letter.time), title: letter.time, data: { label: "Seen" }, className: "nowrap" }),
       make("td", { className: "actions" }, ...actions),
     );
   }

@@ -3,7 +3,7 @@
 import { token } from "./api.js";
 import { Chart } from "./chart.js";
 import { Changes, TokenDialog } from "./dialogs.js";
-import { $, bytes, seconds } from "./dom.js";
+import { $, bytes, seconds, toast } from "./dom.js";
 import { Letters } from "./letters.js";
 import { Picture } from "./picture.js";
 import { Stream } from "./stream.js";
@@ -43,7 +43,13 @@ const stream = new Stream(
     $("link").textContent = LINK[state] + (state === "waiting" && reason ? `: ${reason}` : "");
     if (state !== "live") ready("unknown", "no news");
     if (state === "refused") {
-      if (token.get()) token.forget();
+      if (token.get()) {
+        // Renewed, perhaps: whoever may look without one goes on.
+        token.forget();
+        toast("The bridge refuses the token of this tab: enter the present one.", "bad");
+        stream.open();
+        return;
+      }
       alert(reason);
       tokens.show("This page needs the token of page.token_file. This tab keeps it until it is closed.");
     }

@@ -1,6 +1,6 @@
 // The live tail: bounded in the page as on the server; a pause collects what comes.
 
-import { $, bytes, counted, make, number, pretty } from "./dom.js";
+import { $, bytes, clock, counted, make, number, pretty } from "./dom.js";
 
 const MOST = 300;
 const SIGNS = { added: "+", updated: "~", deleted: "−", sync: "=" };
@@ -95,7 +95,7 @@ export class Tail {
       make(
         "summary",
         {},
-        make("time", { text: line.time.slice(11, 23), title: line.time }),
+        make("time", { text: clock(line.time, true), title: line.time }),
         make("b", { className: `op ${line.op}`, text: `${SIGNS[line.op] ?? "?"} ${line.op}` }),
         make("span", { className: "resource", text: line.resource }),
         make("span", { className: "mono key", text: line.namespace ? `${line.namespace}/${line.name}` : line.name }),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridge.facts import OperatorCommand
+from bridge.facts import OperatorCommand, PageTokenRefused
 from bridge.page.server import OFFERED
 from tests.bridge.page.page import BEARER, APage, a_page
 from tests.kit.fake_admin import a_dead_letter
@@ -47,6 +47,7 @@ async def test_a_wrong_token_is_refused(page: APage, method: str, path: str, giv
 
     assert (status, text) == (401, "wrong token\n")
     assert headers["WWW-Authenticate"].startswith("Bearer")
+    assert page.facts[-1] == PageTokenRefused("127.0.0.1")
     assert page.admin.asked == []
 
 
