@@ -38,6 +38,8 @@ OFFERED = frozenset(
         f"GET {PREFIX}/dead-letters/{{number}}/object",
         f"POST {PREFIX}/dead-letters/retry",
         f"POST {PREFIX}/replay",
+        f"POST {PREFIX}/snapshots",
+        f"POST {PREFIX}/snapshots/cancel",
         f"POST {PREFIX}/sinks/{{action}}",
     }
 )

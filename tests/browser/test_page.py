@@ -152,6 +152,26 @@ async def test_a_replay_begins_from_the_page(scene: Scene) -> None:
         await scene.cluster.until(lambda: len(scene.receiver.events) == before + 2)
 
 
+async def test_a_snapshot_begins_from_the_page(scene: Scene) -> None:
+    for number in range(3):
+        scene.create(f"settings-{number}", "shop" if number else "default")
+    async with looking(scene) as watched:
+        await unlock(watched)
+        await pictured(watched, "3 objects")
+        await scene.bridge.until_delivered("hook")
+        before = len(scene.receiver.events)
+        await watched.page.get_by_role("button", name="Send a snapshot to hook").click()
+        await watched.page.fill("#snapshot-where", "object.")
+        await watched.page.keyboard.press("Enter")
+        await watched.page.locator("#snapshot-error:not(:empty)").wait_for()
+        await watched.page.fill("#snapshot-where", "")
+        await watched.page.fill("#snapshot-namespace", "shop")
+        await watched.page.keyboard.press("Enter")
+        await seen(watched, ".toast", "2 objects will go to hook once more")
+        await scene.cluster.until(lambda: len(scene.receiver.events) == before + 4)  # With its begin and its end.
+        watched.complaints.clear()  # The refusal of the condition.
+
+
 async def test_a_sink_is_paused_and_resumed(scene: Scene) -> None:
     async with looking(scene) as watched:
         await unlock(watched)

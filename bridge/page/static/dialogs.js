@@ -51,6 +51,10 @@ export class TokenDialog {
   }
 }
 
+function filled(form, fields) {
+  return Object.fromEntries(fields.map((field) => [field, $(`${form}-${field}`).value.trim()]).filter(([, value]) => value));
+}
+
 // ── Changes ──────────────────────────────────────────────────────────────────
 
 export class Changes {
@@ -61,6 +65,10 @@ export class Changes {
     $("replay-form").addEventListener("submit", (event) => {
       event.preventDefault();
       this.sendReplay();
+    });
+    $("snapshot-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.sendSnapshot();
     });
     for (const [field, value] of [["replay-number", "number"], ["replay-time", "time"]]) {
       $(field).addEventListener("focus", () => {
@@ -120,6 +128,25 @@ export class Changes {
     }
   }
 
+  async snapshot(sink) {
+    if (!token.get() && !(await this.tokens.show())) return;
+    this.sink = sink;
+    $("snapshot-sink").textContent = sink;
+    $("snapshot-error").textContent = "";
+    $("snapshot-dialog").showModal();
+  }
+
+  async sendSnapshot() {
+    const asked = { sink: this.sink, ...filled("snapshot", ["resource", "namespace", "where"]) };
+    try {
+      const begun = await post("v1/snapshots", asked);
+      $("snapshot-dialog").close();
+      toast(`${counted(begun.objects, "object")} will go to ${this.sink} once more`, "ok");
+    } catch (error) {
+      $("snapshot-error").textContent = error.message;
+    }
+  }
+
   async sendReplay() {
     const from = document.querySelector("input[name=from]:checked").value;
     let start = from;
@@ -132,9 +159,7 @@ export class Changes {
       $("replay-error").textContent = `Enter a ${from === "time" ? "time" : "sequence number"}.`;
       return;
     }
-    const asked = { sink: this.sink, start };
-    if ($("replay-resource").value.trim()) asked.resource = $("replay-resource").value.trim();
-    if ($("replay-namespace").value.trim()) asked.namespace = $("replay-namespace").value.trim();
+    const asked = { sink: this.sink, start, ...filled("replay", ["resource", "namespace"]) };
     try {
       const done = await post("v1/replay", asked);
       $("replay-dialog").close();

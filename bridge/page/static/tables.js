@@ -87,10 +87,11 @@ export class SinkTable {
       pause: button("Pause", "Pause", () => this.pause(name)),
       retry: button("Try now", "Try now to deliver to", () => this.steer("retry", name)),
       replay: button("Replay…", "Replay to", () => this.changes.replay(name)),
-      snapshot: button("Snapshot…", "Send a snapshot to", () => this.snapshot(name)),
+      snapshot: button("Snapshot…", "Send a snapshot to", () => this.changes.snapshot(name)),
+      cancel: button("Cancel snapshot", "Cancel the snapshot of", () => this.cancel(name)),
     };
     cells.state.append(cells.reason);
-    cells.actions.append(cells.pause, cells.retry, cells.replay, cells.snapshot);
+    cells.actions.append(cells.pause, cells.retry, cells.replay, cells.snapshot, cells.cancel);
     const element = make("tr", { tabindex: "-1" }, cells.name, cells.state, cells.rate, cells.backlog, cells.lag, cells.letters, cells.actions);
     return { element, paused: false, ...cells };
   }
@@ -111,7 +112,8 @@ export class SinkTable {
       row.pause.hidden = !this.changes.can("/v1/sinks/{action}");
       row.retry.hidden = row.pause.hidden || status.state !== "waiting";
       row.replay.hidden = !this.changes.can("/v1/replay");
-      row.snapshot.hidden = !this.changes.can("/v1/snapshot");
+      row.snapshot.hidden = !this.changes.can("/v1/snapshots") || status.backfill !== "";
+      row.cancel.hidden = !this.changes.can("/v1/snapshots/cancel") || status.backfill !== "snapshot";
     });
   }
 
@@ -132,8 +134,7 @@ export class SinkTable {
     return (await this.changes.sure(`Pause ${sink}?`, why, "Pause")) && this.steer("pause", sink);
   }
 
-  async snapshot(sink) {
-    const why = "The sink gets every known object again, and then its backlog.";
-    return (await this.changes.sure(`Send a snapshot to ${sink}?`, why, "Send")) && this.changes.send("v1/snapshot", { sink }, () => `a snapshot will go to ${sink}`);
+  cancel(sink) {
+    return this.changes.send("v1/snapshots/cancel", { sink }, (answer) => `the snapshot of ${sink} is ${answer.state}; ${number(answer.left)} objects are left out`);
   }
 }
