@@ -79,7 +79,7 @@ export class Chart {
       width: $("chart").clientWidth,
       height: HEIGHT,
       scales: { y: { range: (_, low, high) => [0, Math.max(10, high * 1.1)] } },
-      axes: [{ ...axis, values: (_, times, __, ___, step) => times.map((each) => clock(1000 * each).slice(0, step < 60 ? 8 : 5)) }, { ...axis, size: 58, values: (_, values) => values.map((each) => (Number.isInteger(each) ? number(each) : "")) }],
+      axes: [{ ...axis, space: 80, values: (_, times, __, ___, step) => times.map((each) => clock(1000 * each).slice(0, step < 60 ? 8 : 5)) }, { ...axis, size: 58, values: (_, values) => values.map((each) => (Number.isInteger(each) ? number(each) : "")) }],
       series: [{ label: "Time", value: (_, time) => (time === null ? "–" : clock(1000 * time)) }, ...lines],
       cursor: { y: false },
       hooks: { setCursor: [showNewest], setData: [showNewest], ready: [showNewest] },

@@ -32,8 +32,10 @@ export function byResource(picture) {
 
 function nodesOf(picture) {
   const groups = byResource(picture);
-  // Those in trouble first, and then in the order of the configuration, so that nodes keep their places.
-  const chosen = new Set([...groups].sort((a, b) => WORST.indexOf(a.mood) - WORST.indexOf(b.mood)).slice(0, MOST));
+  // Those in trouble, then those with the most objects; by powers of four, so that nodes rarely change their places.
+  const size = (each) => Math.floor(Math.log2(1 + each.objects) / 2);
+  const first = (a, b) => WORST.indexOf(a.mood) - WORST.indexOf(b.mood) || size(b) - size(a);
+  const chosen = new Set([...groups].sort(first).slice(0, MOST));
   const shown = groups.filter((each) => chosen.has(each));
   const left = shown.map((each) => ({
     key: `r ${each.name}`,
