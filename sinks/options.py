@@ -111,8 +111,9 @@ class EventOptions(SinkOptions):
         description="With format envelope or row: further members or columns, which are null where the state before is"
         " unknown. before: the object before the change; the events become twice as large. patch: a JSON Merge Patch"
         " (RFC 7396) from before to after. json_patch: a JSON Patch (RFC 6902). changed: the paths that differ"
-        " (spec.replicas), without counters of the API server. For the last three both states are decoded, once for all"
-        " sinks.",
+        " (spec.replicas), without counters of the API server. For these three both states are decoded, once for all"
+        " sinks. managers: the field managers that changed something in this step, as metadata.managedFields names them"
+        " (manager, operation, subresource, time); of a new object all.",
         examples=[["before", "changed"]],
     )
     row: RowSettings | None = Field(

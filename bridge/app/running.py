@@ -35,7 +35,7 @@ from bridge.resources.resolve import ignored_by, rules_for
 from bridge.resources.watched_resources import WatchedResources
 from bridge.transform.digest import IgnoredPaths
 from bridge.transform.redaction import Redaction
-from bridge.transform.transform import transform_for
+from bridge.transform.transform import naming_managers, transform_for
 
 
 class RunningBridge:
@@ -167,7 +167,8 @@ class RunningBridge:
 
     def _transform(self, resource: Resource) -> Transform:
         rules = rules_for(self.plan.wanted, resource, self._catalogue() or Catalogue())
-        return transform_for(resource, self._redaction.extended(rules))
+        transform = transform_for(resource, self._redaction.extended(rules))
+        return naming_managers(transform) if self.plan.retention.managers else transform
 
     def _ignoring(self, resource: Resource, scope: Scope) -> IgnoredPaths | None:
         paths = ignored_by(self.plan.wanted, resource, scope, self._catalogue() or Catalogue())
@@ -175,7 +176,7 @@ class RunningBridge:
 
     def _make_factory(self, client: KubeClient) -> SharedInformerFactory:
         return SharedInformerFactory(
-            partial(client.lister_watcher, managed_fields=False),
+            partial(client.lister_watcher, managed_fields=self.plan.retention.managers),
             deliver=self._exporter.export,
             stored=self._outbox.body,
             resync=self._processor,

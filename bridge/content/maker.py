@@ -49,6 +49,7 @@ class ContentMaker:
             patch = values.patch if Include.PATCH in include else None
             operations = values.json_patch if Include.JSON_PATCH in include else None
             changed = values.changed if Include.CHANGED in include else None
+            managers = values.managers if Include.MANAGERS in include else None
             for part in self._parts:
                 option = part.option
                 value = values.evaluation.value_of_step(part.expression, delta.op, delta.evidence)
@@ -60,7 +61,7 @@ class ContentMaker:
             return Content(failure=f"{option}: {part.expression.why_failed(error)}")
         except ValueError as error:
             return Content(failure=f"{option}: {error}")
-        return Content(data, texts, patch, operations, changed)
+        return Content(data, texts, patch, operations, changed, managers)
 
 
 def _text(value: str | int | bool) -> str:

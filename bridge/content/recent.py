@@ -12,6 +12,7 @@ import msgspec
 from bridge.content.changed import changed_paths
 from bridge.content.patches import json_patch, merge_patch
 from bridge.model.change import Op
+from bridge.model.formats.managers import changed_in, entries_in
 from bridge.model.record import Delta
 from bridge.model.resource import Resource
 from bridge.selection import Evaluation, Evaluator, Failures
@@ -53,6 +54,14 @@ class RecordValues:
     @cached_property
     def changed(self) -> bytes | None:
         return None if self._changed is None else _encode(self._changed)
+
+    @cached_property
+    def managers(self) -> bytes | None:
+        """All managers of a new object, and of an object in a snapshot."""
+        delta = self.delta
+        if delta.managers is None or delta.op not in (Op.ADDED, Op.UPDATED):
+            return None
+        return entries_in(delta.managers) if delta.op is Op.ADDED else changed_in(delta.managers)
 
     @cached_property
     def _changed(self) -> list[str] | None:

@@ -71,6 +71,8 @@ class ApiObject(msgspec.Struct, frozen=True, gc=False):
     for, so that the transform need not search for them."""
     secret: bool = False
     """The body claims to be a Secret of the core group, whatever resource the API server served it as."""
+    managers: bytes = b""
+    """The entries of ``managedFields`` (``formats.managers``), where a sink asks for them; empty elsewhere."""
 
     @property
     def namespace(self) -> str:

@@ -69,6 +69,9 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     """The sinks with a selection that get the record; None if no sink had a selection."""
     selection: int = 0
     """The number of the changed selection that this record follows from; 0 for a change of the object."""
+    managers: bytes | None = None
+    """The field managers of the state, and those that changed in this step (``formats.managers``). None where no sink
+    asked for them when the change was recorded."""
     content: Content | None = None
     """Made for a sink whose options have expressions, anew for each attempt; None for others, and at rest."""
 

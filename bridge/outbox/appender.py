@@ -10,6 +10,8 @@ from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.outbox.log import statements
+from bridge.outbox.log.managing import with_managers
+from bridge.outbox.log.retention import Retention
 from bridge.outbox.log.selecting import Decide, decided
 from bridge.outbox.log.sparse_index import LogEnd
 from bridge.outbox.log.statements import Append, InformerProgress, RunningInformer
@@ -24,9 +26,9 @@ class Appender:
         self,
         store: Store,
         end: LogEnd,
+        retention: Retention,
         *,
         epoch: int,
-        before: bool,
         clock: Callable[[], str],
         committed: Callable[[Sequence[Delta], int], None],
     ) -> None:
@@ -34,8 +36,9 @@ class Appender:
         self._end = end
         self._assigned = end.last
         self._epoch = epoch
-        self.keeps_before = before
+        self.keeps_before = retention.before
         """Records keep the state before the change."""
+        self._keeps_managers = retention.managers
         self._clock = clock
         self._committed = committed
         self.informers: dict[tuple[str, Scope], RunningInformer] = {}
@@ -69,6 +72,8 @@ class Appender:
         self._reached.pop(informer.id, None)
         batch.first = self._assigned + 1
         deltas, resources, are_states, replaced = self._number(informer, batch, rebuilding)
+        if self._keeps_managers:
+            deltas = with_managers(batch.changes, deltas, self._store.managers)
         if self.decide is not None:
             deltas, batch.members = decided(batch.changes, deltas, self.decide, self._state)
         ready = Append(

@@ -68,7 +68,7 @@ class Outbox:
         self._store = Store(files, opened.connection, opened.codec, min_free=retention.min_free, report=report)
         self._log = LogMaintenance(self._store, opened, retention, cleaner_policy)
         self._appender = Appender(
-            self._store, self._log.end, epoch=opened.epoch, before=retention.before, clock=clock, committed=committed
+            self._store, self._log.end, retention, epoch=opened.epoch, clock=clock, committed=committed
         )
         self.append = self._appender.append
         self.body = self._store.body

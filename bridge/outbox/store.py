@@ -11,6 +11,7 @@ import apsw
 
 from bridge.facts import Report
 from bridge.model.admin import UnknownTarget
+from bridge.model.formats.managers import entries_in, parted
 from bridge.model.record import Delta
 from bridge.model.resource import Resource
 from bridge.outbox.checks.integrity import find_damage
@@ -92,6 +93,17 @@ class Store:
                 raise Damaged(f"record {sequence} should hold an object's last state, and is missing")
             try:
                 return self.codec.bodies.unpack(packed)
+            except ValueError as error:
+                raise Damaged(f"record {sequence}: {error}") from error
+
+    def managers(self, sequence: int) -> bytes | None:
+        """The entries of field managers that such a record was stored with; None if it was stored without. Blocks as
+        ``body`` does. Raises Damaged."""
+        with self._noting_damage():
+            packed = reading.body(self._lookup, sequence)
+            try:
+                found = None if packed is None else parted(self.codec.bodies.unpack_whole(packed))[1]
+                return None if found is None else entries_in(found)
             except ValueError as error:
                 raise Damaged(f"record {sequence}: {error}") from error
 

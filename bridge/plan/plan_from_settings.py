@@ -8,7 +8,7 @@ from typing import cast
 
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess
-from bridge.model.formats.content import STATES_BEFORE
+from bridge.model.formats.content import STATES_BEFORE, Include
 from bridge.model.primitives.field_path import FieldPath
 from bridge.outbox import Retention
 from bridge.plan.plan import PagePlan, Plan, SinkPlan, Wanted
@@ -68,6 +68,9 @@ def _retention(settings: Settings) -> Retention:
         forget_after=state.forget_sinks_after,
         min_free=state.min_free_bytes,
         before=any(_looks_back(cast(SinkOptions, sink.options)) for sink in settings.sinks.values()),
+        managers=any(
+            Include.MANAGERS in cast(SinkOptions, sink.options).content().include for sink in settings.sinks.values()
+        ),
     )
 
 

@@ -28,6 +28,9 @@ SETTLE = 1.0
 """Seconds after a look that found a change, until the look that finds whether its writer is done."""
 RETRY_AFTER = 30.0
 """Seconds until a change is tried again that an unreachable API server, or a full disk, held up."""
+_MANAGERS_NEED_RESTART = (
+    "sinks: include: managers needs a restart where no sink had it, because the bridge has not kept what it is made of"
+)
 _NEEDS_RESTART = "changed, and needs a restart; resources, sinks and telemetry.log_level change while the bridge runs"
 
 
@@ -156,6 +159,8 @@ class Reloader:
         if found.fixed:
             raise _Refused([f"{path}: {_NEEDS_RESTART}" for path in found.fixed])
         plan = plan_of(settings, self._file.path)
+        if plan.retention.managers and not plan_of(self._settings, self._file.path).retention.managers:
+            raise _Refused([_MANAGERS_NEED_RESTART])
         if mistakes := await asyncio.to_thread(preflight, plan):
             raise _Refused([f"{where}: {reason}" for where, reason in mistakes])
         if not found.lines:

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from bridge.model.formats.managers import managers_of
 from bridge.model.object import ApiObject, bare_body, stripped
 from bridge.model.policies import RedactionPreset as Preset
 from bridge.model.policies import RedactionRule
@@ -85,6 +86,15 @@ def transform_for(resource: Resource, redaction: Redaction) -> Callable[[ApiObje
         return ApiObject(thing.key, thing.uid, thing.resource_version, body)
 
     return transform
+
+
+def naming_managers(transform: Callable[[ApiObject], ApiObject]) -> Callable[[ApiObject], ApiObject]:
+    """A transform that also notes the field managers of objects which still have ``managedFields``."""
+
+    def transform_and_name(thing: ApiObject) -> ApiObject:
+        return msgspec.structs.replace(transform(thing), managers=managers_of(thing.body))
+
+    return transform_and_name
 
 
 class Presets:

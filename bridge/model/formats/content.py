@@ -33,12 +33,16 @@ class Include(StrEnum):
     """A JSON Patch (RFC 6902)."""
     CHANGED = "changed"
     """The paths at which the states differ."""
+    MANAGERS = "managers"
+    """The field managers that changed something."""
 
 
 STATES_BEFORE = frozenset({Include.BEFORE, Include.PATCH, Include.JSON_PATCH, Include.CHANGED})
 """Those that need the state before."""
 DIFFERENCES = frozenset({Include.PATCH, Include.JSON_PATCH, Include.CHANGED})
 """Made of both states."""
+MADE = DIFFERENCES | {Include.MANAGERS}
+"""Those that are a part of the record's content."""
 
 
 class OptionExpression(msgspec.Struct, frozen=True):
@@ -61,7 +65,7 @@ class ContentRequest(msgspec.Struct, frozen=True):
     @property
     def is_made(self) -> bool:
         """Whether the content of a record must be made: the state before is a part of the record."""
-        return bool(self.expressions) or not DIFFERENCES.isdisjoint(self.include)
+        return bool(self.expressions) or not MADE.isdisjoint(self.include)
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -75,6 +79,8 @@ class Content(msgspec.Struct, frozen=True):
     """JSON. None if no sink asks for it, and without a state before; so are the next two."""
     json_patch: bytes | None = None
     changed: bytes | None = None
+    managers: bytes | None = None
+    """JSON. None if no sink asks for it, and where it is unknown."""
     failure: str = ""
     """Why the content cannot be made, without any value of the object; empty if it can. A sink rejects such a
     record."""

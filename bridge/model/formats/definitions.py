@@ -51,6 +51,20 @@ _DIFFERENCES: dict[Include, JsonSchema] = {
         "description": "The paths at which before and after differ, if known, without counters of the API server.",
         "items": {"type": "string"},
     },
+    Include.MANAGERS: {
+        "type": ["array", "null"],
+        "description": "The field managers that changed something in this step, if known; of a new object all.",
+        "items": {
+            "type": "object",
+            "properties": {
+                "manager": {"type": "string", "description": "The program, by its own name, such as kubectl-edit."},
+                "operation": {"type": "string", "description": "Apply, or Update for every other way to write."},
+                "subresource": {"type": "string", "description": "Such as status; empty for the object itself."},
+                "time": {"type": "string", "description": "RFC 3339, in whole seconds."},
+            },
+            "required": ["manager", "operation", "subresource", "time"],
+        },
+    },
 }
 _TEXT: JsonSchema = {"type": ["string", "null"], "contentMediaType": "application/json"}
 
@@ -76,7 +90,7 @@ class Definitions:
         return {"anyOf": [self.state(), {"type": "null"}], "description": description}
 
     def differences(self, include: Collection[Include], *, as_text: bool = False) -> dict[str, Any]:
-        """The schemas of the differences between states; None for those that are not included. ``as_text``: they are
+        """The schemas of the further members that are made; None for those that are not included. ``as_text``: they are
         texts with JSON in them."""
         return {
             str(each): None

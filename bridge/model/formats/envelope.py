@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from bridge.model.change import Evidence, Op
-from bridge.model.formats.content import DIFFERENCES, Content, Include
+from bridge.model.formats.content import MADE, Content, Include
 from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.record import Delta
 
@@ -52,6 +52,7 @@ class Envelope(msgspec.Struct, frozen=True):
     patch: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     json_patch: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     changed: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    managers: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 _OPS: dict[Op, Literal["c", "u", "d", "r"]] = {Op.ADDED: "c", Op.UPDATED: "u", Op.DELETED: "d", Op.SYNC: "r"}
@@ -76,7 +77,7 @@ class Envelopes:
     def __init__(self, cluster: str, *, include: Collection[Include] = ()) -> None:
         self._cluster = cluster
         self._include = frozenset(include)
-        self._has_differences = not DIFFERENCES.isdisjoint(self._include)
+        self._has_content = not MADE.isdisjoint(self._include)
         self.gap = ""
         """Id of the newest gap in the stream; empty before the first."""
 
@@ -95,7 +96,7 @@ class Envelopes:
 
     def _of(self, delta: Delta) -> Envelope:
         body, earlier = msgspec.Raw(delta.body), delta.before
-        content = delta.made if self._has_differences else _NO_CONTENT
+        content = delta.made if self._has_content else _NO_CONTENT
         is_delete = delta.op is Op.DELETED
         read = delta.op is Op.ADDED and (delta.evidence is Evidence.LISTED or delta.snapshot is not None)
         if is_delete:
@@ -112,6 +113,7 @@ class Envelopes:
             patch=self._if_included(Include.PATCH, content.patch),
             json_patch=self._if_included(Include.JSON_PATCH, content.json_patch),
             changed=self._if_included(Include.CHANGED, content.changed),
+            managers=self._if_included(Include.MANAGERS, content.managers),
         )
 
     def _if_included(self, what: Include, found: bytes | None) -> msgspec.Raw | msgspec.UnsetType:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from bridge.model.change import Evidence, Op
-from bridge.model.formats.content import DIFFERENCES, Content, Include
+from bridge.model.formats.content import MADE, Content, Include
 from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.record import Delta
 
@@ -57,6 +57,7 @@ class DeltaRow(msgspec.Struct, frozen=True, gc=False):
     patch: msgspec.Raw | str | msgspec.UnsetType = msgspec.UNSET
     json_patch: msgspec.Raw | str | msgspec.UnsetType = msgspec.UNSET
     changed: msgspec.Raw | str | msgspec.UnsetType = msgspec.UNSET
+    managers: msgspec.Raw | str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Rows:
@@ -73,14 +74,14 @@ class Rows:
         self._cluster = cluster
         self._state = state
         self._include = frozenset(include)
-        self._has_differences = not DIFFERENCES.isdisjoint(self._include)
+        self._has_content = not MADE.isdisjoint(self._include)
         self.gap = ""
         """Id of the newest gap in the stream; empty before the first."""
 
     def __call__(self, delta: Delta) -> bytes:
         """JSON. Raises ValueError if a state must be a text, and is no UTF-8, or if a difference is included and a
         state cannot be decoded."""
-        content = delta.made if self._has_differences else _NO_CONTENT
+        content = delta.made if self._has_content else _NO_CONTENT
         namespace, _, name = delta.key.rpartition("/")
         resource = delta.resource
         return _encode(
@@ -108,6 +109,7 @@ class Rows:
                 patch=self._included(Include.PATCH, content.patch),
                 json_patch=self._included(Include.JSON_PATCH, content.json_patch),
                 changed=self._included(Include.CHANGED, content.changed),
+                managers=self._included(Include.MANAGERS, content.managers),
             )
         )
 

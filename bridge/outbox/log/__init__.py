@@ -5,6 +5,7 @@ cleaner            deletes records that nobody needs, in bulk
 dictionaries       compression dictionaries in the database
 informer_sql       the informers, their progress and their objects
 ledger_sql         the ledger, kinds and resources
+managing           the field managers of a step, on new records (pure)
 reading            records and bodies of the log
 record_codec       a row into its record; records in dead letters
 retention          the records kept beyond need, and the start of the log that follows (pure)

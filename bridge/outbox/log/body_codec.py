@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import zstandard
 
+from bridge.model.formats.managers import parted
 from bridge.model.primitives.packing import MAX_BODY, pack, unpack
 
 LEVEL = 1
@@ -60,8 +61,12 @@ class BodyCodec:
         return compress(body)
 
     def unpack(self, packed: bytes) -> bytes:
-        """The body of a frame. Raises ValueError for a damaged frame, an unknown dictionary, or a size beyond
-        MAX_BODY."""
+        """The body of a frame, without managers behind it. Raises ValueError as ``unpack_whole`` does."""
+        return parted(self.unpack_whole(packed))[0]
+
+    def unpack_whole(self, packed: bytes) -> bytes:
+        """The text of a frame: a body, and perhaps managers behind it (``formats.managers``). Raises ValueError for a
+        damaged frame, an unknown dictionary, or a size beyond MAX_BODY."""
         try:
             frame = zstandard.get_frame_parameters(packed)
         except zstandard.ZstdError as error:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from bridge.model.change import Evidence, Op
+from bridge.model.formats.managers import parted
 from bridge.model.primitives.packing import pack, unpack
 from bridge.model.record import Delta, Gap, Record, Selected, Snapshot
 from bridge.model.resource import Resource
@@ -82,6 +83,7 @@ def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
         if logged == GAP:
             return msgspec.json.decode(body, type=Gap)
         takes, enters, leaves, members, selection = decided
+        state, managers = parted(codec.bodies.unpack_whole(body))
         return Delta(
             sequence,
             op or _OPS[logged],
@@ -93,11 +95,12 @@ def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
             version,
             time,
             epoch,
-            codec.bodies.unpack(body),
+            state,
             None if before is None else codec.bodies.unpack(before),
             None if targets is None else _decode_targets(targets),
             selected=None if takes is None else Selected(takes, enters, leaves, members),
             selection=selection,
+            managers=managers,
         )
     except (ValueError, KeyError, msgspec.MsgspecError) as error:
         raise Damaged(f"record {sequence} cannot be read: {error}") from error

@@ -22,6 +22,8 @@ class Retention:
     """Bytes on the disk that appends leave free."""
     before: bool = False
     """True if some sink delivers the state of an object before each change."""
+    managers: bool = False
+    """True if some sink delivers the field managers of each change."""
 
 
 def trim_through(

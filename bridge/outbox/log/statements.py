@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from bridge.model.change import ChangeBatch, IgnoredChange, Op
+from bridge.model.formats.managers import behind
 from bridge.model.record import Delta
 from bridge.model.resource import Resource
 from bridge.model.versions.version import newest_of
@@ -137,7 +138,7 @@ def rows(deltas: Sequence[Delta], batch: Append, compress: Callable[[bytes], byt
             *(record_codec.UNDECIDED if delta.selected is None else astuple(delta.selected)),
             delta.selection,
             None if delta.before is None else compress(delta.before),
-            compress(delta.body),
+            compress(delta.body if delta.managers is None else behind(delta.body, delta.managers)),
         )
         for delta, resource in zip(deltas, batch.resources, strict=True)
     ]
