@@ -54,7 +54,5 @@ def key_in_words(before: str, now: str) -> str:
 
 def state_in_words(topic: str) -> str:
     """A sentence about a ``state_topic`` that a sink has got since it began."""
-    return (
-        f"state_topic {topic} is new, and gets the objects that change from now on: for the others, give the sink"
-        " another name, so that it begins with a snapshot"
-    )
+    late = "gets the objects that change from now on; kubedelta snapshot writes the others"
+    return f"state_topic {topic} is new, and {late}"

@@ -89,13 +89,13 @@ class NatsSinkWithState(NatsSink):
         if known is not None and known.name == found.name:
             if known.created != found.created:
                 self._bucket_lost = (
-                    f"bucket {found.name} was created again, and has the objects that change from now on: for the"
-                    " others, give the sink another name, so that it begins with a snapshot"
+                    f"bucket {found.name} was created again, and has the objects that change from now on;"
+                    " kubedelta snapshot writes the others"
                 )
         elif self.has_begun:
             self._bucket_new = (
-                f"bucket {found.name} is new to the sink, and gets the objects that change from now on: for the others,"
-                " give the sink another name, so that it begins with a snapshot"
+                f"bucket {found.name} is new to the sink, and gets the objects that change from now on; kubedelta"
+                " snapshot writes the others"
             )
 
 

@@ -57,6 +57,13 @@ async def test_an_option_that_needs_a_restart_is_named(tmp_path: Path, sections:
         assert not run.path("late").exists()
 
 
+async def test_the_first_sink_with_managers_needs_a_restart(tmp_path: Path) -> None:
+    async with reloading(tmp_path) as run:
+        run.write_sinks(late={**run.to_file("late"), "format": "row", "include": ["managers"]})
+        [problem] = await refused(run)
+        assert problem.startswith("sinks: include: managers needs a restart")
+
+
 def _section(run: Reloading, name: str) -> dict[str, Any]:
     return dict(run.sections.get(name, {}))
 
