@@ -45,7 +45,7 @@ async def change(world: World, live: RecordingSink, times: int) -> None:
     [
         (BacklogBounds(records=BOUND), "max_backlog.records"),
         (BacklogBounds(bytes=5_000), "max_backlog.bytes"),
-        (BacklogBounds(age=0.05), "max_backlog.age"),
+        (BacklogBounds(age=0.2), "max_backlog.age"),
     ],
 )
 async def test_block_stops_the_intake_says_why_and_loses_nothing(bounds: BacklogBounds, bound: str) -> None:
@@ -54,6 +54,8 @@ async def test_block_stops_the_intake_says_why_and_loses_nothing(bounds: Backlog
         beside_a_stuck_sink(stuck, live, bounds, WhenFull.BLOCK) as world,
         asyncio.TaskGroup() as tasks,
     ):
+        if (age := bounds.age) is not None:  # Otherwise all changes might be younger than that.
+            await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_seconds > age)
         changing = tasks.create_task(change(world, live, CHANGES))
         await world.until(lambda: world.bridge.snapshot().intake_blocked)
         assert "sink-0" in world.bridge.snapshot().intake_blocked
