@@ -90,8 +90,10 @@ class PageServer:
         app = web.Application(middlewares=[self._guard], client_max_size=LARGEST_REQUEST)
         AdminHandlers(admin, About()).add_routes(app.router)
         app.router.add_get(EVENTS, self._stream)
+        self._files: set[str] = set()
         for asset in load_assets():
             app.router.add_get(asset.path, asset.answer)
+            self._files.add(asset.path)
         self._listener = HttpListener(
             app,
             plan.host,
@@ -143,11 +145,14 @@ class PageServer:
         """Judges the request first. Every answer has the page's headers, and ends its connection."""
         try:
             self._access.expect_host(request)
-            if request.path.startswith(f"{PREFIX}/"):
-                self._access.expect_right(request)
-                response = await self._answer(request, handler)
-            else:
+            # By the route, and not by the path, which can be written in several ways.
+            resource = request.match_info.route.resource
+            route = "" if resource is None else resource.canonical
+            if route in self._files:
                 response = await handler(request)
+            else:
+                self._access.expect_right(request)
+                response = await self._answer(request, handler, route)
         except web.HTTPException as refusal:
             if isinstance(refusal, web.HTTPUnauthorized) and "Authorization" in request.headers:
                 self._report(PageTokenRefused(request.remote or "unknown"))
@@ -160,12 +165,10 @@ class PageServer:
             response.force_close()
         return response
 
-    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        resource = request.match_info.route.resource
-        offered = "" if resource is None else f"{request.method} {resource.canonical}"
-        if offered not in OFFERED:
+    async def _answer(self, request: web.Request, handler: Handler, route: str) -> web.StreamResponse:
+        if f"{request.method} {route}" not in OFFERED:
             raise web.HTTPNotFound(text="the page does not offer this\n")
-        if resource is not None and resource.canonical == EVENTS:
+        if route == EVENTS:
             return await handler(request)
         # The whole request first: ``keep`` ends the deadline, and an answer may take any time.
         await request.read()

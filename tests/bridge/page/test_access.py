@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from yarl import URL
 
 from bridge.facts import OperatorCommand, PageTokenRefused
 from bridge.page.server import OFFERED
@@ -72,6 +73,16 @@ async def test_beyond_loopback_all_data_need_the_token(token_file: Path) -> None
         assert (await page.ask("GET", "/v1/events"))[0] == 401
         assert (await page.ask("GET", "/v1/dead-letters", headers=BEARER))[0] == 200
         assert (await page.ask("GET", "/"))[0] == 200  # It has no data, and asks for the token.
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/dead%2Dletters", "/%761/dead-letters", "//v1/dead-letters", "/v1/./dead-letters"]
+)
+async def test_no_spelling_of_a_path_avoids_the_token(token_file: Path, path: str) -> None:
+    async with a_page(token=token_file, host="0.0.0.0") as page:
+        url = URL(f"http://127.0.0.1:{page.server.port}{path}", encoded=True)
+        async with page.client.get(url) as answer:
+            assert answer.status == 401
 
 
 async def test_behind_a_proxy_all_data_need_the_token(page: APage) -> None:

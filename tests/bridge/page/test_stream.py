@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from bridge.facts import PageFailed
+from bridge.facts import ConnectionCut, CutReason, PageFailed
 from bridge.model.record import Delta, Record
 from bridge.model.status import SinkState, StatusSnapshot
+from bridge.page import stream
 from bridge.page import viewers as room
 from bridge.page.history import MOST, BacklogHistory
 from bridge.page.picture import Rates
 from bridge.page.tail import MOST_BODY
 from bridge.page.viewers import MOST_LINES, Viewer
+from bridge.web import listener
 from tests.bridge.page.page import BEARER, HOOK, ABridge, APage, a_delta, a_page
 from tests.kit.deadlines import BUSY
 
@@ -71,21 +74,26 @@ async def test_rates_follow_the_records(open_page: APage) -> None:
     assert picture["sinks"][0]["rate"] > 0
 
 
-async def test_nothing_happens_while_nobody_looks(open_page: APage) -> None:
-    bridge = open_page.bridge
-    before = bridge.snapshots
-    assert (before, bridge.processor.receivers) == (1, [])  # The first sample of the backlogs.
-    bridge.commit("shop/web")
+async def test_nothing_happens_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "EVERY", 3600.0)
+    async with a_page() as page:
+        bridge = page.bridge
+        async with asyncio.timeout(10 * BUSY):
+            while not bridge.snapshots:  # noqa: ASYNC110  # nothing announces it
+                await asyncio.sleep(0)
+        tasks = asyncio.all_tasks()
+        assert (bridge.snapshots, bridge.processor.receivers) == (1, [])  # The first sample of the backlogs.
 
-    async with open_page.looking("?sink=hook") as viewer:
-        await viewer.next("picture")
-        await subscribed(open_page)
-    await gone(open_page)
-    after = bridge.snapshots
-    bridge.commit("shop/web")
-    await asyncio.sleep(2 * room.TICK)  # Longer than a picture takes, and less than a sample.
+        async with page.looking("?sink=hook") as viewer:
+            await viewer.next("picture")
+            await subscribed(page)
+            assert len(asyncio.all_tasks()) > len(tasks)
+        await gone(page)
 
-    assert bridge.snapshots == after > before
+        async with asyncio.timeout(10 * BUSY):
+            while asyncio.all_tasks() != tasks:  # noqa: ASYNC110  # the same
+                await asyncio.sleep(0.01)
+        assert bridge.processor.receivers == []
 
 
 async def test_the_tail_has_the_chosen_records(open_page: APage) -> None:
@@ -148,8 +156,6 @@ async def test_the_number_of_viewers_is_bounded() -> None:
 
 
 async def test_a_stream_ends_after_its_time(open_page: APage, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bridge.page import stream
-
     monkeypatch.setattr(stream, "LONGEST", 0.3)
     async with open_page.looking() as viewer:
         with pytest.raises(EOFError):
@@ -220,11 +226,36 @@ async def test_a_bug_of_the_page_does_not_end_the_bridge(monkeypatch: pytest.Mon
     assert "ZeroDivisionError" in repr(failure.error)
 
 
-async def test_a_stranger_with_a_slow_request_is_cut(open_page: APage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_header_is_refused(open_page: APage) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", open_page.server.port)
     writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20_000)
     async with asyncio.timeout(10 * BUSY):
         assert b"400" in await reader.readline()
+    writer.close()
+
+
+async def test_a_request_that_never_ends_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "_REQUEST_SECONDS", 0.2)
+    async with a_page() as page:
+        reader, writer = await asyncio.open_connection("127.0.0.1", page.server.port)
+        writer.write(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n")
+        async with asyncio.timeout(10 * BUSY):
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        writer.close()
+        assert page.facts[-1] == ConnectionCut("page.listen", CutReason.SLOW)
+
+
+async def test_a_viewer_that_reads_nothing_is_cut(open_page: APage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_WRITE_SECONDS", 0.2)
+    monkeypatch.setattr(stream, "_PAUSE", 0.0)
+    _, writer = await asyncio.open_connection("127.0.0.1", open_page.server.port, limit=1024)
+    writer.write(b"GET /v1/events?sink=hook HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await subscribed(open_page)
+    async with asyncio.timeout(30 * BUSY):
+        while len(open_page.server.viewers):
+            open_page.bridge.commit(*["shop/web"] * 100, body=b"x" * 10_000)
+            await asyncio.sleep(0.005)
     writer.close()
 
 

@@ -42,6 +42,7 @@ async def refused(run: Reloading) -> list[str]:
         ({"state": {"directory": "state", "retain": {"age": "1d"}}}, "state.retain.age"),
         ({"redaction": {"presets": []}}, "redaction.presets"),
         ({"telemetry": {"listen": "127.0.0.1:0"}}, "telemetry.listen"),
+        ({"page": {"listen": "127.0.0.1:0"}}, "page.listen"),
         ({"shutdown_grace_seconds": "7s"}, "shutdown_grace_seconds"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
