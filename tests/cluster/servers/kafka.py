@@ -141,10 +141,11 @@ class Kafka(Server):
         reported = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
         consumer = Consumer({**_SILENT, **settings, **reported})
         try:
+            deadline = time.monotonic() + timeout * BUSY
             partitions = consumer.list_topics(topic, timeout=10 * BUSY).topics[topic].partitions
             # Offsets asked for by number: librdkafka takes half a second to find out what OFFSET_BEGINNING is.
-            consumer.assign([_beginning(consumer, TopicPartition(topic, each)) for each in partitions])
-            return _read_to_the_end(consumer, set(partitions), time.monotonic() + timeout * BUSY)
+            consumer.assign([_beginning(consumer, TopicPartition(topic, each), deadline) for each in partitions])
+            return _read_to_the_end(consumer, set(partitions), deadline)
         finally:
             consumer.close()
 
@@ -192,9 +193,16 @@ def _fresh_id() -> str:
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
-def _beginning(consumer: Consumer, partition: TopicPartition) -> TopicPartition:
-    low, _ = consumer.get_watermark_offsets(partition, timeout=10 * BUSY)
-    return TopicPartition(partition.topic, partition.partition, low)
+def _beginning(consumer: Consumer, partition: TopicPartition, deadline: float) -> TopicPartition:
+    while True:
+        try:
+            low, _ = consumer.get_watermark_offsets(partition, timeout=10 * BUSY)
+        except KafkaException as error:  # A broker that has just started leads its partitions a moment later.
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return TopicPartition(partition.topic, partition.partition, low)
 
 
 def _read_to_the_end(consumer: Consumer, unfinished: set[int], deadline: float) -> list[KafkaRecord]:
