@@ -155,9 +155,9 @@ class SinkCursors:
         """The cursor. Raises UnknownTarget while the sink has a backfill."""
         cursor = self[sink]
         if cursor.backfill is not None:
+            left = cursor.backfill.last_item - max(0, cursor.settled_item)
             raise UnknownTarget(
-                f"sink {sink} still gets a {cursor.backfill.kind}, {cursor.backfill.left} records to go:"
-                " ask again after it"
+                f"sink {sink} still gets a {cursor.backfill.kind}, {left} records to go: ask again after it"
             )
         return cursor
 

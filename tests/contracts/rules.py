@@ -178,14 +178,15 @@ def attributes_of(record: Record) -> dict[str, str]:
         "sequence": str(record.sequence).zfill(20),
     }
     if isinstance(record, Snapshot):
-        common["snapshot"] = f"snapshot/{record.sink}/{record.sequence}"
+        number = f"/{record.number}" if record.number else ""
+        common["snapshot"] = f"snapshot/{record.sink}/{record.sequence}{number}"
     elif isinstance(record, Delta) and record.snapshot is not None:
         common["snapshot"] = record.snapshot
     if isinstance(record, Gap):
         name = f"gap/{record.first}/{record.sequence}"
         return {**common, "id": name, "type": "kubedelta.gap.v1", "partitionkey": CLUSTER}
     if isinstance(record, Snapshot):
-        name = f"snapshot/{record.sink}/{record.sequence}/{record.edge.value}"
+        name = f"{common['snapshot']}/{record.edge.value}"
         return {**common, "id": name, "type": f"kubedelta.snapshot.{record.edge.value}.v1", "partitionkey": CLUSTER}
     if record.epoch > 1:
         common["source"] += f"/epochs/{record.epoch}"
@@ -195,9 +196,10 @@ def attributes_of(record: Record) -> dict[str, str]:
     inside = f"/namespaces/{namespace}" if resource.namespaced else ""
     left = record.evidence is Evidence.UNSELECTED  # A leave, while a delete of the same version may follow.
     step = record.evidence if left else record.op
+    once_more = f"/snapshot/{record.replay}" if record.snapshot is not None and record.replay else ""
     return {
         **common,
-        "id": f"{record.uid}/{record.resource_version}/{step.value}",
+        "id": f"{record.uid}/{record.resource_version}/{step.value}{once_more}",
         "type": f"kubedelta.object.{record.op.value}.v1",
         "subject": f"{root}{inside}/{resource.plural}/{name}",
         "partitionkey": f"{CLUSTER}/{resource.group}/{resource.plural}/{namespace}/{name}",

@@ -7,9 +7,10 @@ import random
 from itertools import accumulate, cycle, pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from bridge.model.change import Evidence, Op
-from bridge.model.record import Delta, Record, SnapshotEdge
+from bridge.model.record import Delta, Record, SnapshotEdge, SnapshotScope
 from bridge.model.resource import Resource
 from tests.contracts.conftest import AT_MOST_ONCE, EVERY
 from tests.contracts.destinations import Destination
@@ -63,6 +64,8 @@ def varied() -> list[Record]:
     add(epoch=3)
     add(snapshot="snapshot/mine/9")
     add(snapshot="snapshot/mine/9", last_of_snapshot=True)
+    once_more = a_delta(len(records) + 1, op=Op.SYNC, snapshot="snapshot/mine/9/4")
+    records.append(replace(once_more, replay=4))
     records.append(a_gap(len(records) + 1, len(records) + 10))
     records.extend(a_snapshot(edge, through=records[-1].sequence) for edge in SnapshotEdge)
     return records
@@ -102,7 +105,12 @@ async def test_a_gap_is_reported_in_words_of_its_own(destination: Destination) -
 
 
 async def test_a_snapshots_edges_are_reported_in_words_of_their_own(destination: Destination) -> None:
-    edges = [a_snapshot(SnapshotEdge.BEGAN, 9, 4), a_snapshot(SnapshotEdge.ENDED, 9, 4)]
+    some = SnapshotScope("deployments.apps", where="object.spec.replicas > 1")
+    edges = [
+        a_snapshot(SnapshotEdge.BEGAN, 9, 4),
+        a_snapshot(SnapshotEdge.ENDED, 9, 4),
+        replace(a_snapshot(SnapshotEdge.ENDED, 9, 2), number=3, only=some),
+    ]
     async with destination.opened() as sink:
         await deliver_all(sink, edges, 1)
         found = await destination.stored()
@@ -110,9 +118,15 @@ async def test_a_snapshots_edges_are_reported_in_words_of_their_own(destination:
     assert [each.attributes["type"] for each in found] == [
         "kubedelta.snapshot.began.v1",
         "kubedelta.snapshot.ended.v1",
+        "kubedelta.snapshot.ended.v1",
     ]
     results = {"sink": "audit", "through": 9, "count": 4}
-    assert [json.loads(each.body) for each in found] == [results, results | {"objects": 4}]
+    only = {"resource": "deployments.apps", "where": "object.spec.replicas > 1"}
+    assert [json.loads(each.body) for each in found] == [
+        results,
+        results | {"objects": 4},
+        {"sink": "audit", "through": 9, "count": 2, "objects": 2, "only": only},
+    ]
 
 
 async def test_what_has_the_id_of_an_earlier_epoch_is_no_repetition(destination: Destination) -> None:

@@ -54,6 +54,8 @@ class FakeAdmin:
             "2026-11-21T08:30:00.000001Z",
             where="object.kind\n",
         )
+        self.snapshot_ends: list[SnapshotState] = []
+        """Its states at the next requests for its status."""
         self.stored: list[DeadLetter] = []
         self.bodies: dict[int, bytes] = {}
         self.report = StateReport("/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 0, 65536, 4096, 0)
@@ -82,6 +84,8 @@ class FakeAdmin:
 
     async def snapshots(self) -> Sequence[SnapshotStatus]:
         self._take("snapshots")
+        if self.snapshot_ends:
+            self.snapshot_status = msgspec.structs.replace(self.snapshot_status, state=self.snapshot_ends.pop(0))
         return [self.snapshot_status]
 
     async def cancel_snapshot(self, sink: str) -> SnapshotStatus:

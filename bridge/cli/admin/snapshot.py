@@ -7,11 +7,12 @@ from pathlib import Path
 from bridge.cli.admin import tables
 from bridge.cli.admin.access import StateAccess
 from bridge.cli.admin.commands import json_text, run, when
+from bridge.cli.admin.waiting import elapsed, snapshot_delivered
 from bridge.cli.exits import Exit
-from bridge.cli.terminal.output import say
+from bridge.cli.terminal.output import complain, say
 from bridge.model.admin import SnapshotRequest, UnknownTarget
 from bridge.model.primitives.printable import counted
-from bridge.model.status import SnapshotStatus
+from bridge.model.status import SnapshotState, SnapshotStatus
 
 
 def snapshot(
@@ -23,9 +24,11 @@ def snapshot(
     where: str | None,
     status: bool,
     cancel: bool,
+    wait: bool,
     as_json: bool,
 ) -> int:
-    """Without a sink, the status of all."""
+    """Without a sink, the status of all. With ``wait``, returns when a running bridge has delivered the snapshot; 1 if
+    that was cancelled."""
 
     async def ask(access: StateAccess) -> Exit:
         if status:
@@ -37,8 +40,15 @@ def snapshot(
             done = await access.admin.cancel_snapshot(name)
             said = f"{done.id} is cancelled: {name} does not get {done.left} of its {counted(done.objects, 'object')}"
         else:
-            done = await access.admin.snapshot(SnapshotRequest(name, resource, namespace, where))
+            with elapsed("planning the snapshot", quiet=as_json):
+                done = await access.admin.snapshot(SnapshotRequest(name, resource, namespace, where))
             said = f"{name} gets {done.id} with {counted(done.objects, 'object')}{when(access)}"
+            if wait and access.running:
+                done = await snapshot_delivered(access.admin, done, quiet=as_json)
+                said = f"{name} has got {done.id} with {counted(done.objects, 'object')}"
+                if done.state is SnapshotState.CANCELLED:
+                    complain(f"{done.id} was cancelled: {done.left} of {counted(done.objects, 'object')} are missing")
+                    return Exit.NO
         say(json_text(done) if as_json else said)
         return Exit.OK
 

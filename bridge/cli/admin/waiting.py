@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from bridge.cli.terminal.progress import progress
 from bridge.model.admin import AdminOperations
+from bridge.model.status import SnapshotState, SnapshotStatus
 
 _LOOK_EVERY = 0.25
 """Seconds."""
@@ -46,4 +47,15 @@ async def replayed(admin: AdminOperations, sink: str, records: int, *, quiet: bo
             if not left:
                 return
             line.show(f"{sink}: records delivered again", max(0, records - left), records)
+            await asyncio.sleep(_LOOK_EVERY)
+
+
+async def snapshot_delivered(admin: AdminOperations, begun: SnapshotStatus, *, quiet: bool) -> SnapshotStatus:
+    """Returns the status at the end of a snapshot in the running bridge: it is delivered, or cancelled."""
+    with progress(quiet=quiet) as line:
+        while True:
+            now = next((each for each in await admin.snapshots() if each.sink == begun.sink), begun)
+            if now.number != begun.number or now.state is not SnapshotState.DELIVERING:
+                return now
+            line.show(f"{begun.sink}: objects delivered", now.objects - now.left, now.objects)
             await asyncio.sleep(_LOOK_EVERY)

@@ -34,8 +34,8 @@ def _one_purpose(parser: argparse.ArgumentParser, values: dict[str, Any]) -> Non
     asks = values["status"] or values["cancel"]
     if values["status"] and values["cancel"]:
         parser.error("either --status or --cancel")
-    if asks and any(values[each] is not None for each in ("resource", "namespace", "where")):
-        parser.error("--resource, --namespace and --where are for a new snapshot")
+    if asks and (values["wait"] or any(values[each] is not None for each in ("resource", "namespace", "where"))):
+        parser.error("--resource, --namespace, --where and --wait are for a new snapshot")
     if values["sink"] is None and not values["status"]:
         parser.error("the name of a sink is required")
 
@@ -97,6 +97,7 @@ SNAPSHOT = CommandSpec(
         Argument("--resource", metavar="R", completes=Completes.RESOURCES, help="only this resource (kubectl's name)"),
         Argument("--namespace", metavar="N", help="only objects in this namespace"),
         Argument("--where", metavar="CEL", help="only objects for which this holds: object.spec.replicas > 1"),
+        Argument("--wait", action="store_true", help="wait until a running bridge has delivered it"),
         Argument("--status", action="store_true", help="print the newest snapshot, and how far it is delivered"),
         Argument("--cancel", action="store_true", help="end the snapshot behind the objects that the sink has taken"),
         CONFIG,

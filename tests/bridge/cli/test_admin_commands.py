@@ -35,6 +35,7 @@ from bridge.model.admin import (
     SnapshotRequest,
     StateReport,
 )
+from bridge.model.status import SnapshotState
 from bridge.outbox.errors import Damaged, StateUnusable
 from config.schema import Settings
 from tests.bridge.cli.conftest import Command
@@ -351,6 +352,20 @@ async def test_the_status_of_a_snapshot_shows_what_is_left(running: AdminCommand
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("ended", "answer"),
+    [
+        ("delivered", (Exit.OK, lines("hook has got snapshot/hook/40/3 with 20 objects"), "")),
+        ("cancelled", (Exit.NO, "", lines("snapshot/hook/40/3 was cancelled: 7 of 20 objects are missing"))),
+    ],
+)
+async def test_a_snapshot_is_waited_for(
+    running: AdminCommand, state: FakeAdmin, ended: str, answer: tuple[Exit, str, str]
+) -> None:
+    state.snapshot_ends = [SnapshotState.DELIVERING, SnapshotState(ended)]
+    assert await running("snapshot hook --wait") == answer
+
+
 async def test_the_status_of_an_unknown_snapshot_is_no(running: AdminCommand) -> None:
     assert await running("snapshot other --status") == (
         Exit.NO,
@@ -382,7 +397,7 @@ async def test_a_snapshot_as_json_has_every_figure(running: AdminCommand) -> Non
         ("", "the name of a sink is required"),
         ("--cancel", "the name of a sink is required"),
         ("hook --status --cancel", "either --status or --cancel"),
-        ("hook --cancel --where true", "--resource, --namespace and --where are for a new snapshot"),
+        ("hook --cancel --where true", "--resource, --namespace, --where and --wait are for a new snapshot"),
     ],
 )
 async def test_a_snapshot_has_one_purpose(running: AdminCommand, words: str, mistake: str) -> None:

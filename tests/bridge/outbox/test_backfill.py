@@ -651,7 +651,7 @@ async def test_during_a_backfill_a_replay_is_refused(tmp_path: Path) -> None:
         taker = await replayable(outbox)
         await taker.feed.replay(1, None, None)
         await taker.take(2)
-        with pytest.raises(UnknownTarget, match=r"still gets a replay, 4 records to go: ask again after it"):
+        with pytest.raises(UnknownTarget, match=r"still gets a replay, 6 records to go: ask again after it"):
             await taker.feed.replay(1, None, None)
         await taker.rest()
         assert (await taker.feed.replay(6, None, None)).records == 1
