@@ -29,7 +29,7 @@ async def take(url: str, name: str, section: str, **context: Any) -> None:
         await page.click("#lock")
         await page.fill("#token-input", TOKEN)
         await page.keyboard.press("Enter")
-        await page.locator("#lock", has_text="Changes allowed").wait_for()
+        await page.locator("#lock", has_text="Unlocked").wait_for()
         await page.click("#tail-start")
         await page.wait_for_timeout(4000)
         await page.evaluate("document.activeElement.blur()")

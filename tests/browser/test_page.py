@@ -47,7 +47,7 @@ async def unlock(watched: Watched) -> None:
     await watched.page.click("#lock")
     await watched.page.fill("#token-input", TOKEN)
     await watched.page.keyboard.press("Enter")
-    await seen(watched, "#lock", "Changes allowed")
+    await seen(watched, "#lock", "Unlocked")
 
 
 async def pictured(watched: Watched, part: str) -> None:

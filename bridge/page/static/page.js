@@ -58,10 +58,10 @@ const stream = new Stream(
 
 function lock({ has_token, may_change }) {
   const button = $("lock");
-  button.textContent = may_change ? "Changes allowed" : has_token ? "Enter token" : "Read-only";
+  button.textContent = may_change ? "Unlocked" : has_token ? "Enter token" : "Read-only";
   button.dataset.open = String(may_change);
   button.disabled = !has_token;
-  button.title = has_token ? "" : "page.token_file is not configured";
+  button.title = may_change ? "Changes are allowed in this tab" : has_token ? "" : "page.token_file is not configured";
 }
 
 function ready(mood, text) {
