@@ -22,6 +22,7 @@ resources    configured resource names, resolved and followed on the cluster
 rights       the rights that a configuration needs in its cluster, as roles
 selection    the objects and steps that a sink gets
 telemetry    facts as metrics and log lines
+tracing      traces of batches, for `tracing`
 transform    stripping and redaction of objects
 verify       `kubedelta verify`: a destination compared with the cluster
 web          /metrics, /healthz and /readyz

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -112,7 +113,12 @@ async def _run(
     )
     bridge = Bridge(plan, telemetry.report, reloader)
     reload = partial(reloader.request, signal.SIGHUP.name)
-    async with asyncio.TaskGroup() as tasks:
+    async with AsyncExitStack() as stack:
+        if plan.tracing is not None:
+            from bridge.tracing.hooks import traced
+
+            stack.enter_context(traced(plan.tracing, plan.cluster, telemetry.report))
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
         showing = tasks.create_task(show_first_lists(bridge.snapshot, line)) if line.on else None
         end = await _until_the_end(bridge, settings.telemetry, telemetry, metrics, ignored, reload)
         if showing is not None:

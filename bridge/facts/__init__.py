@@ -106,6 +106,8 @@ from bridge.facts.process import (
     ReloadRefused,
     SignalReaction,
     SignalReceived,
+    SpansExported,
+    SpansLost,
 )
 
 __all__ = [
@@ -183,6 +185,8 @@ __all__ = [
     "SnapshotBegan",
     "SnapshotCancelled",
     "SnapshotEnded",
+    "SpansExported",
+    "SpansLost",
     "StateExposed",
     "StateMigrated",
     "VersionsRanBackwards",

@@ -158,6 +158,18 @@ class OperatorCommand(msgspec.Struct, frozen=True):
     """Address of the page's viewer; empty for the admin socket."""
 
 
+class SpansExported(msgspec.Struct, frozen=True):
+    """The collector has taken spans of traced batches."""
+
+    spans: int
+
+
+class SpansLost(msgspec.Struct, frozen=True):
+    """Spans that the collector did not take in time, or that came while too many waited."""
+
+    spans: int
+
+
 ProcessFact: TypeAlias = (
     BridgeStarted
     | ConfigurationRefused
@@ -171,4 +183,6 @@ ProcessFact: TypeAlias = (
     | PageFailed
     | PageTokenRefused
     | OperatorCommand
+    | SpansExported
+    | SpansLost
 )

@@ -103,6 +103,20 @@ class PagePlan(msgspec.Struct, frozen=True):
     token_file: Path | None = None
 
 
+class TracingPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Traces of batches."""
+
+    endpoint: str
+    """The URL for spans."""
+    sample: float
+    """The share of batches that are traced."""
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    header_files: dict[str, Path] = {}
+    """Header → file with its value."""
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The whole plan. Times are in seconds."""
 
@@ -135,5 +149,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Host and port of /metrics, /healthz and /readyz."""
     details_token_file: Path | None = None
     """A file with the token for the details of /readyz."""
+    tracing: TracingPlan | None = None
     page: PagePlan | None = None
     """None without a page."""

@@ -11,10 +11,10 @@ from bridge.kube import ClusterAccess
 from bridge.model.formats.content import STATES_BEFORE, Include
 from bridge.model.primitives.field_path import FieldPath
 from bridge.outbox import Retention
-from bridge.plan.plan import PagePlan, Plan, SinkPlan, Wanted
+from bridge.plan.plan import PagePlan, Plan, SinkPlan, TracingPlan, Wanted
 from bridge.selection import SelectorText
 from bridge.selection.language import CHANGED, OLD_OBJECT
-from config.schema import OnClusterChange, PageSettings, Settings, SinkSettings, WatchList
+from config.schema import OnClusterChange, PageSettings, Settings, SinkSettings, TracingSettings, WatchList
 from config.schema.redaction import rules_of
 from config.schema.resources import ResourceSettings
 from sinks import registry
@@ -53,11 +53,25 @@ def plan_of(settings: Settings, file: Path | None = None) -> Plan:
         details_token_file=settings.telemetry.details_token_file,
         listen=(settings.telemetry.listen.host, settings.telemetry.listen.port),
         page=_page(settings.page),
+        tracing=_tracing(settings.tracing),
     )
 
 
 def _page(settings: PageSettings) -> PagePlan | None:
     return None if settings.listen is None else PagePlan(*settings.listen, settings.token_file)
+
+
+def _tracing(settings: TracingSettings) -> TracingPlan | None:
+    if settings.endpoint is None:
+        return None
+    return TracingPlan(
+        endpoint=settings.endpoint,
+        sample=settings.sample,
+        ca_file=settings.ca_file,
+        cert_file=settings.cert_file,
+        key_file=settings.key_file,
+        header_files=settings.header_files,
+    )
 
 
 def _retention(settings: Settings) -> Retention:

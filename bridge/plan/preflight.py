@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from bridge.content import WrongContent, compile_content
+from bridge.model.primitives.addresses import is_loopback
 from bridge.model.record import MOST_SELECTIONS
-from bridge.plan.plan import Plan, SinkPlan
+from bridge.plan.plan import Plan, SinkPlan, TracingPlan
 from bridge.selection import WrongSelection, compile_selection
 from bridge.selection.language import Cel, MissingLibrary
 from bridge.web.access import TokenFile
+from sinks.base import WrongOption, read_secret
+from sinks.tls import tls_context
 
 _LEAST_TOKEN = 16
 """Characters of the page's token, which changes a running bridge, and may be guessed at without a limit."""
@@ -22,6 +27,7 @@ def preflight(plan: Plan) -> Sequence[tuple[str, str]]:
     """Returns (path of the option, reason) for each mistake. Reads files; blocks."""
     found = list(_token("telemetry.details_token_file", plan.details_token_file))
     found += _token("page.token_file", None if plan.page is None else plan.page.token_file, least=_LEAST_TOKEN)
+    found += _tracing(plan.tracing)
     found += [(f"sinks.{sink.name}.{wrong.option}", wrong.reason) for sink in plan.sinks for wrong in sink.examine()]
     return [*found, *wrong_selections(plan.sinks), *wrong_contents(plan.sinks), *_meetings(plan.sinks)]
 
@@ -36,6 +42,24 @@ def _token(option: str, file: Path | None, least: int = 1) -> Iterator[tuple[str
     else:
         if len(token) < least:
             yield option, f"the token in {file} has {len(token)} characters; allowed: at least {least}"
+
+
+def _tracing(plan: TracingPlan | None) -> Iterator[tuple[str, str]]:
+    if plan is None:
+        return
+    if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
+        yield "tracing", "it needs OpenTelemetry: install kubedelta[otel], or leave out endpoint"
+    url = urlsplit(plan.endpoint)
+    if plan.header_files and url.scheme == "http" and not is_loopback(url.hostname or ""):
+        yield "tracing.header_files", "endpoint is http://: anybody on the way can read the headers; use https://"
+    if (plan.cert_file is None) != (plan.key_file is None):
+        yield "tracing", "cert_file and key_file belong together"
+    try:
+        for name, path in plan.header_files.items():
+            read_secret(path, f"tracing.header_files.{name}")
+        tls_context(plan.ca_file, plan.cert_file, plan.key_file)
+    except WrongOption as error:
+        yield error.option if error.option.startswith("tracing.") else f"tracing.{error.option}", error.reason
 
 
 def wrong_selections(sinks: Sequence[SinkPlan]) -> Iterator[tuple[str, str]]:

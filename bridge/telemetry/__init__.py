@@ -9,7 +9,7 @@ process_logs        facts of the process as log lines
 resource_counters   counters between the API server and the outbox
 sink_counters       counters between the outbox and the destinations
 sink_logs           facts of sinks as log lines
-state_counters      counters of the database and of the state
+state_counters      counters of the database, of the state and of traces
 state_logs          facts of the state as log lines
 throttled_log       the bridge's logger; logs a repeated failure every half minute
 """

@@ -18,6 +18,8 @@ from bridge.facts import (
     ReloadRefused,
     SignalReaction,
     SignalReceived,
+    SpansExported,
+    SpansLost,
 )
 from bridge.telemetry.throttled_log import ThrottledLog
 
@@ -56,6 +58,11 @@ class ProcessLogs:
                 self._throttled.failure("page token", text, "401", client=client)
             case ConnectionCut():
                 self._cut(fact)
+            case SpansExported(spans):
+                self._log.debug("spans exported", spans=spans)
+            case SpansLost(spans):
+                # The library logs the reason.
+                self._log.debug("spans lost", spans=spans)
 
     def _started(self, fact: BridgeStarted) -> None:
         self._log.info(

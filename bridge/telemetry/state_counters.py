@@ -1,4 +1,4 @@
-"""Counters of the database and of the state as a whole."""
+"""Counters of the database, of the state as a whole, and of traces."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from bridge.facts import (
     OutboxRebuilt,
     ScopeChanged,
     SinkForgotten,
+    SpansExported,
+    SpansLost,
 )
 
 
@@ -40,6 +42,14 @@ class StateCounters:
             ("outcome",),
             registry=registry,
         )
+        self._spans = Counter(
+            "kubedelta_trace_spans_total",
+            "Spans of traced batches that the collector took, or that are lost.",
+            ("outcome",),
+            registry=registry,
+        )
+        for outcome in ("exported", "lost"):
+            self._spans.labels(outcome)
         for outcome in ("same", "other", "unknown", "failed"):
             self._proofs.labels(outcome)
 
@@ -47,6 +57,10 @@ class StateCounters:
         match fact:
             case HistoryChecked(_, outcome):
                 self._proofs.labels(outcome).inc()
+            case SpansExported(spans):
+                self._spans.labels("exported").inc(spans)
+            case SpansLost(spans):
+                self._spans.labels("lost").inc(spans)
             case OutboxFull():
                 self._full.inc()
             case OutboxRebuilt():

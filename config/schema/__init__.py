@@ -12,7 +12,7 @@ delivery     options that a sink of any type has
 state        the state directory, and how long its records stay
 redaction    values that must not leave: keys, presets, rules
 watch        how resources are listed and watched
-telemetry    the HTTP server for machines, and the logs
+telemetry    the HTTP server for machines, the logs, and traces of batches
 page         the web page for people
 shape        the types that the settings allow at a path of the file
 """
@@ -25,7 +25,7 @@ from config.schema.resources import ResourceSettings
 from config.schema.settings import Settings, SinkSettings
 from config.schema.sink_types import SinkOptionTypes, settings_type
 from config.schema.state import OnClusterChange, RetainSettings, StateSettings
-from config.schema.telemetry import Address, LogFormat, LogLevel, TelemetrySettings
+from config.schema.telemetry import Address, LogFormat, LogLevel, TelemetrySettings, TracingSettings
 from config.schema.watch import WatchList, WatchSettings
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "SinkSettings",
     "StateSettings",
     "TelemetrySettings",
+    "TracingSettings",
     "WatchList",
     "WatchSettings",
     "settings_type",

@@ -14,7 +14,7 @@ from config.schema.page import PageSettings
 from config.schema.redaction import RedactionSettings
 from config.schema.resources import ResourceEntry
 from config.schema.state import StateSettings
-from config.schema.telemetry import TelemetrySettings
+from config.schema.telemetry import TelemetrySettings, TracingSettings
 from config.schema.watch import WatchSettings
 from config.values import Between, Duration
 
@@ -64,6 +64,9 @@ class Settings(BaseSettings):
     )
     telemetry: TelemetrySettings = Field(
         default=TelemetrySettings(), description="The HTTP server for machines, and the logs."
+    )
+    tracing: TracingSettings = Field(
+        default=TracingSettings(), description="Traces of batches, by OpenTelemetry. Off by default."
     )
     page: PageSettings = Field(
         default=PageSettings(),

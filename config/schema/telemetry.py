@@ -1,4 +1,4 @@
-"""The section ``telemetry``: the HTTP server for machines, and the logs."""
+"""The sections ``telemetry`` and ``tracing``: the HTTP server for machines, the logs, and traces of batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from bridge.model.primitives.addresses import host_and_port
-from config.values import PORT, Matching, Section
+from config.values import HOST, PORT, Matching, Names, Section
 
 
 class Address(NamedTuple):
@@ -83,4 +83,47 @@ class TelemetrySettings(Section):
         default=LogFormat.AUTO,
         description="json: one object a line. console: for people. auto: console on a terminal, json elsewhere. Logs "
         "go to standard error.",
+    )
+
+
+# ── Traces ───────────────────────────────────────────────────────────────────
+
+_ENDPOINT = Matching(
+    rf"https?://{HOST}(?::{PORT})?(?:[/?][^\x00-\x20\x7f#]*)?",
+    "a URL that begins with https:// or http:// and names a host is needed, without user and password",
+)
+_HEADER = Matching(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", lambda name: f"{name!r} is no name of a header", longest=256)
+
+
+class TracingSettings(Section):
+    """Traces of batches, for a collector."""
+
+    endpoint: Annotated[str, _ENDPOINT] | None = Field(
+        default=None,
+        description="The URL to which spans are sent, by OTLP over HTTP (protobuf). Without it, there are no traces,"
+        " and tracing costs nothing. It needs the extra kubedelta[otel].",
+        examples=["https://collector.observability:4318/v1/traces"],
+    )
+    sample: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.01,
+        description="The share of batches that are traced. Each has a span for the wait of its bytes, the comparison,"
+        " the commit and the distribution, and three for each delivery; with resource, sink, counts and sequence"
+        " numbers, without anything of an object.",
+    )
+    ca_file: Path | None = Field(
+        default=None,
+        description="Certificates (PEM) of the authorities to trust, in place of the system's.",
+        examples=["/run/secrets/ca.crt"],
+    )
+    cert_file: Path | None = Field(
+        default=None, description="The certificate (PEM) to show to the collector.", examples=["/run/secrets/tls.crt"]
+    )
+    key_file: Path | None = Field(
+        default=None, description="The private key (PEM) of cert_file.", examples=["/run/secrets/tls.key"]
+    )
+    header_files: Annotated[dict[str, Path], Names(_HEADER)] = Field(
+        default={},
+        description="Headers of each request, such as credentials: name to the file that holds the value. The files are"
+        " read again when they change.",
+        examples=[{"authorization": "/run/secrets/collector"}],
     )

@@ -249,6 +249,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             Query(f"process_start_time_seconds{{{_BRIDGE}}} * 1000", "{{instance}}"),
         ),
         _panel("Failures of telemetry", "short", _count(_k("telemetry_failures_total"), by="observer")),
+        _panel("Spans of traces", "short", _count(_k("trace_spans_total"), by="outcome")),
         _panel(
             "The configuration file is in effect",
             "bool_yes_no",
