@@ -124,8 +124,8 @@ soak: $(READY) ## the long tests that `make test` leaves out, and forty times th
 	KUBEDELTA_EXAMPLES=40 $(BIN)/pytest -m hypothesis $(ARGS) $(NONE_IS_FINE)
 
 lock: $(READY) ## renew the five requirements files from pyproject.toml
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel --extra otel -o requirements.txt
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel --extra otel --group dev -o requirements-dev.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel --extra encryption --extra otel -o requirements.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel --extra encryption --extra otel --group dev -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:build -o requirements-build.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:engines -o requirements-engines.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:browser -o requirements-browser.txt

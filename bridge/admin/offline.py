@@ -9,6 +9,7 @@ from bridge.admin.operations import OfflineOperations
 from bridge.facts import discard
 from bridge.model.admin import AdminOperations
 from bridge.outbox import Outbox
+from bridge.plan.encryption_keys import load_cipher
 from bridge.plan.plan_from_settings import plan_of
 from config.schema import Settings
 
@@ -20,6 +21,6 @@ async def open_admin(settings: Settings) -> AsyncIterator[AdminOperations]:
     plan = plan_of(settings)
     sinks = {sink.name: sink.start for sink in plan.sinks}
     async with await Outbox.open(
-        plan.state, sinks, retention=plan.retention, report=discard, only_existing=True
+        plan.state, sinks, retention=plan.retention, report=discard, only_existing=True, cipher=load_cipher(plan)
     ) as outbox:
         yield OfflineOperations(outbox, plan.cluster)

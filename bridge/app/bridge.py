@@ -14,6 +14,7 @@ from bridge.kube import connect
 from bridge.model.status import StatusSnapshot
 from bridge.outbox import Damaged, StateError
 from bridge.pipelines.feeds import Feeds
+from bridge.plan.encryption_keys import load_cipher
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.plan.redaction_key_file import load_keys
 from bridge.reload.reloader import Reloader
@@ -43,7 +44,12 @@ class Bridge:
             sinks = {sink.name: sink.start for sink in plan.sinks}
             selecting = [sink.name for sink in plan.sinks if sink.select is not None]
             feeds = await Feeds.open(
-                plan.state, sinks, retention=plan.retention, selecting=selecting, report=self._report
+                plan.state,
+                sinks,
+                retention=plan.retention,
+                selecting=selecting,
+                cipher=load_cipher(plan),
+                report=self._report,
             )
             async with feeds.outbox as outbox:
                 # Inside of the outbox's lock: two bridges that start at once must not each make a key.

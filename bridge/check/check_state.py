@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from bridge.admin.client import AdminClient, NoAnswer, NotRunning
@@ -13,7 +14,8 @@ from bridge.admin.socket_file import expect_room
 from bridge.check.findings import CheckResult, Finding
 from bridge.model.admin import About
 from bridge.model.primitives.addresses import host_and_port
-from bridge.outbox import FILE, StateError, is_held, unusable
+from bridge.outbox import FILE, KEY_FILES_OPTION, Damaged, StateError, is_held, look_at, unusable
+from bridge.plan.encryption_keys import load_cipher
 from bridge.plan.plan import Plan
 from bridge.plan.redaction_key_file import KEY_FILE, read_keys
 
@@ -50,6 +52,8 @@ def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
     if free < plan.retention.min_free:
         reason = f"the disk of {directory} has {free} bytes free; the bridge reads only with {plan.retention.min_free}"
         yield Finding("state.min_free_bytes", CheckResult.WRONG, reason)
+    if (finding := _encryption(plan)) is not None:
+        yield finding
     if plan.redaction_key_file is not None or (directory / KEY_FILE).exists():
         try:
             keys = read_keys(plan.redaction_key_file, plan.former_key_files, directory)
@@ -59,6 +63,24 @@ def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
         except StateError as error:
             option, _, reason = str(error).partition(": ")
             yield Finding(option, CheckResult.WRONG, reason)
+
+
+def _encryption(plan: Plan) -> Finding | None:
+    """Whether a start could read the content of the state; None without any encryption, and without a readable state,
+    which other findings are about."""
+    try:
+        cipher = load_cipher(plan)
+    except StateError as error:
+        option, _, reason = str(error).partition(": ")
+        return Finding(option, CheckResult.WRONG, reason)
+    with suppress(StateError, Damaged), look_at(plan.state) as look:
+        if look is not None and (missing := look.missing_keys(cipher)):
+            reason = f"no file has the key {', '.join(missing)}, with which content of the state is encrypted"
+            return Finding(KEY_FILES_OPTION, CheckResult.WRONG, reason)
+    if cipher is None:
+        return None
+    written = f"encrypted with the key {cipher.first.id}" if cipher.encrypts else "not encrypted"
+    return Finding("state.encryption", CheckResult.RIGHT, f"new content is {written}")
 
 
 def _holder(plan: Plan, running: About | None) -> Finding:

@@ -141,6 +141,8 @@ class StateReport(msgspec.Struct, frozen=True):
     wal_bytes: int
     free_bytes: int
     """Bytes of free pages inside the file, which SQLite uses again."""
+    bytes_by_key: dict[str, int] = {}
+    """Id of an encryption key → bytes of content under it; the empty text → bytes of plain content."""
 
 
 class About(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ appender      a batch of changes into records, ledger and position in one transa
 checks        integrity of a database, and the state of another process
 consumers     SQL and decisions for each sink: its cursor, backfills, compaction, dead letters
 dead_letters  rejected and parked records of a sink
+encryption    encryption of objects' content, and its keys
 errors        exceptions of this room
 ledger        the last exported state of every object
 log           SQL and decisions for records and ledger: encoding, cleaning
@@ -28,6 +29,9 @@ from bridge.outbox.consumers.judged import JudgedRecords
 from bridge.outbox.consumers.replays import condition
 from bridge.outbox.consumers.selections import EVERYTHING, StoredSelection
 from bridge.outbox.dead_letters import DeadLetters
+from bridge.outbox.encryption.cipher import OPTION as KEY_FILES_OPTION
+from bridge.outbox.encryption.cipher import Cipher
+from bridge.outbox.encryption.key import EncryptionKey
 from bridge.outbox.errors import Damaged, OtherCluster, StateError, StateUnusable, UnknownFormat
 from bridge.outbox.ledger import Ledger
 from bridge.outbox.log.cleaner import CleanerPolicy
@@ -43,11 +47,14 @@ from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
 __all__ = [
     "EVERYTHING",
     "FILE",
+    "KEY_FILES_OPTION",
     "Backfill",
+    "Cipher",
     "CleanerPolicy",
     "Damaged",
     "DeadLetters",
     "Decide",
+    "EncryptionKey",
     "JudgedRecords",
     "LastState",
     "Ledger",

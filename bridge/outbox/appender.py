@@ -147,7 +147,7 @@ class Appender:
         bodies = self._store.codec.bodies
         compress = bodies.compress.get(ready.kind) or partial(bodies.pack, ready.kind)
         return self._store.write(
-            partial(statements.append, deltas=deltas, batch=ready, compress=compress),
+            partial(statements.append, deltas=deltas, batch=ready, compress=compress, cipher=bodies.cipher),
             committed=partial(self._appended, deltas),
         )
 

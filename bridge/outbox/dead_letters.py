@@ -23,6 +23,7 @@ class DeadLetters:
 
     def __init__(self, store: Store, sink: str, found: SavedDeadLetters, most: int = MOST) -> None:
         self._store = store
+        self._cipher = store.cipher
         self._sink = sink
         self._most = most
         self._has_changed = asyncio.Event()
@@ -66,7 +67,7 @@ class DeadLetters:
             for each in new_dead_letters
         ]
         await self._store.write(
-            partial(dead_letters_sql.insert, dead_letters=dead_letters),
+            partial(dead_letters_sql.insert, dead_letters=dead_letters, cipher=self._cipher),
             committed=lambda done: self._note_added(new_dead_letters, *done),
             shrinks=True,
         )
@@ -78,7 +79,9 @@ class DeadLetters:
         self.retrying = False
         found = await self._store.ask(partial(dead_letters_sql.next_retries, sink=self._sink, limit=limit))
         self.retrying = self.retrying or bool(found)
-        return [RetriedDeadLetter(number, record_codec.decode_record(record)) for number, record in found]
+        return [
+            RetriedDeadLetter(number, record_codec.decode_record(each.content(self._cipher))) for number, each in found
+        ]
 
     async def delivered(self, numbers: Sequence[int]) -> None:
         """Deletes dead letters that reached the destination."""
@@ -89,7 +92,14 @@ class DeadLetters:
     async def rejected_again(self, number: int, reason: str, answer: str) -> None:
         """Keeps a dead letter whose retry failed, and unmarks the later ones of its object until an operator asks for
         another retry."""
-        reject = partial(dead_letters_sql.reject_again, sink=self._sink, number=number, reason=reason, answer=answer)
+        reject = partial(
+            dead_letters_sql.reject_again,
+            sink=self._sink,
+            number=number,
+            reason=reason,
+            answer=answer,
+            cipher=self._cipher,
+        )
         await self._store.write(reject, shrinks=True)
         self._parked.discard(number)
 

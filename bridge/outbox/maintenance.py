@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
+from bridge.outbox.encryption.renewal import Renewal
 from bridge.outbox.log import cleaner, dictionaries
 from bridge.outbox.log.body_codec import FIRST_NUMBER, Dictionary, make_dictionary
 from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
@@ -35,6 +36,7 @@ class LogMaintenance:
         self.start = opened.log_start
         """Sequence number of the oldest record that sinks can read."""
         self._cleanable = opened.cleanable
+        self._renewal = Renewal(opened.codec.bodies.cipher, opened.last, done=opened.renewed)
         self.end = LogEnd(opened.last, 0, SparseIndex(), self._now)
         for last, size, age in opened.ranges:
             self.end.bytes += size
@@ -89,7 +91,14 @@ class LogMaintenance:
             await between()
         self._cleanable = await self._store.ask(cleaner.cleanable_log)
 
-    async def train_dictionary(self) -> None:
+    async def improve_bodies(self) -> None:
+        """Trains a dictionary, and moves some older content to the key of new content, until all of it has that key."""
+        await self._train_dictionary()
+        if self._renewal.begin_step():
+            # Without a wait: on a full disk the step is repeated, and cursors go on.
+            self._store.write(self._renewal.step, committed=self._renewal.stepped)
+
+    async def _train_dictionary(self) -> None:
         """Makes a dictionary for a kind that has enough samples. Bodies use it once it is durable: a body must not need
         a dictionary that a crash lost."""
         if not (samples := self._store.codec.bodies.take_samples()):
@@ -100,6 +109,6 @@ class LogMaintenance:
         if content is not None:
             dictionary = Dictionary(number, kind, content)
             self._store.write(
-                partial(dictionaries.add, dictionary=dictionary),
+                partial(dictionaries.add, dictionary=dictionary, cipher=self._store.cipher),
                 committed=lambda _: self._store.codec.bodies.learn(dictionary),
             )

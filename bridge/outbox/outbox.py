@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from bridge.facts import Report
@@ -24,6 +23,7 @@ from bridge.outbox.consumers import cursors, dead_letters_sql
 from bridge.outbox.consumers.backlog import BacklogSize
 from bridge.outbox.consumers.own_log import OwnLog
 from bridge.outbox.dead_letters import DeadLetters
+from bridge.outbox.encryption.cipher import Cipher
 from bridge.outbox.errors import Damaged
 from bridge.outbox.ledger import Ledger
 from bridge.outbox.log import reading
@@ -96,15 +96,17 @@ class Outbox:
         selecting: Collection[str] = (),
         only_existing: bool = False,
         first_behind: Callable[[], int] = rebuild.number_of_now,
+        cipher: Cipher | None = None,
         committed: Committed = lambda _records, _last: None,
         cleaner_policy: CleanerPolicy = CleanerPolicy(),  # noqa: B008  # frozen
     ) -> Outbox:
         """Opens the state in ``directory``. ``sinks``: the configured sinks, each with the starting point for a first
         start; ``selecting``: those with a selection. An empty directory gets a new database, which begins behind the
         number of ``first_behind``; a damaged one is moved aside. With ``only_existing`` no cursor is created, and a
-        damaged database raises Damaged. Raises StateError."""
-        begin = partial(opening.open_state, selecting=selecting, behind=first_behind())
-        opened = await asyncio.to_thread(opening.open_existing if only_existing else begin, directory, sinks, clock())
+        damaged database raises Damaged. ``cipher`` encrypts objects. Raises StateError."""
+        begin = partial(opening.open_state, selecting=selecting, behind=first_behind(), cipher=cipher)
+        existing = partial(opening.open_existing, cipher=cipher)
+        opened = await asyncio.to_thread(existing if only_existing else begin, directory, sinks, clock())
         outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed)
         reporting.report_opened(opened, outbox.records, sinks, report)
         return outbox
@@ -124,13 +126,11 @@ class Outbox:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Examines the database after every error that may come from damage. Raises Damaged in place of such an
         error."""
         cause = error if isinstance(error, Exception) else self._store.failure
-        damage = await asyncio.to_thread(damage_behind, cause, self._store.state_directory)
+        damage = await asyncio.to_thread(damage_behind, cause, self._store.state_directory, self._store.cipher)
         if not damage:
             await self.close()
             return
@@ -210,17 +210,18 @@ class Outbox:
 
     async def dead_letters(self, sink: str | None, after: int, limit: int) -> Sequence[DeadLetter]:
         """At most ``limit`` dead letters with numbers above ``after``, ascending, of one sink or (None) of all."""
-        return await self._store.ask(partial(dead_letters_sql.listed, sink=sink, after=after, limit=limit))
+        listed = partial(dead_letters_sql.listed, sink=sink, after=after, limit=limit, cipher=self._store.cipher)
+        return await self._store.ask(listed)
 
     async def dead_letter(self, number: int) -> Record:
         """The record of a dead letter. Raises UnknownTarget."""
-        return await self._store.ask(partial(dead_letters_sql.record_of, number=number))
+        return await self._store.ask(partial(dead_letters_sql.record_of, number=number, cipher=self._store.cipher))
 
     async def check(self) -> StateReport:
         """The result of a complete integrity check. Reads the whole database: seconds for each gigabyte."""
         if gone := self._store.state_directory.gone():
             return state_check.report_without_database(self.disk(), gone)
-        return await self._store.ask(partial(state_check.report, disk=self.disk()))
+        return await self._store.ask(partial(state_check.report, disk=self.disk(), cipher=self._store.cipher))
 
     # ── Housekeeping ─────────────────────────────────────────────────────────
 
@@ -233,14 +234,13 @@ class Outbox:
             await self._log.trim(held)
         if self._log.is_cleaning_due(has_backfills=any(cursor.backfill for cursor in self.sinks.all)):
             await self._log.clean(self._save_progress)
-        await self._log.train_dictionary()
+        await self._log.improve_bodies()
         return progressed
 
     async def _save_progress(self) -> bool:
-        if (saved := self._save()) is None:
-            return False
-        await saved
-        return True
+        if (saved := self._save()) is not None:
+            await saved
+        return saved is not None
 
     def _save(self) -> asyncio.Future[None] | None:
         """None if there is no unsaved progress."""

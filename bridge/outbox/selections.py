@@ -84,7 +84,7 @@ class Selections:
             found = await self._store.ask(selections.objects)
         at = 0
         while at < len(found):
-            part = partial(selections.held, sequences=found[at : at + _AT_ONCE], unpack=codec.bodies.unpack)
+            part = partial(selections.held, sequences=found[at : at + _AT_ONCE], bodies=codec.bodies)
             held = await self._store.ask(part)
             yield [LastState(each, codec.resources[each.resource]) for each in held]
             at += len(held)

@@ -15,6 +15,7 @@ from bridge.model.formats.managers import entries_in, parted
 from bridge.model.record import Delta
 from bridge.model.resource import Resource
 from bridge.outbox.checks.integrity import find_damage
+from bridge.outbox.encryption.cipher import Place
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log import ledger_sql, reading
 from bridge.outbox.log.record_codec import Codec
@@ -45,6 +46,7 @@ class Store:
         self._writer = Writer(connection, state_directory, min_free=min_free, report=report)
         self.write = self._writer.submit
         self.codec = codec
+        self.cipher = codec.bodies.cipher
         self._suspicion: Exception | None = None
 
     async def close(self) -> None:
@@ -92,7 +94,7 @@ class Store:
             if packed is None:
                 raise Damaged(f"record {sequence} should hold an object's last state, and is missing")
             try:
-                return self.codec.bodies.unpack(packed)
+                return self.codec.bodies.unpack(packed, Place.body, sequence)
             except ValueError as error:
                 raise Damaged(f"record {sequence}: {error}") from error
 
@@ -102,7 +104,9 @@ class Store:
         with self._noting_damage():
             packed = reading.body(self._lookup, sequence)
             try:
-                found = None if packed is None else parted(self.codec.bodies.unpack_whole(packed))[1]
+                found = (
+                    None if packed is None else parted(self.codec.bodies.unpack_whole(packed, Place.body, sequence))[1]
+                )
                 return None if found is None else entries_in(found)
             except ValueError as error:
                 raise Damaged(f"record {sequence}: {error}") from error
@@ -113,9 +117,12 @@ class Store:
         if delta.before is not None:
             return delta.before
         with self._noting_damage():
-            packed = reading.body_before(self._lookup, kind, delta.sequence)
+            found = reading.body_before(self._lookup, kind, delta.sequence)
+            if found is None:
+                return None
+            packed, replaced = found
             try:
-                return None if packed is None else self.codec.bodies.unpack(packed)
+                return self.codec.bodies.unpack(packed, Place.body, replaced)
             except ValueError as error:
                 raise Damaged(f"the record before {delta.sequence}: {error}") from error
 
@@ -150,11 +157,14 @@ class Store:
             self._suspicion = error
             raise
 
+    def _find_damage(self) -> str:
+        return find_damage(self.state_directory.file, self.cipher)
+
     async def examine_suspicion(self) -> None:
         """Examines the database after an error of a reader. Needed because the error may have gone to an operator's
         request, which does not end the outbox. Raises Damaged; a bug stays with its caller."""
         suspicion, self._suspicion = self._suspicion, None
         if isinstance(suspicion, Damaged):
             raise suspicion
-        if suspicion is not None and (damage := await asyncio.to_thread(find_damage, self.state_directory.file)):
+        if suspicion is not None and (damage := await asyncio.to_thread(self._find_damage)):
             raise Damaged(damage) from suspicion

@@ -10,7 +10,7 @@ from typing import Self
 from bridge.facts import Report
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Record, body_bytes
-from bridge.outbox import CleanerPolicy, Outbox, Retention, utc_now
+from bridge.outbox import Cipher, CleanerPolicy, Outbox, Retention, utc_now
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.pipelines.sink_view import SelectedLog, view_of
 from bridge.processor.shared_processor import SharedProcessor
@@ -37,6 +37,7 @@ class Feeds:
         retention: Retention | None = None,
         clock: Callable[[], str] = utc_now,
         selecting: Collection[str] = (),
+        cipher: Cipher | None = None,
         cleaner_policy: CleanerPolicy | None = None,
     ) -> Self:
         """Opens the outbox; see ``Outbox.open`` for what is made, reported and raised. The caller enters ``outbox`` as
@@ -49,6 +50,7 @@ class Feeds:
             retention=retention,
             clock=clock,
             selecting=selecting,
+            cipher=cipher,
             cleaner_policy=cleaner_policy or CleanerPolicy(),
             committed=processor.distribute,
         )

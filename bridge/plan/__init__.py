@@ -1,6 +1,8 @@
 """The work of a bridge, in the types of its rooms.
 
 difference           compares two configurations: the part that a running bridge can put into effect, and the rest
+encryption_keys      loads the keys of the content in the state directory
+key_file             reads a file with a key
 plan                 the plan
 plan_from_settings   makes the plan from the configuration
 preflight            finds mistakes that no retry can mend, before anything is watched

@@ -141,6 +141,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     redact: tuple[RedactionRule, ...] = ()
     """Rules for the objects of every resource."""
     retention: Retention = msgspec.field(default_factory=Retention)
+    encryption_key_files: tuple[Path, ...] = ()
+    """Of the content in ``state``, the key of new content first. Empty for no encryption."""
+    encrypt_new: bool = True
     restart_on_cluster_change: bool = False
     grace_seconds: float = 20.0
     file: str = ""

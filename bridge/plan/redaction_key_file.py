@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bridge.outbox import StateError
+from bridge.plan.key_file import read_key_file
 from bridge.plan.plan import Plan
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import SHORTEST_KEY, RedactionKey
 
 KEY_FILE = "redaction.key"
-_LONGEST = 4096
 
 
 def load_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tuple[RedactionKey, ...]:
@@ -57,20 +57,7 @@ def likely_redaction(plan: Plan) -> Redaction:
 
 
 def _key(file: Path, option: str) -> RedactionKey:
-    try:
-        # O_NONBLOCK: a named pipe in the place of the file would block the start.
-        with os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as opened:
-            content = opened.read(_LONGEST + 1)
-    except OSError as error:
-        raise StateError(f"{option}: cannot read {file}: {error.strerror}") from error
-    key = content.strip()
-    if len(content) > _LONGEST or len(key) < SHORTEST_KEY:
-        found = f"more than {_LONGEST}" if len(content) > _LONGEST else str(len(key))
-        raise StateError(
-            f"{option}: {file} has {found} bytes; a key of {SHORTEST_KEY} to {_LONGEST} bytes is expected, such as the"
-            " output of `openssl rand -hex 32`"
-        )
-    return RedactionKey(key)
+    return RedactionKey(read_key_file(file, option))
 
 
 def _make(file: Path) -> None:

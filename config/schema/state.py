@@ -31,6 +31,24 @@ class RetainSettings(Section):
     )
 
 
+class EncryptionSettings(Section):
+    """Encryption of objects' content in the state directory."""
+
+    key_files: tuple[Path, ...] = Field(
+        default=(),
+        description="Files with keys of 32 to 4096 bytes, such as the output of `openssl rand -hex 32`. Objects, and "
+        "everything made of them, are encrypted in the state directory with AES-256-GCM: new content with the key of "
+        "the first file; the others are for content from before. Names, namespaces, uids and versions stay readable. "
+        "It needs kubedelta[encryption]; the image has it.",
+        examples=[["/etc/kubedelta/state-2026-11.key", "/etc/kubedelta/state-2026-05.key"]],
+    )
+    encrypt_new: bool = Field(
+        default=True,
+        description="False: new content is not encrypted, and the keys are for the content from before. Meant for "
+        "leaving encryption.",
+    )
+
+
 class StateSettings(Section):
     """The state directory, and how long its records stay."""
 
@@ -59,6 +77,10 @@ class StateSettings(Section):
         default=Duration(7 * 86_400),
         description="How long the backlog of a removed sink is kept, counted while the bridge runs. A week, so that a "
         "sink removed by mistake can go on at its cursor; until then its backlog takes disk space.",
+    )
+    encryption: EncryptionSettings = Field(
+        default=EncryptionSettings(),
+        description="Encryption of objects' content in the state directory. Without key files there is none.",
     )
     min_free_bytes: Size = Field(
         default=Size(64 * 1024**2),

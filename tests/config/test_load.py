@@ -350,7 +350,7 @@ def test_what_is_no_address_to_listen_on(refused: Refused, listen: str) -> None:
     [
         (
             "memory_max_bytes: 1",
-            "state.memory_max_bytes: unknown option; allowed here: directory, forget_sinks_",
+            "state.memory_max_bytes: unknown option; allowed here: directory, encryption, ",
         ),
         ("on_cluster_change: ignore", 'state.on_cluster_change: found "ignore"; allowed: refuse, restart'),
         ("min_free_bytes: much", 'state.min_free_bytes: found "much"; a number of bytes is expected, or one with a'),

@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, cycle, repeat
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,7 +24,7 @@ from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Gap, Record, SnapshotScope
 from bridge.model.resource import Resource
 from bridge.model.status import SnapshotStatus
-from bridge.outbox import Outbox, Retention
+from bridge.outbox import Cipher, EncryptionKey, Outbox, Retention
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_feed import SinkFeed
@@ -47,6 +47,12 @@ class ShiftingLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return super().time() + self.shift
+
+
+def starts_with_keys() -> Iterator[Cipher]:
+    """Each start with another key for new content, or with none; older content stays as it is, or moves."""
+    one, other = EncryptionKey(b"one" * 20), EncryptionKey(b"other" * 20)
+    return cycle([Cipher([one, other]), Cipher([other, one]), Cipher([one, other], encrypts=False)])
 
 
 @dataclass
@@ -207,14 +213,17 @@ class OutboxMachine(RuleBasedStateMachine):
         size=st.sampled_from([0, 400]),
         when=st.booleans(),
         part=st.sampled_from([0.0, 0.0, 0.5, 1.0]),
+        encrypts=st.booleans(),
     )
-    def begin(self, first: StartPolicy, age: float, size: int, when: bool, part: float) -> None:
+    def begin(self, first: StartPolicy, age: float, size: int, when: bool, part: float, encrypts: bool) -> None:
+        self.starts: Iterator[Cipher | None] = starts_with_keys() if encrypts else repeat(None)
         self.retention = Retention(retain_age=age, retain_bytes=size, before=when)
         self.cleaner_policy = CleanerPolicy(min_bytes=0, min_ratio=part, range_records=5, examined=3, removed=2)
         self.configured = {"left": first, "right": StartPolicy.SNAPSHOT}
         self.run(self.open())
 
     async def open(self) -> None:
+        self.cipher = next(self.starts)
         feeds = await Feeds.open(
             self.directory,
             self.configured,
@@ -222,6 +231,7 @@ class OutboxMachine(RuleBasedStateMachine):
             retention=self.retention,
             clock=lambda: "2026-11-21T09:00:00.000000Z",
             cleaner_policy=self.cleaner_policy,
+            cipher=self.cipher,
         )
         self.outbox = outbox = feeds.outbox
         self.feeds = {}
@@ -330,7 +340,9 @@ class OutboxMachine(RuleBasedStateMachine):
         self.run(self.open())
 
     async def peek(self) -> int:
-        async with await Outbox.open(self.directory, {}, report=self.facts.append, only_existing=True) as outbox:
+        async with await Outbox.open(
+            self.directory, {}, report=self.facts.append, only_existing=True, cipher=self.cipher
+        ) as outbox:
             return outbox.last
 
     @rule(data=st.data())

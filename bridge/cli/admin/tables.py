@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bridge.cli.terminal.text import age, pairs, plain, shortened, size, table
 from bridge.model.admin import Cursors, CursorStatus, DeadLetter, StateReport
@@ -104,6 +104,14 @@ def of_dead_letter(dead_letter: DeadLetter) -> str:
     )
 
 
+def _encryption(bytes_by_key: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Nothing about a state that has no key."""
+    if not any(bytes_by_key):
+        return []
+    under = {name: f"{size(count)} of content" for name, count in sorted(bytes_by_key.items()) if name}
+    return [*((f"key {name}", text) for name, text in under.items()), ("no key", size(bytes_by_key.get("", 0)))]
+
+
 def of_state(report: StateReport) -> str:
     counts = pairs(
         [
@@ -118,6 +126,7 @@ def of_state(report: StateReport) -> str:
             ("dead letters", str(report.dead_letters)),
             ("file", f"{size(report.file_bytes)}, of which {size(report.free_bytes)} are free"),
             ("wal", size(report.wal_bytes)),
+            *_encryption(report.bytes_by_key),
             ("integrity", counted(len(report.problems), "problem") if report.problems else "ok"),
         ]
     )

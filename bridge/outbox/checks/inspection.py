@@ -12,6 +12,8 @@ import apsw
 from bridge.model.resource import Resource, Scope
 from bridge.outbox.consumers import selections
 from bridge.outbox.consumers.backfill_plans import quoted
+from bridge.outbox.encryption.cipher import Cipher
+from bridge.outbox.encryption.key_registry import missing_keys
 from bridge.outbox.errors import StateUnusable
 from bridge.outbox.log import informer_sql, ledger_sql
 from bridge.outbox.storage import schema
@@ -39,6 +41,11 @@ class StateInspection:
         self._connection = connection
         self.cluster, self.last = row(connection, "SELECT cluster, last FROM meta")
         """uid of the namespace kube-system, empty if it was never read; and the newest sequence number."""
+
+    def missing_keys(self, cipher: Cipher | None) -> list[str]:
+        """The ids of keys that the state has content under, and the cipher has not. Reads the whole database where a
+        registered key is missing."""
+        return missing_keys(self._connection, cipher)
 
     def resources(self) -> list[Resource]:
         """The watched resources, in the version that was watched last."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -17,7 +18,8 @@ import apsw
 from bridge.model.admin import UnknownTarget
 from bridge.model.change import Op
 from bridge.model.record import SnapshotEdge
-from bridge.outbox.consumers import backfill
+from bridge.outbox.consumers import backfill, dead_letters_sql
+from bridge.outbox.encryption.cipher import Cipher, Place
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
 from bridge.outbox.log import dictionaries, ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
@@ -39,19 +41,19 @@ _SCHEMA_ERRORS = (
 """Errors that our own statements can cause only on foreign or damaged tables. A full disk, lack of memory and locks say
 no such thing."""
 _TYPES = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
-_SMALL = ("meta", "kinds", "resources", "informers", "cursors", "selections", "snapshots")
+_SMALL = ("meta", "kinds", "resources", "informers", "cursors", "selections", "snapshots", "encryption_keys")
 _REPLACED_LATER = (
     "SELECT replaces FROM ledger, meta WHERE replaces IS NOT NULL AND ledger.seq >= meta.cleaner_checkpoint"
 )
 _OPS = {*(op.value for op in Op), *(edge.value for edge in SnapshotEdge), record_codec.GAP}
 
 
-def find_damage(file: Path) -> str:
+def find_damage(file: Path, cipher: Cipher | None = None) -> str:
     """The first problem of this file, in words; empty if it is sound, or cannot be examined now. Reads the whole file:
     seconds for each gigabyte."""
     try:
         with closing(open_reader(file)) as database:
-            return next(iter(problems(database)), "")
+            return next(iter(problems(database, cipher)), "")
     except (Damaged, *_SCHEMA_ERRORS) as error:
         return str(error)
     except apsw.Error as error:
@@ -60,7 +62,7 @@ def find_damage(file: Path) -> str:
         return ""
 
 
-def damage_behind(error: BaseException | None, state_directory: StateDirectory) -> str:
+def damage_behind(error: BaseException | None, state_directory: StateDirectory, cipher: Cipher | None) -> str:
     """The damage that explains an error, in words; empty if the error has another cause. Blocks as ``find_damage``."""
     if not isinstance(error, Exception) or isinstance(error, StateError | UnknownTarget | OSError):
         return ""
@@ -68,7 +70,7 @@ def damage_behind(error: BaseException | None, state_directory: StateDirectory) 
         return ""
     if known := _damage_in(error):
         return str(known)
-    return find_damage(state_directory.file)
+    return find_damage(state_directory.file, cipher)
 
 
 def _damage_in(error: BaseException) -> Damaged | None:
@@ -77,12 +79,13 @@ def _damage_in(error: BaseException) -> Damaged | None:
     return error if isinstance(error, Damaged) else None
 
 
-def problems(database: apsw.Connection) -> list[str]:
+def problems(database: apsw.Connection, cipher: Cipher | None = None) -> list[str]:
     """At most MOST problems, from the first failing part: later parts rely on the earlier ones. Reads the whole
-    database in one transaction."""
+    database in one transaction. Raises KeyMissing, which is no problem of the database."""
     database.execute("BEGIN")  # One snapshot for all queries: the bridge may go on writing.
     try:
-        for part in _PARTS if not schema.is_earlier(database) else (_pages,):
+        parts = (_pages, _tables, _values, partial(_frames, cipher=cipher), _agreement)
+        for part in parts if not schema.is_earlier(database) else (_pages,):
             if found := list(islice(_reported(part, database), MOST)):
                 return found
         return []
@@ -147,10 +150,10 @@ def _values_of(table: str, database: apsw.Connection) -> Iterator[str]:
         right.add(types)
 
 
-def _frames(database: apsw.Connection) -> Iterator[str]:
+def _frames(database: apsw.Connection, cipher: Cipher | None) -> Iterator[str]:
     """Decodes every body, dead letter, item and backfill."""
     try:
-        bodies = BodyCodec(dictionaries.load(database))
+        bodies = BodyCodec(dictionaries.load(database, cipher), cipher)
     except ValueError as error:
         yield str(error)
         return
@@ -160,16 +163,17 @@ def _frames(database: apsw.Connection) -> Iterator[str]:
             record_codec.record_of(record, codec)
         except Damaged as error:
             yield str(error)
-    for number, dead_letter in database.execute("SELECT number, record FROM dead_letters ORDER BY number"):
+    for number, dead_letter in dead_letters_sql.sealed_rows(database):
         try:
-            record_codec.decode_record(dead_letter)
+            record_codec.decode_record(dead_letter.content(cipher))
+            dead_letter.texts(cipher)
         except Damaged as error:
             yield f"dead letter {number}: {error}"
-    for sink, item, op, before in database.execute("SELECT sink, item, op, before FROM backfill_items"):
+    for sink, item, op, before, of in database.execute("SELECT sink, item, op, before, before_seq FROM backfill_items"):
         if op not in _OPS:
             yield f"item {item} of the backfill of {sink} has the op {op}"
         try:
-            bodies.unpack(before) if before is not None else b""
+            bodies.unpack(before, Place.before, of or 0) if before is not None else b""
         except ValueError as error:
             yield f"item {item} of the backfill of {sink}: {error}"
     for (sink,) in list(database.execute("SELECT sink FROM cursors")):
@@ -213,5 +217,3 @@ _QUESTIONS = {
     ),
     "cursors that point beyond the log": "SELECT count(*) FROM cursors, meta WHERE settled > last",
 }
-
-_PARTS = (_pages, _tables, _values, _frames, _agreement)

@@ -6,21 +6,24 @@ import apsw
 
 from bridge.model.admin import StateReport
 from bridge.outbox.checks import integrity
+from bridge.outbox.encryption.cipher import Cipher
+from bridge.outbox.encryption.key_registry import bytes_by_key
 from bridge.outbox.log.ledger_sql import PRESENT
 from bridge.outbox.storage.database import one, page_bytes, row
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import Disk
 
 
-def report(database: apsw.Connection, disk: Disk) -> StateReport:
+def report(database: apsw.Connection, disk: Disk, cipher: Cipher | None) -> StateReport:
     """Reads the whole database: SQLite's own check, every record, and whether the tables agree."""
     page = page_bytes(database)
+    found = integrity.problems(database, cipher)
     return StateReport(
         path=str(disk.path),
         sqlite=apsw.sqlite_lib_version(),
         format=int(database.pragma("user_version")),
         cluster=str(row(database, "SELECT cluster FROM meta")[0]),
-        problems=integrity.problems(database),
+        problems=found,
         records=one(database, "SELECT count(*) FROM log, meta WHERE log.seq >= meta.log_start"),
         objects=one(database, f"SELECT count(*) FROM {PRESENT}"),
         informers=one(database, "SELECT count(*) FROM informers"),
@@ -29,6 +32,7 @@ def report(database: apsw.Connection, disk: Disk) -> StateReport:
         file_bytes=disk.file,
         wal_bytes=disk.wal,
         free_bytes=int(database.pragma("freelist_count")) * page,
+        bytes_by_key={} if found else dict(bytes_by_key(database)),
     )
 
 

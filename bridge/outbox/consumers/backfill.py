@@ -211,7 +211,7 @@ def _record(
         before = None
     elif before_sequence is None:
         before = logged[-2]
-    return record_codec.record_of([*logged[:-2], before, logged[-1]], codec, Op(op))
+    return record_codec.record_of([*logged[:-2], before, logged[-1]], codec, Op(op), before_sequence)
 
 
 def settle(database: apsw.Connection, sink: str, item: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ import apsw
 
 from bridge.model.admin import DeadLetter, UnknownTarget
 from bridge.model.record import Delta, OrderingKey, Record
+from bridge.outbox.encryption.cipher import Cipher
+from bridge.outbox.encryption.letter import Letter
 from bridge.outbox.log import record_codec
 from bridge.outbox.storage.database import one
 
@@ -38,22 +40,33 @@ def load(database: apsw.Connection, sinks: Iterable[str]) -> dict[str, SavedDead
     return {sink: SavedDeadLetters(those, sink in again) for sink, those in dead_letters.items()}
 
 
-def listed(database: apsw.Connection, sink: str | None, after: int, limit: int) -> list[DeadLetter]:
+_LETTER = "sink, seq, record_id, record, reason, answer, sealed"
+
+
+def sealed_rows(database: apsw.Connection) -> Iterator[tuple[int, Letter]]:
+    """All dead letters, by number."""
+    for number, *columns in database.execute(f"SELECT number, {_LETTER} FROM dead_letters ORDER BY number"):
+        yield number, Letter(*columns)
+
+
+def listed(
+    database: apsw.Connection, sink: str | None, after: int, limit: int, cipher: Cipher | None
+) -> list[DeadLetter]:
     """At most ``limit`` dead letters with numbers above ``after``, of one sink or (None) of all."""
     found = database.execute(
-        "SELECT number, sink, resource_name, key, reason, parked, retrying, record, answer FROM dead_letters"
+        f"SELECT number, resource_name, key, parked, retrying, {_LETTER} FROM dead_letters"
         " WHERE number > ? AND (? IS NULL OR sink = ?) ORDER BY number LIMIT ?",
         (after, sink, sink, limit),
     )
-    return [_dead_letter_of(row) for row in found]
+    return [_dead_letter_of(row, cipher) for row in found]
 
 
-def record_of(database: apsw.Connection, number: int) -> Record:
+def record_of(database: apsw.Connection, number: int, cipher: Cipher | None) -> Record:
     """The record of a dead letter. Raises UnknownTarget."""
-    found = database.execute("SELECT record FROM dead_letters WHERE number = ?", (number,)).fetchone()
+    found = database.execute(f"SELECT {_LETTER} FROM dead_letters WHERE number = ?", (number,)).fetchone()
     if found is None:
         raise UnknownTarget(f"there is no dead letter {number}")
-    return record_codec.decode_record(found[0])
+    return record_codec.decode_record(Letter(*found).content(cipher))
 
 
 def retry(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> int:
@@ -111,14 +124,17 @@ def _named(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list
     return found
 
 
-def insert(database: apsw.Connection, dead_letters: Sequence[tuple[Any, ...]]) -> tuple[list[int | None], bool]:
+def insert(
+    database: apsw.Connection, dead_letters: Sequence[tuple[Any, ...]], cipher: Cipher | None = None
+) -> tuple[list[int | None], bool]:
     """Returns the number of each inserted row (None for a duplicate), and whether an inserted row can be retried at
     once. A parked record is marked for retry if every earlier dead letter of its object is marked: otherwise no
     operator's request would ever cover it."""
     numbers: list[int | None] = []
     released = False
     for dead_letter in dead_letters:
-        sink, _, _, name, key, _, parked, _, _ = dead_letter
+        sink, sequence, record_id, name, key, reason, parked, record, answer = dead_letter
+        letter = Letter(sink, sequence, record_id, record, reason, answer, None).encrypted(cipher)
         waits = one(
             database,
             "SELECT EXISTS (SELECT 1 FROM dead_letters"
@@ -127,21 +143,18 @@ def insert(database: apsw.Connection, dead_letters: Sequence[tuple[Any, ...]]) -
         )
         again = int(parked and not waits)
         found = database.execute(
-            "INSERT OR IGNORE INTO dead_letters (sink, seq, record_id, resource_name, key, reason, parked, record,"
-            " answer, retrying) VALUES (?,?,?,?,?,?,?,?,?,?) RETURNING number",
-            (*dead_letter, again),
+            "INSERT OR IGNORE INTO dead_letters (sink, seq, record_id, resource_name, key, parked, retrying, record,"
+            " reason, answer, sealed) VALUES (?,?,?,?,?,?,?,?,?,?,?) RETURNING number",
+            (sink, sequence, record_id, name, key, parked, again, *letter[3:]),
         ).fetchone()
         numbers.append(None if found is None else found[0])
         released = released or (found is not None and bool(again))
     return numbers, released
 
 
-def next_retries(database: apsw.Connection, sink: str, limit: int) -> list[tuple[int, bytes]]:
-    return list(
-        database.execute(
-            "SELECT number, record FROM dead_letters WHERE sink = ? AND retrying ORDER BY number LIMIT ?", (sink, limit)
-        )
-    )
+def next_retries(database: apsw.Connection, sink: str, limit: int) -> list[tuple[int, Letter]]:
+    query = f"SELECT number, {_LETTER} FROM dead_letters WHERE sink = ? AND retrying ORDER BY number LIMIT ?"
+    return [(number, Letter(*columns)) for number, *columns in database.execute(query, (sink, limit))]
 
 
 def delete(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list[int]:
@@ -154,23 +167,36 @@ def delete(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list
     return deleted
 
 
-def reject_again(database: apsw.Connection, sink: str, number: int, reason: str, answer: str) -> None:
-    found = database.execute(
-        "UPDATE dead_letters SET reason = ?, answer = ?, parked = 0, retrying = 0 WHERE number = ? AND sink = ?"
-        " RETURNING resource_name, key",
-        (reason, answer, number, sink),
-    ).fetchall()
-    for name, key in found:
-        database.execute(
-            "UPDATE dead_letters SET retrying = 0"
-            " WHERE sink = ? AND resource_name = ? AND key = ? AND number > ? AND parked",
-            (sink, name, key, number),
-        )
+def reject_again(
+    database: apsw.Connection, sink: str, number: int, reason: str, answer: str, cipher: Cipher | None = None
+) -> None:
+    row = database.execute(
+        f"SELECT resource_name, key, {_LETTER} FROM dead_letters WHERE number = ? AND sink = ?", (number, sink)
+    ).fetchone()
+    if row is None:
+        return
+    name, key, *columns = row
+    letter = Letter(*columns)._replace(reason=reason, answer=answer, sealed=None).encrypted(cipher)
+    database.execute(
+        "UPDATE dead_letters SET record = ?, reason = ?, answer = ?, sealed = ?, parked = 0, retrying = 0"
+        " WHERE number = ?",
+        (*letter[3:], number),
+    )
+    database.execute(
+        "UPDATE dead_letters SET retrying = 0"
+        " WHERE sink = ? AND resource_name = ? AND key = ? AND number > ? AND parked",
+        (sink, name, key, number),
+    )
 
 
-def _dead_letter_of(row: tuple[Any, ...]) -> DeadLetter:
-    number, sink, name, key, reason, parked, retrying, encoded, answer = row
-    record = record_codec.decode_record(encoded)
+def _dead_letter_of(row: tuple[Any, ...], cipher: Cipher | None) -> DeadLetter:
+    number, name, key, parked, retrying, *columns = row
+    letter = Letter(*columns)
+    sink, record, (reason, answer) = (
+        letter.sink,
+        record_codec.decode_record(letter.content(cipher)),
+        letter.texts(cipher),
+    )
     op = record.op.value if isinstance(record, Delta) else type(record).__name__.lower()
     return DeadLetter(
         number,

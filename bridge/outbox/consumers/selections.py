@@ -7,7 +7,7 @@ had a selection once keeps its bit until its cursor is forgotten: without ``sele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,8 +15,10 @@ import apsw
 
 from bridge.model.policies import StartPolicy
 from bridge.model.record import MOST_SELECTIONS
+from bridge.outbox.encryption.cipher import Place
 from bridge.outbox.errors import Damaged, StateError
 from bridge.outbox.log import reading
+from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.ledger_sql import PRESENT
 from bridge.outbox.storage.database import one, row
 
@@ -125,7 +127,7 @@ def objects(database: apsw.Connection) -> list[int]:
     return [number for (number,) in database.execute(f"SELECT seq FROM {PRESENT} ORDER BY seq")]
 
 
-def held(database: apsw.Connection, sequences: Sequence[int], unpack: Callable[[bytes], bytes]) -> list[HeldObject]:
+def held(database: apsw.Connection, sequences: Sequence[int], bodies: BodyCodec) -> list[HeldObject]:
     """The objects whose last states these records have: the first of them, up to ``MOST_BYTES``. Raises Damaged."""
     query = (
         "SELECT l.kind, l.seq, l.key, l.uid, l.version, o.members, l.resource, l.epoch, l.body"
@@ -136,7 +138,7 @@ def held(database: apsw.Connection, sequences: Sequence[int], unpack: Callable[[
         for sequence in sequences:
             found = HeldObject._make(row(database, query, (sequence,)))
             try:
-                yield found._replace(body=unpack(found.body))
+                yield found._replace(body=bodies.unpack(found.body, Place.body, sequence))
             except ValueError as error:
                 raise Damaged(f"record {sequence}: {error}") from error
 

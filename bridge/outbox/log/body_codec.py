@@ -14,6 +14,7 @@ import zstandard
 
 from bridge.model.formats.managers import parted
 from bridge.model.primitives.packing import MAX_BODY, pack, unpack
+from bridge.outbox.encryption.cipher import Cipher, Place, is_sealed, opened
 
 LEVEL = 1
 FIRST_NUMBER = 32_768
@@ -39,7 +40,9 @@ class Dictionary:
 class BodyCodec:
     """Thread-safe, with one restriction: only one thread calls ``pack``."""
 
-    def __init__(self, dictionaries: Iterable[Dictionary] = ()) -> None:
+    def __init__(self, dictionaries: Iterable[Dictionary] = (), cipher: Cipher | None = None) -> None:
+        self.cipher = cipher
+        """Encrypts frames where it is set; ``pack`` and ``compress`` do not."""
         self.compress: dict[int, Callable[[bytes], bytes]] = {}
         """By kind, for kinds that have a dictionary. For the writer's thread; ``pack`` is for all kinds."""
         self._dictionaries: dict[int, zstandard.ZstdCompressionDict] = {}
@@ -60,16 +63,19 @@ class BodyCodec:
             return pack(body)
         return compress(body)
 
-    def unpack(self, packed: bytes) -> bytes:
-        """The body of a frame, without managers behind it. Raises ValueError as ``unpack_whole`` does."""
-        return parted(self.unpack_whole(packed))[0]
+    def unpack(self, packed: bytes, place: Callable[[int], Place], row: int) -> bytes:
+        """The body of a frame, without managers behind it. Raises as ``unpack_whole`` does."""
+        return parted(self.unpack_whole(packed, place, row))[0]
 
-    def unpack_whole(self, packed: bytes) -> bytes:
-        """The text of a frame: a body, and perhaps managers behind it (``formats.managers``). Raises ValueError for a
-        damaged frame, an unknown dictionary, or a size beyond MAX_BODY."""
+    def unpack_whole(self, packed: bytes, place: Callable[[int], Place], row: int) -> bytes:
+        """The text of a frame, which may be encrypted for this place: a body, and perhaps managers behind it
+        (``formats.managers``). Raises ValueError for a damaged frame, an unknown dictionary, or a size beyond MAX_BODY,
+        and KeyMissing."""
         try:
             frame = zstandard.get_frame_parameters(packed)
         except zstandard.ZstdError as error:
+            if is_sealed(packed):
+                return self.unpack_whole(opened(self.cipher, place(row), packed), place, row)
             raise ValueError(f"not a packed body: {error}") from error
         if not frame.dict_id:
             return unpack(packed)

@@ -56,11 +56,11 @@ def body(database: apsw.Connection, sequence: int) -> bytes | None:
     return None if found is None else found[0]
 
 
-def body_before(database: apsw.Connection, kind: int, sequence: int) -> bytes | None:
-    """The compressed body of the record that this record replaced; None if it is not in the log."""
-    query = "SELECT g.body FROM ledger l JOIN log g ON g.seq = l.replaces WHERE l.kind = ? AND l.seq = ?"
+def body_before(database: apsw.Connection, kind: int, sequence: int) -> tuple[bytes, int] | None:
+    """The compressed body of the record that this record replaced, and its number; None if it is not in the log."""
+    query = "SELECT g.body, g.seq FROM ledger l JOIN log g ON g.seq = l.replaces WHERE l.kind = ? AND l.seq = ?"
     found = database.execute(query, (kind, sequence)).fetchone()
-    return None if found is None else found[0]
+    return None if found is None else (found[0], found[1])
 
 
 def bounded(items: Iterable[T], size: Callable[[T], int]) -> Iterator[T]:

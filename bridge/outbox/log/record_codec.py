@@ -13,6 +13,7 @@ from bridge.model.formats.managers import parted
 from bridge.model.primitives.packing import pack, unpack
 from bridge.model.record import Delta, Gap, Record, Selected, Snapshot
 from bridge.model.resource import Resource
+from bridge.outbox.encryption.cipher import Place
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log.body_codec import BodyCodec
 
@@ -74,8 +75,9 @@ def gap_row(gap: Gap) -> LogRow:
     return (gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, *UNDECIDED, 0, None, encode(gap))
 
 
-def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
-    """The record of a row; ``op`` replaces the row's op, for a backfill. Raises Damaged."""
+def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None, before_of: int | None = None) -> Record:
+    """The record of a row. For a backfill, ``op`` replaces the row's op, and ``before_of`` is the record whose
+    ``before`` the row has. Raises Damaged."""
     sequence, logged, evidence, _, resource, key, uid, version, time, epoch, targets, *decided, before, body = row
     if tuple(map(type, row)) not in _TYPES:
         raise Damaged(f"record {sequence} cannot be read: its types are {[type(each).__name__ for each in row]}")
@@ -83,7 +85,7 @@ def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
         if logged == GAP:
             return msgspec.json.decode(body, type=Gap)
         takes, enters, leaves, members, selection = decided
-        state, managers = parted(codec.bodies.unpack_whole(body))
+        state, managers = parted(codec.bodies.unpack_whole(body, Place.body, sequence))
         return Delta(
             sequence,
             op or _OPS[logged],
@@ -96,7 +98,7 @@ def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None) -> Record:
             time,
             epoch,
             state,
-            None if before is None else codec.bodies.unpack(before),
+            None if before is None else codec.bodies.unpack(before, Place.before, before_of or sequence),
             None if targets is None else _decode_targets(targets),
             selected=None if takes is None else Selected(takes, enters, leaves, members),
             selection=selection,

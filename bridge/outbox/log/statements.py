@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from typing import TypeAlias
 
 import apsw
 import msgspec
@@ -15,9 +16,11 @@ from bridge.model.formats.managers import behind
 from bridge.model.record import Delta
 from bridge.model.resource import Resource
 from bridge.model.versions.version import newest_of
+from bridge.outbox.encryption.cipher import Cipher, Place
 from bridge.outbox.log import informer_sql, ledger_sql, record_codec
 from bridge.outbox.log.record_codec import LogRow
 
+Compress: TypeAlias = Callable[[bytes], bytes]
 _END_REBUILDING = "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
 """Ends the rebuilding of a lost database once every informer has listed."""
 
@@ -68,11 +71,11 @@ def without_informer(
 
 
 def append(
-    database: apsw.Connection, deltas: Sequence[Delta], batch: Append, compress: Callable[[bytes], bytes]
+    database: apsw.Connection, deltas: Sequence[Delta], batch: Append, compress: Compress, cipher: Cipher | None = None
 ) -> int:
-    """Writes log, ledger and position. ``compress`` packs a body. Returns the bytes of the packed bodies."""
+    """Writes log, ledger and position, and returns the bytes of the packed bodies. ``compress`` packs a body."""
     kind, informer = batch.kind, batch.informer
-    written = rows(deltas, batch, compress)
+    written = rows(deltas, batch, compress, cipher)
     database.executemany(record_codec.INSERT, written)
     database.executemany(
         ledger_sql.ENTER,
@@ -119,10 +122,10 @@ def append(
     return sum(len(row[-1]) + len(row[-2] or b"") for row in written)
 
 
-def rows(deltas: Sequence[Delta], batch: Append, compress: Callable[[bytes], bytes]) -> list[LogRow]:
+def rows(deltas: Sequence[Delta], batch: Append, compress: Compress, cipher: Cipher | None) -> list[LogRow]:
     """The rows of the records, with packed bodies."""
     kind = batch.kind
-    return [
+    packed: list[LogRow] = [
         (
             delta.sequence,
             delta.op.value,
@@ -142,6 +145,14 @@ def rows(deltas: Sequence[Delta], batch: Append, compress: Callable[[bytes], byt
         )
         for delta, resource in zip(deltas, batch.resources, strict=True)
     ]
+    return packed if cipher is None or not cipher.encrypts else [_sealed(row, cipher) for row in packed]
+
+
+def _sealed(row: LogRow, cipher: Cipher) -> LogRow:
+    *others, before, body = row
+    sequence = row[0]
+    sealed_before = None if before is None else cipher.seal(Place.before(sequence), before)
+    return (*others, sealed_before, cipher.seal(Place.body(sequence), body))  # type: ignore[return-value]
 
 
 def _clear_positions(database: apsw.Connection, batch: Append) -> None:

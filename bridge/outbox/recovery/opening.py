@@ -16,6 +16,9 @@ from bridge.outbox.consumers import cursors, dead_letters_sql, own_log, selectio
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.own_log import OwnRecords
 from bridge.outbox.consumers.selections import StoredSelection
+from bridge.outbox.encryption.cipher import Cipher
+from bridge.outbox.encryption.key_registry import is_complete, require_keys
+from bridge.outbox.encryption.renewal import renew_dictionaries
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
 from bridge.outbox.log import cleaner, dictionaries, ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
@@ -34,7 +37,6 @@ class OpenedState:
     state_directory: StateDirectory
     connection: apsw.Connection
     codec: record_codec.Codec
-    """Resources and dictionaries by the numbers that rows have."""
     cursors: dict[str, SinkCursor]
     dead_letters: dict[str, dead_letters_sql.SavedDeadLetters]
     last: int
@@ -48,6 +50,8 @@ class OpenedState:
     selections: dict[str, StoredSelection]
     own: dict[str, list[OwnRecords]]
     """The backlog of each sink with a selection."""
+    renewed: bool
+    """Whether all records have the key of new content."""
     migrated: int = 0
     """The format from which the database was migrated; 0 if it was not."""
     damage: str = ""
@@ -57,7 +61,13 @@ class OpenedState:
 
 
 def open_state(
-    directory: Path, sinks: Mapping[str, StartPolicy], now: str, selecting: Collection[str] = (), *, behind: int
+    directory: Path,
+    sinks: Mapping[str, StartPolicy],
+    now: str,
+    selecting: Collection[str] = (),
+    *,
+    behind: int,
+    cipher: Cipher | None = None,
 ) -> OpenedState:
     """Opens or creates the state. Blocks: seconds for a log of millions of records. A crash in the middle of a repair
     repeats the repair. ``selecting``: the sinks that have a selection now. ``behind``: the number behind which the
@@ -67,19 +77,18 @@ def open_state(
         mark = state_directory.mark()
         if mark is None:
             try:
-                return _read_all(state_directory, sinks, now, selecting, behind=behind)
+                return _read_all(state_directory, sinks, now, selecting, cipher, behind=behind)
             except Damaged as error:
                 mark = Mark(str(error))
-                state_directory.mark_damaged(
-                    mark.reason
-                )  # Removed after the repair: a crash during the repair repeats it.
+                # Removed after the repair: a crash during the repair repeats it.
+                state_directory.mark_damaged(mark.reason)
         last, epoch = last_exported(state_directory.file, mark), unused_epoch(state_directory.file, mark)
         aside = state_directory.move_aside()
         connection = _open(state_directory)
         begin_anew(connection, last, epoch, sinks, now)
         state_directory.remove_mark()
         return replace(
-            _read_or_close(state_directory, connection, sinks, now, selecting), damage=mark.reason, aside=aside
+            _read_or_close(state_directory, connection, sinks, now, selecting, cipher), damage=mark.reason, aside=aside
         )
     except BaseException:
         state_directory.release()
@@ -87,7 +96,7 @@ def open_state(
 
 
 def open_existing(
-    directory: Path, sinks: Mapping[str, StartPolicy], now: str, selecting: Collection[str] = ()
+    directory: Path, sinks: Mapping[str, StartPolicy], now: str, cipher: Cipher | None = None
 ) -> OpenedState:
     """Opens the state of a stopped bridge for an operator's command: no sink is registered, and a damaged database
     stays. Raises StateError and Damaged."""
@@ -98,7 +107,7 @@ def open_existing(
         if not state_directory.has(FILE) and not state_directory.has(WAL):
             raise StateUnusable(f"state.directory: there is no {FILE} in {directory}: no bridge has run on it")
         _expect_file(state_directory)
-        return _read_all(state_directory, dict.fromkeys(sinks), now, (), migrates=False)
+        return _read_all(state_directory, dict.fromkeys(sinks), now, (), cipher, migrates=False)
     except BaseException:
         state_directory.release()
         raise
@@ -109,6 +118,7 @@ def _read_all(
     sinks: Mapping[str, StartPolicy | None],
     now: str,
     selecting: Collection[str],
+    cipher: Cipher | None,
     *,
     migrates: bool = True,
     behind: int = 0,
@@ -117,12 +127,12 @@ def _read_all(
     formats: list[int] = []
     try:
         connection = _open(state_directory, formats.append if migrates else None, behind)
-        opened = _read_or_close(state_directory, connection, sinks, now, selecting)
+        opened = _read_or_close(state_directory, connection, sinks, now, selecting, cipher)
         return replace(opened, migrated=formats[0] if formats else 0)
     except Exception as error:
         if isinstance(error, Damaged | StateError) and not isinstance(error.__cause__, apsw.ReadOnlyError):
             raise
-        if not (damage := find_damage(state_directory.file)):
+        if not (damage := find_damage(state_directory.file, cipher)):
             raise
         raise Damaged(damage) from error
 
@@ -137,8 +147,7 @@ def _open(
 
 
 def _make(state_directory: StateDirectory, behind: int) -> None:
-    """Makes an empty database. A kill leaves either none or one with all its tables: a file without tables has lost its
-    records."""
+    """Makes an empty database. A kill leaves none, or one with all its tables: a file without has lost its records."""
     try:
         with closing(open_writer(state_directory.begin_file(), made=True)) as database:
             begin_numbers(database, behind)
@@ -160,9 +169,10 @@ def _read_or_close(
     sinks: Mapping[str, StartPolicy | None],
     now: str,
     selecting: Collection[str],
+    cipher: Cipher | None,
 ) -> OpenedState:
     try:
-        return _read(state_directory, connection, sinks, now, selecting)
+        return _read(state_directory, connection, sinks, now, selecting, cipher)
     except BaseException:
         connection.close()  # Now: SQLite's last close removes the write-ahead log by name, even the next database's.
         raise
@@ -174,19 +184,22 @@ def _read(
     sinks: Mapping[str, StartPolicy | None],
     now: str,
     selecting: Collection[str],
+    cipher: Cipher | None,
 ) -> OpenedState:
     with usable(state_directory.file):
         _check(connection)
         cleaner.prepare(connection)
         with connection:
+            require_keys(connection, cipher)
             cursors.configure(connection, sinks, selecting, now)
+            renew_dictionaries(connection, cipher)
         last, log_start = row(connection, "SELECT last, log_start FROM meta")
         ranges = list(_ranges(connection, log_start, now))  # First, since it examines the records.
         found = cursors.load(connection, sinks)
         return OpenedState(
             state_directory,
             connection,
-            record_codec.Codec(ledger_sql.resources(connection), _bodies(connection)),
+            record_codec.Codec(ledger_sql.resources(connection), _bodies(connection, cipher)),
             found,
             dead_letters_sql.load(connection, sinks),
             last,
@@ -197,6 +210,7 @@ def _read(
             one(connection, NEWEST_EPOCH),
             selections.load(connection),
             own_log.read_all(connection, {sink: each.settled for sink, each in found.items()}, now),
+            is_complete(connection),
         )
 
 
@@ -212,9 +226,9 @@ def _check(connection: apsw.Connection) -> None:
         )
 
 
-def _bodies(connection: apsw.Connection) -> BodyCodec:
+def _bodies(connection: apsw.Connection, cipher: Cipher | None) -> BodyCodec:
     try:
-        return BodyCodec(dictionaries.load(connection))
+        return BodyCodec(dictionaries.load(connection, cipher), cipher)
     except ValueError as error:
         raise Damaged(str(error)) from error
 

@@ -52,6 +52,14 @@ CREATE TABLE snapshots (
     scheduled TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
 """,
+    5: """
+ALTER TABLE dead_letters ADD COLUMN sealed BLOB;
+CREATE TABLE encryption_keys (
+    id TEXT PRIMARY KEY,
+    proof BLOB NOT NULL,
+    complete INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+""",
 }
 """Format → SQL that makes the next format of it."""
 

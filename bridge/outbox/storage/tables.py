@@ -15,6 +15,7 @@ selections      each sink with a selection: its bit in log and ledger, and the e
 backfill_items  items of each sink's backfill: numbers of records, or notices
 snapshots       the newest snapshot on demand of each sink, and the time from which its schedule counts
 dead_letters    each contains its record, so that the log can be trimmed
+encryption_keys keys under which the database has content
 """
 
 from __future__ import annotations
@@ -173,7 +174,14 @@ CREATE TABLE dead_letters (
     retrying INTEGER NOT NULL DEFAULT 0,
     record BLOB NOT NULL,
     answer TEXT NOT NULL DEFAULT '',
+    sealed BLOB,
     UNIQUE (sink, seq, record_id)
 ) STRICT;
 CREATE INDEX dead_letters_of ON dead_letters (sink, resource_name, key, number);
+
+CREATE TABLE encryption_keys (
+    id TEXT PRIMARY KEY,
+    proof BLOB NOT NULL,
+    complete INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
 """

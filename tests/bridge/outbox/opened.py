@@ -15,7 +15,7 @@ import pytest
 from bridge.facts import Fact
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
-from bridge.outbox import Outbox, Retention
+from bridge.outbox import Cipher, Outbox, Retention
 from bridge.outbox.appender import utc_now
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.outbox import Committed
@@ -46,6 +46,7 @@ async def opened(
     cleaner_policy: CleanerPolicy = EAGER,
     committed: Committed | None = None,
     selecting: Collection[str] = (),
+    cipher: Cipher | None = None,
 ) -> AsyncIterator[Outbox]:
     """``time``: a constant time of the clock. ``committed``: a commit hook in place of the feeds. ``selecting``: sinks
     with a selection."""
@@ -56,6 +57,7 @@ async def opened(
         "retention": retention,
         "clock": clock,
         "cleaner_policy": cleaner_policy,
+        "cipher": cipher,
     }
     if committed is not None:
         async with await Outbox.open(

@@ -12,6 +12,7 @@ from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
+from bridge.outbox.encryption.cipher import Place
 from bridge.outbox.log.body_codec import FIRST_NUMBER, BodyCodec, Dictionary, make_dictionary
 from tests.kit.records import PODS
 
@@ -63,8 +64,10 @@ def test_a_dictionary_makes_bodies_smaller_and_lossless() -> None:
     packed = [bodies.pack(KIND, body) for body in BODIES]
 
     assert sum(map(len, packed)) < 0.8 * sum(map(len, plain))
-    assert [bodies.unpack(each) for each in packed] == BODIES
-    assert [bodies.unpack(each) for each in plain] == BODIES, "bodies packed before the dictionary stay readable"
+    assert [bodies.unpack(each, Place.body, 1) for each in packed] == BODIES
+    assert [bodies.unpack(each, Place.body, 1) for each in plain] == BODIES, (
+        "bodies packed before the dictionary stay readable"
+    )
 
 
 def test_another_kind_has_no_part_in_it() -> None:
@@ -80,9 +83,9 @@ def test_a_start_knows_the_dictionaries_of_the_one_before() -> None:
     dictionary = learned(bodies)
     packed = bodies.pack(KIND, BODIES[0])
 
-    assert BodyCodec([dictionary]).unpack(packed) == BODIES[0]
+    assert BodyCodec([dictionary]).unpack(packed, Place.body, 1) == BODIES[0]
     with pytest.raises(ValueError, match=f"needs dictionary {FIRST_NUMBER + KIND}"):
-        BodyCodec().unpack(packed)
+        BodyCodec().unpack(packed, Place.body, 1)
 
 
 @pytest.mark.parametrize("with_dictionary", [False, True])
@@ -94,13 +97,13 @@ def test_one_changed_byte_is_noticed(with_dictionary: bool) -> None:
     packed[len(packed) // 2] ^= 1
 
     with pytest.raises(ValueError, match="damaged"):
-        bodies.unpack(bytes(packed))
+        bodies.unpack(bytes(packed), Place.body, 1)
 
 
 @pytest.mark.parametrize("packed", [b"", b"no frame", BODIES[0]])
 def test_a_body_that_is_no_frame_is_an_error(packed: bytes) -> None:
     with pytest.raises(ValueError, match="not a packed body"):
-        BodyCodec().unpack(packed)
+        BodyCodec().unpack(packed, Place.body, 1)
 
 
 def test_nothing_in_common_makes_no_dictionary() -> None:

@@ -1,0 +1,161 @@
+"""Frames of AES-256-GCM: a magic number, the id of the key, a salt, the number of the message, the ciphertext, its tag.
+
+The key of a frame is derived (HKDF-SHA256) from the operator's key and the salt, which is random in each opened state;
+the number of the message is the nonce. So a nonce never repeats under a key, however many messages there are.
+
+A frame is bound to its place in the database: it can be read nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from itertools import count
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+from bridge.outbox.encryption.key import EncryptionKey
+from bridge.outbox.errors import StateUnusable
+
+OPTION = "state.encryption.key_files"
+MAGIC: Final = b"\xf3kd1"
+_ID, _SALT, _NUMBER = slice(4, 8), slice(8, 24), slice(24, 32)
+_SEALED = slice(32, None)
+HEAD: Final = 8
+"""Bytes of a frame that name its key, with the magic number."""
+_NONCE_PREFIX = bytes(4)
+_TAG = 16
+_INFO = b"kubedelta state 1"
+_MOST_DERIVED = 256
+"""Keys of frames that are kept: one for each start of a bridge that wrote content which is still there."""
+
+
+class Place(NamedTuple):
+    """Where a frame stands. Rows keep their place as long as they exist."""
+
+    column: bytes
+    row: bytes
+
+    @classmethod
+    def body(cls, sequence: int) -> Place:
+        return cls(b"body", sequence.to_bytes(8, "big"))
+
+    @classmethod
+    def before(cls, sequence: int) -> Place:
+        """``sequence``: of the record, also where an item of a backfill has a copy."""
+        return cls(b"before", sequence.to_bytes(8, "big"))
+
+    @classmethod
+    def dictionary(cls, number: int) -> Place:
+        return cls(b"dictionary", number.to_bytes(8, "big"))
+
+    @classmethod
+    def dead_letter(cls, column: bytes, sink: str, sequence: int, record_id: str) -> Place:
+        """``column``: the record, or the answer."""
+        return cls(column, b"%d %d %s%s" % (sequence, len(sink), sink.encode(), record_id.encode()))
+
+
+class KeyMissing(StateUnusable):
+    """Content is encrypted under a key that is not configured."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"{OPTION}: no file has the key {key}, with which content of the state is encrypted: name its file, behind "
+            "the key for new content"
+        )
+
+
+class Cipher:
+    """Encrypts under the first key, and decrypts under all. Thread-safe."""
+
+    def __init__(self, keys: Sequence[EncryptionKey], *, encrypts: bool = True) -> None:
+        """``encrypts``: False writes new content in plain text. Raises ValueError for no key or equal ids, and
+        StateUnusable without the library."""
+        if not keys or len({each.id for each in keys}) < len(keys):
+            raise ValueError("keys with different ids are expected")
+        self._aead = _library()
+        self.keys = {each.id: each for each in keys}
+        self.first = keys[0]
+        self.encrypts = encrypts
+        self._derived: dict[bytes, Any] = {}
+        self._lock = Lock()
+        salt = os.urandom(16)
+        self._head = MAGIC + bytes.fromhex(self.first.id) + salt
+        self._own = self._key_of(self._head)
+        self._numbers = count()
+
+    def seal(self, place: Place, content: bytes) -> bytes:
+        """The frame of the content, for this place."""
+        number = next(self._numbers).to_bytes(8, "big")
+        return self._head + number + self._own.encrypt(_NONCE_PREFIX + number, content, b"\0".join(place))  # type: ignore[no-any-return]
+
+    def open(self, place: Place, frame: bytes) -> bytes:
+        """The content of a frame. Raises ValueError for a frame that was changed or stands in another place, and
+        KeyMissing."""
+        if len(frame) < _SEALED.start + _TAG:
+            raise ValueError("an encrypted frame is cut off")
+        try:
+            return self._key_of(frame).decrypt(_NONCE_PREFIX + frame[_NUMBER], frame[_SEALED], b"\0".join(place))  # type: ignore[no-any-return]
+        except _invalid_tag() as error:
+            raise ValueError(f"an encrypted frame of the key {key_id(frame)} was changed, or moved here") from error
+
+    def is_current(self, frame: bytes) -> bool:
+        """Whether the frame is as new content is: of the first key, or plain."""
+        return frame.startswith(self._head[:HEAD]) if self.encrypts else not is_sealed(frame)
+
+    def _key_of(self, frame: bytes) -> Any:
+        name = frame[_ID.start : _SALT.stop]
+        derived = self._derived.get(name)
+        if derived is None:
+            key = self.keys.get(key_id(frame))
+            if key is None:
+                raise KeyMissing(key_id(frame))
+            derived = self._aead(key.master, frame[_SALT])
+            with self._lock:
+                if len(self._derived) >= _MOST_DERIVED:
+                    self._derived.clear()
+                self._derived[name] = derived
+        return derived
+
+
+def is_sealed(frame: bytes) -> bool:
+    """Whether it is an encrypted frame, and no plain content."""
+    return frame.startswith(MAGIC)
+
+
+def key_id(frame: bytes) -> str:
+    """The id of the key of an encrypted frame."""
+    return frame[_ID].hex()
+
+
+def sealed(cipher: Cipher | None, place: Place, content: bytes) -> bytes:
+    """The content as it is written: encrypted if there is a cipher that encrypts."""
+    return content if cipher is None or not cipher.encrypts else cipher.seal(place, content)
+
+
+def opened(cipher: Cipher | None, place: Place, written: bytes) -> bytes:
+    """The content that was written, encrypted or not. Raises ValueError and KeyMissing."""
+    if not is_sealed(written):
+        return written
+    if cipher is None:
+        raise KeyMissing(key_id(written))
+    return cipher.open(place, written)
+
+
+def _library() -> Callable[[bytes, bytes], Any]:
+    """Makes the AEAD of a master key and a salt."""
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+    except ImportError as error:
+        raise StateUnusable(
+            "state.encryption: it needs the library cryptography: install kubedelta[encryption]"
+        ) from error
+    return lambda master, salt: AESGCM(HKDF(SHA256(), 32, salt, _INFO).derive(master))
+
+
+def _invalid_tag() -> type[Exception]:
+    from cryptography.exceptions import InvalidTag
+
+    return InvalidTag

@@ -1,0 +1,90 @@
+"""Commands on a state that is encrypted: they need its key, and a missing key is a mistake of the configuration."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bridge.cli import main
+from bridge.cli.exits import Exit
+from bridge.facts import discard
+from bridge.model.dead_letter import NewDeadLetter
+from bridge.model.policies import StartPolicy
+from bridge.outbox import Cipher, EncryptionKey, Outbox
+from tests.kit.informed import Informed
+from tests.kit.records import a_delta
+
+KEYS = {"new": "1" * 64, "former": "2" * 64}
+IDS = {name: EncryptionKey(text.encode()).id for name, text in KEYS.items()}
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs a command with these key files, on a state that was encrypted with the former key."""
+    for name, text in KEYS.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    (tmp_path / "state").mkdir(mode=0o700)
+    asyncio.run(_fill(tmp_path / "state"))
+
+    def run(words: str, *names: str) -> int:
+        files = [str(tmp_path / name) for name in names]
+        content: dict[str, Any] = {
+            "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
+            "resources": ["pods"],
+            "sinks": {"hook": {"type": "file", "path": str(tmp_path / "deltas.ndjson")}},
+            "state": {"directory": str(tmp_path / "state"), "encryption": {"key_files": files}},
+            "telemetry": {"listen": "127.0.0.1:0"},
+        }
+        (tmp_path / "kubedelta.yaml").write_text(yaml.safe_dump(content))
+        return main([*words.split(), "-c", str(tmp_path / "kubedelta.yaml")])
+
+    return run
+
+
+async def _fill(directory: Path) -> None:
+    cipher = Cipher([EncryptionKey(KEYS["former"].encode())])
+    async with await Outbox.open(directory, {"hook": StartPolicy.NOW}, report=discard, cipher=cipher) as outbox:
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/web")
+        letter = NewDeadLetter(a_delta(1), "too large", parked=False, answer="413: no")
+        await outbox.sinks.dead_letters["hook"].add_dead_letters([letter])
+
+
+@pytest.mark.parametrize(
+    "words", ["cursors", "dead-letters list", "replay hook --from 1", "state check", "run", "check"]
+)
+@pytest.mark.parametrize("names", [(), ("new",)], ids=["no key", "another key"])
+def test_a_missing_key_ends_every_command_with_78(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str, names: tuple[str, ...]
+) -> None:
+    before = (tmp_path / "state" / "outbox.db").read_bytes()
+    assert run(words, *names) == Exit.CONFIG
+    printed = capsys.readouterr()
+    assert f"state.encryption.key_files: no file has the key {IDS['former']}" in printed.out + printed.err
+    assert (tmp_path / "state" / "outbox.db").read_bytes() == before
+    assert not list((tmp_path / "state").glob("*.aside"))
+
+
+def test_the_check_of_the_state_shows_the_bytes_under_each_key(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("state check", "new", "former") == Exit.OK
+    lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert " B of content" in lines[f"key {IDS['former']}"]
+    assert lines[f"key {IDS['new']}"].endswith(" 0 B of content")
+    assert lines["no key"].endswith(" 0 B")
+
+
+def test_dead_letters_are_shown_with_their_answers(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("dead-letters show 1", "former") == Exit.OK
+    printed = capsys.readouterr().out
+    assert "too large" in printed
+    assert "413: no" in printed
+
+
+def test_a_check_names_the_key_of_new_content(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run("check", "new", "former")
+    assert f"state.encryption: new content is encrypted with the key {IDS['new']}" in capsys.readouterr().out
