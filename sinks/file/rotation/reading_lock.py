@@ -19,14 +19,27 @@ class ReadingLock:
 
     def move_to(self, part: Path | None) -> None:
         """Locks another part, or None, and then releases the former one. Without effect on a part that is gone."""
-        fd = -1
-        if part is not None:
-            with suppress(OSError):
-                fd = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
-                fcntl.flock(fd, fcntl.LOCK_SH)  # The sink holds its lock no longer than a removal takes.
+        fd = -1 if part is None else _locked(part)
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = fd
+
+
+def _locked(part: Path) -> int:
+    """A descriptor with a lock on the part, under the name that it has now; -1 for a part that is gone. The sink may
+    put the compressed part in the place of the plain one meanwhile: a lock on a file without a name keeps nothing."""
+    plain = part.with_suffix("") if part.suffix == ".zst" else part
+    for name in (part, plain.with_name(f"{plain.name}.zst")):
+        with suppress(OSError):
+            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH)  # The sink holds its lock no longer than a removal takes.
+                if os.path.samestat(os.fstat(fd), name.stat()):
+                    return fd
+            except OSError:
+                pass
+            os.close(fd)
+    return -1
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import stat
@@ -25,7 +26,7 @@ from sinks.file.options import FileOptions
 from sinks.file.readback import FileReadBack
 from sinks.file.reading.line_head import sequence_in, time_in
 from sinks.file.rotation.parts import name_of_part, parts_of
-from sinks.file.rotation.reading_lock import ReadingLock
+from sinks.file.rotation.reading_lock import ReadingLock, unread
 from sinks.file.rotation.retention import PartRetention
 from sinks.file.sink import FileSink
 from tests.kit.child import child
@@ -532,3 +533,27 @@ async def test_a_full_disk_hinders_no_removal(path: Path, monkeypatch: pytest.Mo
     async with opened(path, rotation={**PACKED, "retain_bytes": 10_000}):
         await until(lambda: stems(path) == before[-1:])
     assert not any(part.packed for part in parts_of(path))
+
+
+def test_a_lock_follows_a_part_that_is_compressed_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the opening and the lock, the compressed part takes the place of the plain one."""
+    plain = path.with_name("a")
+    packed = path.with_name("a.zst")
+    plain.write_bytes(b"1")
+    flock = fcntl.flock
+
+    def slow_flock(fd: int, how: int) -> None:
+        if plain.exists():
+            packed.write_bytes(b"2")
+            plain.unlink()
+        flock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", slow_flock)
+    lock = ReadingLock()
+    lock.move_to(plain)
+
+    with unread(packed) as is_free:
+        assert not is_free
+    lock.move_to(None)
+    with unread(packed) as is_free:
+        assert is_free
