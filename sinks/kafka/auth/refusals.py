@@ -25,7 +25,9 @@ def refusal(options: KafkaOptions, error: str) -> WrongOption | None:
 def unreachable(options: KafkaOptions, error: str) -> str:
     """An error that is no refusal, in words for the operator."""
     hint = ""
-    if _ALL_DOWN.search(error):
+    if "closed by peer" in error and "SSL_HANDSHAKE" in error:
+        hint = "; they end the TLS handshake, as listeners without TLS do: see security_protocol"
+    elif _ALL_DOWN.search(error):
         # Brokers end the connection without a word where they expect another protocol.
         hint = "; they do not answer in this protocol, or not at all: see bootstrap_servers and security_protocol"
     return f"cannot reach {options.bootstrap_servers}: {error}{hint}"
