@@ -6,7 +6,8 @@ import asyncio
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -53,9 +54,16 @@ class EncodingSink(RecordingSink):
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ends with the threads of the exporters: they draw random numbers, on which hypothesis keeps an eye."""
     monkeypatch.setattr(export, "_EVERY", 20)
+    monkeypatch.setattr(export, "_TIMEOUT", 1.0)
     monkeypatch.setattr(export, "_CLOSE_TIMEOUT", 0.5)
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "traces" or thread.name.startswith("Otel"):
+            thread.join(30 * BUSY)
+            assert not thread.is_alive(), thread.name
 
 
 @asynccontextmanager
