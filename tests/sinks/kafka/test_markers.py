@@ -13,11 +13,12 @@ import pytest
 
 from bridge.model.record import Concern, Delta, Gap, Record, SnapshotEdge
 from bridge.model.resource import Resource
-from sinks.base import ALL_STORED
+from sinks.base import ALL_STORED, RetryLater
 from sinks.kafka import memory
 from sinks.kafka.sink import KafkaSink
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka, KafkaBehindALine, KafkaRecord
+from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, NODES, PODS, a_delta, a_gap, a_snapshot
 from tests.kit.tcp_line import Line
 from tests.sinks.kafka.test_sink import opened, read, the_sink, until_stored
@@ -54,9 +55,14 @@ def by_partition(records: Sequence[KafkaRecord]) -> dict[int, list[KafkaRecord]]
 
 
 async def deliver(sink: KafkaSink, *batches: Sequence[Record]) -> None:
-    """As a worker does it."""
+    """As a worker does it, which delivers again what waits: a refused marker may cost the producer."""
     for batch in batches:
-        assert await sink.deliver(batch) == ALL_STORED
+        waiting = list(batch)
+        async with asyncio.timeout(30 * BUSY):
+            while (receipt := await sink.deliver(waiting)) != ALL_STORED:
+                assert isinstance(receipt.failure, RetryLater)
+                assert not receipt.rejected
+                waiting = [waiting[index] for index in receipt.pending]
 
 
 @pytest.fixture
