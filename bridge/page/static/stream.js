@@ -7,9 +7,9 @@ const FIRST_WAIT = 1000;
 const LONGEST_WAIT = 15000;
 
 export class Stream {
-  constructor(handlers, told) {
+  constructor(handlers, report) {
     this.handlers = handlers;
-    this.told = told; // (state, reason): live, waiting, asleep, refused
+    this.report = report; // (state, reason): live, waiting, asleep, refused
     this.query = "";
     this.opened = 0;
     this.wait = FIRST_WAIT;
@@ -34,7 +34,7 @@ export class Stream {
     this.opened += 1;
     this.abort?.abort();
     this.abort = null;
-    this.told(state, reason);
+    this.report(state, reason);
   }
 
   async open() {
@@ -56,7 +56,7 @@ export class Stream {
         throw refused;
       }
       this.wait = FIRST_WAIT;
-      this.told("live", "");
+      this.report("live", "");
       await this.read(answer.body.getReader(), () => mine === this.opened);
       reason = "";
     } catch (error) {
@@ -64,7 +64,7 @@ export class Stream {
     }
     if (mine !== this.opened) return;
     this.abort = null;
-    this.told("waiting", reason);
+    this.report("waiting", reason);
     this.timer = setTimeout(() => this.open(), this.wait);
     this.wait = Math.min(2 * this.wait, LONGEST_WAIT);
   }
