@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock, Thread
+from typing import Any
 
 import requests
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -19,7 +20,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import Tracer
+from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
+from urllib3.util import create_urllib3_context
 
 from bridge.facts import Report, SpansExported, SpansLost
 from bridge.plan.plan import TracingPlan
@@ -64,6 +67,7 @@ def _otlp(plan: TracingPlan) -> SpanExporter:
     session.trust_env = False  # No credentials of a .netrc file, and no proxies.
     session.max_redirects = 0  # The library would count a redirect as a success.
     session.auth = _Headers(plan.header_files)
+    session.mount("https://", _OldAuthorities())
     authorities = str(plan.ca_file or ssl.get_default_verify_paths().cafile or "")
     return OTLPSpanExporter(
         plan.endpoint,
@@ -74,6 +78,15 @@ def _otlp(plan: TracingPlan) -> SpanExporter:
         compression=Compression.Gzip,
         session=session,
     )
+
+
+class _OldAuthorities(HTTPAdapter):
+    """Takes authorities without key identifiers, as everywhere here: Python 3.13 would refuse them."""
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        context = create_urllib3_context()
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        super().init_poolmanager(*args, **options, ssl_context=context)
 
 
 class _Headers(AuthBase):

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic_ns as now
 from typing import Any
 
 import pytest
@@ -131,7 +132,14 @@ async def test_the_tail_shows_digests_of_secrets(tmp_path: Path) -> None:
         await seen(watched, "#tail-note", "Running")
         secret = {"metadata": {"name": "database", "namespace": "shop"}, "data": {"password": "aHVudGVyMg=="}}
         scene.cluster.create("secrets", secret)
-        await watched.page.click("#tail-lines summary")
+        async with asyncio.timeout(30 * BUSY):
+            while not await watched.page.locator("#tail-lines summary").count():
+                # The tail is in effect some moments after its button says so.
+                scene.cluster.patch(
+                    "secrets", "database", {"metadata": {"labels": {"at": str(now())}}}, namespace="shop"
+                )
+                await watched.page.wait_for_timeout(200)
+        await watched.page.locator("#tail-lines summary").first.click()
         await seen(watched, "#tail-lines pre", '"password": "')
         assert "aHVudGVyMg==" not in await watched.page.content()
 
