@@ -40,6 +40,8 @@ export class Tail {
     const chosen = select.value;
     select.replaceChildren(...JSON.parse(names).map((name) => make("option", { value: name, text: name })));
     if (JSON.parse(names).includes(chosen)) select.value = chosen;
+    // It was started before the first picture, or its sink is gone.
+    else if (this.running) this.choose(this.query());
   }
 
   query() {
