@@ -4,10 +4,12 @@ Schema has it as ``if`` and ``then``."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import msgspec
+from pydantic import BaseModel, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 
 class Condition(Protocol):
@@ -153,8 +155,22 @@ def together(name: str, other: str) -> tuple[Rule, Rule]:
     return Rule(Given(name), Given(other), message), Rule(Given(other), Given(name), message)
 
 
-def check(section: Any, rules: Sequence[Rule]) -> None:
-    """Raises ValueError for the first rule that is broken."""
-    for rule in rules:
-        if rule.when.holds(section) and not rule.then.holds(section):
-            raise ValueError(rule.message)
+class Ruled(BaseModel):
+    """A section with rules between its options."""
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """A subclass adds its own to the rules of its base."""
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        for rule in self.rules:
+            if rule.when.holds(self) and not rule.then.holds(self):
+                raise ValueError(rule.message)
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        found = handler(schema)
+        if cls.rules:
+            handler.resolve_ref_schema(found)["allOf"] = [rule.as_json_schema() for rule in cls.rules]
+        return found

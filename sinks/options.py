@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from bridge.model.formats.cloudevent import CloudEvents, DeltaForm
 from bridge.model.formats.content import ContentRequest, Include, Makes, OptionExpression
@@ -16,11 +14,11 @@ from bridge.model.formats.envelope import Envelopes
 from bridge.model.formats.made import MadeData
 from bridge.model.formats.raw import RawObjects
 from bridge.model.formats.row import RowObject, Rows
-from config.rules import Given, Is, Rule, check
+from config.rules import Given, Is, Rule, Ruled
 from config.values import Expression
 
 
-class SinkOptions(BaseModel):
+class SinkOptions(Ruled):
     """The options of a sink. Each type of sink has its own subclass; unknown fields are errors.
 
     The description of a field says the meaning, the unit, and the reason for the default: config/reference.yaml and the
@@ -29,21 +27,6 @@ class SinkOptions(BaseModel):
 
     # A value written by mistake may be a secret, and errors are logged: they must not repeat the input.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    rules: ClassVar[tuple[Rule, ...]] = ()
-    """Conditions between these options. A subclass adds its own to the rules of its base."""
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        check(self, self.rules)
-        return self
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        found = handler(schema)
-        if cls.rules:
-            handler.resolve_ref_schema(found)["allOf"] = [rule.as_json_schema() for rule in cls.rules]
-        return found
 
     def caution(self) -> str | None:
         """A sentence for the operator that names a promise of the bridge which these options give up; None if they keep

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import msgspec
-from pydantic import Field, GetJsonSchemaHandler, model_validator
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import Field
 
-from config.rules import Given, Rule, check, needs
+from config.rules import Given, Rule, Ruled, needs
 from config.schema.telemetry import ListenAddress
 from config.values import Section
 
@@ -33,10 +31,10 @@ class ReachesBeyond(msgspec.Struct, frozen=True):
         return {"properties": {self.name: beyond}, "required": [self.name]}
 
 
-class PageSettings(Section):
+class PageSettings(Ruled, Section):
     """The web page for people."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
+    rules = (
         needs("token_file", "listen"),
         Rule(
             ReachesBeyond("listen"),
@@ -58,14 +56,3 @@ class PageSettings(Section):
         "letters, replay, and pause sinks; without it, the page changes nothing. The file is read at each request.",
         examples=["/run/secrets/page-token"],
     )
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        check(self, self.rules)
-        return self
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        found = handler(schema)
-        handler.resolve_ref_schema(found)["allOf"] = [rule.as_json_schema() for rule in cls.rules]
-        return found
