@@ -9,6 +9,7 @@ from itertools import islice
 import msgspec
 
 from bridge.model.change import Op
+from bridge.model.formats.envelope import OP_OF_CODE
 from bridge.model.formats.object_paths import partition_key
 from bridge.model.primitives.printable import counted
 from bridge.model.versions.stored_version import (
@@ -28,7 +29,6 @@ from sinks.file.rotation.reading_lock import ReadingLock
 from sinks.options import Format
 
 _BATCH = 1000
-_OPS = {"c": Op.ADDED, "u": Op.UPDATED, "d": Op.DELETED, "r": Op.SYNC}
 _ROW_OPS = {op.value: op for op in Op}
 
 
@@ -79,7 +79,7 @@ def _version_of(event: _Line) -> StoredVersion:
     if isinstance(source, str):
         attributes = ("type", "partitionkey", "op", "uid", "resourceversion")
         return stored_version_of({name: getattr(event, name) for name in attributes})
-    if (op := _OPS.get(event.op)) is None:
+    if (op := OP_OF_CODE.get(event.op)) is None:
         return FOREIGN
     key = partition_key(source.cluster, source.group, source.resource, source.namespace, source.name)
     return StoredVersion(StoredKind.OBJECT, key, op, source.uid, source.resourceversion)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -56,6 +56,8 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 _OPS: dict[Op, Literal["c", "u", "d", "r"]] = {Op.ADDED: "c", Op.UPDATED: "u", Op.DELETED: "d", Op.SYNC: "r"}
+OP_OF_CODE: Mapping[str, Op] = {code: op for op, code in _OPS.items()}
+"""An envelope's ``op`` → the op, for readers."""
 
 
 class Envelopes:

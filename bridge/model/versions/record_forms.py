@@ -10,6 +10,7 @@ import msgspec
 
 from bridge.model.change import Op
 from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES
+from bridge.model.formats.envelope import OP_OF_CODE
 from bridge.model.formats.notice import GapData, SnapshotData
 from bridge.model.record import SnapshotEdge
 from bridge.model.versions.followed_record import FollowedRecord
@@ -17,7 +18,6 @@ from bridge.model.versions.stored_version import StoredKind, stored_version_of
 
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
 _NOTHING = msgspec.Raw()
-_ENVELOPE_OPS = {"c": Op.ADDED, "u": Op.UPDATED, "d": Op.DELETED, "r": Op.SYNC}
 _OPS = {op.value: op for op in Op}
 _KEY_PARTS = 5
 _WITH_STATES = ("kubedelta.envelope.", "kubedelta.row.")
@@ -159,7 +159,7 @@ def _of_event(line: bytes) -> FollowedRecord:
 
 def _of_envelope(line: bytes) -> FollowedRecord:
     envelope = _decode_envelope(line)
-    source, op = envelope.source, _ENVELOPE_OPS.get(envelope.op)
+    source, op = envelope.source, OP_OF_CODE.get(envelope.op)
     before, after = _state(envelope.before), _state(envelope.after)
     return FollowedRecord(
         line,
