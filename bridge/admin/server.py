@@ -11,8 +11,6 @@ import os
 import socket
 import struct
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from aiohttp import web
 
@@ -23,6 +21,7 @@ from bridge.admin.socket_file import SocketFile
 from bridge.facts import ADMIN_SERVER, Report, discard
 from bridge.model.admin import About, AdminOperations
 from bridge.web.connections import Connections
+from bridge.web.startable import Startable
 
 _CREDENTIALS = struct.Struct("3i")
 _MOST_CONNECTIONS = 32
@@ -30,7 +29,7 @@ _REQUEST_SECONDS = 10.0
 """From the first packet of a connection to the end of its request. The answer has no deadline."""
 
 
-class AdminServer:
+class AdminServer(Startable):
     """Answers on ``admin.sock`` in ``directory`` between ``start`` and ``stop``, or inside ``async with``.
 
     The caller holds the lock of the directory, so an existing socket file belongs to a killed process and is replaced.
@@ -72,15 +71,6 @@ class AdminServer:
         if self._file is not None:
             self._file.remove()
             self._file = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     # ── Around every answer ──────────────────────────────────────────────────
 

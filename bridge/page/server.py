@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from importlib.metadata import version
-from types import TracebackType
-from typing import Self
 
 import msgspec
 from aiohttp import web
@@ -28,6 +26,7 @@ from bridge.plan.plan import PagePlan
 from bridge.web.access import TokenFile
 from bridge.web.connections import Connections
 from bridge.web.listener import HttpListener
+from bridge.web.startable import Startable
 
 EVENTS = f"{PREFIX}/events"
 OFFERED = frozenset(
@@ -66,7 +65,7 @@ class Hello(msgspec.Struct, frozen=True):
     """Offered changes."""
 
 
-class PageServer:
+class PageServer(Startable):
     """Serves between ``start`` and ``stop``, while ``run`` feeds the viewers."""
 
     def __init__(
@@ -122,15 +121,6 @@ class PageServer:
         """Ends the streams."""
         self.viewers.end()
         await self._listener.stop()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     # ── Answers ──────────────────────────────────────────────────────────────
 

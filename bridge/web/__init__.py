@@ -5,6 +5,7 @@ connections   bounds on the clients' connections
 listener      an HTTP server on an address, within bounds
 readiness     /readyz?verbose
 server        /metrics, /healthz, /readyz
+startable     what serves between start and stop
 """
 
 from bridge.web.server import WebServer

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from aiohttp import web
 
@@ -24,6 +23,7 @@ from bridge.model.status import StatusSnapshot, StatusSource
 from bridge.web import readiness
 from bridge.web.access import TokenFile, host_of, is_local
 from bridge.web.listener import LARGEST_LINE, HttpListener
+from bridge.web.startable import Startable
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -42,7 +42,7 @@ class MetricsSource(Protocol):
         ...
 
 
-class WebServer:
+class WebServer(Startable):
     """Serves between ``start`` and ``stop``, or inside ``async with``."""
 
     def __init__(
@@ -79,15 +79,6 @@ class WebServer:
 
     async def stop(self) -> None:
         await self._listener.stop()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     # ── Answers ──────────────────────────────────────────────────────────────
 
