@@ -18,8 +18,8 @@ from bridge.pipelines.sink_pipeline import SinkPipeline
 from bridge.selection import SelectorText, Views, WrongSelection, compile_selection
 from bridge.selection.language import Cel, MissingLibrary
 
-CHECK_EVERY = 1.0
-"""Seconds between two looks at the schedules."""
+CHECK_EVERY = 5.0
+"""Seconds between two looks at the schedules. A bridge without schedules wakes for them, too."""
 _NAME = "snapshot"
 
 
