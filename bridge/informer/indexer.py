@@ -106,7 +106,7 @@ class Indexer:
     def with_body(self, key: str, known: ObjectVersion) -> ApiObject:
         """A known object as it was exported, with its body. ``known`` must be current if bodies are offloaded: the
         record of an older version may be gone."""
-        return ApiObject(key, known.uid, known.exported or known.resource_version, self._body(known.state))
+        return ApiObject(key, known.uid, known.exported_version, self._body(known.state))
 
     def objects(self) -> Iterator[ApiObject]:
         """Yields every object in no particular order, and reads its body only then. Objects are as they were at the

@@ -139,8 +139,7 @@ def start(text: str) -> int | str:
         return number(text)
     try:
         if _RFC3339.fullmatch(text):
-            moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
-            return moment.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+            return _rfc3339(text).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
     except (ValueError, OverflowError):
         pass
     raise argparse.ArgumentTypeError(
@@ -149,11 +148,16 @@ def start(text: str) -> int | str:
     )
 
 
+def _rfc3339(text: str) -> datetime:
+    """Raises ValueError and OverflowError."""
+    return datetime.fromisoformat(text.upper()).astimezone(UTC)
+
+
 def moment(text: str) -> datetime:
     """A time in the past: RFC 3339, or a duration before now."""
     try:
         if _RFC3339.fullmatch(text):
-            return datetime.fromisoformat(text.upper()).astimezone(UTC)
+            return _rfc3339(text)
         return datetime.now(UTC) - timedelta(seconds=Duration.read(text))
     except (ValueError, OverflowError):
         pass

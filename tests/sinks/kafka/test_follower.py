@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from bridge.model.change import Op
 from bridge.model.record import Record
-from bridge.model.versions.followed_record import FollowedRecord
 from sinks.base import SinkUnavailable
 from sinks.kafka import follower
 from sinks.kafka.follower import KafkaFollower
@@ -22,40 +20,13 @@ from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
+from tests.kit.record_followers import last, news, opened, versions
 from tests.kit.records import DEPLOYMENTS, TIME, a_delta, a_gap, changes
 from tests.sinks.kafka.test_readback import options, produce, write
 
 
-@asynccontextmanager
-async def following(chosen: KafkaOptions) -> AsyncIterator[KafkaFollower]:
-    found = KafkaFollower("audit", chosen, cluster="prod")
-    try:
-        assert await asyncio.to_thread(found.open)
-        yield found
-    finally:
-        await asyncio.to_thread(found.close)
-
-
-def every(_: FollowedRecord) -> bool:
-    return True
-
-
-async def last(found: KafkaFollower, count: int) -> Sequence[FollowedRecord]:
-    return await asyncio.to_thread(found.last, count, every)
-
-
-async def news(found: KafkaFollower, count: int = 1) -> list[FollowedRecord]:
-    """At least so many records."""
-    records: list[FollowedRecord] = []
-    async with asyncio.timeout(30 * BUSY):
-        while True:
-            records += await asyncio.to_thread(list, found.news())
-            if len(records) >= count:
-                return records
-
-
-def versions(records: Sequence[FollowedRecord]) -> list[int]:
-    return [int(record.version) - 1000 for record in records]
+def following(chosen: KafkaOptions) -> AbstractAsyncContextManager[KafkaFollower]:
+    return opened(KafkaFollower("audit", chosen, cluster="prod"))
 
 
 @pytest.mark.parametrize("further", [{}, {"format": "envelope"}, {"format": "row"}, {"format": "raw"}])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 
 import msgspec
@@ -13,7 +12,6 @@ import pytest
 
 from bridge.model.change import Op
 from bridge.model.record import Record
-from bridge.model.versions.followed_record import FollowedRecord
 from bridge.model.versions.stored_version import CannotReadBack
 from sinks.base import SinkUnavailable
 from sinks.nats import follower
@@ -22,37 +20,13 @@ from sinks.nats.options import NatsOptions
 from tests.cluster.fixtures import MakeStream, fresh_name
 from tests.cluster.servers import Nats
 from tests.cluster.servers.ports import reserve_port
-from tests.kit.deadlines import BUSY
+from tests.kit.record_followers import last, news, opened, versions
 from tests.kit.records import CLUSTER_ROLES, TIME, a_delta, a_gap, changes
 from tests.sinks.nats.test_readback import CLUSTER, options, write
 
 
-@asynccontextmanager
-async def following(chosen: NatsOptions) -> AsyncIterator[NatsFollower]:
-    found = NatsFollower("live", chosen, cluster=CLUSTER)
-    try:
-        assert await asyncio.to_thread(found.open)
-        yield found
-    finally:
-        await asyncio.to_thread(found.close)
-
-
-async def last(found: NatsFollower, count: int) -> list[FollowedRecord]:
-    return list(await asyncio.to_thread(found.last, count, lambda _: True))
-
-
-async def news(found: NatsFollower, count: int = 1) -> list[FollowedRecord]:
-    """At least so many records."""
-    records: list[FollowedRecord] = []
-    async with asyncio.timeout(30 * BUSY):
-        while True:
-            records += await asyncio.to_thread(list, found.news())
-            if len(records) >= count:
-                return records
-
-
-def versions(records: Sequence[FollowedRecord]) -> list[int]:
-    return [int(record.version) - 1000 for record in records]
+def following(chosen: NatsOptions) -> AbstractAsyncContextManager[NatsFollower]:
+    return opened(NatsFollower("live", chosen, cluster=CLUSTER))
 
 
 @pytest.mark.parametrize("form", ["cloudevents", "envelope", "row", "raw"])
