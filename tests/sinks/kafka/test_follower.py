@@ -136,8 +136,8 @@ async def test_no_group_is_left_at_the_brokers(kafka: Kafka, kafka_topic: MakeTo
     await write(chosen, changes(3))
     async with following(chosen) as found:
         await last(found, 3)
-        listed = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_consumer_groups()
-        groups = await asyncio.to_thread(listed.result)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})  # Held: a client that is collected gives no answer.
+        groups = await asyncio.to_thread(admin.list_consumer_groups().result, 30 * BUSY)
     assert not [group for group in groups.valid if chosen.client_id in group.group_id]
 
 
