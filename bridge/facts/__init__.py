@@ -1,10 +1,9 @@
-"""Facts: events of the bridge as frozen records, named in the past tense. Rooms report facts; only telemetry counts and
-logs them.
-
-A fact is about a request, a batch or a state, and never about a single change, so that reporting stays cheap.
+"""Facts: events of the bridge as frozen records, named in the past tense. Only telemetry counts and logs them. A fact
+is about a request, a batch or a state, and never about a single change, so that reporting stays cheap.
 
 cluster    the connection to the API server, discovery, the cluster's identity
 delivery   deliveries, their failures, the circuit
+election   the Lease: who holds it, and its renewals
 informer   lists, watches, the server's history
 outbox     commits, the state directory, backlogs and backfills
 process    the process, its signals and its clients
@@ -26,6 +25,7 @@ from bridge.facts.cluster import (
     PluginComplained,
     ResourceUnknown,
     ScopeChanged,
+    ShardSelected,
 )
 from bridge.facts.delivery import (
     BatchDelivered,
@@ -37,14 +37,34 @@ from bridge.facts.delivery import (
     DestinationCreated,
     DestinationGone,
     DestinationLost,
+    LeadershipDoubted,
+    ProgressRead,
     RecordRejected,
     RecordsLeftBehind,
     RecordsParked,
     SinkCautioned,
+    SinkFenced,
     SinkInsecure,
     SinkOpened,
     SinkPaused,
     SinkResumed,
+)
+from bridge.facts.election import (
+    ElectionFact,
+    FrontierTooLarge,
+    FrontierUnreadable,
+    LeaderChanged,
+    LeadershipBegan,
+    LeadershipLost,
+    LeadershipReleased,
+    LeaseFailed,
+    LeaseRenewed,
+    LeaseTaken,
+    LeaseTermDoubted,
+    SettingsDiffer,
+    ShardHandedOver,
+    ShardInherited,
+    ShardWaits,
 )
 from bridge.facts.informer import (
     ChangesIgnored,
@@ -57,7 +77,9 @@ from bridge.facts.informer import (
     ListCompleted,
     ListWatchFailed,
     ObjectLeftBare,
+    RecoveryEnd,
     ResourceRefused,
+    StepsRecovered,
     VersionsRanBackwards,
     WatchEnded,
     WatchOpened,
@@ -70,6 +92,7 @@ from bridge.facts.outbox import (
     ExpressionFailed,
     IntakeBlocked,
     IntakeResumed,
+    KeptElsewhere,
     ListenerOverrun,
     OutboxFact,
     OutboxFull,
@@ -83,6 +106,7 @@ from bridge.facts.outbox import (
     SnapshotBegan,
     SnapshotCancelled,
     SnapshotEnded,
+    StandbyShortened,
     StateExposed,
     StateMigrated,
 )
@@ -142,6 +166,8 @@ __all__ = [
     "EvaluationsFailed",
     "ExpressionFailed",
     "Fact",
+    "FrontierTooLarge",
+    "FrontierUnreadable",
     "GroupStale",
     "HistoryChecked",
     "InformerStarted",
@@ -150,6 +176,16 @@ __all__ = [
     "InputUnreadable",
     "IntakeBlocked",
     "IntakeResumed",
+    "KeptElsewhere",
+    "LeaderChanged",
+    "LeadershipBegan",
+    "LeadershipDoubted",
+    "LeadershipLost",
+    "LeadershipReleased",
+    "LeaseFailed",
+    "LeaseRenewed",
+    "LeaseTaken",
+    "LeaseTermDoubted",
     "ListCompleted",
     "ListWatchFailed",
     "ListenerOverrun",
@@ -163,9 +199,11 @@ __all__ = [
     "PageOpened",
     "PageTokenRefused",
     "PluginComplained",
+    "ProgressRead",
     "RecordRejected",
     "RecordsLeftBehind",
     "RecordsParked",
+    "RecoveryEnd",
     "ReloadRefused",
     "Report",
     "ResourceRefused",
@@ -174,9 +212,15 @@ __all__ = [
     "SelectionChanged",
     "SelectionUnreadable",
     "SelectorUnserved",
+    "SettingsDiffer",
+    "ShardHandedOver",
+    "ShardInherited",
+    "ShardSelected",
+    "ShardWaits",
     "SignalReaction",
     "SignalReceived",
     "SinkCautioned",
+    "SinkFenced",
     "SinkForgotten",
     "SinkInsecure",
     "SinkOpened",
@@ -187,15 +231,17 @@ __all__ = [
     "SnapshotEnded",
     "SpansExported",
     "SpansLost",
+    "StandbyShortened",
     "StateExposed",
     "StateMigrated",
+    "StepsRecovered",
     "VersionsRanBackwards",
     "WatchEnded",
     "WatchOpened",
     "discard",
 ]
 
-Fact: TypeAlias = ClusterFact | DeliveryFact | InformerFact | OutboxFact | ProcessFact
+Fact: TypeAlias = ClusterFact | DeliveryFact | ElectionFact | InformerFact | OutboxFact | ProcessFact
 
 Report: TypeAlias = Callable[[Fact], None]
 

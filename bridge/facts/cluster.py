@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from bridge.model.resource import Resource, Scope
+
 
 class ConnectionInsecure(msgspec.Struct, frozen=True):
     """The configuration asks for a connection to the API server without encryption or verification. Reported once, at
@@ -52,6 +54,15 @@ class ResourceUnknown(msgspec.Struct, frozen=True):
     reason: str
 
 
+class ShardSelected(msgspec.Struct, frozen=True):
+    """Whether the API server itself selects the objects of the bridge's shard: reported when that turns out first, and
+    when it changes. Where it does not, the bridge drops the objects of other shards."""
+
+    resource: Resource
+    scope: Scope
+    by_server: bool
+
+
 class ClusterChanged(msgspec.Struct, frozen=True):
     """The state belonged to another cluster, and ``state.on_cluster_change`` is ``restart``: the bridge compares the
     state with this cluster, in a new epoch."""
@@ -81,6 +92,7 @@ ClusterFact: TypeAlias = (
     | GroupStale
     | DiscoveryRejected
     | ResourceUnknown
+    | ShardSelected
     | ClusterChanged
     | ClusterUnidentified
     | ScopeChanged

@@ -40,6 +40,33 @@ class DestinationGone(msgspec.Struct, frozen=True):
     reason: str
 
 
+class SinkFenced(msgspec.Struct, frozen=True):
+    """Another process has taken the destination over, now or before this start. Deliveries end until an operator
+    resumes the sink; ``max_backlog`` still holds."""
+
+    sink: str
+    reason: str
+
+
+class LeadershipDoubted(msgspec.Struct, frozen=True):
+    """The destination may know a later leader than this replica. Nothing is sent to it until the Lease is renewed; a
+    replica that has lost the Lease steps down."""
+
+    sink: str
+    reason: str
+
+
+class ProgressRead(msgspec.Struct, frozen=True):
+    """A sink has read its progress in the destination, when it was opened."""
+
+    sink: str
+    records: int
+    """Records that the cursor on disk did not know as delivered; they are not delivered again."""
+    unknown: str = ""
+    """Why the progress there is not of this state directory; empty if it is, or if there is none. Records may be
+    delivered again, with the same ids."""
+
+
 class SinkResumed(msgspec.Struct, frozen=True):
     sink: str
 
@@ -136,6 +163,9 @@ DeliveryFact: TypeAlias = (
     | SinkOpened
     | SinkPaused
     | DestinationGone
+    | SinkFenced
+    | LeadershipDoubted
+    | ProgressRead
     | SinkResumed
     | DestinationCreated
     | DestinationLost

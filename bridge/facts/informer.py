@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
@@ -37,6 +38,45 @@ class ListCompleted(msgspec.Struct, frozen=True):
     objects: int
     seconds: float
     relist: bool
+
+
+class RecoveryEnd(StrEnum):
+    """Why the recovery of the steps behind a list ended."""
+
+    COMPLETE = "complete"
+    """Every step of every object that the list showed to be changed was found."""
+    FORGOTTEN = "forgotten"
+    """The API server has forgotten older versions (410: etcd was compacted)."""
+    REQUESTS = "requests"
+    """``watch.recover_steps.most_requests`` was reached."""
+    SECONDS = "seconds"
+    """It took too long: the watch must not wait until its own version is forgotten."""
+    BYTES = "bytes"
+    """The steps of a batch took too much memory."""
+    FAILED = "failed"
+    """The API server refused a request, or failed or was too busy several times in a row."""
+    UNSUPPORTED = "unsupported"
+    """The server cannot list an object at a version, and is not asked again."""
+    CONTRADICTED = "contradicted"
+    """The answers do not belong to the history of the list. The found steps are dropped."""
+    STOPPED = "stopped"
+    """The informer was ended meanwhile."""
+
+
+class StepsRecovered(msgspec.Struct, frozen=True):
+    """The steps between the states of a list and the known states were looked for in the API server's history."""
+
+    resource: Resource
+    scope: Scope
+    objects: int
+    """Objects that the list showed to be changed, and objects that came and went."""
+    steps: int
+    """Changes that are exported as ``recovered``."""
+    requests: int
+    seconds: float
+    ended_by: RecoveryEnd
+    reason: str = ""
+    """The server's words, where a request failed."""
 
 
 class ChangesIgnored(msgspec.Struct, frozen=True):
@@ -122,6 +162,7 @@ InformerFact: TypeAlias = (
     | InformerSynced
     | InformerStopped
     | ListCompleted
+    | StepsRecovered
     | ChangesIgnored
     | WatchOpened
     | WatchEnded

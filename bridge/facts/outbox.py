@@ -135,6 +135,23 @@ class SnapshotCancelled(msgspec.Struct, frozen=True):
     """Objects of it that the sink does not get."""
 
 
+class StandbyShortened(msgspec.Struct, frozen=True):
+    """A follower has dropped the oldest records of a sink whose policy is to block, and is not exact for it: its log
+    grew to twice the bound at which the leader waits."""
+
+    sink: str
+    records: int
+
+
+class KeptElsewhere(msgspec.Struct, frozen=True):
+    """This replica leads from now on, and something of a sink is on the disk of the former leader alone: dead letters,
+    or a replay under way."""
+
+    sink: str
+    what: str
+    replica: str
+
+
 class SelectionChanged(msgspec.Struct, frozen=True):
     """A sink's selection differs from that of the last run, or before a reload. The sink gets the difference behind its
     backlog. For a new sink, both figures are 0."""
@@ -196,6 +213,8 @@ OutboxFact: TypeAlias = (
     | SnapshotBegan
     | SnapshotEnded
     | SnapshotCancelled
+    | KeptElsewhere
+    | StandbyShortened
     | SelectionChanged
     | SelectorUnserved
     | SelectionUnreadable

@@ -8,7 +8,7 @@ formats         CloudEvents, Debezium's envelope, rows and raw objects
 gaps            the reasons for a Gap, and the gap of each
 object          identity and bytes of one object
 policies        policies that the configuration chooses: start, full backlog, rejected record, redaction
-primitives      general helpers: backoff, ring buffer, compression, printable text
+primitives      general helpers: backoff, ring buffer, compression, printable text, shards
 record          a record of the log: delta, gap or snapshot notice
 resource        resources and scopes
 resource_name   kubectl's names for resources, parsed

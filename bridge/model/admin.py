@@ -29,7 +29,7 @@ class CursorStatus(msgspec.Struct, frozen=True):
     backfill_left: int = 0
     """Records that the backfill still has to deliver."""
     paused: bool = False
-    """An operator paused it, or its destination is gone."""
+    """An operator paused it, or its destination ended deliveries."""
     retry_in: float | None = None
     """Seconds until the next attempt; None unless the sink waits."""
     asked: float | None = None
@@ -38,6 +38,8 @@ class CursorStatus(msgspec.Struct, frozen=True):
     """The last failure of the destination; empty after a success, and without a running bridge."""
     gone: bool = False
     """The destination wants no more records (HTTP 410): the sink waits until an operator resumes it."""
+    fenced: bool = False
+    """Another process has taken the destination over: the sink waits until an operator resumes it."""
 
 
 class Cursors(msgspec.Struct, frozen=True):
@@ -143,6 +145,8 @@ class StateReport(msgspec.Struct, frozen=True):
     """Bytes of free pages inside the file, which SQLite uses again."""
     bytes_by_key: dict[str, int] = {}
     """Id of an encryption key → bytes of content under it; the empty text → bytes of plain content."""
+    shard: str = ""
+    """The shard whose objects the state has, in words; empty for all objects."""
 
 
 class About(msgspec.Struct, frozen=True):

@@ -34,6 +34,8 @@ class ListRequest(msgspec.Struct, frozen=True, kw_only=True):
     """With ``EXACT`` the state at ``version``. Servers without it answer with a newer state."""
     only: str | None = None
     """The key of the only object to list; None for all objects."""
+    shard_selector: str = ""
+    """The API's shardSelector (KEP-5866); empty for none. A server without that feature ignores it."""
 
 
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,8 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds until the server ends the watch by itself."""
     initial_events: bool = False
     """WatchList (KEP-3157): first all objects as ADDED, then a bookmark that marks their end, then changes."""
+    shard_selector: str = ""
+    """See ListRequest. The answer to a watch does not say whether the server selects."""
 
 
 class EventType(StrEnum):
@@ -65,6 +69,8 @@ class Page(msgspec.Struct, frozen=True):
     """A short reason for each item without identity (no metadata, no name, no uid)."""
     size: int = 0
     """Bytes of the whole page, its earlier Parts included."""
+    shard_selector: str = ""
+    """The shard selector by which the server has selected; empty if it has not."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -158,6 +164,12 @@ class Unsupported(msgspec.Struct, frozen=True):
 
 class Failed(msgspec.Struct, frozen=True):
     """Any other failure: 5xx, a broken connection, an answer of a wrong form (HTML, a Table, bad JSON)."""
+
+    reason: str
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """409 to a write: the object has another version than the write is for, or exists already."""
 
     reason: str
 

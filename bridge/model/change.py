@@ -28,6 +28,9 @@ class Evidence(StrEnum):
     """The first list contained it."""
     RELISTED = "relisted"
     """A later list differed from the store; steps in between may be missing."""
+    RECOVERED = "recovered"
+    """After a later list differed from the store, the API server's history had this change. No step of the object is
+    missing between the change before and this one."""
     UNSELECTED = "unselected"
     """A sink's selection does not contain the object any more. The object exists, and may be added again with the same
     uid."""

@@ -142,3 +142,14 @@ def stripped(body: bytes) -> bytes:
             del metadata["annotations"]
     top["metadata"] = Raw(_encode(metadata))
     return _encode(top)
+
+
+def at_version(thing: ApiObject, version: str) -> ApiObject:
+    """The object with another resourceVersion, as the event of a delete has its last state with the version of the
+    delete. The other members are copied, not decoded and encoded. Raises msgspec.DecodeError for a body whose metadata
+    are no JSON object."""
+    top = _members.decode(thing.body)
+    metadata = _members.decode(top["metadata"])
+    metadata["resourceVersion"] = Raw(_encode(version))
+    top["metadata"] = Raw(_encode(metadata))
+    return msgspec.structs.replace(thing, resource_version=version, body=_encode(top))

@@ -9,19 +9,17 @@ import msgspec
 
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.content import Content
+from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource
 
 OrderingKey: TypeAlias = tuple[str, str]
 """Resource and key of an object."""
 
-NO_OBJECT: OrderingKey = ("", "")
-"""The ordering key of notices."""
-
+NO_OBJECT: OrderingKey = ("", "")  # of notices
 
 _UNSELECTED = Evidence.UNSELECTED
 
-MOST_SELECTIONS = 62
-"""Sinks with a selection: a bit of a signed 64-bit integer for each."""
+MOST_SELECTIONS = 62  # sinks with a selection: a bit of a signed 64-bit integer for each
 
 
 class Selected(msgspec.Struct, frozen=True, gc=False):
@@ -42,7 +40,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     """An exported change. The same change has the same ``id`` after any restart and on any replica."""
 
     sequence: int
-    """The number in the outbox: ascending, never used twice."""
+    """The number in the outbox: ascending, never used twice. In a snapshot, that of its edges: see Snapshot."""
     op: Op
     evidence: Evidence
     resource: Resource
@@ -74,6 +72,8 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     asked for them when the change was recorded."""
     content: Content | None = None
     """Made for a sink whose options have expressions, anew for each attempt; None for others, and at rest."""
+    term: int = 0
+    """Of the leader that delivers it; 0 without an election, and at rest."""
 
     @property
     def made(self) -> Content:
@@ -138,12 +138,15 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     """Objects of the missing records, as far as known."""
     only: bool = False
     """True if ``concerns`` is complete."""
+    term: int = 0
+    shard: str = ""
+    """Name of the bridge's shard, since others have the same numbers; empty for all objects."""
     targets: ClassVar[None] = None
     """A notice is in the log for every sink."""
 
     @property
     def id(self) -> str:
-        return f"gap/{self.first}/{self.sequence}"
+        return f"gap/{self.shard}{'/' if self.shard else ''}{self.first}/{self.sequence}"
 
     @property
     def snapshot(self) -> None:
@@ -162,20 +165,10 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
         return NO_OBJECT
 
 
-def later_gap(known: str, delivered: str) -> str:
-    """The later of two ids of gaps in the order of the stream, where empty comes first. A replay or a dead letter may
-    deliver an older gap again, which must not replace a newer gap."""
-    return delivered if _end_of_gap(delivered) >= _end_of_gap(known) else known
-
-
-def _end_of_gap(gap: str) -> int:
-    last = gap.rpartition("/")[2]
-    return int(last) if last.isdecimal() else -1
-
-
 class SnapshotEdge(StrEnum):
     BEGAN = "began"
     ENDED = "ended"
+    CANCELLED = "cancelled"
 
 
 class SnapshotScope(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -184,30 +177,33 @@ class SnapshotScope(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     resource: Annotated[str | None, msgspec.Meta(description="Objects of this resource (kubectl's name).")] = None
     namespace: Annotated[str | None, msgspec.Meta(description="Objects in this namespace.")] = None
     where: Annotated[str | None, msgspec.Meta(description="Objects for which this CEL expression holds.")] = None
+    shard: Annotated[Shard | None, msgspec.Meta(description="Objects of this shard: the bridge has no others.")] = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """A notice: the beginning or the end of a snapshot of known objects, for a sink. Between the two edges come the
-    objects as ``added``, in a snapshot on demand as ``sync``, each with the sequence number of its last record, and
-    with the id of the snapshot."""
+    objects as ``added``, in a snapshot on demand as ``sync``, all with the sequence number and the id of the
+    snapshot."""
 
     edge: SnapshotEdge
     sequence: int
     """The sequence number of the newest record that the snapshot covers; the log goes on behind it."""
     sink: str
     count: int
-    """Objects in it."""
+    """Objects in it; if it is cancelled, those that the sink gets."""
     time: str
     number: int = 0
     """Of a snapshot on demand; 0 for the snapshot with which a sink begins."""
     only: SnapshotScope | None = None
     """The objects that the snapshot is about; None for all objects of the sink."""
+    term: int = 0
     targets: ClassVar[None] = None
 
     @property
     def snapshot(self) -> str:
         """The id of the snapshot, which its records have too."""
-        return snapshot_id(self.sink, self.sequence, self.number)
+        shard = None if self.only is None else self.only.shard
+        return snapshot_id(self.sink, self.sequence, self.number, shard)
 
     @property
     def id(self) -> str:
@@ -226,9 +222,10 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
         return NO_OBJECT
 
 
-def snapshot_id(sink: str, through: int, number: int = 0) -> str:
-    """The id of a sink's snapshot as of sequence number ``through``. ``number``: see Snapshot."""
-    return f"snapshot/{sink}/{through}/{number}" if number else f"snapshot/{sink}/{through}"
+def snapshot_id(sink: str, through: int, number: int = 0, shard: Shard | None = None) -> str:
+    """The id of a sink's snapshot as of sequence number ``through``. ``number``: see Snapshot. ``shard``: see Gap."""
+    of = "" if shard is None else f"{shard.name}/"
+    return f"snapshot/{of}{sink}/{through}/{number}" if number else f"snapshot/{of}{sink}/{through}"
 
 
 Notice: TypeAlias = Gap | Snapshot

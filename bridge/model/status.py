@@ -7,6 +7,9 @@ from typing import Protocol
 
 import msgspec
 
+from bridge.model.primitives.election import ElectionStatus
+from bridge.model.primitives.shard import Shard
+
 
 class InformerState(StrEnum):
     UNKNOWN = "unknown"
@@ -33,6 +36,10 @@ class SinkState(StrEnum):
     """Paused by an operator, until an operator resumes it."""
     GONE = "gone"
     """The destination wants no more records (HTTP 410): no delivery until an operator resumes the sink."""
+    STANDBY = "standby"
+    """Another replica delivers."""
+    FENCED = "fenced"
+    """Another process has taken the destination over: no delivery until an operator resumes the sink."""
 
 
 class PauseCause(IntEnum):
@@ -42,6 +49,8 @@ class PauseCause(IntEnum):
     OPERATOR = 1
     GONE = 2
     """The destination wants no more records."""
+    FENCED = 3
+    """Another process has taken the destination over."""
 
 
 class CircuitState(StrEnum):
@@ -111,6 +120,8 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def well(self) -> bool:
         """Whether deliveries succeed and no operator is needed: no failure since the last success, no dead letter."""
+        if self.state is SinkState.STANDBY:
+            return not self.dead_letters
         moving = self.state in (SinkState.IDLE, SinkState.DELIVERING) and self.circuit is CircuitState.CLOSED
         return moving and not self.last_error and not self.dead_letters
 
@@ -156,12 +167,27 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Why the bridge does not read from the API server; empty while it does."""
     configuration: ConfigurationStatus | None = None
     """None for a bridge without a file."""
+    changing: bool = False
+    """A change of the configuration replaces informers, all of which were ready before; true for some seconds."""
+    shard: Shard | None = None
+    """The part of all objects that the bridge has; None for all."""
+    election: ElectionStatus | None = None
+    """None without an election: the bridge always delivers."""
 
     @property
     def ready(self) -> bool:
-        """Whether every configured resource is synced, its watch is open, and its changes are taken in. Sinks do not
-        count, since a failing sink has a backlog, except a sink with ``when_full: block`` that stops the intake."""
-        return bool(self.informers) and not self.intake_blocked and all(each.ready for each in self.informers)
+        """Whether every configured resource is synced, its watch is open, and its changes are taken in; during a change
+        of the configuration, whether that was so before. Sinks do not count, since a failing sink has a backlog, except
+        a sink with ``when_full: block`` that stops the intake. A follower is ready if its takeover would lack no step:
+        so no roll-out takes the last such replica away."""
+        if self.election is not None and not (self.election.leads or self.election.exact):
+            return False
+        return not self.intake_blocked and (self.changing or self.all_live)
+
+    @property
+    def all_live(self) -> bool:
+        """Whether every configured resource is synced, and its watch is open."""
+        return bool(self.informers) and all(each.ready for each in self.informers)
 
 
 class StatusSource(Protocol):

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
 import msgspec
 
-from bridge.informer import Timing
+from bridge.election import Former, LeaseTiming
+from bridge.informer import RecoveryLimits, Timing
 from bridge.kube import ClusterAccess
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.formats.content import ContentRequest
 from bridge.model.policies import BacklogBounds, OnRejected, RedactionPreset, RedactionRule, StartPolicy, WhenFull
 from bridge.model.primitives.field_path import FieldPath
+from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.resource_name import ResourceName
 from bridge.outbox import Retention
 from bridge.selection import SelectorText
-from sinks.base import Claim, Lanes, Sink, WrongOption
+from sinks.base import Claim, Lanes, Sink, Transactions, WrongOption
 
 
 class PlanRefused(Exception):
@@ -37,6 +39,7 @@ class Wanted(msgspec.Struct, frozen=True):
     """Rules for the objects of the resource, also for objects of its other entries."""
     ignore_changes: tuple[FieldPath, ...] = ()
     """Paths of which a change alone is not exported."""
+    recover_steps: bool = True
 
     @property
     def is_wildcard(self) -> bool:
@@ -61,10 +64,13 @@ class SinkPlan(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     make: Callable[[], Sink]
     """Creates the sink anew for each attempt to open it."""
+    load: Callable[[], object] = tuple
+    """Imports the code of the sink, which ``make`` does otherwise. Blocks."""
     max_batch: int
     window: int = 5000
     resync_seconds: float = 0.0
     lanes: Lanes | None = None
+    transactions: Transactions | None = None
     start: StartPolicy = StartPolicy.SNAPSHOT
     snapshot_every: float = 0.0
     """Seconds between two snapshots by schedule; 0 for none."""
@@ -85,6 +91,8 @@ class SinkPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The promise that its options give up, in words for the operator; None if they keep all."""
     examine: Callable[[], Sequence[WrongOption]] = tuple
     """Finds mistakes in its options, without asking the destination. Blocks."""
+    against_shards: Callable[[Shard], Sequence[WrongOption]] = lambda _shard: ()
+    """Finds options that do not go together with other bridges, each with a shard of the objects."""
     claims: Callable[[], Sequence[Claim]] = tuple
     """Its claims on files and topics. Blocks."""
 
@@ -117,15 +125,54 @@ class TracingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Header → file with its value."""
 
 
+class CopyPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How replicas get copies of the leader's state."""
+
+    listen: tuple[str, int]
+    token_file: Path
+    url: str = ""
+    """The address for the other replicas; empty for that of ``listen``."""
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    ca_file: Path | None = None
+    """Of the other replicas' certificates."""
+    allow_http: bool = False
+
+
+class ElectionPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """An election among several replicas."""
+
+    namespace: str
+    """Of the Lease; empty if neither the configuration nor a pod says it."""
+    lease: str
+    """Its name."""
+    name: str
+    """Of this replica."""
+    timing: LeaseTiming
+    settings: Mapping[str, str] = {}
+    """Those that must be equal on all replicas: see equal_settings."""
+    former: tuple[Former, ...] = ()
+    """The shards that had the objects before: they hand them over. Empty without a change of the division."""
+    copy: CopyPlan | None = None
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The whole plan. Times are in seconds."""
 
     cluster: str
     access: ClusterAccess
     wanted: tuple[Wanted, ...]
+    shard: Shard | None = None
+    """The part of all objects that the bridge has; None for all."""
+    unknown_shard: str = ""
+    """Why the shard is not known, so that no bridge can run; empty if it is known, or all objects are meant."""
+    former_shards: int = 0
+    """Number of shards in the division before, which hands over; 0 for none."""
     sinks: tuple[SinkPlan, ...]
     timing: Timing = msgspec.field(default_factory=Timing)
     watch_list: bool = True
+    recovery: RecoveryLimits | None = None
+    """Bounds on the recovery of steps that no watch announced; None for none."""
     idle_timeout: float = 90.0
     """Without a byte, until a watch is closed."""
     latency: float = 0.01
@@ -155,3 +202,5 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tracing: TracingPlan | None = None
     page: PagePlan | None = None
     """None without a page."""
+    election: ElectionPlan | None = None
+    """None for a single replica, which always delivers."""

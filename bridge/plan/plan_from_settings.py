@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from functools import partial
 from pathlib import Path
 from typing import cast
 
-from bridge.informer import Timing
-from bridge.kube import ClusterAccess
+from bridge.election import Former, LeaseTiming
+from bridge.informer import RecoveryLimits, Timing
+from bridge.kube import ClusterAccess, pod_namespace
 from bridge.model.formats.content import STATES_BEFORE, Include
 from bridge.model.primitives.field_path import FieldPath
+from bridge.model.primitives.shard import Shard
 from bridge.outbox import Retention
-from bridge.plan.plan import PagePlan, Plan, SinkPlan, TracingPlan, Wanted
+from bridge.plan.equal_settings import equal_settings
+from bridge.plan.plan import CopyPlan, ElectionPlan, PagePlan, Plan, SinkPlan, TracingPlan, Wanted
+from bridge.plan.shard import UnknownShard, former_shards, shard_of
 from bridge.selection import SelectorText
 from bridge.selection.language import CHANGED, OLD_OBJECT
-from config.schema import OnClusterChange, PageSettings, Settings, SinkSettings, TracingSettings, WatchList
+from config.schema import (
+    CopySettings,
+    OnClusterChange,
+    PageSettings,
+    Settings,
+    SinkSettings,
+    TracingSettings,
+    WatchList,
+)
 from config.schema.redaction import rules_of
 from config.schema.resources import ResourceSettings
+from config.schema.watch import RecoverStepsSettings
 from sinks import registry
 from sinks.base import EventOptions, SinkOptions
 
@@ -24,6 +39,7 @@ from sinks.base import EventOptions, SinkOptions
 def plan_of(settings: Settings, file: Path | None = None) -> Plan:
     """The plan of these settings. ``file``: their file. Types of sinks must be in the registry, as loading ensures."""
     cluster = settings.cluster
+    shard, unknown_shard = _shard(settings)
     return Plan(
         cluster=cluster.name,
         access=ClusterAccess(
@@ -34,9 +50,13 @@ def plan_of(settings: Settings, file: Path | None = None) -> Plan:
             ca_file=cluster.ca_file,
         ),
         wanted=tuple(_wanted(entry) for entry in settings.resources),
+        shard=shard,
+        unknown_shard=unknown_shard,
+        former_shards=(settings.shard and settings.shard.former) or 0,
         sinks=tuple(_sink(name, sink, cluster.name) for name, sink in settings.sinks.items()),
         timing=Timing(page_size=settings.watch.page_size),
         watch_list=settings.watch.watch_list is WatchList.AUTO,
+        recovery=_recovery(settings.watch.recover_steps),
         idle_timeout=settings.watch.silence_seconds,
         latency=settings.latency,
         discovery_seconds=settings.watch.discovery_seconds,
@@ -56,7 +76,16 @@ def plan_of(settings: Settings, file: Path | None = None) -> Plan:
         listen=(settings.telemetry.listen.host, settings.telemetry.listen.port),
         page=_page(settings.page),
         tracing=_tracing(settings.tracing),
+        election=_election(settings, shard),
     )
+
+
+def _shard(settings: Settings) -> tuple[Shard | None, str]:
+    """The fields ``shard`` and ``unknown_shard`` of the plan."""
+    try:
+        return None if settings.shard is None else shard_of(settings.shard), ""
+    except UnknownShard as error:
+        return None, str(error)
 
 
 def _page(settings: PageSettings) -> PagePlan | None:
@@ -73,6 +102,46 @@ def _tracing(settings: TracingSettings) -> TracingPlan | None:
         cert_file=settings.cert_file,
         key_file=settings.key_file,
         header_files=settings.header_files,
+    )
+
+
+def _recovery(settings: RecoverStepsSettings | None) -> RecoveryLimits | None:
+    if settings is None:
+        return None
+    return RecoveryLimits(most_requests=settings.most_requests, concurrency=settings.concurrency)
+
+
+def _election(settings: Settings, shard: Shard | None) -> ElectionPlan | None:
+    """The replicas of a shard elect among themselves."""
+    election = settings.election
+    if not election.enabled:
+        return None
+    return ElectionPlan(
+        namespace=election.namespace or pod_namespace(),
+        lease=election.lease + ("" if shard is None else shard.suffix),
+        name=election.identity or os.environ.get("POD_NAME") or socket.gethostname(),
+        timing=LeaseTiming(
+            lease_duration=election.lease_duration,
+            renew_deadline=election.renew_deadline,
+            retry_period=election.retry_period,
+        ),
+        former=tuple(Former(each, election.lease + each.suffix) for each in former_shards(settings.shard, shard)),
+        settings=equal_settings(settings),
+        copy=_copy(election.base_copy),
+    )
+
+
+def _copy(settings: CopySettings) -> CopyPlan | None:
+    if settings.listen is None or settings.token_file is None:
+        return None
+    return CopyPlan(
+        listen=(settings.listen.host, settings.listen.port),
+        token_file=settings.token_file,
+        url=settings.url or "",
+        cert_file=settings.cert_file,
+        key_file=settings.key_file,
+        ca_file=settings.ca_file,
+        allow_http=settings.allow_http,
     )
 
 
@@ -99,20 +168,23 @@ def _looks_back(options: SinkOptions) -> bool:
 
 def _wanted(entry: ResourceSettings) -> Wanted:
     ignored = tuple(map(FieldPath.parsed, entry.ignore_changes))
-    return Wanted(entry.resource, entry.scopes, rules_of(entry.redact), ignored)
+    return Wanted(entry.resource, entry.scopes, rules_of(entry.redact), ignored, entry.recover_steps)
 
 
 def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
     kind = registry.types()[settings.type]
     options = cast(SinkOptions, settings.options)  # Loading validated the options with the registry's types.
+    transactions = kind.transactions(options)
     return SinkPlan(
         name=name,
         type=settings.type,
         make=partial(registry.create, name, settings.type, options, cluster=cluster),
-        max_batch=kind.max_batch,
+        load=partial(registry.load, settings.type, options),
+        max_batch=kind.max_batch if transactions is None else transactions.records,
         window=settings.window,
         resync_seconds=settings.resync_seconds,
         lanes=kind.lanes(options),
+        transactions=transactions,
         start=settings.start,
         snapshot_every=0.0 if settings.snapshot is None else settings.snapshot.every,
         bounds=settings.max_backlog.bounds,
@@ -125,5 +197,6 @@ def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
         clear_text=options.clear_text(),
         caution=options.caution(),
         examine=partial(kind.examine, options),
+        against_shards=options.against_shards,
         claims=partial(kind.claims, options),
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from bridge.outbox import StateError
 from bridge.plan.key_file import read_key_file
 from bridge.plan.plan import Plan
+from bridge.plan.private_file import write_private
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import SHORTEST_KEY, RedactionKey
 
@@ -27,7 +28,7 @@ def load_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tup
     made = state / KEY_FILE
     try:
         if key_file is None and not os.path.lexists(made):
-            _make(made)
+            write_private(made, secrets.token_hex(32) + "\n")
     except OSError as error:
         raise StateError(f"state.directory: cannot make {made}: {error.strerror}") from error
     return read_keys(key_file, former, state)
@@ -58,19 +59,3 @@ def likely_redaction(plan: Plan) -> Redaction:
 
 def _key(file: Path, option: str) -> RedactionKey:
     return RedactionKey(read_key_file(file, option))
-
-
-def _make(file: Path) -> None:
-    """Writes a temporary file and renames it, so that a crash leaves a whole key or none."""
-    part = file.with_name(file.name + ".part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as written:
-        written.write(secrets.token_hex(32) + "\n")
-        written.flush()
-        os.fsync(written.fileno())
-    part.rename(file)
-    directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

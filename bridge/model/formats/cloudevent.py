@@ -37,7 +37,9 @@ DELTA_ATTRIBUTES = (
     "uid", "resourceversion", "op", "evidence", "epoch",
 )  # fmt: skip
 SNAPSHOT_ATTRIBUTE = "snapshot"
-"""The last attribute, only on records and edges of a snapshot: the id of the snapshot."""
+"""Only on records and edges of a snapshot: the id of the snapshot."""
+TERM_ATTRIBUTE = "term"
+"""Only with an election: the term of the leader."""
 NOTICE_ATTRIBUTES = ("specversion", "id", "source", "type", "time", "datacontenttype", "partitionkey", "sequence")
 
 
@@ -47,6 +49,7 @@ class HeaderNames(msgspec.Struct, frozen=True):
     delta: tuple[str, ...]
     notice: tuple[str, ...]
     snapshot: str
+    term: str
 
     @classmethod
     def prefixed(cls, prefix: str, datacontenttype: str) -> HeaderNames:
@@ -56,6 +59,7 @@ class HeaderNames(msgspec.Struct, frozen=True):
             delta=tuple(called.get(name, prefix + name) for name in DELTA_ATTRIBUTES),
             notice=tuple(called.get(name, prefix + name) for name in NOTICE_ATTRIBUTES),
             snapshot=prefix + SNAPSHOT_ATTRIBUTE,
+            term=prefix + TERM_ATTRIBUTE,
         )
 
 
@@ -90,7 +94,7 @@ class CloudEvents:
     the namespace for cluster-scoped objects (``prod//pods/shop/web-1``,
     ``prod/rbac.authorization.k8s.io/clusterroles//admin``). A notice (a gap, the edge of a snapshot) belongs to no
     object: it has no subject, and its partition key is the cluster's name. Records of a snapshot, and its edges, have
-    ``snapshot``, the id of that snapshot; other records do not.
+    ``snapshot``, the id of that snapshot; other records do not. With an election all have ``term``, that of the leader.
 
     The data of an object's event is the object. With ``form`` the data has that form, and the type says so, such as
     ``kubedelta.envelope.<op>.v1`` or ``kubedelta.data.<op>.v1`` in place of ``kubedelta.object.<op>.v1``.
@@ -135,6 +139,8 @@ class CloudEvents:
             headers = dict(zip(names.notice, map(str.encode, self._notice_attributes(record)), strict=True))
         if record.snapshot is not None:
             headers[names.snapshot] = record.snapshot.encode()
+        if record.term:
+            headers[names.term] = str(record.term).encode()
         if self._gap:
             headers[GAP_HEADER] = self._gap.encode()
         return headers
@@ -147,6 +153,8 @@ class CloudEvents:
         headers = dict(zip(names.delta if isinstance(record, Delta) else names.notice, values, strict=True))
         if record.snapshot is not None:
             headers[names.snapshot] = percent_encoded(record.snapshot)
+        if record.term:
+            headers[names.term] = str(record.term)
         if self._gap:
             headers[GAP_HEADER] = self._gap
         return headers
@@ -164,10 +172,10 @@ class CloudEvents:
 
     def structured(self, record: Record) -> bytes:
         """The structured form: a JSON object with the data as its member ``data``."""
-        snapshot = msgspec.UNSET if record.snapshot is None else record.snapshot
+        more = (msgspec.UNSET if record.snapshot is None else record.snapshot, record.term or msgspec.UNSET)
         if isinstance(record, Delta):
-            return _encode(DeltaEvent(*self._delta_attributes(record), msgspec.Raw(self._json(record)), snapshot))
-        return _encode(NoticeEvent(*self._notice_attributes(record), msgspec.Raw(notice_data(record)), snapshot))
+            return _encode(DeltaEvent(*self._delta_attributes(record), msgspec.Raw(self._json(record)), *more))
+        return _encode(NoticeEvent(*self._notice_attributes(record), msgspec.Raw(notice_data(record)), *more))
 
     def _delta_attributes(
         self, delta: Delta

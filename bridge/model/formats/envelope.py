@@ -39,6 +39,9 @@ class EnvelopeSource(msgspec.Struct, frozen=True):
         Literal["true", "last", "false"], Meta(description="Whether the record is one of a snapshot, or its last.")
     ]
     gap: Annotated[str | msgspec.UnsetType, Meta(description="The id of the newest gap in the stream.")] = msgspec.UNSET
+    term: Annotated[
+        Annotated[int, Meta(ge=1)] | msgspec.UnsetType, Meta(description="With an election, the term of the leader.")
+    ] = msgspec.UNSET
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -67,8 +70,8 @@ class Envelopes:
     ``op`` is ``c`` for a new object, ``u`` for a change, ``d`` for a delete, ``r`` for an object that is read without
     a change (a snapshot, the first list, a resync). ``after`` is the object, null for a delete; ``before`` of a delete
     is its last known state. ``source.snapshot`` is ``true`` for the records of a snapshot, ``last`` for its last
-    record, and ``false`` otherwise. After a gap, ``source.gap`` has the gap's id. ``ts_ms`` is the time at which the
-    bridge saw the change, in milliseconds since 1970.
+    record, and ``false`` otherwise. After a gap, ``source.gap`` has the gap's id; with an election, ``source.term`` has
+    the term of the leader. ``ts_ms`` is the time at which the bridge saw the change, in milliseconds since 1970.
 
     ``include``: further members. ``before`` of an update is null where it is unknown, and where it is not included. The
     differences (a merge patch, a JSON patch, the changed paths) are null without a state before, and for a delete.
@@ -141,6 +144,7 @@ class Envelopes:
             epoch=delta.epoch,
             snapshot="false" if delta.snapshot is None else "last" if delta.last_of_snapshot else "true",
             gap=self.gap or msgspec.UNSET,
+            term=delta.term or msgspec.UNSET,
         )
 
 

@@ -21,11 +21,11 @@ class GapData(msgspec.Struct, frozen=True):
 
 
 class SnapshotData(msgspec.Struct, frozen=True):
-    """The begin or the end of a snapshot."""
+    """The begin, the end or the cancellation of a snapshot."""
 
     sink: Annotated[str, Meta(description="The sink that the snapshot is for.")]
     through: Annotated[int, Meta(description="The sequence number of the newest record that the snapshot covers.")]
-    count: Annotated[int, Meta(description="Objects in the snapshot.")]
+    count: Annotated[int, Meta(description="Objects in the snapshot; of a cancelled snapshot, those that were sent.")]
     objects: Annotated[
         int | msgspec.UnsetType,
         Meta(description="At the end: objects of the snapshot that went to this stream or partition."),
@@ -46,7 +46,7 @@ def notice_data(notice: Notice) -> bytes:
     if isinstance(notice, Gap):
         about = sorted({concern.resource.name for concern in notice.concerns}) if notice.only else None
         return _encode(GapData(notice.first, notice.sequence, notice.count, notice.reason, about))
-    objects = notice.count if notice.edge is SnapshotEdge.ENDED else msgspec.UNSET
+    objects = msgspec.UNSET if notice.edge is SnapshotEdge.BEGAN else notice.count
     return _encode(SnapshotData(notice.sink, notice.sequence, notice.count, objects, only=_only(notice)))
 
 

@@ -31,6 +31,9 @@ NOTICE_KINDS: tuple[NoticeKind, ...] = (
 )
 
 
+_TERM = "With an election, the term of the leader."
+
+
 class EventSchemas:
     """The schemas of a stream whose objects have this ``form`` (None: the object itself). The methods return
     references into ``definitions``."""
@@ -88,6 +91,7 @@ class EventSchemas:
     ) -> JsonSchema:
         shown = {header: properties[attribute] for attribute, header in zip(attributes, headers, strict=True)} | more
         shown[names.snapshot] = properties[SNAPSHOT_ATTRIBUTE]
+        shown[names.term] = {"type": "string", "pattern": "^[0-9]+$", "description": _TERM}
         shown[GAP_HEADER] = {"type": "string", "description": "The id of the newest gap, in place of a notice."}
         return self._definitions.add(name, {"type": "object", "properties": shown, "required": list(headers)})
 

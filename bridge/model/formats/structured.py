@@ -22,6 +22,10 @@ _Sequence = Annotated[
 ]
 _SnapshotId = Annotated[str | msgspec.UnsetType, Meta(description="The id of the snapshot that the record belongs to.")]
 
+_Term = Annotated[
+    Annotated[int, Meta(ge=1)] | msgspec.UnsetType, Meta(description="With an election, the term of the leader.")
+]
+
 
 class DeltaEvent(msgspec.Struct, frozen=True, gc=False):
     """A change of an object."""
@@ -42,6 +46,7 @@ class DeltaEvent(msgspec.Struct, frozen=True, gc=False):
     epoch: Annotated[int, Meta(ge=1, description="The period in which an id is unique.")]
     data: msgspec.Raw
     snapshot: _SnapshotId = msgspec.UNSET
+    term: _Term = msgspec.UNSET
 
 
 class NoticeEvent(msgspec.Struct, frozen=True, gc=False):
@@ -57,3 +62,4 @@ class NoticeEvent(msgspec.Struct, frozen=True, gc=False):
     sequence: _Sequence
     data: msgspec.Raw
     snapshot: _SnapshotId = msgspec.UNSET
+    term: _Term = msgspec.UNSET

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+LONGEST_NUMBER = 18
+"""Digits. etcd's revisions count writes, and stay below 10^18."""
+
+
+def number_of(version: str) -> int | None:
+    """The version as a revision of etcd; None if it cannot be one."""
+    return int(version) if version.isascii() and version.isdecimal() and len(version) <= LONGEST_NUMBER else None
+
 
 def newest_of(versions: Iterable[str | None]) -> str | None:
     """The newest version. Of versions without an order the first; None without versions."""

@@ -1,0 +1,120 @@
+"""A shard: the part of all objects that a bridge has, by a range of hashes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+HASHES: Final = 1 << 64
+"""Number of hashes: they are 64 bits long."""
+MOST_SHARDS: Final = 256
+_BASIS = 0xCBF29CE484222325
+_PRIME = 0x100000001B3
+
+
+class ShardBy(StrEnum):
+    """The field whose hash decides on the shard of an object."""
+
+    UID = "uid"
+    """Even shards, which API servers can select (KEP-5866). An object that is created again under its name may be in
+    another shard."""
+    NAMESPACE = "namespace"
+    """A namespace is in a shard as a whole. Cluster-scoped objects are all in a single shard."""
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """One of ``of`` equal ranges of the hashes. Each object is in exactly one of them, whatever its state.
+
+    The hash of a uid is FNV-1a of 64 bits, as in the API server (apimachinery's ``pkg/sharding``). Its high bits, which
+    decide, do not depend on the last two characters of a text. Uids are random; names of namespaces may differ in a
+    number at their end alone, so that their hash is mixed once more."""
+
+    of: Annotated[int, Meta(description="Number of shards: a power of two.")]
+    index: Annotated[int, Meta(description="From 0.")]
+    by: Annotated[ShardBy, Meta(description="The field whose hash decides on the shard.")] = ShardBy.UID
+
+    def __post_init__(self) -> None:
+        if not (1 < self.of <= MOST_SHARDS and self.of & (self.of - 1) == 0 and 0 <= self.index < self.of):
+            raise ValueError(f"there is no shard {self.index} of {self.of}")
+
+    @property
+    def start(self) -> int:
+        """The first hash."""
+        return HASHES // self.of * self.index
+
+    @property
+    def end(self) -> int:
+        """The hash behind the last."""
+        return self.start + HASHES // self.of
+
+    @property
+    def name(self) -> str:
+        """Such as ``2-of-4``."""
+        return f"{self.index}-of-{self.of}"
+
+    @property
+    def suffix(self) -> str:
+        """For a name of its own beside the names of other shards, such as ``-2-of-4``; fit for a DNS label."""
+        return f"-{self.name}"
+
+    def contains(self, uid: str, key: str) -> bool:
+        """Whether the object is in the shard. ``key``: ``namespace/name`` or ``name``."""
+        found = fnv1a_64(uid) if self.by is ShardBy.UID else mixed(fnv1a_64(key.rpartition("/")[0]))
+        return found * self.of >> 64 == self.index
+
+    def __str__(self) -> str:
+        return f"shard {self.index} of {self.of} by {self.by}"
+
+
+class Division(msgspec.Struct, frozen=True):
+    """The place of a bridge among all that divide the objects, also where one has them all."""
+
+    of: int
+    """A power of two; 1 for a bridge with all objects."""
+    index: int
+    by: ShardBy = ShardBy.UID
+
+    @classmethod
+    def of_shard(cls, shard: Shard | None) -> Division:
+        """None: all objects."""
+        return cls(1, 0) if shard is None else cls(shard.of, shard.index, shard.by)
+
+    @property
+    def shard(self) -> Shard | None:
+        """None for all objects."""
+        return None if self.of == 1 else Shard(self.of, self.index, self.by)
+
+    @property
+    def suffix(self) -> str:
+        """See Shard; empty for all objects."""
+        return "" if self.of == 1 else Shard(self.of, self.index).suffix
+
+    def heirs(self, of: int) -> range:
+        """The shards with the same objects in a division into ``of``, by their index: one or several."""
+        return range(self.index * of // self.of, max(self.index * of // self.of + 1, (self.index + 1) * of // self.of))
+
+    def __str__(self) -> str:
+        return "all objects" if self.of == 1 else str(Shard(self.of, self.index, self.by))
+
+
+ALL_OBJECTS: Final = Division(1, 0)
+
+
+@lru_cache(maxsize=16_384)  # 4 MiB at most. An object that changes will change again.
+def fnv1a_64(text: str) -> int:
+    """FNV-1a of 64 bits, over UTF-8. Texts of a server may have half a surrogate pair."""
+    found = _BASIS
+    for byte in text.encode(errors="surrogatepass"):
+        found = (found ^ byte) * _PRIME & 0xFFFF_FFFF_FFFF_FFFF
+    return found
+
+
+def mixed(found: int) -> int:
+    """MurmurHash3's finalizer of 64 bits: every bit of the result depends on every bit."""
+    found = (found ^ found >> 33) * 0xFF51AFD7ED558CCD & 0xFFFF_FFFF_FFFF_FFFF
+    found = (found ^ found >> 33) * 0xC4CEB9FE1A85EC53 & 0xFFFF_FFFF_FFFF_FFFF
+    return found ^ found >> 33

@@ -1,0 +1,42 @@
+"""The shard of this bridge: by the configuration, and by the name of the pod."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+
+from bridge.model.primitives.shard import Division, Shard
+from config.schema import ShardSettings
+
+
+class UnknownShard(ValueError):
+    """The configuration does not say which shard is meant. The message has what to do, for ``shard.index``."""
+
+
+def shard_of(settings: ShardSettings) -> Shard | None:
+    """None for all objects. Raises UnknownShard."""
+    index = settings.index
+    if index is not None and index >= settings.of:
+        raise UnknownShard(f"found {index}; allowed with shard.of {settings.of}: 0 to {settings.of - 1}")
+    if settings.of == 1:
+        return None
+    return Shard(settings.of, _ordinal() % settings.of if index is None else index, settings.by)
+
+
+def former_shards(settings: ShardSettings | None, shard: Shard | None) -> tuple[Division, ...]:
+    """The former shards that have objects of ``shard``; none without a change of the division."""
+    if settings is None or settings.former is None or settings.former == settings.of:
+        return ()
+    mine = Division.of_shard(shard)
+    return tuple(Division(settings.former, index, settings.by) for index in mine.heirs(settings.former))
+
+
+def _ordinal() -> int:
+    pod = os.environ.get("POD_NAME") or socket.gethostname()
+    if (ordinal := re.search(r"-([0-9]{1,9})$", pod)) is None:
+        raise UnknownShard(
+            f"it is not set, and {pod!r} is no pod's name with an ordinal, such as kubedelta-2: set it (in the "
+            "environment: KUBEDELTA__SHARD__INDEX=2), or run the bridge as a pod of a StatefulSet"
+        )
+    return int(ordinal[1])
