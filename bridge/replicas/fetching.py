@@ -1,0 +1,131 @@
+"""A replica with an empty state directory gets the leader's state before it begins: it then watches from the leader's
+positions, lists nothing, and is exact at once. Without a copy it begins as any new replica, with lists."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from time import monotonic
+
+import aiohttp
+
+from bridge.election.lease import Lease, MalformedLease, lease_of
+from bridge.election.ports import LeaseApi
+from bridge.facts import Report
+from bridge.facts.election import CopyFailed, CopyFetched
+from bridge.model.versions import frontier as frontiers
+from bridge.model.versions.frontier import Frontier
+from bridge.outbox import Cipher, Damaged, Installation, StateError
+from bridge.plan.equal_settings import digests
+from bridge.plan.plan import CopyPlan, ElectionPlan, Plan
+from bridge.replicas.sources import Unfit, source_of
+from bridge.transform.redaction_key import RedactionKey
+from bridge.web.access import TokenFile
+from sinks.errors import WrongOption
+from sinks.tls import tls_context
+
+_TRIES = 3
+_PAUSE = 5.0
+"""Seconds between two tries: another replica may get its copy."""
+_LEASE_SECONDS = 10.0
+_CONNECT_SECONDS = 10.0
+_SILENCE_SECONDS = 120.0
+"""Without a byte: the leader first makes the copy."""
+_PART = 1 << 20
+_LARGEST = 1 << 40
+_ROOM = 64 << 20
+"""Bytes that stay free."""
+
+
+async def fetch(
+    plan: Plan,
+    election: ElectionPlan,
+    lease: LeaseApi,
+    keys: tuple[RedactionKey, ...],
+    cipher: Cipher | None,
+    report: Report,
+) -> None:
+    """Fills the empty state directory, or leaves it empty and reports why."""
+    copy = election.copy
+    if copy is None:
+        return
+    began = monotonic()
+    try:
+        found, text = await _leader(lease)
+        url = source_of(found, plan.cluster, digests(election.settings, keys), allow_http=copy.allow_http)
+        for number in range(_TRIES):
+            try:
+                size = await _fetch(plan, copy, url, text, cipher)
+                break
+            except aiohttp.ClientSSLError as error:  # Another certificate is another server.
+                raise Unfit(f"it could not be fetched: {error}") from error
+            except (aiohttp.ClientError, TimeoutError) as error:
+                if number == _TRIES - 1:
+                    raise Unfit(f"it could not be fetched: {str(error) or type(error).__name__}") from error
+            await asyncio.sleep(_PAUSE)
+    except Unfit as error:
+        report(CopyFailed(str(error)))
+    except (Damaged, StateError, OSError, WrongOption) as error:
+        report(CopyFailed(f"it cannot be used: {error}"))
+    else:
+        report(CopyFetched(found.by, size, monotonic() - began))
+
+
+async def _leader(lease: LeaseApi) -> tuple[Frontier, str]:
+    """The frontier of the leader, with its text. Raises Unfit."""
+    found: Lease | None = None
+    with suppress(TimeoutError, MalformedLease):
+        async with asyncio.timeout(_LEASE_SECONDS):
+            answer = await lease.read()
+        found = lease_of(answer) if isinstance(answer, bytes) else None
+    if found is None or not found.holder:
+        raise Unfit("there is no leader")
+    with suppress(ValueError):
+        return frontiers.decode(found.frontier), found.frontier
+    raise Unfit("the Lease has no frontier that can be read")
+
+
+async def _fetch(plan: Plan, copy: CopyPlan, url: str, frontier: str, cipher: Cipher | None) -> int:
+    """Returns the bytes of the copy, which is installed."""
+    try:
+        token = await asyncio.to_thread(TokenFile(copy.token_file).read)
+    except ValueError as error:
+        raise Unfit(f"election.base_copy.token_file: {error}") from error
+    tls = await asyncio.to_thread(tls_context, copy.ca_file, None, None)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS)
+    async with (
+        aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
+        session.get(
+            url,
+            ssl=tls,
+            headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
+            allow_redirects=False,
+        ) as answer,
+    ):
+        if answer.status == 503:
+            raise TimeoutError("the leader cannot serve it now")
+        if answer.status != 200:
+            raise Unfit(f"the leader answers HTTP {answer.status}")
+        return await _install(plan, answer, frontier, cipher)
+
+
+async def _install(plan: Plan, answer: aiohttp.ClientResponse, frontier: str, cipher: Cipher | None) -> int:
+    size = answer.content_length or 0
+    if not 0 < size <= _LARGEST:
+        raise Unfit("the leader's answer has no length")
+    installation = await asyncio.to_thread(Installation, plan.state)
+    try:
+        if installation.free_bytes() < size + plan.retention.min_free + _ROOM:
+            raise Unfit(f"it has {size} bytes, for which the disk of state.directory has too little room")
+        received = 0
+        async for part in answer.content.iter_chunked(_PART):
+            received += len(part)
+            if received > size:
+                break
+            await asyncio.to_thread(installation.write, part)
+        if received != size:
+            raise aiohttp.ClientPayloadError(f"{received} of {size} bytes came")
+        await asyncio.to_thread(installation.install, frontier, cipher)
+    finally:
+        await asyncio.to_thread(installation.close)
+    return size

@@ -1,0 +1,135 @@
+"""Sends a copy of the leader's state to a replica that has the token: one at a time, slowly enough for deliveries.
+
+The copy is made page by page into a file without a name, then sent in parts; each step waits so long that both together
+stay below ``_RATE``. Bounded memory, whatever the size of the state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from math import ceil
+from pathlib import Path
+from time import monotonic
+from typing import BinaryIO
+
+from aiohttp import web
+
+from bridge.facts import Report
+from bridge.facts.election import CopySent
+from bridge.facts.process import COPY_SERVER
+from bridge.model.primitives.addresses import host_and_port
+from bridge.outbox import BaseCopy, StateError
+from bridge.plan.plan import CopyPlan, PlanRefused
+from bridge.replicas.sources import PATH
+from bridge.web.access import TokenFile
+from bridge.web.connections import Connections
+from bridge.web.listener import HttpListener
+from bridge.web.wrong_tokens import WrongTokens
+
+_PART = 1 << 20
+_RATE = 64 << 20
+"""Bytes a second."""
+_SILENCE = 30.0
+"""Seconds in which a client reads nothing, until the copy is given up."""
+_MOST_CONNECTIONS = 16
+_AUTHENTICATE = {"WWW-Authenticate": 'Bearer realm="kubedelta"'}
+
+
+class CopyServer:
+    """Serves between ``start`` and ``stop``."""
+
+    def __init__(self, plan: CopyPlan, state: Path, leads: Callable[[], bool], report: Report) -> None:
+        """``state``: the state directory, which is open. ``leads``: only a leader sends copies: others may lag."""
+        self._plan = plan
+        self._state = state
+        self._leads = leads
+        self._report = report
+        self._token = TokenFile(plan.token_file)
+        self._wrong = WrongTokens()
+        self._busy = asyncio.Lock()
+        app = web.Application(client_max_size=0)
+        app.router.add_get(PATH, self._copy)
+        host, port = plan.listen
+        tls = None if plan.cert_file is None else server_context(plan)
+        self._listener = HttpListener(
+            app, host, port, server=COPY_SERVER, most=_MOST_CONNECTIONS, report=report, tls=tls
+        )
+
+    @property
+    def address(self) -> str:
+        """The URL for the other replicas."""
+        scheme = "http" if self._plan.cert_file is None else "https"
+        return self._plan.url or f"{scheme}://{host_and_port(self._plan.listen[0], self._listener.port)}"
+
+    async def start(self) -> None:
+        """Raises OSError."""
+        await self._listener.start()
+
+    async def stop(self) -> None:
+        await self._listener.stop()
+
+    async def _copy(self, request: web.Request) -> web.StreamResponse:
+        self._expect_token(request)
+        if not self._leads():
+            raise web.HTTPServiceUnavailable(text="this replica does not lead\n")
+        if self._busy.locked():
+            raise web.HTTPServiceUnavailable(text="another copy is under way\n", headers={"Retry-After": "10"})
+        async with self._busy:
+            Connections.keep(request.transport)
+            began = monotonic()
+            async with self._made() as (file, size):
+                response = web.StreamResponse(headers={"Content-Type": "application/vnd.sqlite3"})
+                response.content_length = size
+                response.force_close()
+                await response.prepare(request)
+                while part := await asyncio.to_thread(file.read, _PART):
+                    async with asyncio.timeout(_SILENCE):
+                        await response.write(part)
+                    await asyncio.sleep(len(part) / _RATE)
+                await response.write_eof()
+            self._report(CopySent(request.remote or "", size, monotonic() - began))
+            return response
+
+    @asynccontextmanager
+    async def _made(self) -> AsyncIterator[tuple[BinaryIO, int]]:
+        try:
+            copy = await asyncio.to_thread(BaseCopy, self._state)
+        except (OSError, StateError) as error:
+            raise web.HTTPInsufficientStorage(text=f"no copy can be made: {error}\n") from error
+        try:
+            while not await asyncio.to_thread(copy.step):  # noqa: ASYNC110  # a rate, and no wait for an event
+                await asyncio.sleep(_PART / _RATE)
+            file = await asyncio.to_thread(copy.file)
+        finally:
+            await asyncio.to_thread(copy.close)
+        with file:
+            size = await asyncio.to_thread(file.seek, 0, 2)
+            file.seek(0)
+            yield file, size
+
+    def _expect_token(self, request: web.Request) -> None:
+        client, now = request.remote or "", monotonic()
+        if wait := self._wrong.wait_of(client, now):
+            raise web.HTTPTooManyRequests(text="too many wrong tokens\n", headers={"Retry-After": str(ceil(wait))})
+        if not self._token.opens(request.headers.get("Authorization", "")):
+            self._wrong.add(client, now)
+            raise web.HTTPUnauthorized(
+                text="the token of election.base_copy.token_file is needed\n", headers=_AUTHENTICATE
+            )
+
+
+def server_context(plan: CopyPlan) -> ssl.SSLContext:
+    """Raises PlanRefused for files that cannot be used. Blocks."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # Without a password, OpenSSL would ask for one on the terminal.
+        context.load_cert_chain(plan.cert_file or "", plan.key_file, password=lambda: "")
+    except (OSError, ssl.SSLError, ValueError) as error:
+        raise PlanRefused(
+            f"election.base_copy.cert_file: {plan.cert_file} with its key cannot be used: {error}"
+        ) from error
+    return context

@@ -1,0 +1,43 @@
+"""The address of the leader, as the Lease has it, and whether its copy fits this replica (pure).
+
+Whoever may write the Lease chooses the address; the token is sent there. So it must be HTTPS, where the certificate
+proves by the configured authorities that it is a replica's; or loopback; or the operator allows plain HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from bridge.model.primitives.addresses import is_loopback
+from bridge.model.versions.frontier import Frontier
+from bridge.plan.equal_settings import KEYS, differing
+
+PATH = "/copy"
+_BODIES = (KEYS, "redaction", "shard")
+"""Sections that decide what is in the bodies of the log, or which objects it has."""
+
+
+class Unfit(Exception):
+    """There is no copy for this replica. The message is for the operator, and has no secret."""
+
+
+def source_of(found: Frontier, cluster: str, settings: Mapping[str, str], *, allow_http: bool) -> str:
+    """The URL of the copy. ``cluster`` and ``settings``: of this replica. Raises Unfit."""
+    if not found.address:
+        raise Unfit("the leader offers none: election.base_copy is not set there")
+    if found.cluster != cluster:
+        raise Unfit(f"the Lease is of a bridge for cluster {found.cluster}")
+    if differs := [each for each in differing(settings, found.settings) if each in _BODIES]:
+        raise Unfit(f"the leader has another configuration: {', '.join(differs)}")
+    url = found.address.rstrip("/")
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        raise Unfit("the Lease has no URL of the leader") from None
+    if parts.scheme not in ("https", "http") or not host or parts.username is not None or parts.query or parts.fragment:
+        raise Unfit("the Lease has no URL of the leader")
+    if parts.scheme == "http" and not (allow_http or is_loopback(host)):
+        raise Unfit("the leader's address is plain HTTP, and election.base_copy.allow_http is false")
+    return url + PATH
