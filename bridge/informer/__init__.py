@@ -12,8 +12,10 @@ history           proves that the API server still has the known history
 ignoring          updates that change only ignored paths (pure)
 indexer           the store: known versions and indexes
 lister            read access to the store
+recovery          finds the steps that a lost watch did not announce
 reflector         lists and watches
 resync            periodic resyncs
+running_status    the status of an informer
 shared_informer   all of the above, for a resource in a scope
 tombstones        the newest exported deletes (pure)
 """
@@ -23,6 +25,7 @@ from bridge.informer.deltas import FifoClosed
 from bridge.informer.factory import NotSyncedInTime, SharedInformerFactory
 from bridge.informer.indexer import by_label, by_name, by_namespace
 from bridge.informer.lister import Lister
+from bridge.informer.recovery.allowance import RecoveryLimits, RecoverySlots
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.shared_informer import SharedInformer
 
@@ -31,6 +34,8 @@ __all__ = [
     "FifoClosed",
     "Lister",
     "NotSyncedInTime",
+    "RecoveryLimits",
+    "RecoverySlots",
     "SharedInformer",
     "SharedInformerFactory",
     "Timing",

@@ -76,7 +76,7 @@ class Controller:
         self._indexer = indexer
         self._deliver = deliver
         self._transform = transform
-        self._tombstones = Tombstones(position)
+        self.tombstones = Tombstones(position)
         self._contradict = contradict
         self._synced = synced
         self._ignored = ignored
@@ -97,7 +97,7 @@ class Controller:
     async def _process(self, deltas: Sequence[QueuedDelta], position: str | None) -> None:
         changes = self.handle_deltas(deltas)
         position = None if self._fifo.contradicted else position
-        self._tombstones.position = position
+        self.tombstones.position = position
         batch = ChangeBatch(self.resource, self._scope, changes, position, self._fifo.epoch)
         if self._ignored is not None:
             batch.ignoring, batch.ignored = self._ignored.paths, self._ignored.take()
@@ -130,7 +130,7 @@ class Controller:
                 self._check_history(delta, known)
                 if self._fifo.contradicted and delta.type is not DeltaType.SYNC:
                     continue
-            if delta.type is DeltaType.DELETED and is_exported_already(delta, known, self._tombstones):
+            if delta.type is DeltaType.DELETED and is_exported_already(delta, known, self.tombstones):
                 continue
             last_state = indexer.with_body(delta.key, known) if known and needs_last_state(delta, known) else None
             for change in changes_of(delta, known, last_state):
@@ -143,7 +143,7 @@ class Controller:
                     change = exported
                 if change.op is Op.DELETED:
                     indexer.remove(delta.key)
-                    self._tombstones.add(change.object)
+                    self.tombstones.add(change.object)
                 elif change.op is not Op.SYNC:
                     indexer.put(change.object, change.digest)
                 changes.append(change)

@@ -14,14 +14,17 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import contextmanager
 from itertools import chain
 from operator import attrgetter
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from bridge.informer.deltas import (
     TYPE_OF_EVENT,
+    Compared,
     Deltas,
     DeltaType,
     FifoClosed,
     QueuedDelta,
+    Span,
+    Suspicion,
     is_repeated_delete,
     keep_last_state,
     wider,
@@ -31,6 +34,10 @@ from bridge.model.change import Evidence
 from bridge.model.object import ApiObject
 
 _arrival = attrgetter("arrival")
+
+Prepare: TypeAlias = Callable[[Sequence[QueuedDelta], str | None, Span], Awaitable[Sequence[QueuedDelta]]]
+"""The deltas and the position of a batch, and the span of its list → the deltas with the steps behind the list's
+differences."""
 
 
 class ObjectVersions(Protocol):
@@ -48,6 +55,7 @@ class DeltaFIFO:
     additions, which stops its reading from the API server; methods that add many deltas wait for room themselves. A
     single addition may exceed the bound. ``resumed`` means that the known objects come from before a restart, so the
     first list is a comparison. ``position`` is the version whose state they are, so there is no first list to wait for.
+    ``prepare`` changes what ``drain`` passes on.
 
     In the library's own path, the Reflector adds by ``happened`` and ``replaced``, and the Controller takes by
     ``drain``. client-go's ``add``, ``update``, ``delete`` and ``pop`` are for other producers and consumers.
@@ -61,8 +69,10 @@ class DeltaFIFO:
         max_bytes: int = 16 * 1024 * 1024,
         resumed: bool = False,
         position: str | None = None,
+        prepare: Prepare | None = None,
     ) -> None:
         self._known = known
+        self._prepare = prepare
         self._max_deltas = max_deltas
         self._max_bytes = max_bytes
         self.items: dict[str, Deltas] = {}
@@ -82,7 +92,10 @@ class DeltaFIFO:
         self._listed: set[str] | None = None
         self._list_type = DeltaType.REPLACED
         self._list_evidence = Evidence.RELISTED if resumed else Evidence.LISTED
-        self._floor: str | None = None
+        self._compared: Compared = None
+        """How the present or the last list is compared. A suspicion lasts until a complete list has ended."""
+        self._has_spans = self._preparing = False
+        """The next batch has deltas with a span, or the end of their list; and a batch is in ``prepare``."""
         self.epoch = 1
         """The epoch of the queued deltas, counted by the Reflector."""
         self.contradicted = False
@@ -126,13 +139,13 @@ class DeltaFIFO:
         """The server has another history. Until a complete list has ended, equal versions do not prove equal states;
         the reached version is dropped."""
         self._list_type = DeltaType.RESTORED
-        self._position = self._reached = self._floor = None
+        self._position = self._reached = self._compared = None
         self.contradicted = False
 
     def suspected(self) -> None:
         """The server may have another history. Until a complete list has ended, all listed objects up to the reached
         version must be known objects, or the list is of another history."""
-        self._floor, self._position = self._reached or "", None
+        self._compared, self._position = Suspicion(self._reached or ""), None
 
     def contradict(self) -> None:
         """The current list has shown that the server has another history."""
@@ -140,6 +153,11 @@ class DeltaFIFO:
 
     def begin_replace(self) -> None:
         """A list begins. An earlier list that did not end is dropped; its deltas stay queued."""
+        before = self._compared
+        if not isinstance(before, Suspicion):
+            known_at = self._position if self._listed is None or before is None else before.since
+            compares = self._list_type is DeltaType.REPLACED and self._list_evidence is Evidence.RELISTED
+            self._compared = Span(known_at) if compares else None
         self._listed = set()
 
     def replaced(self, objects: Iterable[ApiObject]) -> None:
@@ -148,7 +166,8 @@ class DeltaFIFO:
             raise RuntimeError("replaced() outside of a list: call begin_replace() first")
         for thing in objects:
             self._listed.add(thing.key)
-            self._add(self._list_type, thing.key, thing, self._list_evidence, floor=self._floor)
+            self._add(self._list_type, thing.key, thing, self._list_evidence, compared=self._compared)
+        self._note_span()
 
     async def end_replace(self, position: str | None, *, complete: bool = True) -> int:
         """Ends the list, and returns its number of objects. Known and queued objects that the list lacks are deleted,
@@ -157,13 +176,22 @@ class DeltaFIFO:
         if self._listed is None:
             raise RuntimeError("end_replace() outside of a list: call begin_replace() first")
         listed = self._listed
+        while self._preparing:
+            # The deltas of that batch are neither queued nor in the Indexer.
+            self._emptied.clear()
+            await self._emptied.wait()
+        if complete and isinstance(self._compared, Span):
+            self._compared.until = position
         for key in self._absent(listed) if complete else ():
             await self.wait_room()
-            self._add(DeltaType.DELETED, key, None, Evidence.RELISTED)
+            self._add(DeltaType.DELETED, key, None, Evidence.RELISTED, compared=self._compared)
+            self._note_span()
         self._listed = None
+        self._note_span()
         self.reached(position if complete else self._position)
         if complete:
-            self._list_type, self._floor = DeltaType.REPLACED, None
+            self._list_type = DeltaType.REPLACED
+            self._compared = None if isinstance(self._compared, Suspicion) else self._compared
         self._list_evidence = Evidence.RELISTED
         if self._initial_through is None:
             self._initial_through = self._arrivals
@@ -268,7 +296,8 @@ class DeltaFIFO:
     async def drain(self, process: Callable[[Sequence[QueuedDelta], str | None], Awaitable[None]]) -> None:
         """Waits for deltas or a position, and passes all deltas to ``process`` in arrival order, with the position: the
         server's version whose state the store has after these deltas, or None (within a list, in doubt). Syncs keep the
-        position. If ``process`` raises, all deltas return to the queue, as in ``pop``. Raises FifoClosed."""
+        position. Deltas of a list that is compared pass ``prepare`` before. If either raises, all deltas return to the
+        queue, as in ``pop``. Raises FifoClosed."""
         while not (self.queue or self._due):
             if self._closed:
                 raise FifoClosed
@@ -276,17 +305,22 @@ class DeltaFIFO:
             await self._filled.wait()
         items, self.items = self.items, {}
         self.queue.clear()
-        position = self._position
-        self._due, self._drained_through = False, self._arrivals
+        position, through = self._position, self._arrivals
+        compared, has_spans = self._compared, self._has_spans
+        self._due = self._has_spans = False
         # Usually a delta per key: then the order of insertion is the order of arrival, and no sort is needed.
         deltas = [deltas[0] for deltas in items.values()]
         if len(deltas) != self._count:
             deltas = sorted(chain.from_iterable(items.values()), key=_arrival)
         try:
             with self._processing(items, deltas):
-                await process(deltas, position)
+                prepared: Sequence[QueuedDelta] = deltas
+                if has_spans and isinstance(compared, Span) and self._prepare is not None:
+                    prepared = await self._prepared(self._prepare(deltas, position, compared))
+                self._drained_through = through
+                await process(prepared, position)
         except BaseException:
-            self._due = True
+            self._due, self._has_spans = True, has_spans or self._has_spans
             raise
 
     @property
@@ -307,7 +341,7 @@ class DeltaFIFO:
         thing: ApiObject | None,
         evidence: Evidence = Evidence.WATCHED,
         targets: tuple[str, ...] | None = None,
-        floor: str | None = None,
+        compared: Compared = None,
     ) -> None:
         if self._closed:
             raise FifoClosed
@@ -315,7 +349,7 @@ class DeltaFIFO:
             # With this delta, the store is past the former position and not yet at the next.
             self._position = None
         self._arrivals += 1
-        delta = QueuedDelta(kind, key, thing, evidence, self._arrivals, targets, floor)
+        delta = QueuedDelta(kind, key, thing, evidence, self._arrivals, targets, compared)
         pending = self.items.get(key)
         if pending is None:
             self.items[key] = [delta]
@@ -329,6 +363,9 @@ class DeltaFIFO:
         if thing is not None:
             self._bytes += len(thing.body)
         self._filled.set()
+
+    def _note_span(self) -> None:
+        self._has_spans = self._has_spans or isinstance(self._compared, Span)
 
     def _absent(self, listed: set[str]) -> list[str]:
         """Keys, queued keys first, of existing objects that the list lacks."""
@@ -354,6 +391,14 @@ class DeltaFIFO:
             self._in_flight = False
             if not self._synced:
                 self._check_synced()
+            self._emptied.set()
+
+    async def _prepared(self, preparation: Awaitable[Sequence[QueuedDelta]]) -> Sequence[QueuedDelta]:
+        self._preparing = True
+        try:
+            return await preparation
+        finally:
+            self._preparing = False
             self._emptied.set()
 
     def _check_synced(self) -> None:

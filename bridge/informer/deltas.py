@@ -35,6 +35,27 @@ TYPE_OF_EVENT = {
 }
 
 
+class Span(msgspec.Struct):
+    """The versions between which a list that is compared with the known objects may show changes."""
+
+    since: str | None
+    """The version whose state the known objects were when the list began; None without such a version."""
+    until: str | None = None
+    """The version of the list; None until the list is complete."""
+
+
+class Suspicion(msgspec.Struct, frozen=True):
+    """A list may be of another history than the known objects, so no steps are looked for behind its differences."""
+
+    floor: str
+    """Every object of the same history whose version is not newer than this is known. Empty where no version was
+    reached."""
+
+
+Compared: TypeAlias = Span | Suspicion | None
+"""How a list is compared with the known objects; None for a list whose differences have no recoverable steps."""
+
+
 class QueuedDelta(msgspec.Struct, gc=False):
     type: DeltaType
     key: str
@@ -46,9 +67,13 @@ class QueuedDelta(msgspec.Struct, gc=False):
     """The number of the addition, ascending over all keys."""
     targets: tuple[str, ...] | None = None
     """For a Sync: the listeners whose period is due."""
-    floor: str | None = None
-    """For a Replaced while the history is suspected: every object of the same history whose version is not newer than
-    this is known. Empty where no version was reached. None while the history is not suspected."""
+    compared: Compared = None
+    """For a Replaced, and a Deleted without object: how their list is compared."""
+
+    @property
+    def floor(self) -> str | None:
+        """See Suspicion; None while the history is not suspected."""
+        return self.compared.floor if isinstance(self.compared, Suspicion) else None
 
 
 Deltas: TypeAlias = list[QueuedDelta]

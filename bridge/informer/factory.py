@@ -13,6 +13,7 @@ from bridge.informer.history.history import DiscardPositions, History, no_positi
 from bridge.informer.ignoring import Ignoring, usable
 from bridge.informer.indexer import IndexFunc, Stored, by_namespace
 from bridge.informer.lister import NAMESPACE
+from bridge.informer.recovery.allowance import RecoverySlots
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.resync import ResyncPeriods
@@ -40,7 +41,8 @@ class SharedInformerFactory:
     well, informers hold no bodies: they read bodies from the records that ``deliver`` made.
     ``discard_positions`` is called when the API server turns out to have another history, so that no later start
     resumes from a durable position. ``ignoring`` returns the paths of a resource in a scope whose changes are not
-    delivered. ``lists`` bounds the informers that list at the same time; the default is ten.
+    delivered. ``lists`` bounds the informers that list at the same time; the default is ten. With ``recovery``, steps
+    that no watch announced are looked for in the API server's history, and delivered in their order.
     An error in an informer or a handler ends the ``async with`` with that error.
     """
 
@@ -59,6 +61,7 @@ class SharedInformerFactory:
         lists: ListLimiter | None = None,
         discard_positions: DiscardPositions = no_positions,
         ignoring: Callable[[Resource, Scope], Ignoring | None] | None = None,
+        recovery: RecoverySlots | None = None,
     ) -> None:
         self._source = source
         self._deliver = deliver
@@ -72,6 +75,7 @@ class SharedInformerFactory:
         self._lists = lists or ListLimiter()
         self._discard_positions = discard_positions
         self._ignoring = ignoring
+        self._recovery = recovery
         self._histories: dict[str, History] = {}
         self._informers: dict[tuple[str, Scope], SharedInformer] = {}
         self._running: dict[tuple[str, Scope], asyncio.Task[None]] = {}
@@ -114,6 +118,7 @@ class SharedInformerFactory:
                 lists=self._lists,
                 history=self._history(store),
                 ignoring=ignoring,
+                recovery=self._recovery,
             )
         return self._informers[key]
 

@@ -15,12 +15,15 @@ from bridge.informer.history.outcomes import OtherHistory
 from bridge.informer.ignoring import IgnoredChanges, Ignoring
 from bridge.informer.indexer import Indexer, IndexFunc, Stored
 from bridge.informer.lister import Lister
+from bridge.informer.recovery.allowance import RecoverySlots
+from bridge.informer.recovery.recovery import Recovery
 from bridge.informer.reflector import requests
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.reflector.reflector import Reflector
 from bridge.informer.reflector.states import Contradicted
 from bridge.informer.resync import ResyncPeriods, resync_when_due
+from bridge.informer.running_status import RunningStatus
 from bridge.model.answers import ListerWatcher
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
@@ -28,7 +31,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, Deleted
 
 
-class SharedInformer:
+class SharedInformer(RunningStatus):
     """Delivers, eventually, every change of its resource's objects, in order per object, and knows their newest state.
     ``has_synced`` never turns back to false; ``live`` is true while a watch is open.
 
@@ -37,7 +40,8 @@ class SharedInformer:
     The checkpoint ``remembered`` continues an earlier informer. With a position, the informer watches from there
     without a list, and has synced at once. Without a position, it lists and compares the list with the checkpoint. A
     checkpoint with only an epoch starts like a new informer. With ``stored``, bodies are offloaded to the records whose
-    sequence numbers ``deliver`` returns. Updates of the paths of ``ignoring`` alone are not delivered."""
+    sequence numbers ``deliver`` returns. Updates of the paths of ``ignoring`` alone are not delivered. With
+    ``recovery``, steps that no watch announced are looked for in the API server's history."""
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class SharedInformer:
         lists: ListLimiter | None = None,
         history: History | None = None,
         ignoring: Ignoring | None = None,
+        recovery: RecoverySlots | None = None,
     ) -> None:
         if stored is not None and deliver is None:
             raise ValueError("stored needs deliver, which makes the records that bodies are offloaded to")
@@ -73,7 +78,8 @@ class SharedInformer:
         if checkpoint is not None:
             self.indexer.load(checkpoint.objects)
             resumed, position, epoch = not checkpoint.is_blank, checkpoint.position, checkpoint.epoch
-        self._fifo = DeltaFIFO(self.indexer, resumed=resumed, position=position)
+        self._recovery = Recovery(self, self.indexer, recovery, report, self._is_deleted)
+        self._fifo = DeltaFIFO(self.indexer, resumed=resumed, position=position, prepare=self._recovery.prepare)
         comparing = resumed and epoch > 1 and position is None
         if comparing:
             # The process may have ended in the middle of the list that began the epoch: equal versions prove nothing.
@@ -120,45 +126,6 @@ class SharedInformer:
             raise RuntimeError(f"the informer of {self.resource} has deliver, and takes no handlers")
         return self._handlers
 
-    # ── Status ───────────────────────────────────────────────────────────────
-
-    @property
-    def has_synced(self) -> bool:
-        """The first list was read, compared and delivered, before this start or since."""
-        return self._synced.is_set()
-
-    @property
-    def live(self) -> bool:
-        return self.has_synced and self._reflector.live
-
-    @property
-    def last_contact(self) -> float:
-        """The time of the server's last data, on the event loop's clock (seconds)."""
-        return self._reflector.last_contact
-
-    @property
-    def last_answer(self) -> float:
-        """The time of the last outcome of a request, failures included, on the event loop's clock (seconds)."""
-        return self._reflector.last_answer
-
-    @property
-    def last_error(self) -> str | None:
-        return self._reflector.last_error
-
-    @property
-    def refused(self) -> bool:
-        return self._reflector.refused
-
-    @property
-    def queued(self) -> int:
-        """Deltas in the queue."""
-        return len(self._fifo)
-
-    @property
-    def caught_up(self) -> bool:
-        """All changes that were read are delivered."""
-        return self._fifo.is_processed
-
     async def wait_synced(self) -> None:
         await self._synced.wait()
 
@@ -196,6 +163,9 @@ class SharedInformer:
     def disproved(self, other: OtherHistory) -> None:
         self._reflector.learn(other)
 
+    async def wait_recovered(self) -> None:
+        await self._recovery.wait_idle()
+
     async def wait_known(self) -> None:
         await self._fifo.wait_drained()
 
@@ -216,6 +186,7 @@ class SharedInformer:
             if self._resync is not None:
                 readers.append(tasks.create_task(resync_when_due(self._fifo, self._resync, self._synced)))
             await self._stopping.wait()
+            self._recovery.stop(finish=self._removing)
             for reader in readers:
                 reader.cancel()
             await asyncio.wait(readers)
@@ -242,6 +213,10 @@ class SharedInformer:
         self.resource = self._controller.resource = resource
         self.source = source
         self._reflector.move(resource, source)
+
+    def _is_deleted(self, uid: str) -> bool:
+        """Whether the object was exported as deleted lately."""
+        return uid in self._controller.tombstones
 
     def _notice_synced(self) -> None:
         self._synced.set()

@@ -18,6 +18,10 @@ class Tombstones:
         self._most = most
         self._versions: OrderedDict[str, str] = OrderedDict()
 
+    def __contains__(self, uid: str) -> bool:
+        """Whether the object was exported as deleted lately."""
+        return uid in self._versions
+
     def add(self, thing: ApiObject) -> None:
         """Remembers an exported delete, with its version."""
         self._versions[thing.uid] = thing.resource_version

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from bridge.facts import Report, discard
+from bridge.facts import Report, ShardSelected, discard
 from bridge.kube.api import Api
 from bridge.kube.auth.access import ClusterAccess, ClusterConnection, resolve
 from bridge.kube.auth.in_cluster import SERVICE_ACCOUNT
@@ -18,7 +18,11 @@ from bridge.kube.discovery import discovery
 from bridge.kube.discovery.catalogue import Catalogue
 from bridge.kube.gathering import Gathering
 from bridge.kube.lister_watcher import ANSWER_TIMEOUT, IDLE_TIMEOUT, ApiListerWatcher
+from bridge.kube.named_object import NamedObject
+from bridge.kube.sharded import ShardListerWatcher
 from bridge.kube.transport import http_client
+from bridge.model.answers import ListerWatcher
+from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 
 
@@ -72,11 +76,18 @@ class KubeClient:
         self._gathering = Gathering(latency) if latency else None
 
     def lister_watcher(
-        self, resource: Resource, scope: Scope, *, metadata_only: bool = False, managed_fields: bool = True
-    ) -> ApiListerWatcher:
+        self,
+        resource: Resource,
+        scope: Scope,
+        *,
+        metadata_only: bool = False,
+        managed_fields: bool = True,
+        shard: Shard | None = None,
+    ) -> ListerWatcher:
         """``metadata_only`` lists objects without spec and status. If ``managed_fields`` is False, they are cut out of
-        objects as kube-apiserver writes them; the processor's pipeline strips the other objects."""
-        return ApiListerWatcher(
+        objects as kube-apiserver writes them; the processor's pipeline strips the other objects. ``shard``: only
+        objects of this shard. Reports ShardSelected."""
+        of_all = ApiListerWatcher(
             self._http,
             resource,
             scope,
@@ -86,8 +97,17 @@ class KubeClient:
             metadata_only=metadata_only,
             managed_fields=managed_fields,
             gathering=self._gathering,
+            shard=shard,
             report=self._report,
         )
+        if shard is None:
+            return of_all
+        return ShardListerWatcher(of_all, shard, lambda selects: self._report(ShardSelected(resource, scope, selects)))
+
+    def named_object(self, resource: Resource, namespace: str, name: str) -> NamedObject:
+        """``namespace`` and ``name`` are DNS names, as the loader of the configuration ensures."""
+        only = Scope(namespace, field_selector=f"metadata.name={name}")
+        return NamedObject(self._http, resource, namespace, name, self.lister_watcher(resource, only))
 
     async def discover(self, previous: Catalogue | None = None) -> Catalogue:
         """The resources that the server serves now; ``previous`` itself if they are the same (two 304 answers).

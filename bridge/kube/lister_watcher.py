@@ -14,12 +14,14 @@ import httpx
 from bridge.facts import ObjectLeftBare, Report, discard
 from bridge.kube.errors import CredentialsError
 from bridge.kube.gathering import Gathering, IdleTooLong, NotEnded, WatchBody
+from bridge.kube.parameters import list_parameters, watch_parameters
 from bridge.kube.paths import collection_path, escaped
 from bridge.kube.transport import NETWORK_ERRORS, RESPONSE, not_answered
 from bridge.kube.wire.answering import error_of
 from bridge.kube.wire.frames import Frames
 from bridge.kube.wire.inflate import pieces
 from bridge.kube.wire.pages import PageReader
+from bridge.kube.wire.shard_frames import ShardFrames
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import (
     Bookmark,
@@ -28,7 +30,6 @@ from bridge.model.answers import (
     HungUp,
     ListAnswer,
     ListRequest,
-    Match,
     Opened,
     Oversized,
     Part,
@@ -38,6 +39,7 @@ from bridge.model.answers import (
     WatchAnswer,
     WatchRequest,
 )
+from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 
 IDLE_TIMEOUT = 90.0
@@ -68,6 +70,7 @@ class ApiListerWatcher:
         metadata_only: bool = False,
         managed_fields: bool = True,
         gathering: Gathering | None = None,
+        shard: Shard | None = None,
         report: Report = discard,
     ) -> None:
         """``idle_timeout``, ``answer_timeout`` and ``grace`` are in seconds. Without ``gathering``, changes are passed
@@ -76,7 +79,8 @@ class ApiListerWatcher:
         ``compress`` lets the server compress lists: its encryption saves as much as the compression costs, and we save
         more than inflating costs. ``metadata_only`` lists objects without spec and status; a server without that
         feature sends whole objects. If ``managed_fields`` is False, they are cut out of objects in kube-apiserver's
-        format. Reports ObjectLeftBare."""
+        format. With ``shard``, watched objects of other shards may have no body: ShardListerWatcher drops them. Reports
+        ObjectLeftBare."""
         self._http = http
         self._resource = resource
         self._scope = scope
@@ -91,6 +95,7 @@ class ApiListerWatcher:
         self._idle_timeout = idle_timeout
         self._answer_timeout = answer_timeout
         self._grace = grace
+        self._shard = shard
         self._gathering = gathering
         self._list_headers = {"Accept-Encoding": "gzip"} if compress else {}
         if metadata_only:
@@ -98,7 +103,7 @@ class ApiListerWatcher:
 
     async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
         path, selectors = (self._path, self._selectors) if request.only is None else self._one(request.only)
-        params = {**selectors, **_list_params(request)}
+        params = {**selectors, **list_parameters(request)}
         # A long list takes its time: only the time without a byte is bounded.
         timeout = httpx.Timeout(None, connect=self._http.timeout.connect, read=self._answer_timeout)
         try:
@@ -161,7 +166,7 @@ class ApiListerWatcher:
             await opened.aclose()
 
     async def _open(self, request: WatchRequest) -> httpx.Response | ErrorAnswer:
-        params = {**self._selectors, **_watch_params(request)}
+        params = {**self._selectors, **watch_parameters(request)}
         try:
             asked = self._http.build_request("GET", self._path, params=params)
             # The stack closes the response on every way out but success.
@@ -183,7 +188,7 @@ class ApiListerWatcher:
 
     async def _answers(self, response: httpx.Response, request: WatchRequest) -> AsyncGenerator[WatchAnswer]:
         yield Opened()
-        frames = Frames(self._resource, initial_events=request.initial_events, managed_fields=self._managed_fields)
+        frames = self._frames(request)
         body = WatchBody(
             response.extensions[RESPONSE], idle_timeout=self._idle_timeout, longest=request.timeout + self._grace
         )
@@ -208,6 +213,12 @@ class ApiListerWatcher:
         finally:
             body.close()
 
+    def _frames(self, request: WatchRequest) -> Frames:
+        resource, initial_events, managed_fields = self._resource, request.initial_events, self._managed_fields
+        if self._shard is not None:
+            return ShardFrames(resource, self._shard, initial_events=initial_events, managed_fields=managed_fields)
+        return Frames(resource, initial_events=initial_events, managed_fields=managed_fields)
+
     def _report_bare(self, reader: PageReader | Frames) -> None:
         for reason in reader.left_bare:
             self._report(ObjectLeftBare(self._resource, self._scope, reason))
@@ -224,24 +235,3 @@ class ApiListerWatcher:
 
 async def _alone(answer: WatchAnswer) -> AsyncGenerator[WatchAnswer]:
     yield answer
-
-
-def _list_params(request: ListRequest) -> dict[str, str]:
-    params = {"limit": str(request.limit)} if request.limit else {}
-    if request.next_page is not None:
-        # The token carries the version, and the API refuses both together.
-        return {**params, "continue": request.next_page}
-    if request.version:
-        params["resourceVersion"] = request.version
-    if request.version not in {"", "0"}:
-        params["resourceVersionMatch"] = request.match
-    return params
-
-
-def _watch_params(request: WatchRequest) -> dict[str, str]:
-    params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(request.timeout)}
-    if request.version:
-        params["resourceVersion"] = request.version
-    if request.initial_events:
-        params |= {"sendInitialEvents": "true", "resourceVersionMatch": Match.NOT_OLDER_THAN}
-    return params

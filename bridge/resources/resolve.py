@@ -51,12 +51,23 @@ def rules_for(configured: Sequence[Wanted], resource: Resource, catalogue: Catal
 def ignored_by(
     configured: Sequence[Wanted], resource: Resource, scope: Scope, catalogue: Catalogue
 ) -> tuple[FieldPath, ...]:
-    """The paths whose changes the entry with these objects ignores. As in ``resolve_wanted``, a name comes before a
-    wildcard."""
+    """The paths whose changes the entry with these objects ignores."""
+    entry = _entry_of(configured, resource, scope, catalogue)
+    return () if entry is None else entry.ignore_changes
+
+
+def recovers_steps(configured: Sequence[Wanted], resource: Resource, scope: Scope, catalogue: Catalogue) -> bool:
+    """Whether the entry with these objects wants steps that no watch announced."""
+    entry = _entry_of(configured, resource, scope, catalogue)
+    return entry is not None and entry.recover_steps
+
+
+def _entry_of(configured: Sequence[Wanted], resource: Resource, scope: Scope, catalogue: Catalogue) -> Wanted | None:
+    """As in ``resolve_wanted``, a name comes before a wildcard."""
     for each in sorted(configured, key=lambda each: each.is_wildcard):
         if scope in each.scopes_of(resource) and _may_mean(each, resource, catalogue):
-            return each.ignore_changes
-    return ()
+            return each
+    return None
 
 
 def _may_mean(wanted: Wanted, resource: Resource, catalogue: Catalogue) -> bool:

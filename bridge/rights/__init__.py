@@ -7,7 +7,7 @@ rights       the rights of each entry of ``resources`` (pure)
 
 from bridge.rights.granted import missing_of, who_am_i
 from bridge.rights.manifests import Subject, manifests
-from bridge.rights.rights import IDENTITY, VERBS, ClusterWide, Right, in_namespaces, rights_of
+from bridge.rights.rights import IDENTITY, VERBS, ClusterWide, Right, election_rights, in_namespaces, rights_of
 
 __all__ = [
     "IDENTITY",
@@ -15,6 +15,7 @@ __all__ = [
     "ClusterWide",
     "Right",
     "Subject",
+    "election_rights",
     "in_namespaces",
     "manifests",
     "missing_of",

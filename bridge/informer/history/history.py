@@ -160,7 +160,10 @@ class History:
     # ── A proof ──────────────────────────────────────────────────────────────
 
     async def _make(self) -> Proof:
-        """Proves the history once the Indexers have all queued deltas; Busy if that takes longer than KNOWN."""
+        """Proves the history once the Indexers have all queued deltas; Busy if that takes longer than KNOWN, beside the
+        recovery of steps."""
+        for each in list(self._members):
+            await each.wait_recovered()
         try:
             async with asyncio.timeout(KNOWN):
                 for each in list(self._members):

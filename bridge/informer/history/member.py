@@ -49,6 +49,10 @@ class Member(Protocol):
         """Returns when the Indexer has every delta that was queued before, and no batch is under way."""
         ...
 
+    async def wait_recovered(self) -> None:
+        """Returns when no steps behind a list are looked for: in seconds (``allowance.LONGEST``)."""
+        ...
+
     async def wait_known(self) -> None:
         """Return when the Indexer has every delta that is queued now."""
         ...

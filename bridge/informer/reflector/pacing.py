@@ -58,6 +58,8 @@ class Pacing:
     def __init__(self, timing: Timing, *, granted: bool) -> None:
         self._timing = timing
         self._failures = Backoff(timing.backoff_initial, timing.backoff_maximum, timing.backoff_quiet)
+        self._expiries = Backoff(timing.backoff_initial, timing.backoff_maximum, timing.backoff_quiet)
+        """Of its own: an outage before must not delay the list, without which nothing is known."""
         self._refusals = Backoff(timing.backoff_initial, timing.refusal_backoff_maximum, timing.backoff_quiet)
         self._granted = granted
         self._refused_since: float | None = None
@@ -88,8 +90,7 @@ class Pacing:
             case Pace.AT_ONCE_IF_RARE:
                 rare = now - self._expired_at >= self._timing.expired_again
                 self._expired_at, self._lists_because_expired = now, True
-                if rare:
-                    return None
+                return None if rare else Pause(self._expiries.next(now, jitter(), step.after))
         return Pause(self._failures.next(now, jitter(), step.after))
 
     def _refused(self, answer: Refused, now: float, jitter: float) -> Pause:

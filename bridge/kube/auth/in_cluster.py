@@ -26,3 +26,11 @@ def in_cluster(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Ch
     host = f"[{host}]" if ":" in host else host
     cluster = Cluster(server=f"https://{host}:{port}", certificate_authority=str(folder / "ca.crt"))
     return ChosenContext(ORIGIN, cluster, User(token_file=str(token_file)), ORIGIN, ORIGIN)
+
+
+def pod_namespace(folder: Path = SERVICE_ACCOUNT) -> str:
+    """The namespace of the pod; empty outside of a pod, and in a pod without a service account."""
+    try:
+        return (folder / "namespace").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -6,7 +6,12 @@ import msgspec
 
 from bridge.kube.wire.objects import UNREADABLE
 from bridge.kube.wire.status import error_answer, read_status, shortened
-from bridge.model.answers import ErrorAnswer, Failed
+from bridge.model.answers import ErrorAnswer, Failed, Page
+from bridge.model.object import ApiObject
+
+
+class _ShardInfo(msgspec.Struct):
+    selector: str = ""
 
 
 class ListMetadata(msgspec.Struct):
@@ -14,6 +19,12 @@ class ListMetadata(msgspec.Struct):
 
     resource_version: str = msgspec.field(name="resourceVersion", default="")
     next_page: str | None = msgspec.field(name="continue", default=None)
+    shard_info: _ShardInfo | None = msgspec.field(name="shardInfo", default=None)
+
+    def page(self, objects: list[ApiObject], unreadable: tuple[str, ...], size: int) -> Page:
+        """The page with this metadata."""
+        selector = "" if self.shard_info is None else self.shard_info.selector
+        return Page(objects, self.resource_version, self.next_page or None, unreadable, size, selector)
 
 
 class _List(msgspec.Struct):

@@ -91,7 +91,7 @@ class PageReader(PageItems):
         return len(self._objects) - before
 
     def take(self) -> list[ApiObject]:
-        """Removes and returns the objects that are complete."""
+        """Removes and returns the complete objects."""
         return self._take(secret=self._list.names_secrets)
 
     def end(self) -> Page | ErrorAnswer:
@@ -106,7 +106,7 @@ class PageReader(PageItems):
         read = self._list.end(self._text if self._step == self._before_items else None)
         if not isinstance(read, ListMetadata):
             return read
-        return Page(self.take(), read.resource_version, read.next_page or None, tuple(self._unreadable), self._size)
+        return read.page(self.take(), tuple(self._unreadable), self._size)
 
     def _advance(self) -> None:
         self._text = b"".join((self._text, *self._pending))

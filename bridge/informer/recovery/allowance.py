@@ -1,0 +1,106 @@
+"""The bounds of recoveries: of a list, and of all informers together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from bridge.facts import RecoveryEnd
+from bridge.model.resource import Resource, Scope
+
+LONGEST = 20.0
+"""Seconds of a list's recovery. Meanwhile the queue takes the events of the next watch up to its bounds, and a watch
+that is read no more must continue before the API server's watch cache has forgotten its version (75 s)."""
+MOST_BYTES = 32 << 20
+"""Bytes of found states in a batch."""
+
+
+class RecoveryLimits(msgspec.Struct, frozen=True, kw_only=True):
+    most_requests: int = 2000
+    """After a list."""
+    concurrency: int = 4
+    """Requests at the same time, of all informers together."""
+
+
+class RecoverySlots:
+    """Shared by all informers of a process; first come, first served."""
+
+    def __init__(
+        self, limits: RecoveryLimits, is_wanted: Callable[[Resource, Scope], bool] = lambda _resource, _scope: True
+    ) -> None:
+        """``is_wanted``: whether the operator wants the steps of these objects, at the present moment."""
+        self.limits = limits
+        self.is_wanted = is_wanted
+        self._slots = asyncio.Semaphore(limits.concurrency)
+        self._quiet_until = 0.0
+        self._now = asyncio.get_running_loop().time
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """A slot for a request, once the server is not busy."""
+        async with self._slots:
+            await asyncio.sleep(max(0.0, self._quiet_until - self._now()))
+            yield
+
+    def pause(self, seconds: float) -> None:
+        """The server is busy: no request begins before this time is over."""
+        self._quiet_until = max(self._quiet_until, self._now() + seconds)
+
+
+class Allowance:
+    """The rest of a list's bounds, and the account of its recovery."""
+
+    def __init__(self, limits: RecoveryLimits) -> None:
+        self._most_requests = limits.most_requests
+        self.seconds = 0.0
+        self.requests = 0
+        self.objects = 0
+        self.steps = 0
+        self.bytes = 0
+        """Of the present batch."""
+        self.forgotten = 0
+        """The server has forgotten all states through this version."""
+        self._end: RecoveryEnd | None = None
+        self.reason = ""
+
+    @property
+    def ended_by(self) -> RecoveryEnd:
+        if self._end is not None:
+            return self._end
+        return RecoveryEnd.FORGOTTEN if self.forgotten else RecoveryEnd.COMPLETE
+
+    @property
+    def is_over(self) -> bool:
+        return self._end is not None
+
+    def end(self, why: RecoveryEnd, reason: str = "") -> None:
+        """Ends the recovery; the first reason counts, unless the states are contradicted."""
+        if self._end is None or why is RecoveryEnd.CONTRADICTED:
+            self._end, self.reason = why, reason
+
+    def take(self, size: int) -> None:
+        """Takes note of a found state of so many bytes."""
+        self.bytes += size
+        if self.bytes > MOST_BYTES:
+            self.end(RecoveryEnd.BYTES)
+
+    def may_ask(self) -> bool:
+        """Whether another request is within the bounds, which it then counts for."""
+        if self.requests >= self._most_requests:
+            self.end(RecoveryEnd.REQUESTS)
+        if self.is_over:
+            return False
+        self.requests += 1
+        return True
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, LONGEST - self.seconds)
+
+    @property
+    def drops_steps(self) -> bool:
+        """The found steps may not be exported."""
+        return self._end in (RecoveryEnd.CONTRADICTED, RecoveryEnd.STOPPED)

@@ -1,0 +1,87 @@
+"""Lists objects at exact versions, within the bounds of a recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeAlias, TypeVar
+
+from msgspec.structs import replace
+
+from bridge.informer.recovery.allowance import Allowance, RecoverySlots
+from bridge.informer.recovery.answers import Meaning, NotNow, moment_of, sample_of
+from bridge.informer.recovery.walk import Moment
+from bridge.model.answers import ListAnswer, ListerWatcher, ListRequest, Match, Page, Part
+from bridge.model.object import ApiObject
+from bridge.model.resource import Resource, Scope
+
+ATTEMPTS = 8
+"""Requests for the same state, where the server is busy, or starts anew: that takes some seconds."""
+PAUSE = 1.0
+"""Seconds before the next of them, unless the server asks for more."""
+MOST_KEPT = 2
+"""Objects of an answer that should have at most a single object."""
+
+Found = TypeVar("Found", Moment, list[ApiObject])
+Read: TypeAlias = Callable[[ListAnswer], Found | Meaning]
+
+
+class Walked(Protocol):
+    """The part of an informer that its recovery uses."""
+
+    resource: Resource
+    scope: Scope
+    source: ListerWatcher
+
+
+class ExactLists:
+    """The lists of a recovery. None as an answer means that the bounds are reached."""
+
+    def __init__(self, informer: Walked, slots: RecoverySlots) -> None:
+        self.limits = slots.limits
+        self._informer = informer
+        self._slots = slots
+
+    @property
+    def are_wanted(self) -> bool:
+        """The operator wants them for the informer's objects, at this moment."""
+        return self._slots.is_wanted(self._informer.resource, self._informer.scope)
+
+    async def state_at(self, key: str, version: int, allowance: Allowance) -> Moment | Meaning | None:
+        request = ListRequest(version=str(version), limit=0, match=Match.EXACT, only=key)
+        return await self._list(request, allowance, MOST_KEPT, lambda answer: moment_of(answer, key, version))
+
+    async def all_at(self, version: int, most: int, allowance: Allowance) -> list[ApiObject] | Meaning | None:
+        """At most ``most`` of all objects."""
+        request = ListRequest(version=str(version), limit=most, match=Match.EXACT)
+        return await self._list(request, allowance, most, lambda answer: sample_of(answer, version))
+
+    async def _list(
+        self, request: ListRequest, allowance: Allowance, most: int, read: Read[Found]
+    ) -> Found | Meaning | None:
+        meaning: Found | Meaning | None = None
+        for _ in range(ATTEMPTS):
+            async with self._slots.turn():
+                if not allowance.may_ask():
+                    return meaning
+                meaning = read(await self._answer(request, most))
+            if not isinstance(meaning, NotNow):
+                break
+            self._slots.pause(max(PAUSE, meaning.after or 0.0))
+        return meaning
+
+    async def _answer(self, request: ListRequest, most: int) -> ListAnswer:
+        """The answer with its first objects: a server that ignores the limit or the name may send all that it has, and
+        the page would be in memory as a whole."""
+        kept: list[ApiObject] = []
+
+        def keep(objects: Iterable[ApiObject]) -> None:
+            kept.extend(list(objects)[: most - len(kept)])
+
+        async def take(part: Part) -> None:
+            keep(part.objects)
+
+        answer = await self._informer.source.list(request, take)
+        if not isinstance(answer, Page):
+            return answer
+        keep(answer.objects)
+        return replace(answer, objects=kept)
