@@ -10,13 +10,16 @@ ledger        the last exported state of every object
 log           SQL and decisions for records and ledger: encoding, cleaning
 maintenance   the log in memory, its trimming and cleaning
 outbox        the interface for the other rooms
+progress      progress that destinations store with the records
 recovery      opens the state at a start, and repairs what can be repaired
 registration  sinks that come and go while the bridge runs
 selections    the sinks' selections, and the difference that a changed selection makes
 sink_cursors  cursor, backfill and dead letters of every sink
 snapshots     snapshots on demand
+standby       a replica in an election: how it follows the leader, and how it leads
 storage       the database and the files of the state directory
 store         one writer, readers with short transactions, bodies by sequence number
+waypoints     where in the log each informer reached which version
 writer        the writer thread with group commit
 """
 
@@ -32,41 +35,52 @@ from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.encryption.cipher import OPTION as KEY_FILES_OPTION
 from bridge.outbox.encryption.cipher import Cipher
 from bridge.outbox.encryption.key import EncryptionKey
-from bridge.outbox.errors import Damaged, OtherCluster, StateError, StateUnusable, UnknownFormat
+from bridge.outbox.errors import Damaged, OtherCluster, OtherShard, StateError, StateUnusable, UnknownFormat
 from bridge.outbox.ledger import Ledger
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.ledger_sql import covering
 from bridge.outbox.log.retention import Retention
 from bridge.outbox.log.selecting import Decide
 from bridge.outbox.outbox import Outbox
+from bridge.outbox.recovery.installing import Installation
 from bridge.outbox.selections import LastState, Moved, Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.snapshots import Snapshots
+from bridge.outbox.standby.progress import OwedSnapshot, Replica
+from bridge.outbox.standby.standby import Standby
+from bridge.outbox.storage.base_copy import BaseCopy, is_empty
 from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
+from bridge.outbox.storage.shard_file import found_in
 
 __all__ = [
     "EVERYTHING",
     "FILE",
     "KEY_FILES_OPTION",
     "Backfill",
+    "BaseCopy",
     "Cipher",
     "CleanerPolicy",
     "Damaged",
     "DeadLetters",
     "Decide",
     "EncryptionKey",
+    "Installation",
     "JudgedRecords",
     "LastState",
     "Ledger",
     "LedgerObject",
     "Moved",
     "OtherCluster",
+    "OtherShard",
     "Outbox",
+    "OwedSnapshot",
+    "Replica",
     "Retention",
     "Selections",
     "SinkCursor",
     "SinkCursors",
     "Snapshots",
+    "Standby",
     "StateError",
     "StateInspection",
     "StateUnusable",
@@ -74,6 +88,8 @@ __all__ = [
     "UnknownFormat",
     "condition",
     "covering",
+    "found_in",
+    "is_empty",
     "is_held",
     "look_at",
     "unusable",

@@ -6,16 +6,20 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import gmtime, strftime, time_ns
 
+from msgspec.structs import replace
+
 from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
-from bridge.model.record import Delta
+from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
-from bridge.outbox.log import statements
+from bridge.outbox.log import informer_sql, statements
+from bridge.outbox.log.informer_sql import InformerProgress
 from bridge.outbox.log.managing import with_managers
 from bridge.outbox.log.retention import Retention
 from bridge.outbox.log.selecting import Decide, decided
 from bridge.outbox.log.sparse_index import LogEnd
-from bridge.outbox.log.statements import Append, InformerProgress, RunningInformer
+from bridge.outbox.log.statements import Append, RunningInformer
 from bridge.outbox.store import Store
+from bridge.outbox.waypoints.index import UNKNOWN, Waypoint, Waypoints
 
 
 class Appender:
@@ -30,7 +34,7 @@ class Appender:
         *,
         epoch: int,
         clock: Callable[[], str],
-        committed: Callable[[Sequence[Delta], int], None],
+        committed: Callable[[Sequence[Record], int], None],
     ) -> None:
         self._store = store
         self._end = end
@@ -45,9 +49,11 @@ class Appender:
         """Running informers by resource name and scope. See ``begin``."""
         self.decide: Decide | None = None
         """Decides which sinks get each record; None if no sink has a selection."""
-        self.observe: Callable[[Sequence[Delta], int], None] | None = None
+        self.observe: Callable[[Sequence[Record], int], None] | None = None
         """Called before ``committed``, with the bytes of the batch on disk."""
         self._reached: dict[int, InformerProgress] = {}
+        self.waypoints: Waypoints | None = None
+        """Set where an election decides which replica delivers, before the first informer."""
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
         """Writes records, ledger and position in a single transaction. Returns the records once they are durable; waits
@@ -59,12 +65,16 @@ class Appender:
         old epoch.
         """
         informer = self.informers[batch.resource.name, batch.scope]
-        rebuilding = informer.rebuilding
+        waypoints, rebuilding, since = self.waypoints, informer.rebuilding, None
+        if waypoints is not None:
+            since, batch.epoch = informer.point, batch.epoch + informer.epochs_ahead
         moved = informer.advance(batch)
         self._epoch = max(self._epoch, informer.epoch)
         if not batch.changes:
             if moved:
                 self._reached[informer.id] = informer.progress
+                if waypoints is not None:
+                    waypoints.reach(informer.key, informer.point)
             return ()
         if batch.resource != informer.resource:
             informer.resource, informer.resource_number = batch.resource, await self._store.number_of(batch.resource)
@@ -90,14 +100,19 @@ class Appender:
             rebuilding,
             informer.ignored,
             [each.digest or None for each in batch.changes] if batch.ignoring else None,
+            waypoint=None if waypoints is None else informer.waypoint(since),
+            listed=informer.listed,
         )
         await self.write(deltas, ready)
         return deltas
 
-    def begin(self, name: str, scope: Scope, informer: RunningInformer) -> None:
-        """Registers a running informer."""
-        self.informers[name, scope] = informer
-        self._epoch = max(self._epoch, informer.epoch)
+    def begin(self, name: str, informers: Mapping[Scope, RunningInformer]) -> None:
+        """Registers the running informers of a resource, all of them."""
+        for scope, informer in informers.items():
+            self.informers[name, scope] = informer
+            self._epoch = max(self._epoch, informer.epoch)
+        if self.waypoints is not None:
+            self.waypoints.begin(name, {each.key: (each.point, each.lists_through) for each in informers.values()})
 
     def counted(self) -> tuple[int, int]:
         """The newest assigned sequence number, and an upper bound of the epochs begun: a part that leaves lets its kind
@@ -117,6 +132,8 @@ class Appender:
         if informer is None:
             return None
         self._reached.pop(informer.id, None)
+        if self.waypoints is not None:
+            self.waypoints.end(informer.key)
         return informer.id
 
     def unregister_all(self, name: str) -> Mapping[int, InformerProgress]:
@@ -132,28 +149,33 @@ class Appender:
         for informer in discarded:
             self._reached.pop(informer.id, None)
             informer.position = None
+            if self.waypoints is not None:
+                self.waypoints.reach(informer.key, None)
             if restored:
                 informer.epoch, informer.newest, informer.ignored = informer.epoch + 1, None, None
         now = {each.id: each.progress for each in discarded}
-        return self._store.write(lambda database: statements.reach(database, now))
+        return self._store.write(lambda database: informer_sql.reach(database, now))
 
     def take_reached(self) -> Mapping[int, InformerProgress]:
         """Positions that moved without a change, by the informers' numbers. The caller saves them."""
         reached, self._reached = self._reached, {}
         return reached
 
-    def write(self, deltas: Sequence[Delta], ready: Append) -> Awaitable[int]:
-        """Writes records whose sequence numbers come from ``number_next``. Durable when awaited."""
+    def write(self, deltas: Sequence[Delta], ready: Append, left: str = UNKNOWN) -> Awaitable[int]:
+        """Writes records whose sequence numbers come from ``number_next``. Durable when awaited. ``left``: the retired
+        informer whose records they are."""
+        if self.waypoints is not None and ready.waypoint is None:
+            ready = replace(ready, waypoint=Waypoint(left, None))
         bodies = self._store.codec.bodies
         compress = bodies.compress.get(ready.kind) or partial(bodies.pack, ready.kind)
         return self._store.write(
             partial(statements.append, deltas=deltas, batch=ready, compress=compress, cipher=bodies.cipher),
-            committed=partial(self._appended, deltas),
+            committed=partial(self.appended, deltas, ready.waypoint),
         )
 
-    def _appended(self, deltas: Sequence[Delta], size: int) -> None:
-        """The records are durable, with ``size`` bytes on disk."""
-        end, last = self._end, deltas[-1].sequence
+    def appended(self, records: Sequence[Record], waypoint: Waypoint | None, size: int) -> None:
+        """The records are durable, with ``size`` bytes on disk: deltas, or a notice alone."""
+        end, last = self._end, records[-1].sequence
         end.last = last
         end.bytes += size
         if end.unmarked_since is None:
@@ -161,8 +183,10 @@ class Appender:
         elif end.bytes >= end.mark_at:
             end.mark()
         if self.observe is not None:
-            self.observe(deltas, size)
-        self._committed(deltas, last)
+            self.observe(records, size)
+        if waypoint is not None and self.waypoints is not None:
+            self.waypoints.passed(records[0].sequence, last, waypoint)
+        self._committed(records, last)
 
     def _number(
         self, informer: RunningInformer, batch: ChangeBatch, rebuilding: bool

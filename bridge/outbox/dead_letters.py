@@ -45,6 +45,12 @@ class DeadLetters:
         """Number of dead letters that were parked without an attempt."""
         return len(self._parked)
 
+    def hold(self, objects: Iterable[OrderingKey]) -> None:
+        """Another replica has dead letters of these objects: their next records here are parked, until an operator
+        retries or drops these. Not kept over a restart."""
+        for key in objects:
+            self.keys.setdefault(key, 0)
+
     async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> None:
         """Appends dead letters in this order. A record that is a dead letter already keeps its single entry. Waits
         while the sink has ``most`` dead letters: a sink that rejects everything then blocks itself, and its backlog

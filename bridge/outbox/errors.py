@@ -19,5 +19,9 @@ class OtherCluster(StateError):
     """The state belongs to another cluster."""
 
 
+class OtherShard(StateError):
+    """The state has objects of another shard, or of all."""
+
+
 class Damaged(Exception):
     """The database differs from the data written to it. The next start moves it aside."""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import takewhile
 
 import apsw
 from msgspec.structs import replace
 
 from bridge.model.admin import UnknownTarget
 from bridge.model.change import Evidence, Op
+from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
+from bridge.model.versions.frontier import informer_key, retired_key
 from bridge.model.versions.version_table import Checkpoint
 from bridge.outbox.appender import Appender
-from bridge.outbox.errors import OtherCluster
+from bridge.outbox.errors import OtherCluster, OtherShard
 from bridge.outbox.log import informer_sql, ledger_sql, reading, statements
 from bridge.outbox.log.statements import RunningInformer
-from bridge.outbox.storage.database import row
+from bridge.outbox.storage.database import one, row
 from bridge.outbox.store import Store
 
 _AT_ONCE = 500
@@ -47,6 +51,22 @@ class Ledger:
                 "directory, or set state.on_cluster_change: restart to compare the ledger with this cluster and go on"
             )
         return was
+
+    async def claim(self, shard: Shard | None) -> None:
+        """Makes the state that of a shard (None: of all objects), before any informer runs: a list would otherwise show
+        the objects of another shard as deleted. Durable on return. Raises OtherShard where the state had informers of
+        another shard."""
+        directory = self._store.state_directory
+        was = await asyncio.to_thread(directory.shard)
+        if was == shard:
+            return
+        if await self._store.ask(lambda database: one(database, "SELECT count(*) FROM informers")):
+            raise OtherShard(
+                f"state.directory: {directory.directory} has the objects of {was or 'all shards'}, and the "
+                f"configuration is for {shard or 'all shards'}: restore the former one, and give each shard its own "
+                "directory; or begin with an empty directory: the next start exports every object again"
+            )
+        await asyncio.to_thread(directory.keep_shard, shard)
 
     async def is_identified(self) -> bool:
         """True if the state names a cluster."""
@@ -85,7 +105,7 @@ class Ledger:
         in the middle is repaired by the next call.
         """
         if reached := self._appender.unregister_all(resource.name):
-            await self._store.write(partial(statements.reach, informers=reached))
+            await self._store.write(partial(informer_sql.reach, informers=reached))
         kind = await self._store.write(partial(ledger_sql.kind_id, name=resource.name))
         number = await self._store.number_of(resource)
         orphaned = await self._store.ask(partial(ledger_sql.orphaned_objects, kind=kind, scopes=scopes))
@@ -93,8 +113,8 @@ class Ledger:
         while exported < len(orphaned):
             exported += await self._export_deletes(kind, orphaned[exported : exported + _AT_ONCE])
         rows = await self._store.write(partial(informer_sql.assign, resource=number, kind=kind, scopes=scopes))
-        for informer in rows:
-            running = RunningInformer(
+        running = {
+            informer.scope: RunningInformer(
                 informer.id,
                 kind,
                 resource,
@@ -105,8 +125,12 @@ class Ledger:
                 informer.rebuilding,
                 self._store.has_forms(resource.name),
                 ignored=informer.ignored,
+                key=informer_key(resource.name, informer.scope),
+                listed=informer.listed,
             )
-            self._appender.begin(resource.name, informer.scope, running)
+            for informer in rows
+        }
+        self._appender.begin(resource.name, running)
         return await self._store.ask(partial(informer_sql.checkpoint, kind=kind, rows=rows)), len(orphaned)
 
     def discard_positions(self, parts: Collection[tuple[Resource, Scope]], restored: bool) -> Awaitable[None]:
@@ -126,8 +150,11 @@ class Ledger:
             await self._store.write(partial(informer_sql.drop_informer, number=number))
 
     async def _export_deletes(self, kind: int, some: Sequence[ledger_sql.OrphanedObject]) -> int:
-        """Exports the first of these objects as deleted, and returns their number: bounded by bytes."""
-        states = list(reading.bounded((self._store.body(each.sequence) for each in some), len))
+        """Exports the first of these objects, of one informer, as deleted, and returns their number: bounded by
+        bytes."""
+        first = some[0]
+        of_informer = takewhile(lambda each: (each.scope, each.epoch) == (first.scope, first.epoch), some)
+        states = list(reading.bounded((self._store.body(each.sequence) for each in of_informer), len))
         orphaned = some[: len(states)]
         deltas = [
             Delta(
@@ -150,7 +177,8 @@ class Ledger:
                 for delta, each in zip(deltas, orphaned, strict=True)
             ]
         resources, replaced = [each.resource for each in orphaned], [each.sequence for each in orphaned]
-        await self._appender.write(deltas, statements.without_informer(kind, resources, replaced, removing=True))
+        left = retired_key(informer_key(deltas[0].resource.name, first.scope), first.epoch)
+        await self._appender.write(deltas, statements.without_informer(kind, resources, replaced, removing=True), left)
         return len(orphaned)
 
 

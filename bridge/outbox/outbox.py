@@ -1,5 +1,4 @@
-"""The outbox: records, ledger and cursors in one SQLite database, with the background work that saves and trims
-them."""
+"""The outbox: records, ledger and cursors in one SQLite database, saved and trimmed in the background."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from bridge.model.admin import DeadLetter, StateReport
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.polling import PollInterval
 from bridge.model.primitives.ring import Slice
-from bridge.model.record import Delta, Record
+from bridge.model.record import Record
 from bridge.outbox.appender import Appender, utc_now
 from bridge.outbox.checks import state_check
 from bridge.outbox.checks.integrity import damage_behind
@@ -36,6 +35,7 @@ from bridge.outbox.registration import SinkRegistration
 from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.snapshots import Snapshots
+from bridge.outbox.standby.opening import Participation
 from bridge.outbox.storage.state_directory import Disk
 from bridge.outbox.store import Store
 from bridge.outbox.writer import OutboxClosed
@@ -45,7 +45,7 @@ TICK = 0.5
 QUIET_TICK = 1.0  # while neither records nor progress come
 _ABSENCE = 60.0  # seconds between two updates of the absence of sinks that are not configured
 
-Committed = Callable[[Sequence[Delta], int], None]
+Committed = Callable[[Sequence[Record], int], None]
 
 
 class Outbox:
@@ -65,11 +65,9 @@ class Outbox:
         self._retention = retention
         self._now = asyncio.get_running_loop().time
         files = opened.state_directory
-        self._store = Store(files, opened.connection, opened.codec, min_free=retention.min_free, report=report)
-        self._log = LogMaintenance(self._store, opened, retention, cleaner_policy)
-        self._appender = Appender(
-            self._store, self._log.end, retention, epoch=opened.epoch, clock=clock, committed=committed
-        )
+        store = self._store = Store(files, opened.connection, opened.codec, min_free=retention.min_free, report=report)
+        self._log = log = LogMaintenance(store, opened, retention, cleaner_policy)
+        self._appender = Appender(store, log.end, retention, epoch=opened.epoch, clock=clock, committed=committed)
         self.append = self._appender.append
         self.body = self._store.body
         self.selections = Selections(self._store, self._appender, opened.selections, clock)
@@ -77,10 +75,12 @@ class Outbox:
         self.ledger = Ledger(self._store, self._appender, clock)
         dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
         own = {sink: OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
-        store, last = self._store, lambda: self.last
+        last = lambda: self.last  # noqa: E731
         self.sinks = SinkCursors(store, opened.cursors, dead, own, last=last, clock=clock, report=report)
         self.snapshots = Snapshots(store, self.sinks, self.selections, clock, report)
         self.registration = SinkRegistration(store, self._appender, self.sinks, self.selections, clock, report)
+        self.election = Participation(store, self._appender, self.sinks, clock, self.registration.lock, report)
+        self.registration.follows = self.election.follows
         self.last_at_start = opened.last
         """A process before may have delivered records up to this sequence number without saving the cursor."""
 
@@ -88,7 +88,7 @@ class Outbox:
     async def open(
         cls,
         directory: Path,
-        sinks: Mapping[str, StartPolicy],
+        sinks: Mapping[str, StartPolicy | None],
         *,
         report: Report,
         retention: Retention | None = None,
@@ -101,9 +101,9 @@ class Outbox:
         cleaner_policy: CleanerPolicy = CleanerPolicy(),  # noqa: B008  # frozen
     ) -> Outbox:
         """Opens the state in ``directory``. ``sinks``: the configured sinks, each with the starting point for a first
-        start; ``selecting``: those with a selection. An empty directory gets a new database, which begins behind the
-        number of ``first_behind``; a damaged one is moved aside. With ``only_existing`` no cursor is created, and a
-        damaged database raises Damaged. ``cipher`` encrypts objects. Raises StateError."""
+        start, or None if ``registration.begin`` follows; ``selecting``: those with a selection. A new database begins
+        behind the number of ``first_behind``; a damaged one is moved aside, but with ``only_existing`` raises Damaged,
+        and no cursor is created. ``cipher`` encrypts objects. Raises StateError."""
         begin = partial(opening.open_state, selecting=selecting, behind=first_behind(), cipher=cipher)
         existing = partial(opening.open_existing, cipher=cipher)
         opened = await asyncio.to_thread(existing if only_existing else begin, directory, sinks, clock())

@@ -12,8 +12,8 @@ import apsw
 from bridge.facts import Report, SinkForgotten
 from bridge.model.policies import StartPolicy
 from bridge.outbox.appender import Appender
-from bridge.outbox.consumers import cursors, own_log, selections
-from bridge.outbox.consumers.cursors import Progress, SinkCursor
+from bridge.outbox.consumers import beginnings, cursors, own_log, selections
+from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
 from bridge.outbox.consumers.own_log import OwnLog, OwnRecords
 from bridge.outbox.consumers.selections import StoredSelection
 from bridge.outbox.selections import Selections
@@ -42,6 +42,8 @@ class SinkRegistration:
         self._clock = clock
         self._report = report
         self._now = asyncio.get_running_loop().time
+        self.follows: Callable[[], bool] = lambda: False
+        """Whether another replica delivers."""
         self.lock = asyncio.Lock()
         """Held while cursors begin, and while the log is trimmed behind all cursors."""
         if selections.stored:
@@ -58,7 +60,14 @@ class SinkRegistration:
         async with self.lock:
             known = {cursor.sink: cursor for cursor in self._sinks.all}
             progress = [_progress(known[sink]) for sink in sinks if sink in known]
-            begin = partial(_begin, progress=progress, sinks=sinks, selecting=selecting, time=self._clock())
+            begin = partial(
+                _begin,
+                progress=progress,
+                sinks=sinks,
+                selecting=selecting,
+                time=self._clock(),
+                follows=self.follows(),
+            )
             await self._store.write(begin, committed=self._begun)
 
     def _count_own_records(self) -> None:
@@ -103,19 +112,20 @@ class SinkRegistration:
             self._count_own_records()
 
 
-def _progress(cursor: SinkCursor) -> Progress:
-    return Progress(cursor.sink, cursor.settled, cursor.item_to_save, cursor.memory)
+def _progress(cursor: SinkCursor) -> CursorProgress:
+    return CursorProgress(cursor.sink, cursor.settled, cursor.item_to_save, cursor.memory)
 
 
 def _begin(
     database: apsw.Connection,
-    progress: Sequence[Progress],
+    progress: Sequence[CursorProgress],
     sinks: Mapping[str, StartPolicy],
     selecting: Collection[str],
     time: str,
+    follows: bool,
 ) -> _Begun:
     cursors.save(database, progress, {})
-    cursors.configure(database, sinks, selecting, time)
+    beginnings.configure(database, sinks, selecting, time, follows=follows)
     found, stored = cursors.load(database, sinks), selections.load(database)
     own = own_log.read_all(database, {sink: found[sink].settled for sink in sinks}, time)
     return [found[sink] for sink in sinks], {sink: each for sink, each in stored.items() if sink in sinks}, own

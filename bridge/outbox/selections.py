@@ -21,6 +21,7 @@ from bridge.outbox.errors import StateError
 from bridge.outbox.log import ledger_sql, statements
 from bridge.outbox.log.selecting import Decide
 from bridge.outbox.store import Store
+from bridge.outbox.waypoints.index import MOVED
 
 _AT_ONCE = 500
 """Objects that are read, or moved, in each transaction."""
@@ -130,7 +131,7 @@ class Selections:
                 deltas = [self._record(each.state, sink, op) for each, sink, op in exported]
                 resources = [each.state.held.resource for each, _, _ in exported]
                 batch = statements.without_informer(kind, resources, [None] * len(deltas), members=members)
-                written.append(self._appender.write(deltas, batch))
+                written.append(self._appender.write(deltas, batch, MOVED))
             else:
                 written.append(self._store.write(partial(ledger_sql.save_members, members=members)))
         for each in written:

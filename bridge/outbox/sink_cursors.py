@@ -8,17 +8,20 @@ from functools import partial
 
 from bridge.facts import Report, SnapshotBegan, SnapshotEnded
 from bridge.model.admin import Replayed, UnknownTarget
+from bridge.model.primitives.shard import Shard
 from bridge.model.record import Record
 from bridge.model.status import PauseCause
 from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers import backfill_plans, beginnings, cursors, replays
 from bridge.outbox.consumers.backfill import BackfillItem, BackfillKind
-from bridge.outbox.consumers.cursors import Progress, SinkCursor
+from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
 from bridge.outbox.consumers.dead_letters_sql import SavedDeadLetters
 from bridge.outbox.consumers.judged import JudgedRecords
+from bridge.outbox.consumers.notice_items import in_shard
 from bridge.outbox.consumers.own_log import Backlogs, OwnLog
 from bridge.outbox.consumers.replays import Condition
 from bridge.outbox.dead_letters import DeadLetters
+from bridge.outbox.progress.destination_progress import DestinationProgress
 from bridge.outbox.store import Store
 
 
@@ -43,6 +46,11 @@ class SinkCursors:
         self.backlogs = Backlogs(own, last)
         self._clock = clock
         self._report = report
+        self.receivers: list[Callable[[str, Sequence[Record]], None]] = []
+        """Get the records that a sink reads of its backfill, with the sink's name: for people who watch."""
+        self.shard: Shard | None = None
+        """The part of all objects that the bridge has; None for all."""
+        self.progress = DestinationProgress(store, last())
         for cursor in known.values():
             self.enter(cursor)
 
@@ -78,19 +86,20 @@ class SinkCursors:
         if backfill.kind is BackfillKind.SNAPSHOT and not backfill.cancelled:
             self._report(SnapshotEnded(sink, backfill.objects))
         cursor.backfill, cursor.settled_item, cursor.dirty = None, 0, True
+        cursor.backfills += 1
         cursor.settled = max(cursor.settled, backfill.resumes_after)
         # In one transaction with the cursor: otherwise a crash in between would deliver the uncompacted log again.
         end = partial(cursors.end_backfill, sink=sink, settled=cursor.settled, memory=cursor.memory, time=self._clock())
         self._store.write(end, shrinks=True)
 
-    def take_progress(self) -> list[Progress]:
+    def take_progress(self) -> list[CursorProgress]:
         """The unsaved progress of all cursors. The caller saves it."""
         self.backlogs.trim(self._cursors.values())
         progress = []
         for cursor in self._cursors.values():
             if cursor.dirty:
                 item = None if cursor.backfill is None else cursor.item_to_save
-                progress.append(Progress(cursor.sink, cursor.settled, item, cursor.memory))
+                progress.append(CursorProgress(cursor.sink, cursor.settled, item, cursor.memory))
                 cursor.dirty = False
         return progress
 
@@ -98,13 +107,17 @@ class SinkCursors:
 
     async def read_backfill(self, sink: str, limit: int) -> tuple[Sequence[Record], int]:
         """At most ``limit`` further records of the sink's backfill, and the index of the last; no records once all were
-        read. Raises Damaged."""
+        read. The edges of snapshots name the shard. Raises Damaged."""
         cursor = self._cursors[sink]
         if cursor.backfill is None:
             return (), 0
         question = partial(backfills.read, codec=self._store.codec, sink=sink, backfill=cursor.backfill, limit=limit)
         records, through = await self._store.ask(question)
+        if self.shard is not None:
+            records = [in_shard(each, self.shard) for each in records]
         cursor.backfill = replace(cursor.backfill, read_through=through)
+        for receiver in self.receivers:
+            receiver(sink, records)
         return records, through
 
     async def compact(self, sink: str, taken: int, uncertain_through: int) -> tuple[int, int]:
@@ -205,16 +218,14 @@ class SinkCursors:
 
     async def pause(self, sink: str, cause: PauseCause) -> bool:
         """Pauses a sink, or resumes it (``NONE``). Returns when the change is durable; False if the sink was paused
-        already, for whatever cause, or not at all. Raises UnknownTarget."""
-        cursor = self[sink]
-        if bool(cursor.paused) is bool(cause):
-            return False
-        await self._store.write(
-            partial(cursors.pause, sink=sink, paused=cause),
-            committed=lambda _: setattr(self[sink], "paused", cause),
-            shrinks=True,
-        )
-        return True
+        already, for whatever cause, or not at all. Of two calls at once the first counts. Raises UnknownTarget."""
+        _ = self[sink]
+
+        def follow(changed: bool) -> None:
+            if changed:
+                self[sink].paused = cause  # Registration may have replaced the cursor meanwhile.
+
+        return await self._store.write(partial(cursors.pause, sink=sink, paused=cause), committed=follow, shrinks=True)
 
     # ── Sinks that come and go ───────────────────────────────────────────────
 

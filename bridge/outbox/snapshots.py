@@ -104,7 +104,7 @@ class Snapshots:
         return SnapshotStatus(
             row.sink,
             row.number,
-            snapshot_id(row.sink, row.through, row.number),
+            snapshot_id(row.sink, row.through, row.number, self._sinks.shard),
             state,
             row.objects,
             left,

@@ -10,6 +10,7 @@ from bridge.kube import KubeClient
 from bridge.model.answers import Busy, Expired, ListRequest, Page, Refused
 from bridge.model.formats.object_paths import partition_key
 from bridge.model.object import ApiObject
+from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.resources.resolve import Desired
 from bridge.verify.compare import Version
@@ -47,13 +48,15 @@ class ClusterView:
         most: int | None = None,
         matching: Callable[[Resource], Matches] | None = None,
         digests: Digests | None = None,
+        shard: Shard | None = None,
         progress: Progress | None = None,
     ) -> None:
         """``most``: with more objects in a list, ``look`` raises ClusterUnavailable. ``matching``: conditions on whole
-        objects; objects that do not meet them are left out."""
+        objects; objects that do not meet them are left out, and so are objects of other shards than ``shard``."""
         self.digests: dict[str, bytes] = {}
         """Partition key → digest of the live object, where changes are ignored, of the last ``look``."""
         self._digests = digests
+        self._shard = shard
         self._progress = progress
         self._cluster = cluster
         self._matching = matching
@@ -74,9 +77,9 @@ class ClusterView:
         matches = None if self._matching is None else self._matching(resource)
         digest = None if self._digests is None else self._digests(resource, scope)
         if matches is None and digest is None:
-            lister = self._client.lister_watcher(resource, scope, metadata_only=True)
+            lister = self._client.lister_watcher(resource, scope, metadata_only=True, shard=self._shard)
         else:
-            lister = self._client.lister_watcher(resource, scope, managed_fields=False)
+            lister = self._client.lister_watcher(resource, scope, managed_fields=False, shard=self._shard)
         found: dict[str, Version] = {}
         request = ListRequest(version="", limit=PAGE)
         tries = 1

@@ -14,6 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from bridge.model.change import Op
+from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.resource_name import ResourceName
 from bridge.model.versions.stored_version import ReadFilter, StoredKind, StoredVersion
@@ -129,9 +130,11 @@ def _reaches(scopes: Sequence[Scope], namespace: str) -> bool:
 class Holdings:
     """The state of a consumer that has read a destination: the last record of each object."""
 
-    def __init__(self, cluster: str, coverage: Coverage) -> None:
+    def __init__(self, cluster: str, coverage: Coverage, shard: Shard | None = None) -> None:
+        """``shard``: only objects of this shard count. Other bridges write the records of the others."""
         self._cluster = cluster
         self._coverage = coverage
+        self._shard = shard
         self.objects: dict[str, Version] = {}
         """Partition key → version, of covered objects whose last record is no delete."""
         self.arrived: dict[str, dict[str, str]] = {}
@@ -142,6 +145,8 @@ class Holdings:
         """Gap records in the stream."""
         self.foreign = 0
         """Records of other programs or clusters, and unreadable records."""
+        self.of_other_shards = 0
+        """Records of objects in other shards."""
         self.uncovered: Counter[str] = Counter()
         """Resource's name → records about objects that the configuration does not cover."""
 
@@ -160,6 +165,9 @@ class Holdings:
 
     def _take_object(self, stored: StoredVersion) -> None:
         key = stored.partition_key
+        if self._shard is not None and not self._shard.contains(stored.uid, "/".join(key.split("/")[-2:])):
+            self.of_other_shards += 1
+            return
         # A known key has passed these checks.
         if key not in self.objects:
             name = Name.parsed(key)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from bridge.facts import discard
 from bridge.kube import ApiError, ClusterAccess, connect
+from bridge.model.primitives.printable import counted
+from bridge.model.primitives.shard import Shard
 from bridge.model.versions.stored_version import SinkReader
 from bridge.plan.plan import Wanted
 from bridge.resources.resolve import resolve_wanted
@@ -54,13 +56,15 @@ async def verify(
     settle: float,
     select: SelectedBy | None = None,
     ignoring: IgnoringBy | None = None,
+    shard: Shard | None = None,
     progress: Progress | None = None,
 ) -> Verification:
     """Compares both sides, and repeats the comparison of differing objects for ``settle`` seconds, since recent changes
     may be on their way.
 
     ``select``: chooses the live objects that the destination has to have; None for all. ``ignoring``: knows the changes
-    that are ignored; None if none are. ``progress``: is called after each part of either side.
+    that are ignored; None if none are. ``shard``: only its objects are compared; None for all. ``progress``: is called
+    after each part of either side.
     ``reader`` is passed unopened, and is closed on return. Raises CannotReadBack, ClusterUnavailable, ClusterRefuses,
     CredentialsError and SinkUnavailable.
     """
@@ -72,9 +76,13 @@ async def verify(
             expected = None if select is None else select(catalogue, meant)
             digests, states = (None, None) if ignoring is None else ignoring(catalogue)
             matching = None if expected is None else expected.matching
-            view = ClusterView(cluster, client, meant.desired, matching=matching, digests=digests, progress=progress)
+            view = ClusterView(
+                cluster, client, meant.desired, matching=matching, digests=digests, shard=shard, progress=progress
+            )
             coverage = Coverage(wanted, view.listed, catalogue.resources, meant.unresolved)
-            comparison = _Comparison(reader, view, coverage, Holdings(cluster, coverage), expected, states, progress)
+            comparison = _Comparison(
+                reader, view, coverage, Holdings(cluster, coverage, shard), expected, states, progress
+            )
             return await comparison.run(source, tuple(meant.unresolved.values()), settle)
     except ApiError as error:
         raise ClusterUnavailable(str(error)) from error
@@ -145,6 +153,8 @@ class _Comparison:
         return {each.key: left[each.key] for each in unexplained}
 
     def _notes(self) -> Iterator[str]:
+        if others := self.holdings.of_other_shards:
+            yield f"{counted(others, 'record')} of other shards were not compared"
         if self.expected is not None:
             yield from self.expected.notes(resource.name for resource, _ in self.view.listed)
         if self.states is not None:

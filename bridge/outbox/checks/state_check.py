@@ -11,6 +11,7 @@ from bridge.outbox.encryption.key_registry import bytes_by_key
 from bridge.outbox.log.ledger_sql import PRESENT
 from bridge.outbox.storage.database import one, page_bytes, row
 from bridge.outbox.storage.schema import FORMAT
+from bridge.outbox.storage.shard_file import found_in
 from bridge.outbox.storage.state_directory import Disk
 
 
@@ -18,6 +19,11 @@ def report(database: apsw.Connection, disk: Disk, cipher: Cipher | None) -> Stat
     """Reads the whole database: SQLite's own check, every record, and whether the tables agree."""
     page = page_bytes(database)
     found = integrity.problems(database, cipher)
+    shard = found_in(disk.path.parent)
+    if shard is not None:
+        objects = database.execute(f"SELECT uid, key FROM {PRESENT}")
+        if others := sum(not shard.contains(uid, key) for uid, key in objects):
+            found = [*found, f"{others} objects are not of {shard}, whose objects the state has"]
     return StateReport(
         path=str(disk.path),
         sqlite=apsw.sqlite_lib_version(),
@@ -33,6 +39,7 @@ def report(database: apsw.Connection, disk: Disk, cipher: Cipher | None) -> Stat
         wal_bytes=disk.wal,
         free_bytes=int(database.pragma("freelist_count")) * page,
         bytes_by_key={} if found else dict(bytes_by_key(database)),
+        shard=str(shard or ""),
     )
 
 

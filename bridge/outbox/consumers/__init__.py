@@ -3,7 +3,7 @@
 backfill          a snapshot, compacted backlog, gap or replay in front of the log: its items and its progress
 backfill_plans    the records that become items of a compacted or dropped backlog
 backlog           bounds of a backlog, and the records to drop above them (pure)
-beginnings        the backfill with which a new sink begins
+beginnings        the cursor of a new sink, and the backfill with which it begins
 compaction        the newest record of each object in a backlog (pure)
 cursors           how far each sink has settled
 dead_letters_sql  rejected and parked records

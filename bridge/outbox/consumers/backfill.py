@@ -60,6 +60,8 @@ class Backfill:
     """Of a snapshot: its objects."""
     cancelled: bool = False
     """Of a snapshot on demand: an operator has cancelled it."""
+    scope: str = ""
+    """Of a snapshot on demand: see ``notice_items.scope_text``."""
     settled_through: int | None = None
     """The log up to this sequence number was settled when the backfill was planned; None if the sink had settled all of
     the log through ``starts_after``."""
@@ -92,7 +94,7 @@ class BackfillItem(NamedTuple):
 
     sequence: int
     op: str
-    """The op that the sink gets for a record; or ``gap``, ``began``, ``ended`` for a notice."""
+    """The op that the sink gets for a record; for a notice ``gap``, or the edge of a snapshot."""
     first: int | None = None
     records: int | None = None
     time: str | None = None
@@ -123,19 +125,22 @@ def load(database: apsw.Connection, sink: str) -> Backfill | None:
         return backfill
     # A crash makes ``starts_after`` older than the snapshot, where records were in flight.
     question = (
-        "SELECT through, objects, left_out IS NOT NULL FROM snapshots WHERE sink = ?1 AND number = ?2"
+        "SELECT through, objects, left_out IS NOT NULL, scope FROM snapshots WHERE sink = ?1 AND number = ?2"
         if replay
-        else "SELECT seq, records, 0 FROM backfill_items WHERE sink = ?1 AND op = 'ended'"
+        else "SELECT seq, records, 0, '' FROM backfill_items WHERE sink = ?1 AND op = 'ended'"
     )
-    through, objects, cancelled = next(database.execute(question, (sink, replay)[: 1 + bool(replay)]), (0, 0, 0))
-    return replace(backfill, through=through, objects=objects, cancelled=bool(cancelled))
+    found = database.execute(question, (sink, replay)[: 1 + bool(replay)])
+    through, objects, cancelled, scope = next(found, (0, 0, 0, ""))
+    return replace(backfill, through=through, objects=objects, cancelled=bool(cancelled), scope=scope)
 
 
 def read(
     database: apsw.Connection, codec: record_codec.Codec, sink: str, backfill: Backfill, limit: int
 ) -> tuple[list[Record], int]:
-    """At most ``limit`` records behind the last item that was read, and the index of the last item returned. Raises
-    Damaged if a record of the log is missing."""
+    """At most ``limit`` records behind the last item that was read, and the index of the last item returned. An object
+    of a snapshot has the number as of which the snapshot has its state: no record of it that the sink had before has a
+    larger number, also where a changed selection exported the unchanged object again. Raises Damaged if a record of the
+    log is missing."""
     columns = ", ".join(f"l.{name}" for name in record_codec.COLUMNS.split(", "))
     found = database.execute(
         f"SELECT s.item, {ITEM_COLUMNS}, {columns} FROM backfill_items s"
@@ -153,6 +158,7 @@ def read(
             if item > 0 and isinstance(record, Delta) and _is_of_snapshot(backfill, record):
                 record = msgspec.structs.replace(
                     record,
+                    sequence=backfill.through,
                     replay=backfill.replay,
                     snapshot=snapshot_id(sink, backfill.through, backfill.replay),
                     last_of_snapshot=item == last,

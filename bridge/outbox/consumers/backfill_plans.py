@@ -191,7 +191,7 @@ def _bracketed(notices: Sequence[BackfillItem], planned: Sequence[BackfillItem])
     """Keeps a Gap behind all records that are older. A consumer may read the cluster when the Gap arrives; an older
     record after that would set the consumer's state back."""
     begins = [notice for notice in notices if notice.op == SnapshotEdge.BEGAN]
-    ends = [notice for notice in notices if notice.op == SnapshotEdge.ENDED]
+    ends = [notice for notice in notices if notice.op in (SnapshotEdge.ENDED, SnapshotEdge.CANCELLED)]
     gaps = [notice for notice in notices if notice.op == record_codec.GAP]
     return [*begins, *sorted([*planned, *gaps], key=attrgetter("sequence")), *ends]
 

@@ -4,20 +4,16 @@ loses costs duplicates, never records."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import apsw
 
-from bridge.model.policies import StartPolicy
 from bridge.model.status import PauseCause
 from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers import replays, selections
 from bridge.outbox.consumers.backfill import Backfill, BackfillKind
-from bridge.outbox.consumers.beginnings import begin_snapshot
-from bridge.outbox.log import statements
-from bridge.outbox.log.ledger_sql import PRESENT
-from bridge.outbox.storage.database import one, row
+from bridge.outbox.log import informer_sql
 
 
 @dataclass(slots=True)
@@ -39,6 +35,10 @@ class SinkCursor:
     """Opaque bytes of the sink, handed back after a restart."""
     compacted_through: int = 0
     """Records up to this sequence number count only as items of the backfill."""
+    birth: str = ""
+    """Random: a cursor that is forgotten and made anew is another one."""
+    backfills: int = 0
+    """Backfills that have ended."""
     oldest_at: float = 0.0
     """Event loop time (seconds) since which some record is unsettled. Kept here because records in flight may have left
     the log."""
@@ -58,7 +58,7 @@ class SinkCursor:
 
     @property
     def item_to_save(self) -> int | None:
-        """The index for ``Progress.item``."""
+        """The index for ``CursorProgress.item``."""
         if self.backfill is None or (self.settled_item == 0 and not self.backfill.in_flight):
             return None
         return self.settled_item
@@ -81,6 +81,12 @@ class SinkCursor:
     def settle_backfill(self, index: int) -> None:
         """Settles the items of the backfill up to ``index``."""
         self.settled_item, self.dirty = index, True
+
+    def skip_items(self, index: int) -> None:
+        """The destination has the items of the backfill up to ``index``, which this process did not read."""
+        if self.backfill is not None and index > self.settled_item:
+            self.backfill = replace(self.backfill, read_through=max(self.backfill.read_through, index))
+            self.settle_backfill(index)
 
     def settle_in_flight(self, backfill: Backfill) -> None:
         """Records that were in flight when the backfill was planned have items in it, settled with the log."""
@@ -122,7 +128,7 @@ class SinkCursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CursorProgress:
     """The values of a cursor that are written to disk."""
 
     sink: str
@@ -135,9 +141,10 @@ class Progress:
 def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, SinkCursor]:
     """All cursors of the database by sink; ``configured`` marks the sinks of the present configuration."""
     there = set(configured)
-    found = list(database.execute("SELECT sink, settled, absent_seconds, paused, memory FROM cursors"))
+    columns = "sink, settled, absent_seconds, paused, memory, birth, backfills"
+    found = list(database.execute(f"SELECT {columns} FROM cursors"))
     cursors = {}
-    for sink, settled, absent, paused, memory in found:
+    for sink, settled, absent, paused, memory, birth, ended in found:
         backfill = backfills.load(database, sink)
         item = 0 if backfill is None else backfill.read_through
         cursors[sink] = SinkCursor(
@@ -150,6 +157,8 @@ def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Sink
             compacted_through=0 if backfill is None else _compacted_through(backfill),
             paused=PauseCause(paused),
             memory=memory,
+            birth=birth,
+            backfills=ended,
         )
     return cursors
 
@@ -158,40 +167,12 @@ def _compacted_through(backfill: Backfill) -> int:
     return 0 if backfill.kind is BackfillKind.SELECTED else backfill.resumes_after
 
 
-def configure(
-    database: apsw.Connection, sinks: Mapping[str, StartPolicy | None], selecting: Collection[str], time: str
-) -> None:
-    """Counts these sinks as present: a new sink gets its cursor, unless its StartPolicy is None, and a sink of
-    ``selecting`` its bit. Raises StateError if no bit is left."""
-    known = {sink for (sink,) in database.execute("SELECT sink FROM cursors")}
-    for sink, start in sinks.items():
-        if sink not in known and start is not None:
-            register(database, sink, start, time, selects=sink in selecting)
-        # Without the condition every start would write, and fail on a full disk where deliveries can go on.
-        database.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ? AND absent_seconds", (sink,))
-    for sink in selecting:
-        if sink not in selections.load(database):
-            selections.begin(database, sink, None)
-
-
-def register(database: apsw.Connection, sink: str, start: StartPolicy, time: str, *, selects: bool = False) -> None:
-    """Creates the cursor of a new sink. An empty ledger makes no snapshot: its two notices would surround no objects.
-    ``selects``: the sink has a selection, and its snapshot waits until the selection is in effect."""
-    last, log_start = row(database, "SELECT last, log_start FROM meta")
-    settled = log_start - 1 if start is StartPolicy.EARLIEST else last
-    database.execute("INSERT INTO cursors (sink, settled) VALUES (?,?)", (sink, settled))
-    if selects:
-        selections.begin(database, sink, start)
-    elif start is StartPolicy.SNAPSHOT and one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
-        begin_snapshot(database, sink, time)
-
-
 def save(
-    database: apsw.Connection, progress: Iterable[Progress], reached: Mapping[int, statements.InformerProgress]
+    database: apsw.Connection, progress: Iterable[CursorProgress], reached: Mapping[int, informer_sql.InformerProgress]
 ) -> None:
     """Writes cursors and the positions of informers, and deletes the items that are settled."""
     if reached:
-        statements.reach(database, reached)
+        informer_sql.reach(database, reached)
     for each in progress:
         # While the disk is full, the writer runs jobs out of order: an older value may arrive after a newer one.
         database.execute(
@@ -206,7 +187,10 @@ def end_backfill(database: apsw.Connection, sink: str, settled: int, memory: byt
     """Deletes a settled backfill, and moves the cursor to the record behind which the log goes on."""
     backfills.end(database, sink)
     replays.end_snapshot(database, sink, time)
-    database.execute("UPDATE cursors SET settled = max(settled, ?), memory = ? WHERE sink = ?", (settled, memory, sink))
+    database.execute(
+        "UPDATE cursors SET settled = max(settled, ?), memory = ?, backfills = backfills + 1 WHERE sink = ?",
+        (settled, memory, sink),
+    )
 
 
 def add_absence(database: apsw.Connection, sinks: Iterable[str], seconds: float) -> None:
@@ -217,7 +201,16 @@ def add_absence(database: apsw.Connection, sinks: Iterable[str], seconds: float)
     )
 
 
-def pause(database: apsw.Connection, sink: str, paused: PauseCause) -> None:
+def pause(database: apsw.Connection, sink: str, paused: PauseCause) -> bool:
+    """Returns False, and changes nothing, if the sink was paused already, for whatever cause, or not at all."""
+    database.execute(
+        "UPDATE cursors SET paused = ? WHERE sink = ? AND (paused = 0) = ?", (paused.value, sink, bool(paused))
+    )
+    return database.changes() > 0
+
+
+def take_pause(database: apsw.Connection, sink: str, paused: PauseCause) -> None:
+    """Puts the pause of another replica, or none, in the place of the own one, whatever that was."""
     database.execute("UPDATE cursors SET paused = ? WHERE sink = ?", (paused.value, sink))
 
 

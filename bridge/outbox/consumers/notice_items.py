@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridge.model.record import Concern, SnapshotScope
+from bridge.model.primitives.shard import Shard
+from bridge.model.record import Concern, Delta, Record, Snapshot, SnapshotScope
 from bridge.model.resource import Resource
 from bridge.outbox.errors import Damaged
 
@@ -60,6 +61,18 @@ def concerns_of(concerns: str | None, resources: Mapping[int, Resource]) -> tupl
         return tuple(Concern(resources[number], namespace) for number, namespace in _decode_concerns(concerns))
     except (KeyError, msgspec.MsgspecError) as error:
         raise Damaged(f"the resources of a gap cannot be read: {error!r}") from error
+
+
+def in_shard(record: Record, shard: Shard) -> Record:
+    """A record of a snapshot with the shard, since other bridges have the other objects, and the same numbers: of its
+    edges it is a condition. Other records stay as they are."""
+    if isinstance(record, Snapshot):
+        return msgspec.structs.replace(
+            record, only=msgspec.structs.replace(record.only or SnapshotScope(), shard=shard)
+        )
+    if not isinstance(record, Delta) or record.snapshot is None:
+        return record
+    return msgspec.structs.replace(record, snapshot=record.snapshot.replace("/", f"/{shard.name}/", 1))
 
 
 def scope_text(scope: SnapshotScope | None) -> str:

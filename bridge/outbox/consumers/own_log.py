@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import apsw
 
 from bridge.model.policies import BacklogBounds
-from bridge.model.record import Delta
+from bridge.model.record import Delta, Record
 from bridge.outbox.consumers import selections
 from bridge.outbox.consumers.backfill_plans import quoted
 from bridge.outbox.consumers.backlog import BacklogSize, drop_through
@@ -58,6 +58,10 @@ class OwnLog:
             if self._is_own(delta):
                 self._add(delta.sequence, 1, size * len(delta.body) // total, now)
 
+    def add_notice(self, sequence: int, now: float) -> None:
+        """A notice in the log is for every sink."""
+        self._add(sequence, 1, 0, now)
+
     def between(self, after: int, through: int) -> int:
         """The number of records behind ``after``, up to ``through``."""
         return max(0, self.records.bytes_after(after) - self.records.bytes_after(through))
@@ -94,10 +98,13 @@ class Backlogs:
     def forget(self, sink: str) -> None:
         self._own.pop(sink, None)
 
-    def add(self, deltas: Sequence[Delta], size: int, now: float) -> None:
-        """See OwnLog.add."""
+    def add(self, records: Sequence[Record], size: int, now: float) -> None:
+        """Adds the deltas of a commit, or its only notice. See OwnLog.add."""
         for own in self._own.values():
-            own.add(deltas, size, now)
+            if isinstance(records[0], Delta):
+                own.add(cast(Sequence[Delta], records), size, now)
+            else:
+                own.add_notice(records[0].sequence, now)
 
     def trim(self, cursors: Iterable[SinkCursor]) -> None:
         """Forgets records that are settled."""

@@ -12,7 +12,15 @@ from bridge.model.admin import Replayed
 from bridge.model.change import Op
 from bridge.model.record import SnapshotEdge
 from bridge.outbox.consumers import selections
-from bridge.outbox.consumers.backfill import Backfill, BackfillItem, BackfillKind, insert, objects_left, save
+from bridge.outbox.consumers.backfill import (
+    OBJECTS_LEFT,
+    Backfill,
+    BackfillItem,
+    BackfillKind,
+    insert,
+    objects_left,
+    save,
+)
 from bridge.outbox.consumers.backfill_plans import quoted, with_in_flight
 from bridge.outbox.consumers.judged import JudgedRecords
 from bridge.outbox.storage.database import one, row
@@ -137,19 +145,26 @@ def begin_snapshot(
         " left_out = NULL, scheduled = CASE WHEN ?6 THEN ?5 ELSE scheduled END WHERE sink = ?7",
         (number, taken, count, scope, time, scheduled, sink),
     )
-    backfill = Backfill(BackfillKind.SNAPSHOT, taken, taken, 0, count + 2, number, through=taken, objects=count)
+    backfill = Backfill(
+        BackfillKind.SNAPSHOT, taken, taken, 0, count + 2, number, through=taken, objects=count, scope=scope
+    )
     return save(database, sink, with_in_flight(database, sink, backfill, settled))
 
 
 def cancel_snapshot(database: apsw.Connection, sink: str, backfill: Backfill, time: str) -> tuple[Backfill, int]:
-    """Removes the items of a snapshot on demand that the sink has not taken, its end among them. Items that stand for
-    later records stay. Returns the number of objects that the sink does not get, too."""
+    """Removes the objects of a snapshot on demand that the sink has not taken, and announces that at its end; both
+    edges leave if the sink certainly has not received the first. Items that stand for later records stay. Returns the
+    number of objects that the sink does not get, too."""
     left = objects_left(database, sink, backfill, backfill.read_through)
-    database.execute(
-        "DELETE FROM backfill_items WHERE sink = ? AND item > ? AND item > 0 AND"
-        " CASE WHEN time IS NULL THEN op = ? AND seq <= ? ELSE op IN ('began', 'ended') END",
-        (sink, backfill.read_through, Op.SYNC.value, backfill.through),
-    )
+    database.execute(f"DELETE {OBJECTS_LEFT}", (sink, backfill.read_through, Op.SYNC.value, backfill.through))
+    if backfill.settled_through is not None and backfill.read_through <= 0:  # Planned by this process, and untouched.
+        database.execute("DELETE FROM backfill_items WHERE sink = ? AND op IN ('began', 'ended')", (sink,))
+    else:
+        database.execute(
+            "UPDATE backfill_items SET op = ?, records = records - ?, time = ?"
+            " WHERE sink = ? AND item > ? AND op = 'ended'",
+            (SnapshotEdge.CANCELLED.value, left, time, sink, backfill.read_through),
+        )
     database.execute("UPDATE snapshots SET ended = ?, left_out = ? WHERE sink = ?", (time, left, sink))
     last = one(database, "SELECT coalesce(max(item), 0) FROM backfill_items WHERE sink = ?", (sink,))
     return replace(backfill, last_item=max(last, backfill.read_through), cancelled=True), left

@@ -83,6 +83,8 @@ def trim(database: apsw.Connection, through: int) -> int:
     """Trims the log up to ``through``: sinks read those records no more, except as items of a backfill. Returns the new
     start of the log, which never goes back."""
     database.execute("UPDATE meta SET log_start = max(log_start, ?)", (through + 1,))
+    # Behind a compacted backlog the log is trimmed further than its sink has settled.
+    database.execute("DELETE FROM waypoints WHERE last <= min(?, (SELECT min(settled) FROM cursors))", (through,))
     return one(database, "SELECT log_start FROM meta")
 
 

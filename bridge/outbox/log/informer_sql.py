@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import apsw
 import msgspec
@@ -15,7 +15,10 @@ from bridge.outbox.errors import Damaged
 from bridge.outbox.log.ledger_sql import PRESENT_OF, covering
 from bridge.outbox.storage.database import one
 
+_encode = msgspec.json.Encoder().encode
 _decode_ignored = msgspec.json.Decoder(IgnoredChange).decode
+END_REBUILDING = "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
+"""Ends the rebuilding of a lost database once every informer has listed."""
 
 
 class InformerRow(msgspec.Struct, frozen=True):
@@ -29,6 +32,8 @@ class InformerRow(msgspec.Struct, frozen=True):
     rebuilding: bool
     ignored: IgnoredChange | None
     """The newest ignored change up to the position."""
+    listed: str | None
+    """The position behind the newest list of this epoch; None if unknown."""
 
 
 # ── Progress ──────────────────────────────────────────────────────────────────
@@ -37,15 +42,22 @@ class InformerRow(msgspec.Struct, frozen=True):
 def informers(database: apsw.Connection, kind: int) -> list[InformerRow]:
     """The informers of a kind, oldest first."""
     found = database.execute(
-        "SELECT id, namespace, label_selector, field_selector, position, newest, epoch, rebuilding, ignored"
+        "SELECT id, namespace, label_selector, field_selector, position, newest, epoch, rebuilding, ignored, listed"
         " FROM informers WHERE kind = ? ORDER BY id",
         (kind,),
     )
     return [
         InformerRow(
-            number, Scope(namespace, labels, fields), position, newest, epoch, bool(rebuilding), _ignored(ignored)
+            number,
+            Scope(namespace, labels, fields),
+            position,
+            newest,
+            epoch,
+            bool(rebuilding),
+            _ignored(ignored),
+            listed,
         )
-        for number, namespace, labels, fields, position, newest, epoch, rebuilding, ignored in found
+        for number, namespace, labels, fields, position, newest, epoch, rebuilding, ignored, listed in found
     ]
 
 
@@ -54,6 +66,37 @@ def _ignored(text: str | None) -> IgnoredChange | None:
         return None if text is None else _decode_ignored(text)
     except msgspec.MsgspecError as error:
         raise Damaged(f"the newest ignored change of an informer cannot be read: {error}") from error
+
+
+class InformerProgress(msgspec.Struct, frozen=True):
+    """The progress of an informer without a change."""
+
+    position: str | None
+    newest: str | None
+    epoch: int
+    ignored: IgnoredChange | None = None
+    """The newest ignored change up to the position."""
+    listed: str | None = None
+    """See ``InformerRow``."""
+
+
+def reach(database: apsw.Connection, informers: Mapping[int, InformerProgress]) -> None:
+    """Saves progress by the informers' numbers."""
+    if not informers:
+        return
+    database.executemany(
+        "UPDATE informers SET position = ?1, newest = ?2, epoch = ?3, rebuilding = rebuilding AND ?1 IS NULL,"
+        " ignored = ?5, listed = ?6 WHERE id = ?4",
+        [
+            (each.position, each.newest, each.epoch, number, each.ignored and ignored_text(each.ignored), each.listed)
+            for number, each in informers.items()
+        ],
+    )
+    database.execute(END_REBUILDING)
+
+
+def ignored_text(ignored: IgnoredChange) -> str:
+    return _encode(ignored).decode()
 
 
 def checkpoint(database: apsw.Connection, kind: int, rows: Sequence[InformerRow]) -> dict[Scope, Checkpoint | None]:

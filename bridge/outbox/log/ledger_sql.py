@@ -29,6 +29,8 @@ class OrphanedObject(msgspec.Struct, frozen=True):
     """Number of the resource that this record names."""
     members: int
     """See ``ObjectVersion.members``."""
+    scope: Scope
+    """Of the informer that had the object."""
 
 
 # ── Decisions ────────────────────────────────────────────────────────────────
@@ -109,14 +111,19 @@ def watched_resources(database: apsw.Connection) -> list[Resource]:
 
 
 def orphaned_objects(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> list[OrphanedObject]:
-    """Objects of this kind that none of the scopes covers, in the order of their last records."""
+    """Objects of this kind that none of the scopes covers: informer by informer, in the order of their last records."""
     found = database.execute(
-        "SELECT o.key, o.uid, o.version, o.seq, i.epoch, l.resource, o.members"
+        "SELECT o.key, o.uid, o.version, o.seq, i.epoch, l.resource, o.members,"
+        " i.namespace, i.label_selector, i.field_selector"
         f" FROM (SELECT * FROM {PRESENT_OF}) o JOIN informers i ON i.id = o.informer JOIN log l ON l.seq = o.seq"
-        " ORDER BY o.seq",
+        " ORDER BY o.informer, o.seq",
         (kind,),
     )
-    return [OrphanedObject(*row) for row in found if covering(scopes, row[0]) is None]
+    return [
+        OrphanedObject(key, uid, version, sequence, epoch, resource, members, Scope(*scope))
+        for key, uid, version, sequence, epoch, resource, members, *scope in found
+        if covering(scopes, key) is None
+    ]
 
 
 def present(database: apsw.Connection, kind: int) -> Iterable[tuple[str, str, str, bytes | None]]:

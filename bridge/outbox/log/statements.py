@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import TypeAlias
@@ -15,14 +15,16 @@ from bridge.model.change import ChangeBatch, IgnoredChange, Op
 from bridge.model.formats.managers import behind
 from bridge.model.record import Delta
 from bridge.model.resource import Resource
+from bridge.model.versions.frontier import Point, retired_key
 from bridge.model.versions.version import newest_of
 from bridge.outbox.encryption.cipher import Cipher, Place
 from bridge.outbox.log import informer_sql, ledger_sql, record_codec
+from bridge.outbox.log.informer_sql import InformerProgress
 from bridge.outbox.log.record_codec import LogRow
+from bridge.outbox.waypoints import sql as waypoints_sql
+from bridge.outbox.waypoints.index import Waypoint
 
 Compress: TypeAlias = Callable[[bytes], bytes]
-_END_REBUILDING = "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
-"""Ends the rebuilding of a lost database once every informer has listed."""
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -53,6 +55,10 @@ class Append(msgspec.Struct, frozen=True):
     """For each delta, the digest of its state; None where no changes are ignored."""
     members: Sequence[ledger_sql.Members] = ()
     """Objects whose selections changed, while their states did not."""
+    waypoint: Waypoint | None = None
+    """None without an election."""
+    listed: str | None = None
+    """See ``InformerRow``."""
 
 
 def without_informer(
@@ -74,7 +80,7 @@ def append(
     database: apsw.Connection, deltas: Sequence[Delta], batch: Append, compress: Compress, cipher: Cipher | None = None
 ) -> int:
     """Writes log, ledger and position, and returns the bytes of the packed bodies. ``compress`` packs a body."""
-    kind, informer = batch.kind, batch.informer
+    kind, informer, digests = batch.kind, batch.informer, batch.digests or repeat(None, len(deltas))
     written = rows(deltas, batch, compress, cipher)
     database.executemany(record_codec.INSERT, written)
     database.executemany(
@@ -91,34 +97,28 @@ def append(
                 0 if delta.selected is None else delta.selected.members,
                 digest,
             )
-            for delta, state, replaced, digest in zip(
-                deltas, batch.are_states, batch.replaced, batch.digests or repeat(None, len(deltas)), strict=True
-            )
+            for delta, state, replaced, digest in zip(deltas, batch.are_states, batch.replaced, digests, strict=True)
         ],
     )
     if batch.members:
         ledger_sql.save_members(database, batch.members)
+    if batch.waypoint is not None:
+        waypoints_sql.enter(database, deltas[0].sequence, deltas[-1].sequence, batch.waypoint)
     if informer is None:
         _clear_positions(database, batch)
     if batch.removing:
         informer_sql.raise_epoch(database, kind, (delta.epoch for delta in deltas))
     database.execute("UPDATE meta SET last = ?", (deltas[-1].sequence,))
     if informer is not None:
+        progress = (batch.position, batch.newest, batch.epoch, batch.resource, batch.position is None)
+        ignored = batch.ignored and informer_sql.ignored_text(batch.ignored)
         database.execute(
             "UPDATE informers SET position = ?, newest = ?, epoch = ?, resource = ?,"
-            " rebuilding = rebuilding AND ?, ignored = ? WHERE id = ?",
-            (
-                batch.position,
-                batch.newest,
-                batch.epoch,
-                batch.resource,
-                batch.position is None,
-                None if batch.ignored is None else _text(batch.ignored),
-                informer,
-            ),
+            " rebuilding = rebuilding AND ?, ignored = ?, listed = ? WHERE id = ?",
+            (*progress, ignored, batch.listed, informer),
         )
         if batch.rebuilding:
-            database.execute(_END_REBUILDING)
+            database.execute(informer_sql.END_REBUILDING)
     return sum(len(row[-1]) + len(row[-2] or b"") for row in written)
 
 
@@ -165,35 +165,6 @@ def _clear_positions(database: apsw.Connection, batch: Append) -> None:
     )
 
 
-class InformerProgress(msgspec.Struct, frozen=True):
-    """The progress of an informer without a change."""
-
-    position: str | None
-    newest: str | None
-    epoch: int
-    ignored: IgnoredChange | None = None
-    """See ``Append``."""
-
-
-def reach(database: apsw.Connection, informers: Mapping[int, InformerProgress]) -> None:
-    """Saves progress by the informers' numbers."""
-    if not informers:
-        return
-    database.executemany(
-        "UPDATE informers SET position = ?1, newest = ?2, epoch = ?3, rebuilding = rebuilding AND ?1 IS NULL,"
-        " ignored = ?5 WHERE id = ?4",
-        [
-            (each.position, each.newest, each.epoch, number, each.ignored and _text(each.ignored))
-            for number, each in informers.items()
-        ],
-    )
-    database.execute(_END_REBUILDING)
-
-
-def _text(ignored: IgnoredChange) -> str:
-    return record_codec.encode(ignored).decode()
-
-
 @dataclass(slots=True)
 class RunningInformer:
     """A running informer, as the outbox follows it."""
@@ -217,6 +188,16 @@ class RunningInformer:
     """True while the informer exports deletes of objects that may still exist in the cluster."""
     ignored: IgnoredChange | None = None
     """The newest ignored change up to the position."""
+    key: str = ""  # See ``frontier.informer_key``.
+    listed: str | None = None
+    """See ``InformerRow``."""
+    epochs_ahead: int = 0
+    """Added to the epoch of its batches: see ``go_on_in``."""
+
+    def go_on_in(self, epoch: int) -> None:
+        """Another replica has begun more epochs of the same history: later batches belong to this epoch."""
+        self.epochs_ahead += epoch - self.epoch
+        self.epoch = epoch
 
     def advance(self, batch: ChangeBatch) -> bool:
         """Applies the position and epoch of a batch. Returns True if there is progress to save. A batch queued before a
@@ -227,6 +208,8 @@ class RunningInformer:
         if began:
             self.epoch, self.position, self.newest, self.ignored = batch.epoch, None, None, None
         if batch.position is not None:
+            if self.position is None:
+                self.listed = batch.position
             self.position, self.rebuilding = batch.position, False
         elif any(change.op is not Op.SYNC for change in batch.changes):
             self.position = None
@@ -240,5 +223,21 @@ class RunningInformer:
         return began or batch.position is not None
 
     @property
+    def point(self) -> Point | None:
+        """The position in its epoch; None without a position."""
+        return None if self.position is None else Point(self.epoch, self.position)
+
+    @property
+    def lists_through(self) -> Point | None:
+        """The point of the newest list, as far as known; None while a list is under way."""
+        return None if self.position is None else Point(self.epoch, self.listed or self.position)
+
+    def waypoint(self, since: Point | None) -> Waypoint:
+        """Of a batch by which the informer has advanced."""
+        if self.removing:
+            return Waypoint(retired_key(self.key, self.epoch), None)
+        return Waypoint(self.key, since, self.point)
+
+    @property
     def progress(self) -> InformerProgress:
-        return InformerProgress(self.position, self.newest, self.epoch, self.ignored)
+        return InformerProgress(self.position, self.newest, self.epoch, self.ignored, self.listed)

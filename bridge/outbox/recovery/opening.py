@@ -12,7 +12,7 @@ import apsw
 
 from bridge.model.policies import StartPolicy
 from bridge.outbox.checks.integrity import find_damage, require_small
-from bridge.outbox.consumers import cursors, dead_letters_sql, own_log, selections
+from bridge.outbox.consumers import beginnings, cursors, dead_letters_sql, own_log, selections
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.own_log import OwnRecords
 from bridge.outbox.consumers.selections import StoredSelection
@@ -191,7 +191,7 @@ def _read(
         cleaner.prepare(connection)
         with connection:
             require_keys(connection, cipher)
-            cursors.configure(connection, sinks, selecting, now)
+            beginnings.configure(connection, sinks, selecting, now)
             renew_dictionaries(connection, cipher)
         last, log_start = row(connection, "SELECT last, log_start FROM meta")
         ranges = list(_ranges(connection, log_start, now))  # First, since it examines the records.

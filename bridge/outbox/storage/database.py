@@ -33,7 +33,7 @@ def open_writer(file: Path, *, made: bool = False, migrates: Callable[[int], Non
     UnknownFormat and Damaged."""
     with usable(file):
         new = made or not file.exists()
-        connection = _connect(file, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        connection = connect_file(file, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         try:
             connection.set_busy_timeout(10_000)
             found = schema.recognise(connection, new=new)
@@ -68,7 +68,7 @@ def page_bytes(connection: apsw.Connection) -> int:
 def open_reader(file: Path) -> apsw.Connection:
     """A connection for short reads. Never writes; checkpoints are the writer's."""
     with usable(file):
-        connection = _connect(file, apsw.SQLITE_OPEN_READWRITE)
+        connection = connect_file(file, apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(10_000)
         connection.pragma("query_only", True)
         connection.pragma("wal_autocheckpoint", 0)
@@ -85,7 +85,8 @@ def close(connection: apsw.Connection, *, gone: bool) -> None:
     connection.close()
 
 
-def _connect(file: Path, flags: int) -> apsw.Connection:
+def connect_file(file: Path, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
+    """A connection that verifies checksums, with nothing set."""
     # SQLITE_OPEN_NOFOLLOW refuses links anywhere in the path. Only the file must not be a link, so the directory is
     # resolved first.
     return apsw.Connection(str(file.parent.resolve() / file.name), flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, vfs=_VFS)

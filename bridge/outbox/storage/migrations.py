@@ -60,6 +60,26 @@ CREATE TABLE encryption_keys (
     complete INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 """,
+    6: """
+ALTER TABLE meta ADD COLUMN term INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE meta ADD COLUMN ahead INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE meta ADD COLUMN frontier TEXT NOT NULL DEFAULT '';
+ALTER TABLE informers ADD COLUMN listed TEXT;
+CREATE TABLE waypoints (
+    last INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
+    informer TEXT NOT NULL,
+    epoch INTEGER,
+    since TEXT
+) STRICT;
+ALTER TABLE cursors ADD COLUMN birth TEXT NOT NULL DEFAULT '';
+ALTER TABLE cursors ADD COLUMN backfills INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE starts (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    last INTEGER NOT NULL
+) STRICT;
+""",
 }
 """Format → SQL that makes the next format of it."""
 

@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
-from bridge.outbox.errors import Damaged
-from bridge.outbox.storage import mark
+from bridge.model.primitives.shard import Shard
+from bridge.outbox.errors import Damaged, StateUnusable
+from bridge.outbox.storage import mark, shard_file
 from bridge.outbox.storage.directory_lock import COMPANIONS, FILE, WAL, DirectoryLock
 from bridge.outbox.storage.mark import Mark
 from bridge.outbox.storage.private_files import open_private
 
 _NAMES = tuple(FILE + suffix for suffix in COMPANIONS)
-_UNFINISHED = f"{FILE}.new"
+UNFINISHED = f"{FILE}.new"
 _JOURNAL = "-journal"
 """SQLite's rollback journal, which exists until the file has a write-ahead log."""
 
@@ -69,13 +70,13 @@ class StateDirectory:
         OSError."""
         for suffix in (*COMPANIONS, _JOURNAL):
             with suppress(FileNotFoundError):
-                os.unlink(_UNFINISHED + suffix, dir_fd=self._fd)
-        os.close(open_private(self._fd, _UNFINISHED, os.O_RDWR | os.O_CREAT | os.O_EXCL))
-        return self.directory / _UNFINISHED
+                os.unlink(UNFINISHED + suffix, dir_fd=self._fd)
+        os.close(open_private(self._fd, UNFINISHED, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        return self.directory / UNFINISHED
 
     def finish_file(self) -> None:
         """Gives the file its name, durably. Call when the database has its tables and is closed. Raises OSError."""
-        os.rename(_UNFINISHED, FILE, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        os.rename(UNFINISHED, FILE, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         os.fsync(self._fd)
 
     def has(self, name: str) -> bool:
@@ -96,6 +97,20 @@ class StateDirectory:
             return os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_size
         except OSError:
             return 0
+
+    # ── The shard ────────────────────────────────────────────────────────────
+
+    def shard(self) -> Shard | None:
+        """The shard whose objects the state has; None for all objects. Raises StateUnusable."""
+        return shard_file.found(self._fd)
+
+    def keep_shard(self, shard: Shard | None) -> None:
+        """Makes the state that of this shard. Durable on return. Raises StateUnusable."""
+        try:
+            shard_file.leave(self._fd, shard)
+        except OSError as error:
+            name = self.directory / shard_file.NAME
+            raise StateUnusable(f"state.directory: cannot write {name}: {error.strerror}") from error
 
     # ── Identity of the files ────────────────────────────────────────────────
 

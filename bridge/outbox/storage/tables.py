@@ -8,9 +8,11 @@ log             records; those before meta.log_start are kept only for the last 
 ledger          a row for each record: the object, the informer that has the object in this state (NULL: the record is
                 no state), the record with the previous state, the sinks whose selection contains the object, and the
                 digest of the state where changes are ignored; see ledger_sql and cleaner
+waypoints       with an election: each batch in the log, its informer, and the informer's point before the batch
 pinned          garbage that stays in the log for a backfill only
 dictionaries    compression dictionaries of bodies
 cursors         progress of each sink
+starts          starts of a bridge on the state directory, each with the newest record then
 selections      each sink with a selection: its bit in log and ledger, and the entries that its bits were decided by
 backfill_items  items of each sink's backfill: numbers of records, or notices
 snapshots       the newest snapshot on demand of each sink, and the time from which its schedule counts
@@ -30,7 +32,10 @@ CREATE TABLE meta (
     rebuilt INTEGER NOT NULL DEFAULT 0,
     epoch INTEGER NOT NULL DEFAULT 1,
     replays INTEGER NOT NULL DEFAULT 0,
-    selections INTEGER NOT NULL DEFAULT 0
+    selections INTEGER NOT NULL DEFAULT 0,
+    term INTEGER NOT NULL DEFAULT 0,
+    ahead INTEGER NOT NULL DEFAULT 0,
+    frontier TEXT NOT NULL DEFAULT ''
 ) STRICT;
 INSERT INTO meta (id) VALUES (1);
 
@@ -62,7 +67,8 @@ CREATE TABLE informers (
     newest TEXT,
     epoch INTEGER NOT NULL DEFAULT 1,
     rebuilding INTEGER NOT NULL DEFAULT 0,
-    ignored TEXT
+    ignored TEXT,
+    listed TEXT
 ) STRICT;
 
 CREATE TABLE log (
@@ -104,6 +110,14 @@ CREATE TABLE pinned (
     kind INTEGER NOT NULL
 ) STRICT;
 
+CREATE TABLE waypoints (
+    last INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
+    informer TEXT NOT NULL,
+    epoch INTEGER,
+    since TEXT
+) STRICT;
+
 CREATE TABLE dictionaries (
     number INTEGER PRIMARY KEY,
     kind INTEGER NOT NULL REFERENCES kinds (id),
@@ -119,8 +133,16 @@ CREATE TABLE cursors (
     backfill_resumes_after INTEGER NOT NULL DEFAULT 0,
     replay INTEGER NOT NULL DEFAULT 0,
     paused INTEGER NOT NULL DEFAULT 0,
-    memory BLOB NOT NULL DEFAULT x''
+    memory BLOB NOT NULL DEFAULT x'',
+    birth TEXT NOT NULL DEFAULT '',
+    backfills INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE starts (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    last INTEGER NOT NULL
+) STRICT;
 
 CREATE TABLE selections (
     sink TEXT PRIMARY KEY,

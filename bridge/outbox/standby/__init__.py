@@ -1,0 +1,12 @@
+"""Where an election decides which replica delivers: what the leader publishes, and how a standby follows it.
+
+covered       what a frontier covers in the own log (pure)
+destinations  sinks whose destination stores their progress
+epochs        the epochs in which a replica goes on
+opening       a replica joins an election, or goes on without one
+planning      what a takeover is to write (pure)
+progress      the frontier that a replica publishes (pure)
+settled       records of the own log that another replica has delivered (pure)
+standby       a replica in an election
+takeover      the transaction with which a replica begins to lead
+"""

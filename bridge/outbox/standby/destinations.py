@@ -1,0 +1,135 @@
+"""Sinks whose destination stores their progress: with it, a replica that takes over goes on exactly behind the one
+before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from bridge.model.primitives.fetch import Fetch
+from bridge.model.record import Delta, Record
+from bridge.model.versions.frontier import Frontier, Point, SinkFrontier, later
+from bridge.model.versions.progress import BeyondPart, LettersBefore, Progress, SharedProgress
+from bridge.outbox.appender import Appender
+from bridge.outbox.consumers.backfill import BackfillKind
+from bridge.outbox.progress.shared import Reached, SharedSink
+from bridge.outbox.sink_cursors import SinkCursors
+from bridge.outbox.standby.covered import reached, settled
+from bridge.outbox.standby.standby import Standby
+from bridge.outbox.store import Store
+from bridge.outbox.waypoints import sql
+from bridge.outbox.waypoints.index import Waypoints
+
+
+class Destinations:
+    """The leader's sinks with exactly_once. The frontier in the Lease is up to two seconds old; that in a destination
+    is of its last transaction, and counts from the moment in which its earlier writers are fenced."""
+
+    def __init__(self, store: Store, appender: Appender, sinks: SinkCursors, standby: Standby) -> None:
+        self._store = store
+        self._appender = appender
+        self._sinks = sinks
+        self._standby = standby
+        self._shared: dict[str, SharedSink] = {}
+        self._informers: dict[tuple[str, str], tuple[str, ...]] = {}
+        """Resource and namespace → the running informers; asked anew for each transaction."""
+
+    @property
+    def term(self) -> int:
+        return self._standby.term
+
+    async def recover(self, sink: str, found: Progress | None, parts: Sequence[BeyondPart]) -> Progress | None:
+        """Moves the cursor behind what the destination has, whichever replica has stored it. Call before the first
+        ``take``, when no earlier writer can store any more. Returns the dead letters that this replica delivered last,
+        if another one has stored its progress since."""
+        shared = None if found is None else found.frontier
+        letters = {} if shared is None else dict(shared.letters)
+        cursor = self._sinks[sink].birth
+        own = letters.pop(cursor, None)
+        if found is not None and found.letters and found.cursor != cursor:
+            letters[found.cursor] = LettersBefore(found.start, found.out, found.letters)
+        self._informers.clear()
+        self._shared[sink] = SharedSink(shared, parts, letters)
+        if shared is not None:
+            await self._go_behind(sink, shared)
+        return None if own is None else Progress(start=own.start, cursor=cursor, out=own.out, letters=own.letters)
+
+    async def _go_behind(self, sink: str, shared: SharedProgress) -> None:
+        standby, cursor, waypoints, last = self._standby, self._sinks[sink], self._waypoints, self._sinks.last
+        frontier = self._joined(sink, shared)
+        through, ended = reached(waypoints, cursor, frontier, last)
+        standby.elsewhere.learn(sink, settled(waypoints, sink, frontier, last))
+        batches = await self._store.ask(partial(sql.between, after=cursor.settled, through=last))
+        standby.elsewhere.begin(batches)
+        if ended:
+            self._sinks.end_backfill(sink)
+        cursor.settle(through)
+
+    def _joined(self, sink: str, shared: SharedProgress) -> Frontier:
+        """The frontier of the destination with that of the Lease. A snapshot of the own log stays."""
+        lease, backfill = self._standby.found, self._sinks[sink].backfill
+        points: dict[str, Point | None] = dict(shared.informers)
+        retired = shared.retired
+        if lease is not None:
+            for informer in {*points, *lease.informers}:
+                points[informer] = later(points.get(informer), lease.of(sink, informer))
+            retired = (*lease.retired, *retired)
+        kept = BackfillKind.SNAPSHOT if backfill is not None and backfill.kind is BackfillKind.SNAPSHOT else ""
+        sinks = {sink: SinkFrontier(backfill=kept)}
+        return Frontier(1, "", 0, "", "", 0, informers=points, retired=retired, sinks=sinks)
+
+    def has(self, sink: str, record: Record) -> bool:
+        """Whether the destination has the record: another replica has stored it."""
+        shared = self._shared.get(sink)
+        if shared is None:
+            return False
+        if record.snapshot is not None:
+            shared.forget()  # As in Standby.has.
+        return shared.has(record, self._informers_of)
+
+    def after(self, sink: str, fetch: Fetch[Record]) -> tuple[SharedProgress, BeyondPart | None]:
+        """What the transaction with this fetch stores; all fetches before it are settled."""
+        through = max(self._sinks[sink].settled, fetch.through or 0)
+        return self._after(sink, fetch.items, through)
+
+    def after_letters(self, sink: str) -> tuple[SharedProgress, BeyondPart | None]:
+        """With a transaction of dead letters: they were counted when they became dead letters."""
+        return self._after(sink, (), self._sinks[sink].settled)
+
+    def settle(self, sink: str) -> None:
+        """The last transaction is stored."""
+        self._shared[sink].settle()
+
+    def _after(self, sink: str, items: Sequence[Record], through: int) -> tuple[SharedProgress, BeyondPart | None]:
+        self._informers.clear()
+        waypoints = self._waypoints
+        now = Reached(
+            points=waypoints.settled(through),
+            newest=waypoints.reached,
+            ended=waypoints.ended,
+            retired=waypoints.retired(through),
+            sequence=through + self._standby.ahead,
+        )
+        return self._shared[sink].after(items, now, self._informers_of)
+
+    @property
+    def _waypoints(self) -> Waypoints:
+        waypoints = self._appender.waypoints
+        if waypoints is None:
+            raise RuntimeError("the outbox has not joined the election")
+        return waypoints
+
+    def _informers_of(self, delta: Delta) -> tuple[str, ...]:
+        of = delta.resource.name, delta.key.rpartition("/")[0]
+        if (known := self._informers.get(of)) is None:
+            known = self._informers[of] = _informers_of(self._appender, *of)
+        return known
+
+
+def _informers_of(appender: Appender, resource: str, namespace: str) -> tuple[str, ...]:
+    found: Mapping[str, None] = {
+        informer.key: None
+        for (name, scope), informer in appender.informers.items()
+        if name == resource and scope.namespace in (None, "", namespace)
+    }
+    return tuple(sorted(found))

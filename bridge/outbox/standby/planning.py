@@ -1,0 +1,106 @@
+"""What a replica is to write when it begins to lead (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from bridge.model.policies import StartPolicy
+from bridge.model.record import SnapshotScope
+from bridge.model.status import PauseCause
+from bridge.model.versions.frontier import Frontier
+from bridge.outbox.consumers.backfill import BackfillKind
+from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
+from bridge.outbox.consumers.notice_items import scope_of
+from bridge.outbox.errors import Damaged
+from bridge.outbox.standby.covered import may_lack, reached
+from bridge.outbox.standby.progress import OwedSnapshot
+from bridge.outbox.standby.takeover import Takeover
+from bridge.outbox.waypoints.index import Waypoints
+
+_SKIPPED = 1_000_000
+"""Numbers left out for each term: those that a leader may have used after its last publication."""
+_MOST_TERMS = 1000
+
+
+def plan_takeover(
+    term: int,
+    waypoints: Waypoints,
+    cursors: Sequence[SinkCursor],
+    known: Frontier,
+    last: int,
+    time: str,
+    *,
+    led_last: bool,
+    new: Mapping[str, StartPolicy],
+) -> tuple[Takeover, int]:
+    """Behind the frontier ``known``; and the end of the log that no sink needs any more. ``led_last``: this replica
+    has led in the term before, so that it lacks nothing, and knows the pauses. ``new``: sinks that no leader knew."""
+    now = {cursor.sink: reached(waypoints, cursor, known, last) for cursor in cursors}
+    ended = [sink for sink, (_, is_over) in now.items() if is_over]
+    lacking = [] if led_last else [each.sink for each in cursors if may_lack(waypoints, each, known, ended)]
+    owed = {sink: OwedSnapshot(None) for sink in lacking} | _owed(known)
+    begins = Takeover(
+        term,
+        known.replays,
+        [_progress(cursor, now[cursor.sink][0]) for cursor in cursors],
+        ended,
+        [*_beginning(known), *(sink for sink, start in new.items() if start is StartPolicy.SNAPSHOT)],
+        [sink for sink, start in new.items() if start is StartPolicy.EARLIEST],
+        {} if led_last else {each.sink: _pause(each, known) for each in cursors if each.sink in known.sinks},
+        owed,
+        lacking,
+        last,
+        time,
+    )
+    there = msgspec.structs.replace(
+        begins,
+        snapshots=[sink for sink in begins.snapshots if sink in now and sink not in owed],
+        owed={sink: each for sink, each in owed.items() if sink in now},
+    )
+    return there, min((through for through, _ in now.values()), default=last)
+
+
+def _beginning(known: Frontier) -> list[str]:
+    """Sinks that had not got the whole snapshot with which they begin."""
+    snapshots = ((sink, each) for sink, each in known.sinks.items() if each.backfill == BackfillKind.SNAPSHOT)
+    return [sink for sink, each in snapshots if not each.scope]
+
+
+def _owed(known: Frontier) -> dict[str, OwedSnapshot]:
+    """Snapshots on demand that another leader did not end."""
+    found = {}
+    for sink, each in known.sinks.items():
+        if each.backfill == BackfillKind.SNAPSHOT and each.scope:
+            try:
+                scope = scope_of(each.scope)
+            except Damaged:
+                scope = None
+            found[sink] = OwedSnapshot(None if scope == SnapshotScope() else scope)
+    return found
+
+
+def _pause(cursor: SinkCursor, known: Frontier) -> PauseCause:
+    if cursor.paused is PauseCause.FENCED:
+        return cursor.paused
+    try:
+        return PauseCause(known.sinks[cursor.sink].paused)
+    except ValueError:  # Of a later version.
+        return PauseCause.OPERATOR
+
+
+def numbers_ahead(ahead: int, term: int, found: Frontier | None, lowest: int, number_now: Callable[[], int]) -> int:
+    """The distance between the numbers in the own log, from ``lowest`` on, and those that leave in this term: larger
+    than all that left before. ``ahead``: in the last term of this replica."""
+    if term == 1:
+        return ahead
+    if found is None:
+        return max(ahead, number_now() - lowest)
+    # A leader of a term in between may have published nothing.
+    terms = min(term - found.term, _MOST_TERMS)
+    return max(ahead, found.sequence + _SKIPPED * terms - lowest)
+
+
+def _progress(cursor: SinkCursor, through: int) -> CursorProgress:
+    return CursorProgress(cursor.sink, through, cursor.item_to_save, cursor.memory)

@@ -1,0 +1,127 @@
+"""The frontier that a replica publishes: its own progress, or the frontier that it found, if that is more (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from bridge.model.record import OrderingKey, SnapshotScope
+from bridge.model.status import PauseCause
+from bridge.model.versions.frontier import (
+    MOST_PARKED,
+    MOST_RETIRED,
+    MOST_SCOPE,
+    Frontier,
+    Point,
+    SinkFrontier,
+    furthest,
+    later,
+)
+from bridge.model.versions.joining import parts_ahead
+from bridge.outbox.consumers.backfill import Backfill, BackfillKind
+from bridge.outbox.consumers.cursors import SinkCursor
+from bridge.outbox.consumers.notice_items import scope_text
+from bridge.outbox.waypoints.index import Waypoints
+
+Points: TypeAlias = Mapping[str, Point | None]
+
+_UNDER_WAY = (BackfillKind.SNAPSHOT, BackfillKind.REPLAY)
+_EVERYTHING = "{}"
+"""The scope of a snapshot on demand of all objects."""
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """A replica, as the others see it."""
+
+    cluster: str
+    """The configured name."""
+    identity: str
+    version: str
+    """Of kubedelta."""
+
+
+class Owing(msgspec.Struct, frozen=True):
+    """What a sink waits for, beside the log: its dead letters, and a snapshot."""
+
+    number: int = 0
+    objects: Collection[OrderingKey] = ()
+    snapshot: str | None = None
+    """Of a snapshot that this replica owes the sink: see ``OwedSnapshot.text``."""
+
+
+class OwedSnapshot(msgspec.Struct, frozen=True):
+    """A snapshot that a sink is to get from this leader: another leader did not end it, or this replica was not
+    exact."""
+
+    scope: SnapshotScope | None
+    after: int = 0
+    """It begins when the sink has taken the log up to this number."""
+
+    @property
+    def text(self) -> str:
+        return scope_text(self.scope) or _EVERYTHING
+
+
+def blank(replica: Replica, term: int) -> Frontier:
+    """A frontier of no progress."""
+    return Frontier(1, replica.cluster, term, replica.identity, replica.version, 0)
+
+
+def advanced(
+    found: Frontier, waypoints: Waypoints, cursors: Sequence[SinkCursor], held: Mapping[str, Owing]
+) -> Frontier:
+    """``found`` with the progress of these cursors. It never goes back within an epoch."""
+    informers = {*waypoints.running, *(found.informers.keys() - waypoints.ended)}
+    reached: dict[str, Points] = {}
+    for cursor in cursors:
+        own = waypoints.settled(cursor.settled)
+        reached[cursor.sink] = {each: later(own.get(each), found.of(cursor.sink, each)) for each in informers}
+    most = {each: furthest(of_sink[each] for of_sink in reached.values()) for each in sorted(informers)}
+    progress = replace(
+        found,
+        replays=max([found.replays, *(each.backfill.replay for each in cursors if each.backfill is not None)]),
+        informers=most,
+        retired=_retired(found, waypoints, cursors),
+        sinks={cursor.sink: _of_sink(cursor, reached[cursor.sink], most, held) for cursor in cursors},
+    )
+    return replace(progress, parts=parts_ahead(progress)) if progress.parts else progress
+
+
+def beyond(held: SinkFrontier) -> str:
+    """The objects whose later records are not held back, in words; empty if all are."""
+    if held.objects <= len(held.parked):
+        return ""
+    return f"; later records of {held.objects - len(held.parked)} of their {held.objects} objects are not held back"
+
+
+def _retired(found: Frontier, waypoints: Waypoints, cursors: Sequence[SinkCursor]) -> tuple[str, ...]:
+    now = waypoints.retired(min((cursor.settled for cursor in cursors), default=0))
+    known = [each for each in found.retired if each not in now]
+    return (*known, *now)[-MOST_RETIRED:]
+
+
+def _of_sink(cursor: SinkCursor, points: Points, most: Points, held: Mapping[str, Owing]) -> SinkFrontier:
+    owing = held.get(cursor.sink, Owing())
+    kind, scope = _under_way(cursor.backfill) if owing.snapshot is None else (BackfillKind.SNAPSHOT, owing.snapshot)
+    return SinkFrontier(
+        behind={each: point for each, point in points.items() if point != most[each]},
+        backfill=kind,
+        scope=scope if len(scope) <= MOST_SCOPE else _EVERYTHING,
+        # A fence concerns the term that it ended.
+        paused=0 if cursor.paused is PauseCause.FENCED else cursor.paused.value,
+        dead_letters=owing.number,
+        parked=tuple(islice(owing.objects, MOST_PARKED)),
+        objects=len(owing.objects),
+    )
+
+
+def _under_way(backfill: Backfill | None) -> tuple[str, str]:
+    """``SinkFrontier.backfill`` and ``scope``."""
+    if backfill is None or backfill.kind not in _UNDER_WAY or backfill.cancelled:
+        return "", ""
+    on_demand = backfill.kind is BackfillKind.SNAPSHOT and backfill.replay
+    return backfill.kind.value, (backfill.scope or _EVERYTHING) if on_demand else ""

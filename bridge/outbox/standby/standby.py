@@ -1,0 +1,248 @@
+"""A replica in an election. As a follower it lets go of the records that the leader has delivered; as the leader it
+publishes its progress."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from msgspec.structs import replace
+
+from bridge.facts import KeptElsewhere, Report
+from bridge.model.gaps import taken_over_gap
+from bridge.model.policies import StartPolicy
+from bridge.model.primitives.election import replica_of
+from bridge.model.record import Record
+from bridge.model.versions import frontier as frontiers
+from bridge.model.versions.frontier import Frontier, Point, SinkFrontier
+from bridge.model.versions.leading import in_term
+from bridge.outbox.appender import Appender
+from bridge.outbox.consumers.backfill import BackfillKind
+from bridge.outbox.sink_cursors import SinkCursors
+from bridge.outbox.standby import takeover
+from bridge.outbox.standby.covered import is_exact, reached, settled_elsewhere
+from bridge.outbox.standby.epochs import passed, take_epochs
+from bridge.outbox.standby.planning import numbers_ahead, plan_takeover
+from bridge.outbox.standby.progress import OwedSnapshot, Owing, Replica, advanced, beyond, blank
+from bridge.outbox.standby.settled import SettledElsewhere
+from bridge.outbox.standby.takeover import TakenOver, Takeover
+from bridge.outbox.store import Store
+from bridge.outbox.waypoints.index import UNKNOWN, Batch, Waypoint, Waypoints
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTerms:
+    """What the database of a replica knows when it joins an election."""
+
+    led: int
+    """The newest term in which this replica has led; 0 if there was none."""
+    ahead: int
+    """In that term, the numbers of records that leave are larger by this than those in the log."""
+    frontier: Frontier | None
+    """The newest frontier that is saved."""
+    batches: Sequence[Batch]
+
+
+class Standby:
+    """A replica. It begins as a follower, whatever it was before."""
+
+    def __init__(
+        self,
+        store: Store,
+        appender: Appender,
+        sinks: SinkCursors,
+        replica: Replica,
+        followed: SavedTerms,
+        *,
+        clock: Callable[[], str],
+        number_now: Callable[[], int],
+        lock: asyncio.Lock,
+        report: Report,
+    ) -> None:
+        """``number_now``: returns a number behind all numbers of lost replicas. ``lock``: see SinkRegistration."""
+        self._store = store
+        self._appender = appender
+        self._sinks = sinks
+        self._replica = replica
+        self._clock = clock
+        self._number_now = number_now
+        self._lock = lock
+        self._report = report
+        self._waypoints = appender.waypoints = Waypoints(followed.batches)
+        self._led, self.ahead = followed.led, followed.ahead
+        self.found = followed.frontier
+        """The newest frontier that another replica published, or that this replica published itself."""
+        self.before = ""
+        """The identity of the leader before; empty without any."""
+        self.elsewhere = SettledElsewhere({})
+        self.leading = False
+        self.settings: Mapping[str, str] = {}
+        """See ``Frontier.settings``: of this replica."""
+        self.address = ""
+        """See ``Frontier.address``: of this replica."""
+        self.starts: Mapping[str, StartPolicy] = {}
+        """The starts of configured sinks without a selection."""
+        self.owed: dict[str, OwedSnapshot] = {}
+        """Of a leader: snapshots that it is still to begin."""
+        self.moved: Callable[[str, int], None] = lambda _sink, _settled: None
+        """Called with a sink and the end of the log that it need not take any more."""
+
+    @property
+    def term(self) -> int:
+        """The newest term known here. A new term is larger."""
+        return max(self._led, 0 if self.found is None else self.found.term)
+
+    # ── The leader ───────────────────────────────────────────────────────────
+
+    def published(self) -> Frontier:
+        """The progress of all sinks, to be published with the renewal of the Lease. Needs no disk. Whatever it covers
+        is stored by its sink, or is a dead letter, or lies within a Gap."""
+        found = self.found
+        if not self.leading or found is None:
+            raise RuntimeError("a follower has no progress to publish")
+        cursors = self._sinks.all
+        owed = {sink: each.text for sink, each in self.owed.items()}
+        held = {
+            name: Owing(len(each), each.keys.keys(), owed.get(name)) for name, each in self._sinks.dead_letters.items()
+        }
+        self.found = replace(
+            advanced(found, self._waypoints, cursors, held),
+            sequence=self._sinks.last + self.ahead,
+            settings=self.settings,
+            start=self._sinks.progress.starts.present,
+            address=self.address,
+        )
+        self._forget_settled()
+        return self.found
+
+    async def take_over(self, term: int, found: Frontier | None) -> None:
+        """Begins to lead, behind the frontier that was found in the Lease (None: the Lease had none): in one
+        transaction, durable on return. If this replica is not ``exact`` for a sink, a Gap is the last record of the
+        log: an object may be gone that this replica never knew. No ``take`` of a feed runs; feeds made later begin
+        where the cursors are. Raises ValueError for a term that is not new, and for another cluster's frontier."""
+        self._require(term, found)
+        async with self._lock:
+            behind = found or self.found
+            known = behind or blank(self._replica, term)
+            begins = self._takeover(term, known, "" if behind is None else frontiers.encode_found(behind), found)
+            configured = [cursor.sink for cursor in self._sinks.all if cursor.configured]
+            await self._store.write(
+                partial(takeover.take_over, takeover=begins, configured=configured),
+                committed=partial(self._took_over, begins, known, self.elsewhere),
+                shrinks=begins.overtakes_nothing,
+            )
+            # Here, since the transaction of a cancelled takeover may yet be written: such a replica does not lead.
+            self.leading = True
+
+    def _takeover(self, term: int, known: Frontier, text: str, found: Frontier | None) -> Takeover:
+        last, waypoints = self._sinks.last, self._waypoints
+        self.elsewhere = settled_elsewhere(waypoints, known, last)
+        waypoints.observe = self.elsewhere.note
+        led_last = self._is_own(known) and known.term == term - 1
+        new = {} if not text else {sink: each for sink, each in self.starts.items() if sink not in known.sinks}
+        begins, lowest = plan_takeover(
+            term, waypoints, self._sinks.all, known, last, self._clock(), led_last=led_last, new=new
+        )
+        ahead = self.ahead if led_last else numbers_ahead(self.ahead, term, found, lowest, self._number_now)
+        gap = taken_over_gap(lowest + 1, self._appender.number_next(), begins.time) if begins.lacking else None
+        return replace(begins, ahead=ahead, frontier=text, gap=gap)
+
+    def step_down(self) -> None:
+        """Follows from now on. No worker delivers any more."""
+        self.leading = False
+        self._waypoints.observe = None
+
+    def has(self, sink: str, record: Record) -> bool:
+        """Whether another replica has delivered the record to the sink. See ``SettledElsewhere``."""
+        if record.snapshot is not None:
+            # A snapshot sets objects back to states of the own log: later records must bring them forward again.
+            self.elsewhere.forget(sink)
+        return self.elsewhere.has(sink, record)
+
+    def in_term(self, record: Record) -> Record:
+        """The record as it leaves: see ``leading.in_term``."""
+        return in_term(record, self._led, self.ahead)
+
+    def _took_over(self, begun: Takeover, known: Frontier, elsewhere: SettledElsewhere, done: TakenOver) -> None:
+        # Runs once it is durable, even if the caller was cancelled: memory follows the database.
+        for cursor in done.cursors.values():
+            self._sinks.enter(cursor)
+        for sink, held in known.sinks.items():
+            if sink in done.cursors and not self._is_own(known):
+                self._report_kept(sink, held, known.by)
+        if begun.gap is not None:
+            self._appender.appended([begun.gap], Waypoint(UNKNOWN, None), 0)
+        elsewhere.begin(done.batches)
+        self.before = known.by
+        self._led, self.ahead = begun.term, begun.ahead
+        after = 0 if begun.gap is None else begun.gap.sequence
+        self.owed = {
+            sink: replace(each, after=after) if sink in begun.lacking else each for sink, each in begun.owed.items()
+        }
+        mine, start = self._replica, self._sinks.progress.starts.present
+        self.found = replace(known, term=begun.term, by=mine.identity, version=mine.version, settings={}, start=start)
+
+    def _is_own(self, known: Frontier) -> bool:
+        """Whether this replica has published it, in this process or an earlier one, with this state directory: not one
+        that was copied from another replica, nor one from a backup, which lacks later records."""
+        if known.term != self._led or replica_of(known.by) != replica_of(self._replica.identity):
+            return False
+        return self._sinks.progress.starts.have(known.start, known.sequence - self.ahead)
+
+    def _report_kept(self, sink: str, held: SinkFrontier, replica: str) -> None:
+        if sink in self._sinks.dead_letters:
+            self._sinks.dead_letters[sink].hold(held.parked)
+        if held.dead_letters:
+            self._report(KeptElsewhere(sink, f"{held.dead_letters} dead letters{beyond(held)}", replica))
+        if held.backfill == BackfillKind.REPLAY:
+            self._report(KeptElsewhere(sink, "a replay under way; ask for it again", replica))
+
+    def _require(self, term: int, found: Frontier | None) -> None:
+        newest = max(self.term, 0 if found is None else found.term)
+        if term <= newest:
+            raise ValueError(f"term {term} does not come after term {newest}, which a frontier has: delete the Lease")
+        if found is not None and found.cluster != self._replica.cluster:
+            raise ValueError(
+                f"the Lease has the frontier of cluster {found.cluster}, and this bridge is for"
+                f" {self._replica.cluster}: give each bridge a Lease of its own (election.lease)"
+            )
+
+    # ── A follower ───────────────────────────────────────────────────────────
+
+    def observe(self, found: Frontier) -> None:
+        """Lets go of the records that this frontier, which was read from the Lease, covers. Another cluster's has no
+        effect."""
+        if self.leading or found.cluster != self._replica.cluster:
+            return
+        if found.term > self.term:
+            self._store.write(partial(takeover.save_frontier, frontier=frontiers.encode_found(found)), shrinks=True)
+        self.found = found
+        take_epochs(self._appender, self._waypoints, self._store, found)
+        last = self._sinks.last
+        for cursor in self._sinks.all:
+            through, ended = reached(self._waypoints, cursor, found, last)
+            if ended:
+                self._sinks.end_backfill(cursor.sink)
+            if through > cursor.settled or ended:
+                cursor.settle(through)
+                self.moved(cursor.sink, cursor.settled)
+        self._forget_settled()
+
+    def exact(self, sink: str) -> bool:
+        """Whether this replica would go on without losing a step of any object, and with the ids that the leader would
+        use: the leader has passed the newest list of every informer here. Raises UnknownTarget."""
+        return self.leading or (self.found is not None and is_exact(self._waypoints, self._sinks[sink], self.found))
+
+    def passed(self, apart: Mapping[str, Sequence[Point]]) -> bool:
+        """The same for informers whose points in the frontiers of former shards cannot be compared (``Joined.apart``):
+        all of their records are delivered."""
+        return passed(self._appender, self._waypoints, self._store, apart)
+
+    # ── Both ─────────────────────────────────────────────────────────────────
+
+    def _forget_settled(self) -> None:
+        through = min((cursor.settled for cursor in self._sinks.all), default=0)
+        self._waypoints.trim(through)
+        self.elsewhere.trim(through)
