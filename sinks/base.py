@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from bridge.model.formats.definitions import Definitions
+from bridge.model.primitives.shard import Shard
 from bridge.model.record import OrderingKey, Record
 from bridge.model.resource import Resource
 from bridge.model.versions.followed_record import RecordFollower
+from bridge.model.versions.progress import BeyondPart, Progress
 from bridge.model.versions.stored_version import SinkReader
 from sinks.channels import Channel
 from sinks.errors import SinkUnavailable, WrongOption, wrong_options
@@ -32,6 +34,7 @@ __all__ = [
     "Lanes",
     "NamesGaps",
     "OrderingKey",
+    "ProgressSink",
     "Receipt",
     "RetryLater",
     "SecretFile",
@@ -40,6 +43,7 @@ __all__ = [
     "SinkType",
     "SinkUnavailable",
     "StatefulSink",
+    "Transactions",
     "WrongOption",
     "is_blocked",
     "read_secret",
@@ -101,6 +105,39 @@ class StatefulSink(Protocol):
     """Returns the watched resources; None until discovery has answered."""
 
 
+@runtime_checkable
+class ProgressSink(Protocol):
+    """A sink whose ``deliver`` is a transaction: the destination stores the whole batch and the progress, or nothing.
+    Notices stand anywhere in its batches. Its type has ``transactions``."""
+
+    shard: Shard | None
+    """Set by the bridge before ``open``: the part of all objects that the bridge has; None for all. Each shard has a
+    progress of its own."""
+    progress: Progress
+    """Set by the bridge before ``open``, with the term, and before each ``deliver``: what is reached when that batch is
+    stored. ``owner``, ``number`` and ``memory`` are for the sink to fill in."""
+    part: BeyondPart | None
+    """Set with it: stored in the same transaction, and None from then on."""
+    doubted: bool
+    """``open`` has found a leader of a later term, and failed. The sink that the bridge makes next has it, too: the
+    Lease is confirmed then, and its leader counts, whatever its term."""
+    committed: Progress | None
+    """After ``open``: the newest progress that the destination has; None if it has none. The bridge delivers nothing
+    again that it covers."""
+    parts: Sequence[BeyondPart]
+    """Of ``committed``: as many as its frontier counts, with the numbers from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transactions:
+    """For a ProgressSink. A transaction has a price of its own, so the bridge delivers less often: a ``deliver`` begins
+    ``seconds`` after the one before, or as soon as ``records`` wait."""
+
+    records: int
+    """Most records of a transaction."""
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lanes:
     """For a sink that sends record by record and would wait for each answer in turn. The bridge calls ``deliver`` for
@@ -130,6 +167,10 @@ def no_lanes(_options: SinkOptions) -> None:
     """The default of ``SinkType.lanes``: the sink takes batches."""
 
 
+def no_transactions(_options: SinkOptions) -> None:
+    """The default of ``SinkType.transactions``: a record is stored by itself."""
+
+
 def no_wrong_options(_options: SinkOptions) -> Sequence[WrongOption]:
     """The default of ``SinkType.examine``: the options name no files."""
     return ()
@@ -155,6 +196,8 @@ class SinkType:
     """A line for ``kubedelta sinks``."""
     lanes: Callable[[Any], Lanes | None] = no_lanes
     """The lanes for a sink with these options; None for a sink that takes batch after batch."""
+    transactions: Callable[[Any], Transactions | None] = no_transactions
+    """For a sink with these options that is a ProgressSink; None for others. Not together with ``lanes``."""
     load_for: Callable[[Any], type[Sink]] | None = None
     """Like ``load``, for a type whose class depends on the options; None if all sinks have the class of ``load``."""
     read_back: Callable[[], type[SinkReader]] | None = None

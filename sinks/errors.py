@@ -9,6 +9,10 @@ class SinkUnavailable(Exception):
     """The destination cannot be reached, or takes no records now; both may change later. The message tells the operator
     where to look, and holds no secret."""
 
+    fenced = False
+    """See ``RetryLater``, as for the next."""
+    doubted = False
+
 
 class WrongOption(SinkUnavailable):
     """An option cannot be used: its value, or the file that it names.

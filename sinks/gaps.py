@@ -6,22 +6,24 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from bridge.model.formats.cloudevent import CloudEvents
-from bridge.model.gaps import lost_gap
-from bridge.model.record import Concern, Gap, Record, later_gap
+from bridge.model.gaps import later_gap, lost_gap
+from bridge.model.record import Concern, Gap, Record
 from bridge.model.resource import Resource
 from sinks.receipt import Receipt
 
 UNKNOWN_GAP = b"gap/unknown"
 """Stands for the newest gap when the saved id cannot be read."""
-_GAP = re.compile(rb"gap/(?:[0-9]+/[0-9]+|unknown)")
+_GAP = re.compile(rb"gap/(?:(?:[0-9]+-of-[0-9]+/)?[0-9]+/[0-9]+|unknown)")
 
 
 def gap_before(batch: Sequence[Record], reason: str, concerns: Sequence[Concern] | None) -> Gap:
     """For records that the destination had stored and has lost: all before this batch. ``reason``: how, such as
     ``stream K8S was purged``. ``concerns``: everything that these records may be about; None if unknown."""
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return lost_gap(max(1, batch[0].sequence - 1), reason, now, concerns)
+    return replace(lost_gap(max(1, batch[0].sequence - 1), reason, now, concerns), term=batch[0].term)
 
 
 class NamesGaps:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
@@ -14,8 +14,10 @@ from bridge.model.formats.envelope import Envelopes
 from bridge.model.formats.made import MadeData
 from bridge.model.formats.raw import RawObjects
 from bridge.model.formats.row import RowObject, Rows
+from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import Given, Is, Rule, Ruled
 from config.values import Expression
+from sinks.errors import WrongOption
 
 
 class SinkOptions(Ruled):
@@ -38,6 +40,11 @@ class SinkOptions(Ruled):
         None if there are none. ``run`` logs the sentence as a warning, ``check`` prints it."""
         return None
 
+    def against_shards(self, shard: Shard) -> Sequence[WrongOption]:
+        """Options that do not go together with several bridges that write to the same destination, each with a shard of
+        the objects: the bridge does not start with them."""
+        return ()
+
     def content(self) -> ContentRequest:
         """The content that these options ask for. The bridge compiles its expressions at the start, and makes the
         content of each record before ``deliver``: see ``Delta.made``."""
@@ -58,6 +65,11 @@ class Format(StrEnum):
         return self is Format.CLOUDEVENTS
 
 
+NAMES_NEED_ORDER = (
+    "its consumers keep the newest record of each name, and with shard.by uid the records of a name may come from two "
+    "bridges without an order: set shard.by to namespace, or leave it out"
+)
+"""The reason against options whose destination has an entry for each name."""
 OBJECTS_ALONE = tuple(form.value for form in Format if not form.has_notices)
 
 
@@ -134,6 +146,11 @@ class EventOptions(SinkOptions):
         """A subclass adds those of its own options."""
         if self.data is not None:
             yield OptionExpression("data", self.data, Makes.DATA)
+
+    def against_shards(self, shard: Shard) -> Sequence[WrongOption]:
+        if self.format is Format.ROW and shard.by is ShardBy.UID:
+            return [WrongOption("format", NAMES_NEED_ORDER)]
+        return ()
 
     def events(self, cluster: str) -> CloudEvents:
         """Returns the encoder for the format of these options."""

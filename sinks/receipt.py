@@ -24,6 +24,11 @@ class RetryLater:
     gone: bool = False
     """The destination wants no more records (HTTP 410). Deliveries end, also across restarts, until an operator resumes
     the sink; its backlog waits."""
+    fenced: bool = False
+    """Another process has taken the destination over. Deliveries end as with ``gone``: to take it back at once would
+    only begin a fight of two. With an election they go on once the Lease is confirmed."""
+    doubted: bool = False
+    """The destination may know a later leader: with an election, deliveries wait until the Lease is confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,8 @@ class Receipt:
     operating system).
 
     The records of each ordering key have this order: stored records, then at most one rejected record, then pending
-    records. So no record overtakes a pending record. ``BatchResult`` keeps this order.
+    records. So no record overtakes a pending record. ``BatchResult`` keeps this order. A receipt of a transaction that
+    stored nothing may reject records behind pending records.
     """
 
     pending: Sequence[int] = ()

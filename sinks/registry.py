@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -43,11 +43,16 @@ def unusable() -> dict[str, str]:
 def create(name: str, type: str, options: SinkOptions, cluster: str) -> Sink:
     """A sink that is not open. ``name``: the sink's name in the configuration. ``options``: of the class that the type
     names. Raises UnknownSinkType."""
+    return load(type, options)(name, options, cluster=cluster)
+
+
+def load(type: str, options: SinkOptions) -> Callable[..., Sink]:
+    """Imports the code of a sink with these options: up to a second where the processor is busy. Raises
+    UnknownSinkType."""
     kind = types().get(type)
     if kind is None:
         raise UnknownSinkType(_unknown(type))
-    sink = kind.load() if kind.load_for is None else kind.load_for(options)
-    return sink(name, options, cluster=cluster)
+    return kind.load() if kind.load_for is None else kind.load_for(options)
 
 
 def find(built_in: Iterable[SinkType], offers: Iterable[EntryPoint]) -> InstalledTypes:

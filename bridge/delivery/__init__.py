@@ -2,19 +2,34 @@
 
 attempts           a sink behind its circuit breaker; times, counts and reports each attempt
 circuit            when an attempt is allowed (pure)
-destination_facts  reports the facts about a destination that a receipt has
+destination_facts  what a destination says about itself, and why a sink makes no attempts
+fencing            a destination that knows another leader
 lane_worker        the worker of sinks that deliver record by record, several at once
 lanes              the records in the lanes, and the fetches that they came with
 parking            rejected records, and later records of the same object
 ports              the interfaces that a worker needs
-sink_worker        the common part of both workers
+sink_worker        the common part of all workers
+transaction_worker  the worker of sinks that deliver in transactions
 worker             the worker of sinks that take batches
 workqueue          client-go's WorkQueue
 """
 
 from bridge.delivery.circuit import Retry
+from bridge.delivery.destination_facts import report_halt
+from bridge.delivery.fencing import HeldLease
 from bridge.delivery.lane_worker import MAX_RECORDS, LaneWorker
 from bridge.delivery.sink_worker import SinkWorker, WorkerSettings
+from bridge.delivery.transaction_worker import TransactionWorker
 from bridge.delivery.worker import Worker
 
-__all__ = ["MAX_RECORDS", "LaneWorker", "Retry", "SinkWorker", "Worker", "WorkerSettings"]
+__all__ = [
+    "MAX_RECORDS",
+    "HeldLease",
+    "LaneWorker",
+    "Retry",
+    "SinkWorker",
+    "TransactionWorker",
+    "Worker",
+    "WorkerSettings",
+    "report_halt",
+]

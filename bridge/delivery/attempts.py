@@ -9,19 +9,20 @@ from dataclasses import replace
 from operator import attrgetter
 
 from bridge.delivery.circuit import AT_REST, Circuit, Retry
-from bridge.delivery.destination_facts import report_destination
+from bridge.delivery.destination_facts import Suspended, opening_failure, pause_cause, report_destination, report_halt
+from bridge.delivery.fencing import Fencing, HeldLease
 from bridge.facts import (
     BatchDelivered,
     CircuitClosed,
     CircuitOpened,
     DeliveryDelayed,
-    DestinationGone,
     RecordRejected,
     Report,
     SinkOpened,
 )
 from bridge.model.primitives.backoff import Backoff
-from bridge.model.record import Delta, Record
+from bridge.model.record import Record, body_bytes
+from bridge.model.status import PauseCause
 from sinks.base import Receipt, RetryLater, Sink, SinkUnavailable
 
 _body = attrgetter("body")
@@ -39,19 +40,19 @@ class SinkAttempts:
         report: Report,
         retry: Retry,
         jitter: Callable[[], float],
-        save_gone: Callable[[], Awaitable[object]],
-        make_content: Callable[[Record], Record] | None = None,
+        save_pause: Callable[[PauseCause], Awaitable[object]],
+        leaving: Callable[[Record], Record] | None = None,
+        lease: HeldLease | None = None,
     ) -> None:
-        """``backlog_records``: returns the number of unsettled records of the sink. The others: see WorkerSettings."""
+        """``backlog_records``: the number of unsettled records of the sink. The others: see WorkerSettings."""
         self._name = name
-        self._save_gone = save_gone
-        self._make_content = make_content
-        self._make_sink = make_sink
-        self._backlog_records = backlog_records
+        self._save_pause = save_pause
+        self._leaving, self._lease, self._fencing = leaving, lease, Fencing(name, lease, report)
+        self._make_sink, self._backlog_records = make_sink, backlog_records
         self._report = report
         self._jitter = jitter
         self._opening = Backoff(retry.initial, retry.maximum, retry.quiet)
-        self._longest_asked = retry.longest_asked
+        self._bounded = retry.bounded
         self._sink: Sink | None = None
         self._failing: dict[Hashable, RetryLater] = {}
         """Lane (None without lanes) → its failure, if its last attempt failed. The newest failure is the last."""
@@ -60,10 +61,7 @@ class SinkAttempts:
         self.circuit = Circuit(retry)
         self.retry_at: float | None = None
         """The end of the pause, on the event loop's clock."""
-        self.suspended = False
-        """No attempt begins: an operator paused the sink, or the destination is gone."""
-        self.gone = ""
-        """Why the destination wants no more records, if it does not."""
+        self.suspended: Suspended | None = None
         self.in_flight = 0
         """Attempts."""
         self.delivered = 0
@@ -77,7 +75,8 @@ class SinkAttempts:
     @property
     def last_error(self) -> str | None:
         """The newest failure that no later success has cleared."""
-        return self.gone or (None if self._latest is None else self._latest.reason)
+        ended = "" if self.suspended is None else self.suspended.reason
+        return ended or (None if self._latest is None else self._latest.reason)
 
     @property
     def asked(self) -> float | None:
@@ -91,16 +90,23 @@ class SinkAttempts:
     @property
     def ready_at(self) -> float:
         """When the next attempt may begin, on the event loop's clock. Infinite while the sink is paused, or while
-        another attempt decides."""
-        return float("inf") if self.suspended else self.circuit.ready_at
+        another attempt decides, and once this replica may deliver no more."""
+        may_deliver = self.suspended is None and (self._lease is None or self._lease.is_valid)
+        return self.circuit.ready_at if may_deliver else float("inf")
 
-    def suspend(self, gone: str = "") -> None:
-        """Begins no attempt until ``resume``. Attempts in flight go on."""
-        self.suspended, self.gone = True, self.gone or gone
+    def suspend(self, cause: PauseCause, reason: str = "") -> None:
+        """Begins no attempt until ``resume``. Attempts in flight go on. ``reason``: see Suspended. An operator's pause
+        adds nothing to what the destination said."""
+        if not self._halted:
+            self.suspended = Suspended(cause, reason)
 
     def resume(self) -> None:
-        self.suspended, gone, self.gone = False, self.gone, ""
-        self.retry_now() if gone else self._wake()
+        halted, self.suspended = self._halted, None
+        self.retry_now() if halted else self._change.set()
+
+    @property
+    def _halted(self) -> bool:
+        return self.suspended is not None and self.suspended.by_destination
 
     def retry_now(self) -> None:
         """Ends every pause."""
@@ -108,7 +114,7 @@ class SinkAttempts:
         self.circuit.retry_now(now)
         if self.retry_at is not None:
             self.retry_at = now
-        self._wake()
+        self._change.set()
 
     async def open(self) -> None:
         """Creates sinks until a sink opens: a failed ``open`` leaves a sink in an unknown state."""
@@ -120,9 +126,9 @@ class SinkAttempts:
             except SinkUnavailable as error:
                 await sink.close()
                 _raise_lost_cancellation()
-                failure = self._failing[None] = RetryLater(str(error))
-                delay = self._opening.next(self._now(), self._jitter())
-                await self.pause(failure, delay, records=0)
+                failure = self._failing[None] = opening_failure(error)
+                await self._fencing.cleared(failure)
+                await self.pause(failure, self._opening.next(self._now(), self._jitter()), records=0)
             except BaseException:
                 await sink.close()
                 raise
@@ -142,14 +148,14 @@ class SinkAttempts:
         seconds until the next attempt. ``lane``: see ``Circuit.failed``."""
         if self._sink is None:
             raise RuntimeError("deliver() before open()")
-        if self.suspended or self.circuit.state is not AT_REST:
+        if self.suspended is not None or self._lease or self.circuit.state is not AT_REST:
             await self._until_ready()
         circuit = self.circuit
         number, began = circuit.state_number if circuit.state is AT_REST else circuit.begin(), self._now()
         self.in_flight += 1
         try:
-            make = self._make_content
-            receipt = await self._sink.deliver(batch if make is None else [make(record) for record in batch])
+            leaving = self._leaving
+            receipt = await self._sink.deliver(batch if leaving is None else [leaving(record) for record in batch])
         finally:
             self.in_flight -= 1
         _raise_lost_cancellation()
@@ -160,12 +166,13 @@ class SinkAttempts:
         if receipt.failure is None:
             self._failing.pop(lane, None)
             return receipt, 0.0
-        failure = self._bounded(receipt.failure)
+        failure = replace(receipt.failure, after=self._bounded(receipt.failure.after))
         delay = self._failed(number, failure, lane)
-        if failure.gone and not self.gone:
-            self.suspend(failure.reason)
-            self._report(DestinationGone(self._name, failure.reason))
-            await self._save_gone()
+        cleared = await self._fencing.cleared(failure)
+        if not cleared and (cause := pause_cause(failure)) and not self._halted:
+            self.suspend(cause, failure.reason)
+            report_halt(self._report, self._name, failure.reason, cause)
+            await self._save_pause(cause)
         return replace(receipt, failure=failure), delay
 
     async def pause(self, failure: RetryLater, delay: float, records: int) -> None:
@@ -181,15 +188,9 @@ class SinkAttempts:
 
     def delayed(self, failure: RetryLater, delay: float, records: int) -> None:
         """Reports that so many records wait ``delay`` seconds for their next attempt."""
-        if not failure.gone:
+        if not pause_cause(failure):
             backlog = self._backlog_records()
             self._report(DeliveryDelayed(self._name, records, failure.reason, delay, backlog, failure.after))
-
-    def _bounded(self, failure: RetryLater) -> RetryLater:
-        """Bounds the pause that the destination asked for: a mistake there must not stop the sink for ever."""
-        if failure.after is None or 0 <= failure.after <= self._longest_asked:
-            return failure
-        return replace(failure, after=max(0.0, min(failure.after, self._longest_asked)))
 
     def _count(self, batch: Sequence[Record], receipt: Receipt, seconds: float) -> None:
         if receipt.created or receipt.lost or receipt.changed:
@@ -203,8 +204,10 @@ class SinkAttempts:
             stored = [record for index, record in enumerate(batch) if index not in left]
         if stored:
             self.delivered += len(stored)
-            # A notice is the only record of its batch, and has no body.
-            size = sum(map(len, map(_body, stored))) if isinstance(stored[0], Delta) else 0
+            try:
+                size = sum(map(len, map(_body, stored)))
+            except AttributeError:  # A notice has no body.
+                size = sum(map(body_bytes, stored))
             self._report(BatchDelivered(self._name, len(stored), size, seconds))
 
     def _succeeded(self, number: int) -> int:
@@ -213,7 +216,7 @@ class SinkAttempts:
         if seconds is None:
             return number
         self._report(CircuitClosed(self._name, seconds))
-        self._wake()
+        self._change.set()
         return self.circuit.begin()
 
     def _failed(self, number: int, failure: RetryLater, lane: Hashable) -> float:
@@ -222,13 +225,10 @@ class SinkAttempts:
         result = self.circuit.failed(
             number, self._now(), self._jitter(), at_least=failure.after, unavailable=failure.unavailable, lane=lane
         )
-        if result.opened and not failure.gone:
+        if result.opened and not pause_cause(failure):
             self._report(CircuitOpened(self._name, self.circuit.state.failures, failure.reason))
-        self._wake()
-        return result.delay
-
-    def _wake(self) -> None:
         self._change.set()
+        return result.delay
 
     async def _until_ready(self) -> None:
         while (ready_at := self.ready_at) > self._now():

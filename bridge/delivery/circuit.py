@@ -30,6 +30,10 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     longest_asked: float = 3600.0
     """Longest pause that a destination may ask for. After this time the sink is tried in any case."""
 
+    def bounded(self, asked: float | None) -> float | None:
+        """The pause that a destination asked for, within bounds: a mistake there must not stop the sink for ever."""
+        return None if asked is None else max(0.0, min(asked, self.longest_asked))
+
 
 class Closed(msgspec.Struct, frozen=True):
     """Attempts may begin."""

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from bridge.delivery.lanes import Lane, LaneEntries, LaneEntry, RetriesInLanes, UnsettledFetch, UnsettledFetches
-from bridge.delivery.sink_worker import SinkWorker, WorkerSettings, split_at_notices
+from bridge.delivery.sink_worker import SinkWorker, WorkerSettings
 from bridge.delivery.workqueue import WorkQueue
 from bridge.model.dead_letter import RetriedDeadLetter
+from bridge.model.primitives.split import split_at_notices
 from bridge.model.record import Delta
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater
 
@@ -56,7 +57,7 @@ class LaneWorker(SinkWorker):
 
     @property
     def retry_at(self) -> float | None:
-        if self._attempts.suspended or not self._attempts.is_open:
+        if self._attempts.suspended is not None or not self._attempts.is_open:
             return super().retry_at
         circuit = self._attempts.circuit.ready_at
         if circuit > asyncio.get_running_loop().time():

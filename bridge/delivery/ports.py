@@ -38,6 +38,26 @@ class RecordSource(Protocol):
         ...
 
 
+class TransactionSource(RecordSource, Protocol):
+    """The records of a sink whose destination stores the progress with the records."""
+
+    async def begin(self) -> None:
+        """Before the sink is opened. Durable on return."""
+        ...
+
+    async def recover(self) -> None:
+        """After the sink is opened, before the first ``take``: records that the destination has are not taken again."""
+        ...
+
+    def hand_over(self, fetch: Fetch[Record]) -> None:
+        """The next delivery is of this fetch; every earlier fetch is settled. Gives the sink its progress."""
+        ...
+
+    def hand_over_letters(self, numbers: Sequence[int]) -> None:
+        """The next delivery is of these dead letters; every fetch is settled."""
+        ...
+
+
 class DeadLetterStore(Protocol):
     """The dead letters of one sink. They survive a crash."""
 

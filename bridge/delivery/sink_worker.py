@@ -5,25 +5,31 @@ from __future__ import annotations
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 
 import msgspec
 
 from bridge.delivery.attempts import SinkAttempts
 from bridge.delivery.circuit import Retry
+from bridge.delivery.fencing import HeldLease
 from bridge.delivery.parking import Parking
 from bridge.delivery.ports import DeadLetterStore, RecordSource
 from bridge.facts import ListenerOverrun, Report
 from bridge.model.gaps import overrun_gap
 from bridge.model.policies import OnRejected
 from bridge.model.primitives.fetch import Missed
-from bridge.model.record import Delta, Gap, Record
-from bridge.model.status import CircuitState, SinkState
+from bridge.model.record import Gap, Record
+from bridge.model.status import CircuitState, PauseCause, SinkState
 from sinks.base import Sink
 
 _CHECK_INTERVAL = 0.1
 """Seconds."""
+_STATES = {
+    PauseCause.OPERATOR: SinkState.PAUSED,
+    PauseCause.GONE: SinkState.GONE,
+    PauseCause.FENCED: SinkState.FENCED,
+}
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,12 +44,14 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the time as RFC 3339, for gaps that the worker makes."""
     max_batch: int
     """Most records of a fetch."""
-    save_gone: Callable[[], Awaitable[object]]
-    """Stores that the destination wants no more records. Durable on return."""
+    save_pause: Callable[[PauseCause], Awaitable[object]]
+    """Stores that the destination ended deliveries. Durable on return."""
     on_rejected: OnRejected = OnRejected.PARK
-    make_content: Callable[[Record], Record] | None = None
-    """Adds the content that the sink's options ask for, before each attempt: dead letters are without it. None if they
-    ask for none."""
+    lease: HeldLease | None = None
+    """With which this replica leads; None without an election."""
+    leaving: Callable[[Record], Record] | None = None
+    """Makes the form in which a record leaves, before each attempt: with the content that the sink's options ask for,
+    and with the leader's term. Dead letters are without both. None without both."""
     retry: Retry = Retry()
     """For the circuit, and for each lane."""
     jitter: Callable[[], float] = random.random
@@ -81,8 +89,9 @@ class SinkWorker(ABC):
             report=settings.report,
             retry=settings.retry,
             jitter=settings.jitter,
-            save_gone=settings.save_gone,
-            make_content=settings.make_content,
+            save_pause=settings.save_pause,
+            leaving=settings.leaving,
+            lease=settings.lease,
         )
         self._parking = Parking(settings.name, settings.dead_letters, settings.on_rejected, settings.report)
         self._progress = asyncio.Event()
@@ -116,7 +125,7 @@ class SinkWorker(ABC):
     @property
     def _delivers(self) -> bool:
         attempts = self._attempts
-        return attempts.in_flight > 0 or (not attempts.suspended and self.circuit is CircuitState.CLOSED)
+        return attempts.in_flight > 0 or (attempts.suspended is None and self.circuit is CircuitState.CLOSED)
 
     async def _wait_while(self, condition: Callable[[], bool], done: Coroutine[None, None, None], when: float) -> None:
         with suppress(TimeoutError):
@@ -128,17 +137,17 @@ class SinkWorker(ABC):
 
     def may_deliver_by(self, when: float) -> bool:
         """An attempt is in flight, or begins by ``when``."""
-        if self._attempts.suspended:
+        if self._attempts.suspended is not None:
             return self._attempts.in_flight > 0
         retry_at = self.retry_at
         return self.state is not SinkState.WAITING or retry_at is None or retry_at <= when
 
     # ── What an operator asks for ────────────────────────────────────────────
 
-    def suspend(self, gone: str = "") -> None:
+    def suspend(self, cause: PauseCause, reason: str = "") -> None:
         """Begins no attempt until ``resume``. Meanwhile the worker takes at most one batch, or as many records as fit
-        the lanes."""
-        self._attempts.suspend(gone)
+        the lanes. ``reason``: why the destination ended deliveries; empty if an operator did."""
+        self._attempts.suspend(cause, reason)
 
     def resume(self) -> None:
         self._attempts.resume()
@@ -153,8 +162,8 @@ class SinkWorker(ABC):
 
     @property
     def state(self) -> SinkState:
-        if self._attempts.suspended and not self._attempts.in_flight:
-            return SinkState.GONE if self._attempts.gone else SinkState.PAUSED
+        if self._attempts.suspended is not None and not self._attempts.in_flight:
+            return _STATES[self._attempts.suspended.cause]
         if not self._attempts.is_open:
             return SinkState.OPENING if self.retry_at is None else SinkState.WAITING
         if self._attempts.in_flight:
@@ -175,7 +184,7 @@ class SinkWorker(ABC):
     @property
     def retry_at(self) -> float | None:
         """The end of the pause on the event loop's clock; None without a pause."""
-        return None if self._attempts.suspended else self._attempts.retry_at
+        return self._attempts.retry_at if self._attempts.suspended is None else None
 
     @property
     def asked(self) -> float | None:
@@ -213,21 +222,3 @@ class SinkWorker(ABC):
     def _gap(self, missed: Missed) -> Gap:
         self._report(ListenerOverrun(self.name, missed.first, missed.last, missed.count))
         return overrun_gap(missed.first, missed.last, self._now())
-
-
-def split_at_notices(records: Sequence[Record]) -> Iterator[slice]:
-    """Yields slices: each notice alone, and the records between two notices together. Nearly always a single slice."""
-    if set(map(type, records)) <= {Delta}:
-        if records:
-            yield slice(0, len(records))
-        return
-    start = 0
-    for index, record in enumerate(records):
-        if isinstance(record, Delta):
-            continue
-        if start < index:
-            yield slice(start, index)
-        yield slice(index, index + 1)
-        start = index + 1
-    if start < len(records):
-        yield slice(start, len(records))

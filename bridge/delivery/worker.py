@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.delivery.sink_worker import SinkWorker, split_at_notices
+from bridge.delivery.sink_worker import SinkWorker
 from bridge.model.dead_letter import RetriedDeadLetter
+from bridge.model.primitives.split import split_at_notices
 from bridge.model.record import Delta, OrderingKey, Record
 
 _NO_NOTICE = {Delta}
@@ -58,6 +59,9 @@ class Worker(SinkWorker):
             if receipt.failure is not None:
                 await self._attempts.pause(receipt.failure, delay, len(batch))
 
+    def _announce(self, letters: Sequence[int]) -> None:
+        """The next delivery is of the dead letters with these numbers."""
+
     async def _retry_dead_letters(self) -> bool:
         """Delivers the next dead letters. Returns False when none are left to retry."""
         self._busy = True
@@ -74,6 +78,7 @@ class Worker(SinkWorker):
     ) -> None:
         """``rejected``: objects with a dead letter that was rejected again; their later dead letters are not tried."""
         while dead_letters := [each for each in dead_letters if each.record.ordering_key not in rejected]:
+            self._announce([each.number for each in dead_letters])
             receipt, delay = await self._attempts.deliver([each.record for each in dead_letters])
             left = receipt.rejected.keys() | set(receipt.pending)
             await self._dead_letters.delivered(

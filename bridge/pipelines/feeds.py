@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Self
 
-from bridge.facts import Report
+from bridge.facts import ProgressRead, Report
 from bridge.model.policies import StartPolicy
+from bridge.model.primitives.fetch import Fetch
+from bridge.model.primitives.shard import Shard
 from bridge.model.record import Record, body_bytes
+from bridge.model.versions.progress import Progress
 from bridge.outbox import Cipher, CleanerPolicy, Outbox, Retention, utc_now
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.pipelines.sink_view import SelectedLog, view_of
 from bridge.processor.shared_processor import SharedProcessor
+from sinks.base import ProgressSink
 
 
 class Feeds:
@@ -31,7 +37,7 @@ class Feeds:
     async def open(
         cls,
         directory: Path,
-        sinks: Mapping[str, StartPolicy],
+        sinks: Mapping[str, StartPolicy | None],
         *,
         report: Report,
         retention: Retention | None = None,
@@ -56,21 +62,120 @@ class Feeds:
         )
         return cls(outbox, processor)
 
-    def feed(self, sink: str, *, window: int = 1000, resync: float = 0.0) -> SinkFeed:
+    def feed(self, sink: str, kind: type[SinkFeed] = SinkFeed, *, window: int = 1000, resync: float = 0.0) -> SinkFeed:
         """Begins where the sink's cursor is. ``window``: records in memory; ``resync``: seconds, 0 for never.
         Raises UnknownTarget for a sink without a cursor, and ListenerExists for a second feed: ``end`` the first."""
         cursor = self.outbox.sinks[sink]
         selection = self.outbox.selections.stored.get(sink)
         log = self.outbox if selection is None else SelectedLog(self.outbox, selection)
         listener = self.processor.add(sink, log, after=cursor.settled, window=window, resync=resync)
+        standby = self.outbox.election.standby
         # The feed before this one was ended, perhaps with records in flight; and so was the process before.
         uncertain_through = self.outbox.last if sink in self._fed else self.outbox.last_at_start
+        if standby is not None:  # While this replica follows, another may deliver any record.
+            uncertain_through = self.outbox.last if standby.leading else sys.maxsize
         self._fed.add(sink)
-        feed = SinkFeed(sink, listener, self.outbox.sinks, uncertain_through)
+        feed = kind(sink, listener, self.outbox.sinks, uncertain_through)
+        if standby is not None:
+            feed.had = partial(standby.has, sink)
+            standby.moved = self._skip
         if selection is not None:
             feed.view, feed.held = view_of(selection), bool(selection.start)
         return feed
 
+    def _skip(self, sink: str, through: int) -> None:
+        listener = self.processor.listeners.get(sink)
+        if listener is not None and listener.taken < through:
+            listener.skip(through)
+
     def end(self, sink: str) -> None:
         """Removes the feed of a sink, whose worker has ended."""
         self.processor.remove(sink)
+
+
+class TransactionFeed(SinkFeed):
+    """The TransactionSource of a sink's worker (see delivery.ports). The destination knows better than the cursor on
+    disk, which is saved twice a second, what it has."""
+
+    sink_with_progress: ProgressSink
+    """The sink, once it was made."""
+    report: Report
+    _had_elsewhere: Callable[[Record], bool] | None = None
+    """``had``, before the progress was read."""
+    _stores = False
+    """The delivery under way stores progress."""
+
+    @property
+    def shard(self) -> Shard | None:
+        """The part of all objects that the bridge has."""
+        return self._sinks.shard
+
+    @property
+    def first_progress(self) -> Progress:
+        """Before the first delivery."""
+        return Progress(term=self._sinks.progress.term)
+
+    async def begin(self) -> None:
+        """See delivery.ports.TransactionSource, as for the next three."""
+        await self._sinks.progress.begin()
+
+    async def recover(self) -> None:
+        sink, cursor, progress = self.sink_with_progress, self._cursor, self._sinks.progress
+        committed, before = sink.committed, self.backlog_records
+        unknown = "" if committed is None else progress.unknown(committed, cursor)
+        if committed is not None and not unknown:
+            await self._move(committed)
+            await self._forget_letters(committed)
+        if progress.sharing is not None:
+            last = await progress.sharing.recover(self.sink, committed, sink.parts)
+            if last is not None and not progress.unknown(last, cursor):
+                await self._forget_letters(last)
+            if self.had != self._had:
+                self._had_elsewhere, self.had = self.had, self._had
+            if committed is not None and committed.frontier is not None:
+                unknown = ""
+        if cursor.settled > self._listener.taken:
+            self._listener.skip(cursor.settled)
+        if committed is not None:
+            self.report(ProgressRead(self.sink, 0 if unknown else before - self.backlog_records, unknown))
+
+    def hand_over(self, fetch: Fetch[Record]) -> None:
+        sink = self.sink_with_progress
+        sink.progress, sink.part = self._sinks.progress.after(self._cursor, fetch)
+        self._stores = True
+
+    def hand_over_letters(self, numbers: Sequence[int]) -> None:
+        sink = self.sink_with_progress
+        sink.progress, sink.part = self._sinks.progress.after_letters(self._cursor, numbers)
+
+    def settle(self, fetch: Fetch[Record]) -> None:
+        """See delivery.ports.RecordSource."""
+        super().settle(fetch)
+        sharing = self._sinks.progress.sharing
+        # A fetch that became dead letters as a whole was no transaction, and its part is not stored.
+        if self._stores and sharing is not None and self.sink_with_progress.part is None:
+            sharing.settle(self.sink)
+        self._stores = False
+
+    def _had(self, record: Record) -> bool:
+        sharing, elsewhere = self._sinks.progress.sharing, self._had_elsewhere
+        if elsewhere is not None and elsewhere(record):
+            return True
+        return sharing is not None and sharing.has(self.sink, record)
+
+    async def _forget_letters(self, committed: Progress) -> None:
+        if committed.letters:
+            await self._sinks.dead_letters[self.sink].delivered(committed.letters)
+
+    async def _move(self, committed: Progress) -> None:
+        """Moves the cursor forward to this progress."""
+        cursor = self._cursor
+        backfill = cursor.backfill
+        if backfill is not None:
+            if (item := await self._sinks.progress.item_of(committed, cursor)) is not None:
+                cursor.settle(backfill.starts_after)
+                cursor.skip_items(item)
+            cursor.settle(min(committed.out, backfill.starts_after))
+            self.end_settled_backfill()
+        if cursor.backfill is None:
+            cursor.settle(committed.out)

@@ -1,14 +1,18 @@
-"""Shows what the running bridge commits to people who watch. Costs nothing while nobody does."""
+"""Shows what the running bridge commits, and for a sink the snapshots and gaps beside that, to people who watch. Costs
+nothing while nobody does."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from bridge.model.admin import Followed, UnknownTarget
 from bridge.model.formats.cloudevent import CloudEvents
-from bridge.model.record import Record, body_bytes
+from bridge.model.record import Delta, Record, body_bytes
+from bridge.outbox import SinkCursors
 from bridge.pipelines.sink_pipeline import SinkPipeline
 from bridge.processor.log import ListenerClosed
 from bridge.processor.shared_processor import SharedProcessor
@@ -24,15 +28,31 @@ _EVERY = 5.0
 """Seconds between two answers without records, by which a follower that is gone is noticed."""
 
 
+class _BesideLog(NamedTuple):
+    """A record that its sink reads and that is not in the log: a notice, or an object of a snapshot."""
+
+    record: Record
+
+
+_Seen: TypeAlias = Record | _BesideLog
+
+
 class LiveTail:
     """Followers of commits. A slow one misses records, and delays nobody."""
 
-    def __init__(self, processor: SharedProcessor[Record], pipelines: Mapping[str, SinkPipeline], cluster: str) -> None:
+    def __init__(
+        self,
+        processor: SharedProcessor[Record],
+        sinks: SinkCursors,
+        pipelines: Mapping[str, SinkPipeline],
+        cluster: str,
+    ) -> None:
         """``pipelines``: those of the configured sinks at the moment of each call."""
         self._processor = processor
+        self._sinks = sinks
         self._pipelines = pipelines
         self._stored = CloudEvents(cluster)
-        self._taps: list[Tap[Record]] = []
+        self._taps: list[Tap[_Seen]] = []
         self._closed = False
 
     async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
@@ -43,19 +63,31 @@ class LiveTail:
             raise UnknownTarget(f"{MOST_FOLLOWERS} readers follow the bridge already: end one of them")
         if self._closed:
             return
-        tap = Tap[Record](most=_WAITING, most_bytes=_WAITING_BYTES, size=body_bytes)
-        self._taps.append(tap)
-        self._processor.receivers.append(tap)
-        try:
+        tap = Tap[_Seen](most=_WAITING, most_bytes=_WAITING_BYTES, size=_size)
+        with self._tapping(tap, sink):
             yield Followed()
             while sink is None or sink in self._pipelines:
-                records, dropped = await tap.take(_AT_ONCE, _EVERY)
+                try:
+                    records, dropped = await tap.take(_AT_ONCE, _EVERY)
+                except ListenerClosed:
+                    return
                 yield self._encoded(None if sink is None else self._pipelines.get(sink), records, dropped)
-        except ListenerClosed:
-            return
+
+    @contextmanager
+    def _tapping(self, tap: Tap[_Seen], sink: str | None) -> Iterator[None]:
+        def beside_log(of: str, records: Sequence[Record]) -> None:
+            if of == sink and (found := [_BesideLog(each) for each in records if _is_beside_log(each)]):
+                tap.offer(found, 0)
+
+        self._taps.append(tap)
+        self._processor.receivers.append(tap)
+        self._sinks.receivers.append(beside_log)
+        try:
+            yield
         finally:
             self._taps.remove(tap)
             self._processor.receivers.remove(tap)
+            self._sinks.receivers.remove(beside_log)
 
     def close(self) -> None:
         """Ends every ``follow``."""
@@ -63,13 +95,13 @@ class LiveTail:
         for tap in self._taps:
             tap.close()
 
-    def _encoded(self, pipeline: SinkPipeline | None, records: Sequence[Record], dropped: int) -> Followed:
+    def _encoded(self, pipeline: SinkPipeline | None, records: Sequence[_Seen], dropped: int) -> Followed:
         """``dropped``: records for any sink. A follower of a sink with a selection may have missed fewer."""
         events = self._stored if pipeline is None or pipeline.plan.events is None else pipeline.plan.events()
         encoded: list[msgspec.Raw] = []
         rejected: list[str] = []
         for record in records:
-            seen = record if pipeline is None else pipeline.seen(record)
+            seen = _seen(record, pipeline)
             if seen is None:
                 continue
             try:
@@ -77,3 +109,18 @@ class LiveTail:
             except ValueError as error:
                 rejected.append(f"{seen.id}: {error}")
         return Followed(encoded, dropped, rejected)
+
+
+def _is_beside_log(record: Record) -> bool:
+    return not isinstance(record, Delta) or record.snapshot is not None
+
+
+def _seen(record: _Seen, pipeline: SinkPipeline | None) -> Record | None:
+    """The record as the follower gets it; None if its sink does not. Objects of a snapshot are selected already."""
+    if isinstance(record, _BesideLog):
+        return record.record if pipeline is None else pipeline.formed(record.record)
+    return record if pipeline is None else pipeline.seen(record)
+
+
+def _size(record: _Seen) -> int:
+    return body_bytes(record.record if isinstance(record, _BesideLog) else record)

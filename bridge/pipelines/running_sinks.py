@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from functools import partial
 
+from bridge.delivery import HeldLease
 from bridge.facts import RecordsLeftBehind, Report, SinkCautioned, SinkInsecure
 from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_pipeline import SinkPipeline, make_pipelines
@@ -22,7 +24,8 @@ class RunningSinks:
         self, plan: Plan, feeds: Feeds, watched: CurrentResources, redaction: Redaction, report: Report
     ) -> None:
         """Makes the pipelines of the start. Every sink has a cursor. ``redaction`` has the keys for a sink's own rules.
-        Raises PlanRefused for a mistake in an expression."""
+        With an election in the plan, no worker runs until ``lead``. Raises PlanRefused for a mistake in an
+        expression."""
         self._feeds = feeds
         self._report = report
         self._make = partial(
@@ -30,6 +33,11 @@ class RunningSinks:
         )
         self._tasks: asyncio.TaskGroup
         self._workers: dict[str, asyncio.Task[None]] = {}
+        self.deliver = plan.election is None
+        """Workers run."""
+        self.lock = asyncio.Lock()
+        """Held while a change of the configuration, or a takeover, replaces pipelines."""
+        self._lease: HeldLease | None = None
         self.pipelines: dict[str, SinkPipeline] = self._made(plan.sinks)
         """By the sinks' names. A change replaces entries, so that a caller asks again after every await."""
 
@@ -37,6 +45,48 @@ class RunningSinks:
         """Runs the workers of all pipelines in ``tasks``."""
         self._tasks = tasks
         for name in self.pipelines:
+            self._run(name)
+        if not self.deliver:
+            tasks.create_task(self._load(), name="code of the sinks")
+
+    async def _load(self) -> None:
+        """Ahead of a takeover, which would wait for the imports. An error comes again when the sink is opened."""
+        for plan in [each.plan for each in self.pipelines.values()]:
+            with suppress(Exception):
+                await asyncio.to_thread(plan.load)
+
+    async def lead(self, lease: HeldLease) -> None:
+        """Runs the workers of all sinks, from their cursors as they are now, until ``follow``. ``lease``: see
+        WorkerSettings."""
+        async with self.lock:
+            self.deliver, self._lease = True, lease
+            self._renew()
+
+    async def stop(self) -> None:
+        """Cancels all workers with their deliveries under way. On return no delivery is under way."""
+        self.deliver = False
+        workers = tuple(self._workers.values())
+        for worker in workers:
+            worker.cancel()
+        if workers:
+            await asyncio.wait(workers)
+
+    async def follow(self) -> None:
+        """After ``stop``: pipelines without workers, whose feeds let go of the records that another replica
+        delivers."""
+        async with self.lock:
+            self._workers.clear()
+            self._renew()
+
+    def _renew(self) -> None:
+        for name in self.pipelines:
+            self._feeds.end(name)
+        made = self._make([each.plan for each in self.pipelines.values()], lease=self._lease)
+        for name, each in made.items():
+            each.feed.judge = self.pipelines[name].feed.judge
+            each.dead_letters.retrying = True  # The worker before may have been about to read marked dead letters.
+        self.pipelines.update(made)
+        for name in made:
             self._run(name)
 
     async def end(self, names: Collection[str], *, by: float) -> None:
@@ -49,7 +99,8 @@ class RunningSinks:
     def leave(self, name: str) -> None:
         """Removes the pipeline of a sink that is configured no more, after ``end``."""
         self._feeds.end(name)
-        del self.pipelines[name], self._workers[name]
+        del self.pipelines[name]
+        self._workers.pop(name, None)
 
     def begin(self, plans: Sequence[SinkPlan]) -> None:
         """Runs sinks that are new, or have another plan than before, after ``end`` and ``SinkRegistration.begin``. They
@@ -64,7 +115,7 @@ class RunningSinks:
     async def wait_settled(self, by: float) -> None:
         """Waits until ``by`` for every sink's backlog, and reports the records that are left."""
         for name, pipeline in self.pipelines.items():
-            if not self._workers[name].done():
+            if name in self._workers and not self._workers[name].done():
                 await pipeline.worker.wait_idle_by(by)
         for name in self.pipelines:
             if left := self._feeds.outbox.sinks.backlog_records(name):
@@ -80,16 +131,20 @@ class RunningSinks:
                 self._report(SinkInsecure(plan.name, plan.clear_text))
             if plan.caution:
                 self._report(SinkCautioned(plan.name, plan.caution))
-        return self._make(plans)
+        return self._make(plans, lease=self._lease)
 
     def _run(self, name: str) -> None:
-        self._workers[name] = self._tasks.create_task(self.pipelines[name].worker.run(), name=f"sink {name}")
+        """Without effect on a follower."""
+        if self.deliver:
+            worker = self.pipelines[name].worker
+            self._workers[name] = self._tasks.create_task(worker.run(), name=f"sink {name}")
 
     async def _end(self, name: str, by: float) -> None:
-        pipeline, worker = self.pipelines[name], self._workers[name]
+        pipeline, worker = self.pipelines[name], self._workers.get(name)
         async with pipeline.feed.ending():
-            await pipeline.worker.wait_settled_by(by)
-            worker.cancel()
-            await asyncio.wait([worker])
+            if worker is not None:
+                await pipeline.worker.wait_settled_by(by)
+                worker.cancel()
+                await asyncio.wait([worker])
         # The worker may have been about to read marked dead letters; the next one looks again.
         pipeline.dead_letters.retrying = True

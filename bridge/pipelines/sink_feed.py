@@ -16,8 +16,7 @@ from bridge.pipelines.judging import Judge
 from bridge.processor.shared_processor import ProcessorListener
 from sinks.base import StatefulSink
 
-_EXTENDED = 20_000
-"""Records of the log that ``extend`` examines in each transaction."""
+_EXTENDED = 20_000  # records of the log that ``extend`` examines in each transaction
 
 
 class SinkFeed:
@@ -42,6 +41,8 @@ class SinkFeed:
         self.view: Callable[[Record], Record | None] | None = None
         """Makes the record that a sink with a selection gets of a record of the log; None if it gets none. The items of
         a backfill were selected when it was planned."""
+        self.had: Callable[[Record], bool] | None = None
+        """Whether another replica has delivered a record to the sink; None without an election."""
         self.judge: Judge | None = None
         """Judges records for a replay to a sink with a selection, once that is in effect."""
         self.held = False
@@ -49,8 +50,7 @@ class SinkFeed:
         self._listener = listener
         self._sinks = sinks
         self._cursor = sinks[sink]
-        self._planning = asyncio.Lock()
-        """Held while a backfill is planned."""
+        self._planning = asyncio.Lock()  # Held while a backfill is planned.
         self._taking = False
         self._ended = False
         """No ``take`` follows, and another feed may have the cursor."""
@@ -124,6 +124,8 @@ class SinkFeed:
                 fetch = await self._listener.take(limit)
             else:
                 fetch = await self._take_log(limit)
+            if self.had is not None:
+                fetch = msgspec.structs.replace(fetch, items=[each for each in fetch.items if not self.had(each)])
             if self.redact is None:
                 return fetch
             return msgspec.structs.replace(fetch, items=[self.redact(record) for record in fetch.items])

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
 from bridge.content import WrongContent, content_makers
-from bridge.delivery import MAX_RECORDS, LaneWorker, SinkWorker, Worker, WorkerSettings
-from bridge.facts import DestinationGone, Report, SinkPaused
+from bridge.delivery import (
+    MAX_RECORDS,
+    HeldLease,
+    LaneWorker,
+    SinkWorker,
+    TransactionWorker,
+    Worker,
+    WorkerSettings,
+    report_halt,
+)
+from bridge.facts import Report, SinkPaused
 from bridge.model.record import Record
 from bridge.model.status import PauseCause
-from bridge.outbox import DeadLetters, SinkCursor, utc_now
-from bridge.pipelines.feeds import Feeds
+from bridge.model.versions.leading import gap_in_shard
+from bridge.outbox import DeadLetters, Outbox, SinkCursor, utc_now
+from bridge.pipelines.feeds import Feeds, TransactionFeed
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import PlanRefused, SinkPlan
 from bridge.resources.current_resources import CurrentResources
 from bridge.selection.language import Cel, MissingLibrary
 from bridge.transform.for_sink import redact_for_sink
 from bridge.transform.redaction import Redaction
-from sinks.base import Sink, StatefulSink
+from sinks.base import ProgressSink, Sink, StatefulSink
 
-_GONE = "the destination answered before this start that it is gone for good (HTTP 410)"
+_HALTED = {
+    PauseCause.GONE: "the destination answered before this start that it is gone for good (HTTP 410)",
+    PauseCause.FENCED: "another bridge had taken the destination over before this start",
+}
 
 
 class SinkFactory:
@@ -34,6 +47,7 @@ class SinkFactory:
         self._feed = feed
         self._cursor = cursor
         self._watched = watched
+        self._last: ProgressSink | None = None
 
     def make(self) -> Sink:
         sink = self._make()
@@ -41,6 +55,10 @@ class SinkFactory:
             sink.memory = self._cursor.memory
             sink.watched = self._watched
             self._feed.stateful = sink
+        if isinstance(self._feed, TransactionFeed) and isinstance(sink, ProgressSink):
+            sink.shard, sink.progress = self._feed.shard, self._feed.first_progress
+            sink.doubted = self._last is not None and self._last.doubted
+            self._feed.sink_with_progress = self._last = sink
         return sink
 
 
@@ -59,11 +77,14 @@ class SinkPipeline:
         """The record as the sink gets it; None if it does not."""
         if record.targets is not None and self.plan.name not in record.targets:
             return None
-        feed = self.feed
-        seen = record if feed.view is None else feed.view(record)
-        if seen is not None and feed.redact is not None:
-            seen = feed.redact(seen)
-        return seen if seen is None or self.make_content is None else self.make_content(seen)
+        seen = record if self.feed.view is None else self.feed.view(record)
+        return None if seen is None else self.formed(seen)
+
+    def formed(self, record: Record) -> Record:
+        """The sink's form of a record that the sink gets."""
+        if self.feed.redact is not None:
+            record = self.feed.redact(record)
+        return record if self.make_content is None else self.make_content(record)
 
 
 def make_pipelines(
@@ -73,14 +94,18 @@ def make_pipelines(
     watched: CurrentResources,
     redaction: Redaction,
     report: Report,
+    lease: HeldLease | None = None,
 ) -> dict[str, SinkPipeline]:
     """Sink's name → its pipeline, which goes on at the sink's cursor. ``redaction`` has the keys for a sink's own
-    rules. Raises PlanRefused for a mistake in an expression."""
+    rules; ``lease``: see WorkerSettings. Raises PlanRefused for a mistake in an expression."""
     try:
         makers = content_makers({sink.name: sink.content for sink in plans}, cluster, cache(Cel))
     except (WrongContent, MissingLibrary) as error:
         raise PlanRefused(str(error)) from error
-    return {sink.name: _make_pipeline(sink, feeds, watched, redaction, report, makers.get(sink.name)) for sink in plans}
+    return {
+        sink.name: _make_pipeline(sink, feeds, watched, redaction, report, makers.get(sink.name), lease)
+        for sink in plans
+    }
 
 
 def _make_pipeline(
@@ -90,23 +115,34 @@ def _make_pipeline(
     redaction: Redaction,
     report: Report,
     make_content: Callable[[Record], Record] | None,
+    lease: HeldLease | None,
 ) -> SinkPipeline:
     outbox = feeds.outbox
     window = max(plan.window, plan.max_batch)
-    feed = feeds.feed(plan.name, window=window, resync=plan.resync_seconds)
+    kind = SinkFeed if plan.transactions is None else TransactionFeed
+    feed = feeds.feed(plan.name, kind, window=window, resync=plan.resync_seconds)
+    if isinstance(feed, TransactionFeed):
+        feed.report = report
     feed.redact = redact_for_sink(plan.redact, redaction) if plan.redact else None
     sinks = SinkFactory(plan.make, feed, outbox.sinks[plan.name], watched)
     dead_letters = outbox.sinks.dead_letters[plan.name]
-    gone = partial(outbox.sinks.pause, plan.name, PauseCause.GONE)
-    worker = _make_worker(plan, sinks.make, feed, dead_letters, report, gone, make_content)
-    match outbox.sinks[plan.name].paused:
-        case PauseCause.OPERATOR:
-            worker.suspend()
-            report(SinkPaused(plan.name))
-        case PauseCause.GONE:
-            worker.suspend(_GONE)
-            report(DestinationGone(plan.name, _GONE))
+    in_term = outbox.election.in_term
+    leaving = make_content if in_term is None else _composed(make_content, in_term)
+    if outbox.sinks.shard is not None:
+        leaving = _composed(leaving, partial(gap_in_shard, shard=outbox.sinks.shard))
+    worker = _make_worker(plan, sinks.make, feed, dead_letters, report, outbox, leaving, lease)
+    cause = outbox.sinks[plan.name].paused
+    if cause is PauseCause.OPERATOR:
+        worker.suspend(cause)
+        report(SinkPaused(plan.name))
+    elif cause:
+        worker.suspend(cause, _HALTED[cause])
+        report_halt(report, plan.name, _HALTED[cause], cause)
     return SinkPipeline(plan, feed, dead_letters, worker, make_content)
+
+
+def _composed(first: Callable[[Record], Record] | None, then: Callable[[Record], Record]) -> Callable[[Record], Record]:
+    return then if first is None else lambda record: then(first(record))
 
 
 def seconds_until(when: float | None) -> float | None:
@@ -120,8 +156,9 @@ def _make_worker(
     feed: SinkFeed,
     dead_letters: DeadLetters,
     report: Report,
-    save_gone: Callable[[], Awaitable[bool]],
-    make_content: Callable[[Record], Record] | None,
+    outbox: Outbox,
+    leaving: Callable[[Record], Record] | None,
+    lease: HeldLease | None,
 ) -> SinkWorker:
     most = plan.most_in_flight
     settings = WorkerSettings(
@@ -133,9 +170,12 @@ def _make_worker(
         now=utc_now,
         max_batch=min(plan.max_batch, most),
         on_rejected=plan.on_rejected,
-        save_gone=save_gone,
-        make_content=make_content,
+        save_pause=partial(outbox.sinks.pause, plan.name),
+        leaving=leaving,
+        lease=lease,
     )
+    if plan.transactions is not None and isinstance(feed, TransactionFeed):
+        return TransactionWorker(settings, feed, plan.transactions.seconds)
     if plan.lanes is None:
         return Worker(settings)
     return LaneWorker(settings, plan.lanes, max_records=min(MAX_RECORDS, most))

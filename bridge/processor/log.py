@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from bridge.model.primitives.ring import Slice
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Receiver(Protocol[T_contra]):
+    """Gets the items that are distributed. Must not wait."""
+
+    def offer(self, items: Sequence[T_contra], last: int, /) -> None:
+        """See ProcessorListener.offer."""
+        ...
 
 
 class Log(Protocol[T]):

@@ -13,8 +13,7 @@ from itertools import islice
 from typing import Generic
 
 from bridge.model.primitives.fetch import Fetch, Missed
-from bridge.processor.log import ListenerClosed, ListenerExists, Log, T
-from bridge.processor.tap import Tap
+from bridge.processor.log import ListenerClosed, ListenerExists, Log, Receiver, T
 
 MAX_BYTES = 16 << 20
 """Bytes of bodies in the window, and in a single ``take``. What a sink makes of them may be as large again, twice."""
@@ -186,7 +185,7 @@ class SharedProcessor(Generic[T]):
         self._targets = targets
         self._window = window
         self._listeners: dict[str, ProcessorListener[T]] = {}
-        self.receivers: list[ProcessorListener[T] | Tap[T]] = []
+        self.receivers: list[Receiver[T]] = []
         """The listeners; and taps, which come and go here."""
         self._periods_changed = asyncio.Event()
 

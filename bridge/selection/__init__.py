@@ -1,19 +1,22 @@
 """Which objects, and which of their steps, a sink gets.
 
-compile      texts of the configuration → a SinkSelection, with all mistakes at once
-decisions    which sinks get a record, and with which op
-entries      entries as texts, for the state
-evaluation   expressions on one record, each evaluated once for all sinks
-language     CEL expressions: compile, check, find the paths that they read, evaluate
-names        entries that name no watched resource
-selector     an entry of ``select``, and the selection of a sink
-views        the selections of all sinks, by resource
+compile       texts of the configuration → a SinkSelection, with all mistakes at once
+decisions     which sinks get a record, and with which op
+entries       entries as texts, for the state
+evaluation    expressions on one record, each evaluated once for all sinks
+failures      counts of failed evaluations
+known_values  values of expressions on parts of objects that came before
+language      CEL expressions: compile, check, find the paths that they read, evaluate
+names         entries that name no watched resource
+selector      an entry of ``select``, and the selection of a sink
+views         the selections of all sinks, by resource
 """
 
 from bridge.selection.compile import SelectorText, WrongSelection, compile_selection
 from bridge.selection.decisions import Decisions
 from bridge.selection.entries import decode_entries, encode_entries
-from bridge.selection.evaluation import Evaluation, Evaluator, FailedEvaluation, Failures
+from bridge.selection.evaluation import Evaluation, Evaluator
+from bridge.selection.failures import FailedEvaluation, Failures
 from bridge.selection.names import Unwatched, find_unwatched
 from bridge.selection.selector import Selector, SinkSelection
 from bridge.selection.views import ResourceViews, Views

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from bridge.model.change import Op
 from bridge.model.resource import Resource
+from bridge.selection.failures import Failures
+from bridge.selection.known_values import KnownValues
 from bridge.selection.language.expression import (
     EVIDENCE,
     OBJECT,
@@ -23,6 +23,7 @@ from bridge.selection.language.paths import PathTree, union
 from bridge.selection.language.projection import projection
 
 _MISSING: Any = object()
+_encode = msgspec.json.Encoder().encode
 _NO_VALUES: Mapping[str, Any] = {}
 _LONGEST_BARE = 2048
 """Bytes: names, versions and uids are short."""
@@ -45,41 +46,6 @@ class _Bare(msgspec.Struct, forbid_unknown_fields=True):
 _decode_bare = msgspec.json.Decoder(_Bare).decode
 
 
-@dataclass(frozen=True, slots=True)
-class FailedEvaluation:
-    """The first failure of an expression."""
-
-    expression: str
-    resource: str
-    key: str
-    """Of the object."""
-    reason: str
-    """Without any value of the object."""
-
-
-class Failures:
-    """Counts failed evaluations. The owner takes the figures, for a metric and the log."""
-
-    def __init__(self) -> None:
-        self._reported: set[str] = set()
-        self._counts: Counter[str] = Counter()
-        self._first: list[FailedEvaluation] = []
-
-    def add(self, expression: Expression, resource: str, key: str, error: EvaluationFailed) -> None:
-        self._counts[expression.text] += 1
-        if expression.text not in self._reported:
-            self._reported.add(expression.text)
-            reason = expression.why_failed(error)
-            self._first.append(FailedEvaluation(expression.text, resource, key, reason))
-
-    def take(self) -> tuple[Mapping[str, int], tuple[FailedEvaluation, ...]]:
-        """Failures by expression since the last call, and the first failure of each expression that had none before."""
-        taken = dict(self._counts), tuple(self._first)
-        self._counts.clear()
-        self._first.clear()
-        return taken
-
-
 class Evaluator:
     """Makes the Evaluations of a resource's records. ``expressions`` are all that may be evaluated on them;
     ``with_labels``: label selectors are, too. ``takes_bare``: a bare object is evaluated as it is; otherwise all
@@ -92,6 +58,7 @@ class Evaluator:
         expressions: Iterable[Expression],
         failures: Failures,
         *,
+        known: KnownValues | None = None,
         with_labels: bool = False,
         takes_bare: bool = False,
     ) -> None:
@@ -101,6 +68,7 @@ class Evaluator:
         self.resource = resource
         self.names = {"resource": resource.name, "cluster": cluster}
         self.failures = failures
+        self.values_of = None if known is None else known.of_resource()
         self.takes_bare = takes_bare
         self.reads = frozenset(name for each in found for name in each.reads)
         """Names that an expression uses."""
@@ -127,6 +95,7 @@ class Evaluation:
         "_known",
         "_labels",
         "_object",
+        "_of_part",
         "_record",
         "_values",
         "key",
@@ -141,6 +110,7 @@ class Evaluation:
         self._before = before
         self._record = record
         self._known: dict[Any, bool | None] = {}
+        self._of_part: dict[Any, bool] | None = None
         self._values: dict[Any, Any] = {}
         self._object: Any = None
         self._bound: dict[tuple[tuple[Op, str] | None, bool], Any] = {}
@@ -169,7 +139,15 @@ class Evaluation:
         """The value of an expression on the object's state; None if it fails, which is counted."""
         value: bool | None = self._known.get(expression, _MISSING)
         if value is _MISSING:
-            value = self._known[expression] = self._value(expression, None)
+            values = self._of_part
+            if values is None:
+                values = self._of_part = self._values_of_part()
+            value = values.get(expression)
+            if value is None:
+                value = self._value(expression, None)
+                if value is not None:
+                    values[expression] = value
+            self._known[expression] = value
         return value
 
     def of_step(self, expression: Expression, op: Op, evidence: str) -> bool | None:
@@ -195,6 +173,14 @@ class Evaluation:
         if isinstance(value, EvaluationFailed):
             raise EvaluationFailed(str(value))
         return value
+
+    def _values_of_part(self) -> dict[Any, bool]:
+        """What is known of an object whose members that expressions read are the same."""
+        values_of = self._evaluator.values_of
+        try:
+            return {} if values_of is None else values_of(_encode(self._decoded()))
+        except (EvaluationFailed, RecursionError):
+            return {}
 
     def _value(self, expression: Expression, step: tuple[Op, str] | None) -> bool | None:
         try:

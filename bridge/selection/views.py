@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bridge.model.resource import Resource
-from bridge.selection.evaluation import Evaluator, Failures
+from bridge.selection.evaluation import Evaluator
+from bridge.selection.failures import Failures
+from bridge.selection.known_values import KnownValues
 from bridge.selection.selector import SinkSelection
 
 
@@ -26,6 +28,7 @@ class Views:
         self._selections = dict(selections)
         self._cluster = cluster
         self._by_resource: dict[Resource, ResourceViews] = {}
+        self._known = KnownValues()
         self.failures = Failures()
 
     def of(self, resource: Resource) -> ResourceViews:
@@ -39,5 +42,7 @@ class Views:
         selections = {sink: selection.of(resource) for sink, selection in self._selections.items()}
         expressions = {each: None for selection in selections.values() for each in selection.expressions}
         with_labels = any(selection.with_labels for selection in selections.values())
-        evaluator = Evaluator(resource, self._cluster, expressions, self.failures, with_labels=with_labels)
+        evaluator = Evaluator(
+            resource, self._cluster, expressions, self.failures, known=self._known, with_labels=with_labels
+        )
         return ResourceViews(selections, evaluator)

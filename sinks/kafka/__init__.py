@@ -11,7 +11,9 @@ encode           a record as a message: topic, key, value, headers; a notice as 
 sending          batches, in attempts until they are stored
 notices          gaps and ends of snapshots as markers in partitions
 memory           state that survives a restart: the newest gap, counts of a snapshot
+parts            the parts that know the brokers
 sink             KafkaSink, which joins them
+transactions     exactly once: its deliveries as transactions
 readback         reads the topics for ``kubedelta verify``
 follower         reads them for ``kubedelta tail``
 examine          checks options before the bridge runs; claims on state topics
@@ -22,7 +24,7 @@ from collections.abc import Sequence
 from bridge.model.formats.definitions import Definitions
 from bridge.model.versions.followed_record import RecordFollower
 from bridge.model.versions.stored_version import SinkReader
-from sinks.base import Channel, Claim, Sink, SinkType, WrongOption
+from sinks.base import Channel, Claim, Sink, SinkType, Transactions, WrongOption
 from sinks.kafka.options import KafkaOptions
 
 
@@ -33,6 +35,10 @@ def _load() -> type[Sink]:
 
 
 def _load_for(options: KafkaOptions) -> type[Sink]:
+    if options.exactly_once:
+        from sinks.kafka.transactions.sink import ExactlyOnceKafkaSink
+
+        return ExactlyOnceKafkaSink
     if options.state_topic is None:
         return _load()
     from sinks.kafka.states.sink import KafkaSinkWithState
@@ -58,6 +64,10 @@ def _examine(options: KafkaOptions) -> Sequence[WrongOption]:
     return examine(options)
 
 
+def _transactions(options: KafkaOptions) -> Transactions | None:
+    return Transactions(records=2000, seconds=0.1) if options.exactly_once else None
+
+
 def _claims(options: KafkaOptions) -> Sequence[Claim]:
     from sinks.kafka.examine import claims
 
@@ -75,6 +85,7 @@ TYPE = SinkType(
     options=KafkaOptions,
     load=_load,
     load_for=_load_for,
+    transactions=_transactions,
     max_batch=1000,
     summary="CloudEvents in Kafka topics, keyed by object, by an idempotent producer",
     read_back=_load_read_back,

@@ -53,14 +53,16 @@ def claims(options: KafkaOptions) -> Sequence[Claim]:
 
 
 def _topics(options: KafkaOptions) -> None:
-    if options.state_topic in (options.topic, options.notice_topic):
+    if options.state_topic is not None and options.state_topic in (options.topic, options.notice_topic):
         raise WrongOption(
             "state_topic", "the topic of states has no other records: it differs from topic, notice_topic"
         )
+    if options.exactly_once and options.topic_of_progress in (options.topic, options.notice_topic, options.state_topic):
+        raise WrongOption("progress_topic", "the topic of progress has no records: it differs from the other topics")
 
 
 def _files(options: KafkaOptions) -> Iterator[Step]:
-    if options.state_topic is not None:
+    if options.state_topic is not None or options.exactly_once:
         yield partial(_topics, options)
     files = options.ca_file, options.cert_file, options.key_file
     if not any(name.startswith("ssl.") for name in (*options.properties, *options.property_files)):

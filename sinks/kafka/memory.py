@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridge.model.record import later_gap
+from bridge.model.gaps import later_gap
 from sinks.gaps import UNKNOWN_GAP
 from sinks.kafka.topics.changes import TopicState
 

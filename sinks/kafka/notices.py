@@ -85,7 +85,8 @@ class MarkerDelivery:
     ) -> str:
         for partition, marker in markers.items():
             earlier = self._in_flight.get(partition)
-            if earlier is not None and not earlier.reported:
+            # In this order: the report may come between the two looks.
+            if earlier is not None and (not earlier.reported or earlier.acknowledged):
                 continue
             record = InFlight(producer, 1)
             try:
@@ -107,8 +108,9 @@ class NoticeMarkers:
     """Decides which partitions get a marker of a notice, sends the markers, and keeps the sink's memory.
 
     A gap belongs into every partition of the topics that it is about, between the records before and behind it. The end
-    of a snapshot belongs into every partition with a record of the snapshot. Compacted topics, and formats whose
-    readers expect objects alone (not ``marked``), get no markers: their records name the newest gap instead.
+    of a snapshot, or its cancellation, belongs into every partition with a record of the snapshot. Compacted topics and
+    formats whose readers expect objects alone (not ``marked``) get no markers: their records name the newest gap
+    instead.
     """
 
     def __init__(
@@ -179,16 +181,19 @@ class NoticeMarkers:
         marked, encode = self._markers_of(notice, watched, partition_counts)
         # Unknown policies (None) count as not compacted: the answer to the first marker shows the policy.
         compacted = await self._topics.compacted(marked.names)
-        topics = [topic for topic in marked.names if not compacted[topic]]
+        unmarkable = self._topics.unmarkable
+        topics = [topic for topic in marked.names if not compacted[topic] and topic not in (unmarkable or ())]
         partitions = [(topic, number) for topic in topics for number in range(partition_counts.get(topic, 0))]
         markers = {partition: encode(*partition) for partition in partitions}
-        if reason := await delivery.send(markers, self._producer, self._idle_timeout):
-            return False, reason
-        for topic in topics:
+        reason = await delivery.send(markers, self._producer, self._idle_timeout)
+        for topic in topics if not reason else delivery.refused:
             if delivery.refused.get(topic, True):
                 # The broker has shown by its answer how the topic is kept, where asking is not permitted.
                 self._topics.set_compacted(topic, topic in delivery.refused)
-        return marked.complete and all(delivery.refused.values()), ""
+            elif unmarkable is not None:
+                unmarkable.add(topic)
+        complete = marked.complete and not (unmarkable and unmarkable.intersection(marked.names))
+        return complete and all(delivery.refused.values()), reason
 
     def _markers_of(
         self, notice: Notice, watched: Sequence[Resource], partition_counts: Mapping[str, int]

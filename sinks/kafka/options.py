@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -9,8 +10,10 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from bridge.model.primitives.addresses import is_loopback
+from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import AnyOf, Contains, Given, Is, Not, Rule
 from config.values import Between, Duration, Flag, Matching, Size
+from sinks.errors import WrongOption
 from sinks.kafka.option_sections import AUTHENTICATION_RULES, CreateTopics, Extensions, TokenEndpointOptions
 from sinks.kafka.option_types import (
     KEYED_PARTITIONERS,
@@ -25,7 +28,8 @@ from sinks.kafka.option_types import (
     TopicTemplate,
     WhenTooLarge,
 )
-from sinks.options import OBJECTS_ALONE, EventOptions
+from sinks.kafka.transactions.options import PROGRESS_RULE, TransactionOptions
+from sinks.options import NAMES_NEED_ORDER, OBJECTS_ALONE, EventOptions
 from sinks.state import state_rules
 
 _NOTICES_APART = AnyOf(
@@ -36,7 +40,7 @@ _NOTICES_APART = AnyOf(
 _ARGUMENT = Matching(r"[^\x00]*", "an argument of a program has no NUL")
 
 
-class KafkaOptions(EventOptions):
+class KafkaOptions(TransactionOptions):
     """A record for each delta: the object is the key, its JSON the value, the CloudEvents attributes the headers."""
 
     bootstrap_servers: Brokers = Field(
@@ -189,6 +193,7 @@ class KafkaOptions(EventOptions):
             " tombstones, or use key: object",
         ),
         *state_rules("state_topic"),
+        PROGRESS_RULE,
         Rule(
             Is("key", RecordKey.NAMESPACE.value),
             Not(Given("state_topic")),
@@ -205,6 +210,15 @@ class KafkaOptions(EventOptions):
             "too_large: compress needs a compression",
         ),
     )
+
+    def against_shards(self, shard: Shard) -> Sequence[WrongOption]:
+        found = [*super().against_shards(shard)]
+        if shard.by is ShardBy.UID and self.key is not RecordKey.UID:
+            if self.state_topic is not None:
+                found.append(WrongOption("state_topic", f"{NAMES_NEED_ORDER}, or set key to uid"))
+            if self.tombstones:
+                found.append(WrongOption("tombstones", f"{NAMES_NEED_ORDER}, or set key to uid"))
+        return found
 
     def clear_text(self) -> str | None:
         hosts = [server.rpartition(":")[0] or server for server in self.bootstrap_servers.split(",")]

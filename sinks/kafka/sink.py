@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -13,22 +12,20 @@ from bridge.model.record import Delta, Notice, Record
 from bridge.model.resource import Resource
 from sinks.errors import SinkUnavailable
 from sinks.gaps import gap_before
-from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.client.producer import InFlight
-from sinks.kafka.client.producers import Producers
 from sinks.kafka.encode import KafkaEncoder, KafkaMessage
 from sinks.kafka.notices import NoticeMarkers
 from sinks.kafka.option_types import WhenTooLarge
 from sinks.kafka.options import KafkaOptions
+from sinks.kafka.parts import Parts
 from sinks.kafka.sending.oversize import TrimmedForms
-from sinks.kafka.sending.sender import BatchSender
 from sinks.kafka.topics.names import TopicNames
-from sinks.kafka.topics.topics import Topics
 from sinks.kafka.topics.watch import TopicWatch
 from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater
 
 _CLOSE_TIMEOUT = 3.0
-"""Seconds that ``close`` waits for the next delivery report."""
+"""Seconds that ``close`` waits for delivery reports. Shorter than the time between the moment when a leader loses its
+Lease and the moment when another replica may take it: 5 s by default."""
 
 
 class KafkaSink:
@@ -41,7 +38,9 @@ class KafkaSink:
 
     **A record that a broker refuses.** Brokers refuse a whole batch because of one record that is too large for its
     topic. The producer then stops before any later record is stored (``enable.gapless.guarantee``), and the sink waits
-    for the answers to other batches, so that no record is sent twice. Another producer without that guarantee sends the
+    for the answers to other batches, so that no record is sent twice. The first batch of a producer in a partition is
+    an exception: a broker that knows nothing of the producer there stores the batches behind it, and these records are
+    stored again in their order. Another producer without that guarantee sends the
     records of the refused batch one by one; a record that is refused alone is the culprit and is rejected.
 
     **A gap, and the end of a snapshot**, are stored in their own topic, and as markers in every partition of the topics
@@ -52,18 +51,16 @@ class KafkaSink:
     again: such a record may be stored twice, with equal ids.
     """
 
-    def __init__(self, name: str, options: KafkaOptions, *, cluster: str) -> None:
+    def __init__(self, name: str, options: KafkaOptions, *, cluster: str, parts: Parts | None = None) -> None:
+        """``parts``: those of a sink around this one; None for parts of its own."""
         self._options = options
-        self._config = ClientConfig(options)
         events = options.events(cluster)
         self._encoder = KafkaEncoder(events, options, cluster)
         trimmed: TrimmedForms | None = None
         if options.too_large is WhenTooLarge.TRIM:
             trimmed = TrimmedForms(self._encoder.encode, includes=options.include is not None)
-        # Threads of the sink's own: a silent broker blocks calls of librdkafka, and must not use up shared threads.
-        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix=f"sink-{name}")
-        self._producers = Producers(options, self._config, self._threads)
-        self._topics = Topics(options, self._config, self._threads)
+        self._parts = parts = parts or Parts.of(name, options)
+        self._threads, self._producers, self._topics = parts.threads, parts.producers, parts.topics
         self._notices = NoticeMarkers(
             TopicNames(options.topic, cluster, self._encoder.topic),
             events,
@@ -75,11 +72,15 @@ class KafkaSink:
         self._watch = TopicWatch(options, self._topics, self._threads)
         self.memory = b""
         self.watched: Callable[[], Sequence[Resource] | None] = tuple
-        self._sender = BatchSender(options, self._producers, self._topics, trimmed, self._count)
+        self._sender = parts.sender(options, self._producers, self._topics, trimmed, self._count)
 
     async def open(self) -> None:
-        self._notices.restore(self.memory)
         await self._producers.open()
+        await self.restore()
+
+    async def restore(self) -> None:
+        """Goes on with ``memory``. The brokers can be reached."""
+        self._notices.restore(self.memory)
         await self._watch.open(self._notices.memory)
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:

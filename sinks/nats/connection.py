@@ -161,9 +161,9 @@ class NatsConnection:
             subject, cb=receive, pending_msgs_limit=_MOST_UNREAD, pending_bytes_limit=_MOST_UNREAD_BYTES
         )
 
-    async def request(self, subject: str, timeout: float) -> bytes:
-        """The payload of the answer to an empty message. Raises TimeoutError, and errors of the client."""
-        return bytes((await self._client.request(subject, b"", timeout=timeout)).data)
+    async def request(self, subject: str, timeout: float, payload: bytes = b"") -> bytes:
+        """The payload of the answer. Raises TimeoutError, and errors of the client."""
+        return bytes((await self._client.request(subject, payload, timeout=timeout)).data)
 
     def jetstream(self, timeout: float) -> JetStreamContext:
         """The client's API for JetStream. ``timeout``: seconds for each request."""

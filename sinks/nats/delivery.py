@@ -35,8 +35,10 @@ class NatsDelivery:
         duplicates: Duplicates,
         messages: dict[int, NatsMessage],
         result: BatchResult,
+        last: int | None = None,
     ) -> None:
-        """``messages``: by index in the batch of ``result``."""
+        """``messages``: by index in the batch of ``result``. ``last``: the number of the last message in the stream, if
+        no other writer may write behind it; None if unknown."""
         self._options = options
         self._connection = connection
         self._stream = stream
@@ -45,6 +47,8 @@ class NatsDelivery:
         self._result = result
         self._sent_again: set[int] = set()
         """Indexes of messages that are sent again with another id."""
+        self.last = last if options.sole_writer else None
+        """The number of the last message in the stream, as far as known."""
         self.last_stored = 0
         """The number of the newest message in the stream that an answer named; 0 before the first answer, and when the
         stream knew the message."""
@@ -57,8 +61,11 @@ class NatsDelivery:
                 return self._result.receipt(pending, failure)
             window = await self._exchange(pending)
             done = window.stored.keys() | window.rejected.keys()
+            clean = not (window.duplicates or window.broken())
             if window.stored and not window.duplicates:
                 self.last_stored = next(reversed(window.stored.values()))
+            if window.stored or not clean:
+                self.last = self.last_stored if clean and self._options.sole_writer else None
             try:
                 failure = await self._failure_of(window)
                 done -= await self._to_send_again(window)
@@ -118,7 +125,11 @@ class NatsDelivery:
             chained = previous is not None and self._options.sole_writer
             if previous is not None and chained:
                 headers, size = message.after(previous)
+            elif previous is None and self.last is not None:
+                headers, size = message.behind(self.last)
+                chained = True
             if size > connection.max_payload:
+                self.last = None
                 return  # It fits without the name of its predecessor: the next exchange begins with this message.
             await window.room_for(size)
             if window.broken():
@@ -158,7 +169,7 @@ class NatsDelivery:
                     return RetryLater(f"the stream {self._options.stream_name} was missing, and is created again")
             return RetryLater(window.failure.reason)
         if window.chain_broke and not window.chain_excused:
-            return RetryLater(_OTHER_WRITER.format(self._options.stream_name))
+            return RetryLater(_OTHER_WRITER.format(self._options.stream_name), doubted=True)
         return None
 
     def _first_of_each_object(self, indexes: Sequence[int]) -> list[int]:

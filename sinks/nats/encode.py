@@ -14,6 +14,7 @@ from sinks.template import Template
 MSG_ID = "Nats-Msg-Id"
 EXPECTED_STREAM = "Nats-Expected-Stream"
 EXPECTED_LAST_MSG_ID = "Nats-Expected-Last-Msg-Id"
+EXPECTED_LAST_SEQUENCE = "Nats-Expected-Last-Sequence"
 
 MAX_SUBJECT = 2048
 """Bytes. The server closes a connection whose line of subject, reply and sizes is longer than 4096."""
@@ -45,6 +46,13 @@ class NatsMessage(msgspec.Struct, frozen=True, gc=False):
         it."""
         headers = self.headers | {EXPECTED_LAST_MSG_ID: previous}
         return headers, self.size + len(EXPECTED_LAST_MSG_ID) + len(previous) + _PER_HEADER
+
+    def behind(self, sequence: int) -> tuple[dict[str, str], int]:
+        """Headers and size of this message with the number of the stream's last message: the stream stores the message
+        only if that is still its last."""
+        last = str(sequence)
+        headers = self.headers | {EXPECTED_LAST_SEQUENCE: last}
+        return headers, self.size + len(EXPECTED_LAST_SEQUENCE) + len(last) + _PER_HEADER
 
     def again(self, sequence: int) -> NatsMessage:
         """This message with a new id, for a stream that knows the id but has lost the message with this number. The new

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import nats.errors
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 
 from bridge.model.versions.followed_record import FollowedRecord
@@ -177,8 +177,15 @@ class NatsFollower:
         """The next messages; of those up to ``through``, if it is given. Empty at the end."""
         now = asyncio.get_running_loop().time
         deadline = now() + _IDLE_TIMEOUT
+        is_late = False
         while not (messages := await self._fetch()):
-            if not await self._pending():
+            info = await self._info()
+            if info is not None and info.delivered is not None and info.delivered.consumer_seq > self._read:
+                # Sent, but behind the end of the wait: the next fetch has it, or it is lost.
+                if is_late:
+                    await self._consume(self._resume)
+                is_late = not is_late
+            elif info is not None and not info.num_pending:
                 return []
             if now() > deadline:
                 raise TimeoutError(f"no message came for {_IDLE_TIMEOUT:g} s")
@@ -187,7 +194,7 @@ class NatsFollower:
     async def _fetch(self) -> list[Msg]:
         try:
             messages: list[Msg] = await self._consumer.fetch(_BATCH, timeout=_WAIT)
-        except (TimeoutError, APIError):  # None came; or the consumer is gone, as ``_pending`` finds.
+        except (TimeoutError, APIError):  # None came; or the consumer is gone, as ``_info`` finds.
             return []
         for index, message in enumerate(messages):
             sequence = message.metadata.sequence
@@ -198,9 +205,11 @@ class NatsFollower:
             self._read, self._resume = sequence.consumer, sequence.stream + 1
         return messages
 
-    async def _pending(self) -> bool:
+    async def _info(self) -> ConsumerInfo | None:
+        """Of the consumer; None if it was gone and is a new one now."""
         try:
-            return bool((await self._consumer.consumer_info()).num_pending)
+            info: ConsumerInfo = await self._consumer.consumer_info()
         except NotFoundError:  # The server deleted the consumer while the reader of the output paused, or restarted.
             await self._consume(self._resume)
-            return True
+            return None
+        return info

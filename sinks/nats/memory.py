@@ -15,6 +15,8 @@ class KnownBucket(msgspec.Struct, frozen=True):
     name: str
     created: datetime
     """When, by its server's clock: a bucket that is created again has another time."""
+    subject: str = ""
+    """Of an object whose state the bucket has, unless somebody purged it; empty while no such object is known."""
 
 
 class NatsMemory(msgspec.Struct, omit_defaults=True):

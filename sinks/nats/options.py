@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -10,9 +11,11 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from bridge.model.primitives.addresses import is_loopback
+from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import AnyOf, Condition, Contains, Given, Is, NeededByDefaults, Not, Rule, needs, together
 from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Size
-from sinks.options import OBJECTS_ALONE, EventOptions
+from sinks.errors import WrongOption
+from sinks.options import NAMES_NEED_ORDER, OBJECTS_ALONE, EventOptions
 from sinks.state import state_rules
 from sinks.template import check_template, template_pattern
 
@@ -219,6 +222,15 @@ class NatsOptions(EventOptions):
     def state_stream(self) -> str:
         """The stream of the bucket; empty without one."""
         return "" if self.state is None else f"KV_{self.state}"
+
+    def against_shards(self, shard: Shard) -> Sequence[WrongOption]:
+        found = [*super().against_shards(shard)]
+        if self.sole_writer and self.mode is DeliveryMode.JETSTREAM:
+            reason = "the bridge of each shard writes into the stream: set sole_writer to false"
+            found.append(WrongOption("sole_writer", reason))
+        if self.state is not None and shard.by is ShardBy.UID:
+            found.append(WrongOption("state", NAMES_NEED_ORDER))
+        return found
 
     def caution(self) -> str | None:
         if self.mode is DeliveryMode.JETSTREAM:

@@ -23,15 +23,16 @@ from sinks.nats.memory import KnownBucket, NatsMemory
 from sinks.nats.options import DeliveryMode, NatsOptions
 from sinks.receipt import BatchResult, Receipt, RetryLater
 
-_LOOK_INTERVAL = 30.0
-"""Seconds between two looks at the stream."""
+LOOK_INTERVAL = 30.0
+"""Seconds between two looks at the stream, and at the bucket."""
 
 
 class NatsSink(NamesGaps):
     """A record is stored when the stream has acknowledged it, or knew its id already.
 
-    With ``sole_writer`` each message of an exchange names its predecessor as the last message of the stream: when a
-    message is lost, the stream stores no message behind it. Otherwise messages of an object wait for each other.
+    With ``sole_writer`` each message of an exchange names its predecessor as the last message of the stream, the first
+    by its number, which is read with each connection: when a message is lost, or another writer is there, the stream
+    stores no message behind it. Otherwise messages of an object wait for each other.
 
     The next ``deliver`` replaces a connection that broke, or that brought no answer for ``ack_timeout``. Messages in
     flight are sent again with the same ids, which the stream knows for its ``duplicate_window``. A duplicate whose
@@ -66,6 +67,8 @@ class NatsSink(NamesGaps):
         self._found: StreamDescription | None = None
         """The stream after a loss that no Gap has named yet."""
         self._loss = ""
+        self._last: int | None = None
+        """The number of the last message in the stream; None if unknown."""
         self._look_at = float("inf")
         """When to look at the stream again, on the monotonic clock."""
         self._saved = NatsMemory(), b""
@@ -136,8 +139,10 @@ class NatsSink(NamesGaps):
         if self._options.mode is DeliveryMode.CORE:
             timeout = self._options.ack_timeout
             return self.note_gaps(batch, await CoreDelivery(connection, messages, result, timeout=timeout).run())
-        delivery = NatsDelivery(self._options, connection, self._stream, self._duplicates, messages, result)
+        last, self._last = self._last, None  # Unknown if this is cancelled.
+        delivery = NatsDelivery(self._options, connection, self._stream, self._duplicates, messages, result, last)
         receipt = self.note_gaps(batch, await delivery.run())
+        self._last = delivery.last
         if receipt.failure is not None:
             self._look_at = 0.0  # The stream may be gone, and another one there next time.
         if self._known is not None and (last := delivery.last_stored):
@@ -149,11 +154,12 @@ class NatsSink(NamesGaps):
 
     async def _look(self, connection: NatsConnection) -> None:
         """Compares the stream with what the sink knows of it."""
-        self._look_at = monotonic() + _LOOK_INTERVAL
+        self._look_at = monotonic() + LOOK_INTERVAL
         try:
             found = await self._stream.describe(connection)
         except SinkUnavailable:
             return  # The delivery fails too, if it matters.
+        self._last = found.state.last_seq
         self._loss = loss_of(self._known, found, time.time()) if self._known is not None else ""
         if self._loss:
             self._found = found
@@ -180,7 +186,7 @@ class NatsSink(NamesGaps):
             try:
                 if self._options.mode is DeliveryMode.JETSTREAM:
                     await self._stream.find(connection, self._options.create_stream)
-                    self._look_at = 0.0
+                    self._look_at, self._last = 0.0, None
             except BaseException:
                 await connection.close()
                 raise

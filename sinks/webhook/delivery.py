@@ -20,7 +20,9 @@ from sinks.webhook.http.client import HttpResponse
 from sinks.webhook.http.endpoint import RequestFailed
 from sinks.webhook.http.responses import UNAUTHORIZED, PostAccepted, PostFailed, PostRejected, PostResult, result_of
 
+_PRECONDITION_FAILED = 412
 _UNSUPPORTED = 415
+TERM_HEADER = "kubedelta-term"
 _LONG = 256 * 1024
 """Bytes of a body that is compressed in a thread, so that the event loop goes on."""
 
@@ -38,13 +40,16 @@ class WebhookDelivery:
         *,
         max_events: int,
         compresses_above: int | None = None,
+        term: int = 0,
     ) -> None:
-        """``messages``: by index in the batch of ``result``. ``compresses_above``: bytes of a body; None for never."""
+        """``messages``: by index in the batch of ``result``. ``compresses_above``: bytes of a body; None for never.
+        ``term``: of the leader of an election; 0 without one."""
         self._connection = connection
         self._messages = messages
         self._result = result
         self._max_events = max_events
         self._compresses_above = compresses_above
+        self._term = term
 
     async def run(self) -> Receipt:
         result, size = self._result, self._max_events
@@ -87,6 +92,9 @@ class WebhookDelivery:
             return PostFailed(RetryLater(str(error), unavailable=True))
         if reason := connection.wants_https(response):
             return PostFailed(RetryLater(reason, unavailable=True))
+        if self._term and response.status == _PRECONDITION_FAILED:
+            reason = f"{connection.name} answers 412: it knows a leader of a later term than {self._term}"
+            return PostFailed(RetryLater(reason, unavailable=True, doubted=True))
         match result_of(response.status, response.retry_after, datetime.now(UTC)):
             case PostRejected() if response.status == _UNSUPPORTED and "content-encoding" in headers:
                 # Perhaps the endpoint takes the event uncompressed, so the event is not at fault.
@@ -106,6 +114,8 @@ class WebhookDelivery:
         """Returns the headers that were sent, and the response."""
         connection = self._connection
         headers = connection.headers | message.headers
+        if self._term:
+            headers[TERM_HEADER] = str(self._term)
         if connection.prepares:
             headers |= await connection.prepare()
         if connection.keys:

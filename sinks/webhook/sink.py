@@ -42,6 +42,7 @@ class WebhookSink(NamesGaps):
             result,
             max_events=self._options.batch,
             compresses_above=self._options.compresses_above,
+            term=batch[0].term,
         )
         return self.note_gaps(batch, await delivery.run())
 

@@ -17,6 +17,13 @@ _QUEUE_KBYTES = 32 * 1024
 """Bound of the producer's queue; librdkafka's default is a gigabyte."""
 _LARGEST_UNCOMPRESSED = 32 << 20
 """Bytes of a record with ``too_large: compress``. An object has at most 16 MiB."""
+_TRANSACTION_TIMEOUT = 60.0
+
+
+def transaction_timeout(options: KafkaOptions) -> int:
+    """Milliseconds after which brokers abort an open transaction: until then readers of committed records wait behind
+    it. Longer than a transaction may take whose brokers answer just in time."""
+    return round(1000 * max(_TRANSACTION_TIMEOUT, 3 * options.ack_timeout))
 
 
 class ClientConfig:
@@ -46,8 +53,17 @@ class ClientConfig:
         message is stored. Blocks, and raises WrongOption, as ``connection`` does."""
         return self._producer_alone(gapless=gapless) | self.connection()
 
+    def transactional(self, transactional_id: str, batch_bytes: int) -> dict[str, Any]:
+        """Properties of a producer that sends in transactions, and batches of at most so many bytes. Blocks, and raises
+        WrongOption, as ``connection`` does."""
+        alone = self._producer_alone(gapless=False)
+        alone["batch.size"] = min(alone["batch.size"], batch_bytes)
+        return alone | self._transactions(transactional_id) | self.connection()
+
     def producer_without_tokens(self) -> dict[str, Any]:
         """Properties to check without brokers: ``token_command`` does not run. Blocks. Raises WrongOption."""
+        if self._options.exactly_once:
+            return self._producer_alone(gapless=False) | self._transactions("check") | self._static_connection()
         return self._producer_alone(gapless=True) | self._static_connection()
 
     def reader(self, purpose: str) -> dict[str, Any]:
@@ -63,7 +79,8 @@ class ClientConfig:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
-            "isolation.level": "read_uncommitted",  # An open transaction of another producer would hide the end.
+            # An open transaction of another producer would hide the end from a reader of committed records.
+            "isolation.level": "read_committed" if options.exactly_once else "read_uncommitted",
         }
         return defaults | self.connection() | required
 
@@ -108,6 +125,15 @@ class ClientConfig:
             "batch.size": min(1_000_000, options.max_message_bytes),
         }
         return defaults | required
+
+    def _transactions(self, transactional_id: str) -> dict[str, Any]:
+        timeout = self._options.properties.get("transaction.timeout.ms", transaction_timeout(self._options))
+        # A message that fails makes the transaction fail, so no message goes past it; and none may outlive it.
+        return {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout,
+            "message.timeout.ms": timeout,
+        }
 
     def _static_connection(self) -> dict[str, Any]:
         options = self._options

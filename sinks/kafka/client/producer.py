@@ -22,8 +22,7 @@ from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.encode import KafkaMessage
 
 _NEVER = 1 << 62
-_ANSWER_TIMEOUT = 10.0
-"""Seconds that a producer with a fatal error waits for the brokers' answers to messages that it had sent."""
+_ANSWER_TIMEOUT = 10.0  # seconds
 _disabled_logger = logging.getLogger("kubedelta.librdkafka.quiet")
 _disabled_logger.disabled = True
 _debug_logger = logging.getLogger("kubedelta.librdkafka")
@@ -64,8 +63,8 @@ class KafkaProducer:
     ) -> None:
         """``gapless``: see ``ClientConfig.producer``. Raises WrongOption."""
         self._files = clients.files()
-        config = clients.producer(gapless=gapless)
         self.gapless = gapless
+        config = self._properties(clients)
         self._tokens = clients.tokens
         self._refused = clients.refused
         self._threads = threads
@@ -77,22 +76,23 @@ class KafkaProducer:
         self._wake_at = _NEVER
         """The thread wakes the loop when ``reported`` reaches this number."""
         self._closing = threading.Event()
-        self.produced = 0
-        """Messages. Written by the loop only."""
-        self.reported = 0
-        """Messages with a delivery report. Written by the thread only."""
+        self._ending = False
+        self.produced = 0  # messages
+        self.reported = 0  # of them, with a report
         self.fatal: str | None = None
         """A fatal error: no more messages are sent. ``broken`` follows within seconds."""
         self.broken: str | None = None
         """The fatal error. Set after every produced message has its delivery report."""
         self.last_error = ""
         """The last error of librdkafka's connections."""
-        # Quiet by default: errors come by error_cb, and the bridge logs them in its own format.
         logger = _debug_logger if "debug" in config else _disabled_logger
         self._producer = Producer(config | {"error_cb": self._on_error}, logger=logger)
         # A daemon: a process that exits must not wait for a silent broker.
         self._thread = threading.Thread(target=self._poll_until_closed, name="kafka-poll", daemon=True)
         self._thread.start()
+
+    def _properties(self, clients: ClientConfig) -> dict[str, Any]:
+        return clients.producer(gapless=self.gapless)
 
     @property
     def in_flight(self) -> int:
@@ -185,10 +185,13 @@ class KafkaProducer:
         return self._producer.list_topics(topic, timeout=timeout)
 
     async def close(self, timeout: float) -> None:
-        """Waits while reports come at least every ``timeout`` seconds, then drops the rest. Afterwards every record has
-        its delivery report."""
+        """Drops what was not sent: another replica may deliver soon. Waits ``timeout`` seconds at most for reports of
+        the rest, then drops that. Afterwards every record has its delivery report."""
         if self.broken is None and self.in_flight:
-            await self.wait(self.produced, timeout)
+            self._ending = True
+            self._producer.purge(in_flight=False, blocking=False)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.wait(self.produced, timeout), timeout)
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._closing.set()
@@ -198,6 +201,8 @@ class KafkaProducer:
         woken_at = 0
         while not self._closing.is_set():
             self._poll(0.1)
+            if self._ending:
+                self._drop_queued()
             wakes = self.reported != woken_at and self.reported >= self._wake_at
             if self.fatal is not None and self.broken is None:
                 self._drop_queued()
@@ -241,6 +246,5 @@ class KafkaProducer:
         if error.fatal():
             self.fatal = error.str()
         elif self.fatal is None and self._refused(self.last_error) and self._files.found():
-            self.fatal = (
-                f"{self.last_error}; a file of secrets or certificates was renewed, and a new producer reads it"
-            )
+            renewed = "a file of secrets or certificates was renewed, and a new producer reads it"
+            self.fatal = f"{self.last_error}; {renewed}"

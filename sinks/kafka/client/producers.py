@@ -52,21 +52,20 @@ class Producers:
         return self.present
 
     async def close(self, timeout: float) -> None:
-        """``timeout``: seconds without a delivery report."""
+        """``timeout``: seconds for delivery reports."""
         producer, self.present = self.present, None
         if producer is not None:
             await producer.close(timeout)
 
     async def _new(self, *, gapless: bool) -> KafkaProducer:
         loop = asyncio.get_running_loop()
-
-        def make() -> KafkaProducer:
-            return KafkaProducer(self._config, self._threads, loop, gapless=gapless)
-
         try:
-            return await loop.run_in_executor(self._threads, make)
+            return await loop.run_in_executor(self._threads, self._make, loop, gapless)
         except KafkaException as error:
             raise SinkUnavailable(f"librdkafka does not take these settings: {error.args[0].str()}") from error
+
+    def _make(self, loop: asyncio.AbstractEventLoop, gapless: bool) -> KafkaProducer:  # In a thread.
+        return KafkaProducer(self._config, self._threads, loop, gapless=gapless)
 
     async def _ping(self, producer: KafkaProducer) -> str:
         left, loop = float(self._options.connect_timeout), asyncio.get_running_loop()

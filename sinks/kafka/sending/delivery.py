@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from bridge.model.formats.cloudevent import GAP_HEADER
-from bridge.model.record import Record
+from bridge.model.record import Delta, Record
 from sinks.kafka.client.producer import InFlight, KafkaProducer
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.sending.oversize import TrimmedForms
 from sinks.receipt import BatchResult, RetryLater
 
 RecordId: TypeAlias = tuple[int, str]
+Count: TypeAlias = Callable[[str, str, int], None]
+"""Called with snapshot, topic and partition of each stored record of a snapshot."""
 
-_REFUSALS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP}
+REFUSALS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP}
 """A broker will never take the record. The broker gives this error to the record's whole batch."""
 
 _TOPIC_ERRORS = {
@@ -92,14 +94,14 @@ class KafkaDelivery:
         unusable_topics: dict[str, str],
         in_flight: InFlightRecords,
         idle_timeout: float,
-        count_partitions: bool = False,
+        count: Count | None = None,
         sent: Mapping[int, InFlight] | None = None,
         trimmed: TrimmedForms | None = None,
     ) -> None:
         """``messages``: by index in the batch of ``result``. ``unusable_topics``: topic → reason. ``idle_timeout``:
         seconds without any delivery report. ``sent``: messages that are with the producer already, by index; if these
-        are all messages, their reports were waited for. ``trimmed``: smaller forms of records that are too large; None
-        if these are rejected."""
+        are all messages, their reports were waited for. ``count``: see Count. ``trimmed``: smaller forms of records
+        that are too large; None if these are rejected."""
         self._producer = producer
         self._batch = result.batch
         self._messages = dict(messages)
@@ -107,8 +109,12 @@ class KafkaDelivery:
         self._unusable_topics = unusable_topics
         self._earlier = in_flight
         self._idle_timeout = idle_timeout
-        self._new_in_flight = CountedInFlight if count_partitions else InFlight
+        first = result.batch[0]
+        self._count = count if isinstance(first, Delta) and first.snapshot is not None else None
+        self._new_in_flight = InFlight if self._count is None else CountedInFlight
         self._in_flight: dict[int, InFlight] = dict(sent or {})
+        self._unreported: set[int] = set()
+        """When the attempt ended. Their reports may come at any moment, and count in the next attempt."""
         self._trimmed = trimmed
 
     async def run(self, *, one_by_one: bool) -> DeliveryOutcome:
@@ -127,19 +133,21 @@ class KafkaDelivery:
         except BaseException:  # Cancelled: the next deliver finds the records by their ids.
             self._earlier.keep((self._batch[index], record) for index, record in self._in_flight.items())
             raise
-        in_flight = self._in_flight.values()
-        if len(in_flight) == len(self._messages) and all(
-            not each.unreported and each.error is None for each in in_flight
-        ):
-            return DeliveryOutcome()
+        self._unreported = {index for index, record in self._in_flight.items() if not record.reported}
+        if self._count is not None:
+            self._count_stored(self._count)
         unstored = [index for index in self._messages if not self._is_acknowledged(index)]
-        return self._outcome(unstored, alone=one_by_one)
+        return self._outcome(unstored, alone=one_by_one) if unstored else DeliveryOutcome()
 
-    def partitions(self) -> Iterator[tuple[int, int]]:
-        """Index and partition of each stored record, if they are counted."""
+    def _count_stored(self, count: Count) -> None:
         for index, record in self._in_flight.items():
-            if record.acknowledged and isinstance(record, CountedInFlight):
-                yield index, record.partition
+            snapshot = self._batch[index].snapshot
+            if snapshot is not None and self._is_acknowledged(index) and isinstance(record, CountedInFlight):
+                count(snapshot, self._messages[index].topic, record.partition)
+
+    def message(self, index: int) -> KafkaMessage:
+        """The form in which the record was sent."""
+        return self._messages[index]
 
     def failed_topics(self) -> set[str]:
         """Topics whose records failed with an error about the topic."""
@@ -181,7 +189,7 @@ class KafkaDelivery:
         return True
 
     def _refused_by_producer(self, index: int, message: KafkaMessage, error: KafkaError) -> None:
-        if error.code() in _REFUSALS:
+        if error.code() in REFUSALS:
             size = sum(len(value) for value in message.values if value is not None)
             self._result.reject(index, f"{error.str()}: {size} bytes; see max_message_bytes and too_large")
         elif error.code() != KafkaError._FATAL:  # A fatal error is reported by the producer's ``broken``.
@@ -194,7 +202,7 @@ class KafkaDelivery:
             return True
         if not await self._producer.wait(self._producer.produced, self._idle_timeout):
             return False
-        if record.reported and record.error is not None and record.error.code() in _REFUSALS:
+        if record.reported and record.error is not None and record.error.code() in REFUSALS:
             # Alone in its batch, so it is the culprit.
             if self._trim(index, record.error):
                 return await self._produce(index) and await self._await_report(index)
@@ -204,11 +212,11 @@ class KafkaDelivery:
 
     def _is_acknowledged(self, index: int) -> bool:
         record = self._in_flight.get(index)
-        return record is not None and record.acknowledged
+        return record is not None and index not in self._unreported and record.acknowledged
 
     def _outcome(self, unstored: list[int], *, alone: bool) -> DeliveryOutcome:
-        self._earlier.keep((self._batch[at], record) for at, record in self._in_flight.items() if not record.reported)
-        refused = [] if alone else list(self._failed_with(_REFUSALS))
+        self._earlier.keep((self._batch[at], self._in_flight[at]) for at in self._unreported)
+        refused = [] if alone else list(self._failed_with(REFUSALS))
         refused_together = refused
         if len(refused) == 1 and not self._earlier.records and self._trimmed is None:
             # A single refused record is the culprit. Of several, all but one may be fine.
@@ -222,7 +230,7 @@ class KafkaDelivery:
 
     def _failed_with(self, codes: set[int]) -> Iterator[int]:
         for index, record in self._in_flight.items():
-            if record.reported and record.error is not None and record.error.code() in codes:
+            if index not in self._unreported and record.error is not None and record.error.code() in codes:
                 yield index
 
     def _reason(self) -> str:

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
-from bridge.model.record import Delta, Record
+from bridge.model.record import Record
 from sinks.errors import SinkUnavailable
 from sinks.kafka.client.producer import InFlight
 from sinks.kafka.client.producers import Producers
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.sending.delivery import DeliveryOutcome, InFlightRecords, KafkaDelivery, RecordId, record_id
+from sinks.kafka.sending.delivery import (
+    Count,
+    DeliveryOutcome,
+    InFlightRecords,
+    KafkaDelivery,
+    RecordId,
+    record_id,
+)
 from sinks.kafka.sending.oversize import TrimmedForms
 from sinks.kafka.topics.topics import Topics
 from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater
+
+
+class Sender(Protocol):
+    """Stores the messages of a batch, or says what is left."""
+
+    in_flight: InFlightRecords
+
+    @property
+    def refused_together(self) -> Collection[object]:
+        """Not empty while records of an earlier batch need care: then every batch goes through ``send``."""
+        ...
+
+    async def send(
+        self, result: BatchResult, messages: dict[int, KafkaMessage], sent: Mapping[int, InFlight] | None = None
+    ) -> Receipt:
+        """``messages``: by index in the batch of ``result``. ``sent``: records that are with the producer already, by
+        index."""
+        ...
 
 
 class BatchSender:
@@ -26,10 +52,10 @@ class BatchSender:
         producers: Producers,
         topics: Topics,
         trimmed: TrimmedForms | None,
-        count: Callable[[str, str, int], None] | None = None,
+        count: Count | None = None,
     ) -> None:
-        """``trimmed``: smaller forms of records that are too large; None if these are rejected. ``count``: is called
-        with snapshot, topic and partition of each stored record of a snapshot."""
+        """``trimmed``: smaller forms of records that are too large; None if these are rejected. ``count``: see
+        Count."""
         self._options = options
         self._producers = producers
         self._topics = topics
@@ -42,8 +68,7 @@ class BatchSender:
     async def send(
         self, result: BatchResult, messages: dict[int, KafkaMessage], sent: Mapping[int, InFlight] | None = None
     ) -> Receipt:
-        """``messages``: by index in the batch of ``result``. ``sent``: records that are with the producer already, by
-        index."""
+        """See Sender."""
         batch = result.batch
         if self.in_flight.records:
             self.in_flight.forget_before(batch[0].sequence)
@@ -69,7 +94,6 @@ class BatchSender:
         present = self._producers.present
         producer = present if sent and present else await self._producers.current(gapless=not one_by_one)
         topics = {each.topic for each in messages.values()}
-        counts = self._count is not None and isinstance(batch[0], Delta) and batch[0].snapshot is not None
         delivery = KafkaDelivery(
             producer,
             messages,
@@ -77,15 +101,11 @@ class BatchSender:
             unusable_topics={} if topics <= self._topics.usable else await self._topics.unusable(producer, topics),
             in_flight=self.in_flight,
             idle_timeout=self._options.ack_timeout,
-            count_partitions=counts,
+            count=self._count,
             sent=sent,
             trimmed=self._trimmed,
         )
         outcome = await delivery.run(one_by_one=one_by_one)
-        if counts and self._count is not None:
-            for index, partition in delivery.partitions():
-                if (snapshot := batch[index].snapshot) is not None:
-                    self._count(snapshot, messages[index].topic, partition)
         if outcome.pending:
             for topic in delivery.failed_topics():
                 self._topics.forget(topic)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bridge.model.record import Record
 from bridge.model.resource import Resource
 from sinks.kafka.options import KafkaOptions
+from sinks.kafka.parts import Parts
 from sinks.kafka.sink import KafkaSink
 from sinks.kafka.states.topic import StateTopic
 from sinks.receipt import Receipt
@@ -16,9 +17,9 @@ from sinks.state import StateBesideHistory
 class KafkaSinkWithState(KafkaSink):
     """Both go through the same producer."""
 
-    def __init__(self, name: str, options: KafkaOptions, *, cluster: str) -> None:
-        super().__init__(name, options, cluster=cluster)
-        self._state = StateTopic(options, cluster, self._encoder.encode, self._producers, self._topics)
+    def __init__(self, name: str, options: KafkaOptions, *, cluster: str, parts: Parts | None = None) -> None:
+        super().__init__(name, options, cluster=cluster, parts=parts)
+        self._state = StateTopic(options, cluster, self._encoder.encode, self._parts)
         self._both = StateBesideHistory(super().deliver, self._state.deliver, self._state.key)
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:

@@ -9,13 +9,11 @@ import msgspec
 from bridge.model.change import Op
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource
-from sinks.kafka.client.producers import Producers
 from sinks.kafka.encode import KafkaMessage, checked_topic, topic_part
 from sinks.kafka.option_types import RecordKey, WhenTooLarge
 from sinks.kafka.options import KafkaOptions
+from sinks.kafka.parts import Parts
 from sinks.kafka.sending.oversize import TrimmedForms
-from sinks.kafka.sending.sender import BatchSender
-from sinks.kafka.topics.topics import Topics
 from sinks.receipt import BatchResult, Receipt
 from sinks.template import Template
 
@@ -29,18 +27,17 @@ class StateTopic:
         options: KafkaOptions,
         cluster: str,
         encode: Callable[[Record], KafkaMessage],
-        producers: Producers,
-        topics: Topics,
+        parts: Parts,
     ) -> None:
         """``encode``: a record as a message of the history."""
         self._encode_history = encode
         self._template = Template(options.state_topic or "", cluster, topic_part)
         self._by_uid = options.key is RecordKey.UID
-        self._topics = topics
+        self._topics = parts.topics
         trimmed = None
         if options.too_large is WhenTooLarge.TRIM:
             trimmed = TrimmedForms(self._encode, includes=options.include is not None)
-        self._sender = BatchSender(options, producers, topics, trimmed)
+        self._sender = parts.sender(options, parts.producers, parts.topics, trimmed, None)
 
     def key(self, delta: Delta) -> Hashable:
         """Equal for two records of which the topic keeps one."""

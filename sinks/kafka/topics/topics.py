@@ -52,6 +52,10 @@ class Topics:
         """Topics that were used once, and were missing or refused later."""
         self.compact_only: set[str] = set()
         """Topics that must keep the newest record of each key for ever. Names stay here."""
+        self.single = ""
+        """The topic that is made with a single partition."""
+        self.unmarkable: set[str] | None = None
+        """Topics that refused markers; None for a sink that tries again at the next notice."""
         self._policies: dict[str, str | None] = {}
         """``cleanup.policy``; None where asking is not permitted."""
 
@@ -177,10 +181,10 @@ class Topics:
         return unusable
 
     def _not_compacted(self, states: list[str]) -> dict[str, str]:
-        """Topic → reason, of the topics of states that brokers would empty. Where asking is not permitted, the operator
-        is trusted. Blocks."""
+        """Topic → reason, of the topics of states or progress that brokers would empty. Where asking is not permitted,
+        the operator is trusted. Blocks."""
         return {
-            topic: f"topic {topic}: cleanup.policy is {policy}, which removes states; set it to {_COMPACT}"
+            topic: f"topic {topic}: cleanup.policy is {policy}, which removes the newest records; set it to {_COMPACT}"
             for topic, policy in self._cleanup_policies(states).items()
             if policy is not None and policy != _COMPACT
         }
@@ -192,7 +196,7 @@ class Topics:
         wanted = [
             NewTopic(
                 topic,
-                how.partitions,
+                1 if topic == self.single else how.partitions,
                 how.replication_factor,
                 config={"cleanup.policy": _COMPACT} if topic in self.compact_only else {},
             )

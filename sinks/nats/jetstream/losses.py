@@ -32,6 +32,8 @@ class StreamContents(msgspec.Struct, frozen=True):
     first_seq: int
     """The number of the first message; in an empty stream that of the next message, or 0 before the very first."""
     last_seq: int
+    subjects: dict[str, int] | None = None
+    """Messages of the subjects that the request asked for; None if there are none."""
 
 
 class StreamDescription(msgspec.Struct, frozen=True):

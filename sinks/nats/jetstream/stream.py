@@ -61,9 +61,12 @@ class NatsStream:
                 raise
             return f"{connection.server}, stream {self._name} to be created"
 
-    async def describe(self, connection: NatsConnection) -> StreamDescription:
+    async def describe(self, connection: NatsConnection, subject: str = "") -> StreamDescription:
+        """``subject``: one whose messages are counted, too."""
+        counted = msgspec.json.encode({"subjects_filter": subject}) if subject else b""
         with self._errors(connection):
-            answer = await connection.request(f"$JS.API.STREAM.INFO.{self._name}", self._options.connect_timeout)
+            info = f"$JS.API.STREAM.INFO.{self._name}"
+            answer = await connection.request(info, self._options.connect_timeout, counted)
             try:
                 return msgspec.json.decode(answer, type=StreamDescription)
             except msgspec.MsgspecError:

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from time import monotonic
 
+from msgspec.structs import replace as replace_fields
+
+from bridge.model.change import Op
 from bridge.model.record import Delta, Record
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import NatsDelivery
 from sinks.nats.encode import NatsMessage
 from sinks.nats.jetstream.duplicates import Duplicates
+from sinks.nats.jetstream.losses import StreamDescription
 from sinks.nats.memory import KnownBucket
 from sinks.nats.options import NatsOptions
-from sinks.nats.sink import NatsSink
+from sinks.nats.sink import LOOK_INTERVAL, NatsSink
 from sinks.nats.states.bucket import Bucket
 from sinks.nats.states.encode import EntryEncoder
 from sinks.receipt import BatchResult, Receipt, RetryLater
 from sinks.state import StateBesideHistory
+
+_LATER = "has the objects that change from now on; kubedelta snapshot writes the others"
 
 
 class NatsSinkWithState(NatsSink):
     """Both go through the same connection. A delivery has at most one entry of each key in flight, so that no state
     replaces a newer one.
 
-    A bucket that was deleted and created again is noticed with every new connection, and reported: it has only the
-    objects that change from then on.
+    A bucket that was purged, or deleted and created again, is noticed with every new connection, and every half minute
+    of deliveries, and reported: it has only the objects that change from then on. The state of a single object, which
+    the sink has written and not deleted, shows a purge.
     """
 
     def __init__(self, name: str, options: NatsOptions, *, cluster: str) -> None:
@@ -35,6 +44,8 @@ class NatsSinkWithState(NatsSink):
         self._both = StateBesideHistory(super().deliver, self._deliver_state, _key)
         self._looked_through: NatsConnection | None = None
         """The connection by which the bucket was looked at."""
+        self._look_at_bucket = float("inf")
+        """When to look again, on the monotonic clock."""
         self._bucket_lost = self._bucket_new = ""
         """In words, for the next receipt."""
 
@@ -72,6 +83,8 @@ class NatsSinkWithState(NatsSink):
         receipt = await delivery.run()
         if self._bucket.created and not created:
             self._looked_through = None  # The bucket was missing: the next look says what that means.
+        unstored = {*receipt.pending, *receipt.rejected}
+        self._remember({index: each for index, each in messages.items() if index not in unstored}, batch)
         return receipt
 
     async def _connected(self) -> NatsConnection:
@@ -79,24 +92,44 @@ class NatsSinkWithState(NatsSink):
         connection = await super()._connected()
         if connection is not self._looked_through:
             await self._bucket.find(connection, self._options.create_stream)
-            found = KnownBucket(self._options.state or "", (await self._bucket.describe(connection)).created)
-            self._compare(found)
+            await self._look_at_contents(connection)
             self._looked_through = connection
+        elif monotonic() >= self._look_at_bucket:
+            with suppress(SinkUnavailable):  # The delivery fails too, if it matters.
+                await self._look_at_contents(connection)
         return connection
 
-    def _compare(self, found: KnownBucket) -> None:
-        known, self.known_bucket = self.known_bucket, found
-        if known is not None and known.name == found.name:
-            if known.created != found.created:
-                self._bucket_lost = (
-                    f"bucket {found.name} was created again, and has the objects that change from now on;"
-                    " kubedelta snapshot writes the others"
-                )
-        elif self.has_begun:
-            self._bucket_new = (
-                f"bucket {found.name} is new to the sink, and gets the objects that change from now on; kubedelta"
-                " snapshot writes the others"
-            )
+    async def _look_at_contents(self, connection: NatsConnection) -> None:
+        """Raises SinkUnavailable."""
+        self._look_at_bucket = monotonic() + LOOK_INTERVAL
+        known = self.known_bucket
+        self._compare(await self._bucket.describe(connection, "" if known is None else known.subject))
+
+    def _compare(self, found: StreamDescription) -> None:
+        known, name = self.known_bucket, self._options.state or ""
+        self.known_bucket = KnownBucket(name, found.created)
+        if known is None or known.name != name:
+            if self.has_begun:
+                self._bucket_new = f"bucket {name} is new to the sink, and {_LATER}"
+        elif known.created != found.created:
+            self._bucket_lost = f"bucket {name} was created again, and {_LATER}"
+        elif known.subject and not found.state.subjects:
+            self._bucket_lost = f"bucket {name} was purged, and {_LATER}"
+        else:
+            self.known_bucket = known
+
+    def _remember(self, stored: Mapping[int, NatsMessage], batch: Sequence[Record]) -> None:
+        """Keeps the subject of an object that these messages leave in the bucket."""
+        known = self.known_bucket
+        subject = "" if known is None else known.subject
+        for index, message in sorted(stored.items()):
+            record = batch[index]
+            if isinstance(record, Delta) and record.op is Op.DELETED:
+                subject = "" if message.subject == subject else subject
+            else:
+                subject = subject or message.subject
+        if known is not None and subject != known.subject:
+            self.known_bucket = replace_fields(known, subject=subject)
 
 
 def _key(delta: Delta) -> Hashable:

@@ -1,0 +1,151 @@
+"""The progress topic: the newest progress of each sink, under its transactional id."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from concurrent.futures import TimeoutError as FuturesTimeout
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from bridge.model.versions.progress import BeyondPart, Progress, decode_part, decode_progress, encode_progress
+from sinks.errors import SinkUnavailable
+from sinks.kafka.client.config import ClientConfig
+from sinks.kafka.encode import KafkaMessage
+from sinks.kafka.options import KafkaOptions
+
+T = TypeVar("T")
+
+_LOOK_BACK = 1000
+"""Records in which the newest progress is sought first. Then ten times as many, and so on."""
+_BATCH = 1000
+_WAIT = 0.05
+
+
+class ProgressTopic:
+    """Blocking calls run in ``threads``."""
+
+    def __init__(self, options: KafkaOptions, config: ClientConfig, threads: Executor) -> None:
+        self._options = options
+        self._config = config
+        self._threads = threads
+        self.key = ""
+        """The transactional id, which is known when the sink is opened."""
+        self._partition = (options.topic_of_progress, 0)
+        self._last_error = ""
+
+    def messages(self, progress: Progress, part: BeyondPart | None) -> Iterator[KafkaMessage]:
+        topic, partition = self._partition
+        if part is not None:
+            yield KafkaMessage(topic, self._key_of_part(part.number), (encode_progress(part),), {}, partition)
+        yield KafkaMessage(topic, self.key, (encode_progress(progress),), {}, partition)
+
+    def _key_of_part(self, number: int) -> str:
+        return f"{self.key}/beyond/{number}"
+
+    async def read(self) -> Progress | None:
+        """The newest committed progress under the key; None if there is none. Waits for open transactions of other
+        sinks in front of the topic's end. Raises SinkUnavailable."""
+        found = (await self._newest([self.key])).get(self.key)
+        return None if found is None else self._understood(self.key, decode_progress, found)
+
+    async def read_parts(self, number: int) -> list[BeyondPart]:
+        """The parts of the newest progress, which has so many. Raises SinkUnavailable."""
+        keys = [self._key_of_part(each) for each in range(number)]
+        found = await self._newest(keys) if keys else {}
+        return [self._understood(key, decode_part, found[key]) for key in keys if key in found]
+
+    async def _newest(self, keys: Sequence[str]) -> Mapping[str, bytes]:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, frozenset(keys))
+        except (KafkaException, FuturesTimeout) as error:
+            reason = self._last_error or (error.args[0].str() if error.args else "no answer")
+            raise SinkUnavailable(f"cannot read the progress in topic {self._partition[0]}: {reason}") from error
+
+    def _understood(self, key: str, decode: Callable[[bytes], T], stored: bytes) -> T:
+        try:
+            return decode(stored)
+        except ValueError as error:
+            raise SinkUnavailable(
+                f"topic {self._partition[0]} has a progress under {key} that cannot be read ({error}): run the"
+                " kubedelta that wrote it, or set another progress_topic, and records may be delivered again"
+            ) from error
+
+    def _read(self, keys: Collection[str]) -> dict[str, bytes]:
+        """Key → its newest value, of the keys that have one."""
+        reader = self._config.reader("progress") | {"isolation.level": "read_committed", "error_cb": self._on_error}
+        consumer = Consumer(reader)
+        found: dict[str, bytes] = {}
+        try:
+            end = self._end()
+            low, _ = consumer.get_watermark_offsets(self._at(0), timeout=self._options.connect_timeout)
+            for start in _starts(low, end):
+                for message in self._between(consumer, start, end):
+                    key, value = bytes(message.key() or b"").decode(errors="replace"), message.value()
+                    if key in keys and value is not None:
+                        found[key] = bytes(value)
+                if len(found) == len(keys):
+                    break
+            return found
+        finally:
+            consumer.close()
+
+    def _end(self) -> int:
+        """The present end of the partition, once no open transaction stands in front of it."""
+        admin = AdminClient(self._config.connection() | {"log_level": 0})
+        end = self._offset(admin, IsolationLevel.READ_UNCOMMITTED)
+        until = time.monotonic() + self._options.connect_timeout
+        while self._offset(admin, IsolationLevel.READ_COMMITTED) < end:
+            if time.monotonic() > until:
+                raise SinkUnavailable(
+                    f"an open transaction of another producer hides the end of topic {self._partition[0]}: it ends"
+                    " after its transaction.timeout.ms; kafka-transactions.sh find-hanging finds one that does not end"
+                )
+            time.sleep(_WAIT)
+        return end
+
+    def _offset(self, admin: AdminClient, level: IsolationLevel) -> int:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        timeout = self._options.connect_timeout
+        (answer,) = admin.list_offsets({self._at(0): latest}, isolation_level=level, request_timeout=timeout).values()
+        return int(answer.result(timeout).offset)
+
+    def _between(self, consumer: Any, start: int, end: int) -> Iterator[Any]:
+        """The records from an offset to the end. Raises SinkUnavailable when none comes for a while."""
+        consumer.assign([self._at(start)])
+        until = time.monotonic() + self._options.connect_timeout
+        while time.monotonic() < until:
+            for message in consumer.consume(_BATCH, timeout=_WAIT):
+                error = message.error()
+                if error is None:
+                    until = time.monotonic() + self._options.connect_timeout
+                    if message.offset() < end:
+                        yield message
+                elif error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                if (message.offset() or 0) >= end - (error is None):
+                    return
+        reason = self._last_error or "no answer"
+        raise SinkUnavailable(f"cannot read the progress in topic {self._partition[0]}: {reason}")
+
+    def _at(self, offset: int) -> TopicPartition:
+        return TopicPartition(*self._partition, offset)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._last_error = error.str()
+
+
+def _starts(low: int, end: int) -> Iterator[int]:
+    """Offsets from which to read to the end, each further back than the one before; none for an empty partition."""
+    back = _LOOK_BACK
+    while low < end:
+        start = max(low, end - back)
+        yield start
+        if start == low:
+            return
+        back *= 10

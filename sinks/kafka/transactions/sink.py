@@ -1,0 +1,235 @@
+"""Each delivery as a transaction of a Kafka sink, with the progress in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from uuid import uuid4
+
+from msgspec.structs import replace as replace_fields
+
+from bridge.model.primitives.shard import Shard
+from bridge.model.primitives.split import split_at_notices
+from bridge.model.record import Record
+from bridge.model.resource import Resource
+from bridge.model.versions.progress import BeyondPart, Progress
+from sinks.errors import SinkUnavailable
+from sinks.kafka.client.config import ClientConfig
+from sinks.kafka.options import KafkaOptions
+from sinks.kafka.parts import Parts, sink_threads
+from sinks.kafka.sending.delivery import RecordId, record_id
+from sinks.kafka.sink import KafkaSink
+from sinks.kafka.states.sink import KafkaSinkWithState
+from sinks.kafka.topics.topics import Topics
+from sinks.kafka.transactions.failures import TransactionFailed, earlier_term, other_owner
+from sinks.kafka.transactions.producer import TransactionalProducer, TransactionalProducers
+from sinks.kafka.transactions.progress import ProgressTopic
+from sinks.kafka.transactions.refusals import Refusals, nothing_stored
+from sinks.kafka.transactions.sender import TransactionSender
+from sinks.receipt import ALL_STORED, Receipt, RetryLater
+
+_UNSHARDED = "0"
+_CLOSE_TIMEOUT = 2.0
+"""Seconds."""
+
+
+class ExactlyOnceKafkaSink:
+    """A ``ProgressSink``. Inside, a Kafka sink sends the records of a batch; around it, a transaction stores all of
+    them with the progress, or nothing.
+
+    **A transaction that fails** is aborted, and a new inner sink, with the memory of the last stored transaction, sends
+    the batch again. If its end is unknown (a commit without an answer, a cancelled ``deliver``), a new producer takes
+    the place of the old one, which ends what is open, and the progress tells whether the batch is stored.
+
+    **A refused record** ends the transaction, too. It is found, and rejected before anything of its batch is stored: so
+    it is a dead letter before the progress goes past it.
+
+    **Another owner.** Brokers take nothing more from a producer after another one has taken its place, or when they
+    timed its transaction out. If the newest progress then has another owner, deliveries end until an operator resumes
+    them.
+    """
+
+    def __init__(self, name: str, options: KafkaOptions, *, cluster: str) -> None:
+        self._options = options
+        self._prefix = f"{cluster}/{name}/"
+        # A call that outlives its ``deliver`` keeps a thread until its timeout.
+        threads, config = sink_threads(name, most=4), ClientConfig(options)
+        self._producers = TransactionalProducers(options, config, threads)
+        self._checked = TransactionalProducers(options, config, threads, f"{self._prefix}check")
+        topics = Topics(options, config, threads)
+        topics.compact_only.add(options.topic_of_progress)
+        topics.single, topics.unmarkable = options.topic_of_progress, set()
+        self._refusals = Refusals()
+        sender = partial(TransactionSender, refusals=self._refusals)
+        self._parts = Parts(threads, config, self._producers, topics, sender)
+        self._topic = ProgressTopic(options, config, threads)
+        kind = KafkaSink if options.state_topic is None else KafkaSinkWithState
+        self._make_inner = partial(kind, name, options, cluster=cluster, parts=self._parts)
+        self._inner: KafkaSink | None = None
+        """None while the end of the last transaction is unknown."""
+        self._owner = uuid4().hex
+        self._owns = False
+        self._number = 0
+        """Of the last transaction that was stored."""
+        self._unknown: Sequence[Record] = ()
+        """The records of the transaction behind it, if its end is unknown."""
+        self._stored: frozenset[RecordId] = frozenset()
+        """Records of a transaction that was stored and that no Receipt has reported."""
+        self.memory = b""
+        self.watched: Callable[[], Sequence[Resource] | None] = tuple
+        self.shard: Shard | None = None
+        self.doubted = False
+        self.progress = Progress()
+        self.part: BeyondPart | None = None
+        self.committed: Progress | None = None
+        self.parts: Sequence[BeyondPart] = ()
+
+    async def open(self) -> None:
+        shard = _UNSHARDED if self.shard is None else self.shard.name
+        self._producers.transactional_id = self._topic.key = self._prefix + shard
+        await self._take_over()
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        try:
+            inner = self._inner
+            if inner is None:
+                inner = await self._take_over()
+            left: Sequence[int] = range(len(batch))
+            if self._stored:
+                stored, self._stored = self._stored, frozenset()
+                if not (left := [index for index in left if record_id(batch[index]) not in stored]):
+                    return ALL_STORED
+            return Receipt(left).followed_by(await self._transact(inner, [batch[index] for index in left]))
+        except SinkUnavailable as error:
+            self._inner = None
+            failure = RetryLater(str(error), unavailable=True, fenced=error.fenced, doubted=error.doubted)
+            return Receipt(range(len(batch)), failure)
+        except BaseException:  # Cancelled: whether the transaction was stored is unknown.
+            self._inner = None
+            raise
+
+    async def check(self) -> str:
+        """With a transactional id of its own: that of the sink would fence a running bridge."""
+        try:
+            return await self._checked.open()
+        finally:
+            await self._checked.close(0)
+
+    async def check_destinations(self, resources: Sequence[Resource]) -> Sequence[str]:
+        inner = self._make_inner()
+        found = await inner.check_destinations(resources)
+        return [*found, *await self._parts.topics.mistakes([self._options.topic_of_progress])]
+
+    async def close(self) -> None:
+        try:
+            if self._inner is None:
+                # An open transaction would hold up readers until it times out.
+                with suppress(SinkUnavailable, TimeoutError):
+                    async with asyncio.timeout(_CLOSE_TIMEOUT):
+                        await self._producers.transactional.abort()
+            await self._producers.close(0)
+        finally:
+            self._parts.threads.shutdown(wait=False)
+
+    # ── Transactions ─────────────────────────────────────────────────────────
+
+    async def _transact(self, inner: KafkaSink, batch: Sequence[Record]) -> Receipt:
+        """Raises SinkUnavailable if the end of the transaction is unknown."""
+        if refused := self._refusals.take(batch):
+            return nothing_stored(batch, Receipt(rejected=refused))
+        producer = self._producers.transactional
+        await producer.begin()
+        self._inner = None
+        receipt = await self._send(inner, batch)
+        if receipt.pending or receipt.rejected:
+            return await self._abort(producer, batch, receipt)
+        number = self._number + 1
+        self._unknown = batch
+        await self._store(producer, replace_fields(self.progress, number=number), inner.memory, self.part)
+        await producer.commit()
+        self._number, self._unknown, self._inner, self.part = number, (), inner, None
+        self._refusals.clear()
+        self.memory = inner.memory
+        return receipt
+
+    async def _send(self, inner: KafkaSink, batch: Sequence[Record]) -> Receipt:
+        """Ends with the first part that has a failure."""
+        lost, changed = [], []
+        for where in split_at_notices(batch):
+            receipt = await inner.deliver(batch[where])
+            lost.append(receipt.lost)
+            changed.append(receipt.changed)
+            if receipt.pending or receipt.rejected:
+                return Receipt(range(where.start, where.stop)).followed_by(receipt)
+        return Receipt(lost="; ".join(filter(None, lost)), changed="; ".join(filter(None, changed)))
+
+    async def _abort(self, producer: TransactionalProducer, batch: Sequence[Record], receipt: Receipt) -> Receipt:
+        await producer.abort()
+        if self._refusals.suspects:
+            if not await self._refusals.find(self._new_producer, self._options.ack_timeout):
+                self._producers.halve_batches()
+            return await self._transact(await self._take_over(), batch)
+        self._inner = await self._new_inner()
+        return nothing_stored(batch, receipt)
+
+    async def _store(
+        self, producer: TransactionalProducer, progress: Progress, memory: bytes, part: BeyondPart | None = None
+    ) -> None:
+        owned = replace_fields(progress, owner=self._owner, term=self.progress.term, memory=memory)
+        for message in self._topic.messages(owned, part):
+            if (error := await producer.store(message, self._options.ack_timeout)) is not None:
+                raise TransactionFailed(f"topic {message.topic}: {error.str()}")
+
+    # ── Taking over ──────────────────────────────────────────────────────────
+
+    async def _take_over(self) -> KafkaSink:
+        """Ends the transactions of earlier producers, and finds out what they stored. Raises SinkUnavailable."""
+        producer, topic = await self._new_producer(), self._options.topic_of_progress
+        if unusable := await self._parts.topics.unusable(producer, [topic]):
+            raise SinkUnavailable(unusable[topic])
+        found = await self._topic.read()
+        if found is not None and found.term > self.progress.term and not self.doubted:
+            self.doubted = True
+            raise earlier_term(found.term, self.progress.term)
+        if found is None or found.owner != self._owner:
+            # The memory is about the destination, so that of the last transaction counts, whoever stored it.
+            self.committed, self._number = found, 0
+            self.parts = await self._topic.read_parts(_number_of_parts(found))
+            self.memory = self.memory if found is None else found.memory
+            await producer.begin()
+            await self._store(producer, replace_fields(found or Progress(), number=0), self.memory)
+            await producer.commit()
+            self._owns = True
+        elif found.number > self._number:
+            self._number, self.memory, self.part = found.number, found.memory, None
+            self._stored = frozenset(map(record_id, self._unknown))
+        self._unknown = ()
+        self._inner = await self._new_inner()
+        return self._inner
+
+    async def _new_producer(self) -> TransactionalProducer:
+        await self._producers.close(0)
+        if self._owns:
+            await self._look()
+        await self._producers.open()
+        return self._producers.transactional
+
+    async def _look(self) -> None:
+        """Raises OtherOwner if another process has stored progress since. The next call does not look."""
+        found = await self._topic.read()
+        if found is not None and found.owner != self._owner:
+            self._owns = False
+            raise other_owner()
+
+    async def _new_inner(self) -> KafkaSink:
+        """Without what an aborted transaction left behind."""
+        inner = self._make_inner()
+        inner.memory, inner.watched = self.memory, lambda: self.watched()
+        await inner.restore()
+        return inner
+
+
+def _number_of_parts(found: Progress | None) -> int:
+    return 0 if found is None or found.frontier is None else found.frontier.parts
