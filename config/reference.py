@@ -69,7 +69,9 @@ def reference(sink_options: SinkOptionTypes) -> str:
             lines += [f"{name}:", *_indented(_resources())]
         elif name == "sinks":
             lines += [f"{name}:", *_indented(_sinks(sink_options))]
-        elif model := model_of(field.annotation):
+        elif (model := model_of(field.annotation)) and field.default is None:
+            lines += _block(name, field, model)
+        elif model:
             lines += [f"{name}:", *_indented(_options(model.model_fields))]
         else:
             lines += [_line(name, field)]

@@ -1,4 +1,4 @@
-"""The section ``cluster``: the API server, and the bridge's credentials for it."""
+"""The section ``cluster``: the API server, and the bridge's credentials for it; and ``election``, by a Lease on it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from config.values import HOST, PORT, Matching, Section
+from config.rules import Given, Rule, Ruled, needs
+from config.schema.telemetry import ListenAddress
+from config.values import HOST, PORT, Between, Duration, Flag, Matching, Section
 
 
 def _why_no_server(url: str) -> str:
@@ -27,6 +29,28 @@ ClusterName: TypeAlias = Annotated[
         "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?",
         "letters, digits, '-', '_' and '.' are expected, with a letter or a digit at both ends",
         longest=128,
+    ),
+]
+
+CopyUrl: TypeAlias = Annotated[
+    str,
+    Matching(
+        rf"https?://{HOST}(?::{PORT})?/?", "a URL like https://kubedelta-0.kubedelta:8082 is expected", longest=500
+    ),
+]
+_LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+
+Namespace: TypeAlias = Annotated[
+    str, Matching(_LABEL, "a namespace's name is expected: lower case letters, digits and '-'", longest=63)
+]
+LeaseName: TypeAlias = Annotated[
+    str,
+    Matching(rf"{_LABEL}(?:\.{_LABEL})*", "a name like kubedelta or kubedelta.prod is expected", longest=253),
+]
+Identity: TypeAlias = Annotated[
+    str,
+    Matching(
+        "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", "letters, digits, '-', '_' and '.' are expected", longest=253
     ),
 ]
 
@@ -68,4 +92,90 @@ class ClusterSettings(Section):
         description="A file (PEM) with the certificate authorities that are trusted for the API server, in place of "
         "the kubeconfig's. Without either: the system's.",
         examples=["/run/secrets/ca.crt"],
+    )
+
+
+class CopySettings(Ruled, Section):
+    """Copies of the leader's state, for replicas with an empty disk."""
+
+    rules = (needs("token_file", "listen"), Rule(Given("listen"), Given("token_file"), "listen needs token_file"))
+
+    listen: ListenAddress | None = Field(
+        default=None,
+        description="host:port at which this replica, while it leads, sends its state to replicas whose "
+        "state.directory is empty. They then list nothing, and can take over at once. Without it there are no copies.",
+        examples=["0.0.0.0:8082"],
+    )
+    url: CopyUrl | None = Field(
+        default=None,
+        description="The address of this replica for the others; its Lease has it. Without it: that of listen. In a "
+        "StatefulSet, set it in the environment: KUBEDELTA__ELECTION__BASE_COPY__URL=https://$(POD_NAME).kubedelta:8082.",
+        examples=["https://kubedelta-0.kubedelta:8082"],
+    )
+    token_file: Path | None = Field(
+        default=None,
+        description="A file with a token of at least 16 characters, the same for all replicas. Whoever has it may read "
+        "the whole state. The file is read at each request.",
+        examples=["/run/secrets/copy-token"],
+    )
+    cert_file: Path | None = Field(
+        default=None, description="The certificate (PEM) of this replica.", examples=["/run/secrets/tls.crt"]
+    )
+    key_file: Path | None = Field(
+        default=None, description="The private key (PEM) of cert_file.", examples=["/run/secrets/tls.key"]
+    )
+    ca_file: Path | None = Field(
+        default=None,
+        description="Certificates (PEM) of the authorities that sign those of the replicas. No others are trusted.",
+        examples=["/run/secrets/ca.crt"],
+    )
+    allow_http: Flag = Field(
+        default=False,
+        description="Token and state may cross a network without TLS, such as one that is encrypted by other means. "
+        "On a loopback address they always may.",
+    )
+
+
+class ElectionSettings(Section):
+    """Several replicas, of which one delivers: the holder of a Lease."""
+
+    enabled: Flag = Field(
+        default=False,
+        description="Every replica watches and keeps its own state; only the holder of the Lease delivers. Each needs "
+        "a state.directory of its own, the same resources and sinks, and the same redaction.key_file. A single replica "
+        "needs no election.",
+    )
+    lease: LeaseName = Field(
+        default="kubedelta",
+        description="The name of the Lease (coordination.k8s.io/v1), the same for all replicas, and for no other "
+        "bridge. It is in the cluster that is watched; the first replica creates it.",
+    )
+    namespace: Namespace | None = Field(
+        default=None,
+        description="The namespace of the Lease. Without it: that of the pod.",
+        examples=["monitoring"],
+    )
+    identity: Identity | None = Field(
+        default=None,
+        description="The name of this replica, in the Lease and in the logs; no other replica has it. Without it: the "
+        "host name, which is the pod's name in a pod.",
+        examples=["kubedelta-0"],
+    )
+    lease_duration: Annotated[Duration, Between(1, 600)] = Field(
+        default=Duration(15),
+        description="A standby takes the Lease when it was not renewed for so long. Rounded up to whole seconds.",
+    )
+    renew_deadline: Annotated[Duration, Between(0.5, 400)] = Field(
+        default=Duration(10),
+        description="A leader that cannot renew the Lease for so long delivers no more: at most two thirds of "
+        "lease_duration, so that clocks may run at rates that differ by a fifth.",
+    )
+    retry_period: Annotated[Duration, Between(0.1, 60)] = Field(
+        default=Duration(2),
+        description="Time between two renewals. After a crash of the leader, at most what the sinks settled in that "
+        "time is delivered again. At most renew_deadline divided by 1.2.",
+    )
+    base_copy: CopySettings = Field(
+        default=CopySettings(),
+        description="Copies of the leader's state, for replicas with an empty disk. Off by default.",
     )

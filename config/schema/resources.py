@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from bridge.model.resource import Scope
 from bridge.model.resource_name import ResourceName as ParsedName
 from config.schema.redaction import MemberPath, RedactEntry
-from config.values import Matching
+from config.values import Flag, Matching
 
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _KIND = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"  # kubectl accepts a kind too, such as StatefulSet.
@@ -108,6 +108,12 @@ class ResourceSettings(BaseModel):
         description="Paths whose changes are no news: an update in which nothing else changed is not exported. The "
         "next exported update has the newest values. A change of the spec also changes metadata.generation.",
         examples=[["status.conditions[*].lastHeartbeatTime", "metadata.annotations['example.com/renewed-at']"]],
+    )
+
+    recover_steps: Flag = Field(
+        default=True,
+        description="Whether steps that no watch announced are looked for, as watch.recover_steps has it. false suits "
+        "resources whose objects change several times a second.",
     )
 
     @property

@@ -8,14 +8,14 @@ from typing import Annotated
 from pydantic import BaseModel, Field, SerializeAsAny
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from config.schema.cluster import ClusterSettings
+from config.schema.cluster import ClusterSettings, ElectionSettings
 from config.schema.delivery import DeliverySettings
 from config.schema.page import PageSettings
 from config.schema.redaction import RedactionSettings
 from config.schema.resources import ResourceEntry
 from config.schema.state import StateSettings
 from config.schema.telemetry import TelemetrySettings, TracingSettings
-from config.schema.watch import WatchSettings
+from config.schema.watch import ShardSettings, WatchSettings
 from config.values import Between, Duration
 
 
@@ -46,6 +46,16 @@ class Settings(BaseSettings):
     )
     state: StateSettings = Field(
         default=StateSettings(), description="The state directory, and how long its records stay."
+    )
+    shard: ShardSettings | None = Field(
+        default=None,
+        description="For a cluster with more changes than a process can carry: this bridge has a part of all objects, "
+        "and other bridges have the others. Without it, the bridge has all objects.",
+        examples=[{"of": 4, "by": "uid"}],
+    )
+    election: ElectionSettings = Field(
+        default=ElectionSettings(),
+        description="Several replicas, of which one delivers and the others wait with the same state. Off by default.",
     )
     latency: Annotated[Duration, Between(0, 1)] = Field(
         default=Duration(0.01),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from config.values import Duration, Section, Size
+from config.values import Duration, Flag, Section, Size
 
 
 class OnClusterChange(StrEnum):
@@ -42,7 +42,7 @@ class EncryptionSettings(Section):
         "It needs kubedelta[encryption]; the image has it.",
         examples=[["/etc/kubedelta/state-2026-11.key", "/etc/kubedelta/state-2026-05.key"]],
     )
-    encrypt_new: bool = Field(
+    encrypt_new: Flag = Field(
         default=True,
         description="False: new content is not encrypted, and the keys are for the content from before. Meant for "
         "leaving encryption.",

@@ -1,18 +1,41 @@
-"""The section ``watch``: how resources are listed and watched."""
+"""The sections ``watch`` and ``shard``: how resources are listed and watched, and which part of all objects."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from bridge.model.primitives.shard import MOST_SHARDS, ShardBy
 from config.values import Between, Count, Duration, Section
 
 
 class WatchList(StrEnum):
     AUTO = "auto"
     NEVER = "never"
+
+
+class RecoverStepsSettings(Section):
+    """The bounds of the recovery of steps."""
+
+    most_requests: Count = Field(
+        default=2000,
+        ge=1,
+        le=1_000_000,
+        description="Most requests after a list of a resource: one for each lost step and each changed object, some "
+        "ten for each deleted object.",
+    )
+    concurrency: Count = Field(
+        default=4, ge=1, le=64, description="Requests at the same time, for all resources together."
+    )
+
+
+def _section_of(value: Any) -> Any:
+    """``false`` turns the recovery off; ``true``, and a section without a line, leave its defaults."""
+    if value is False:
+        return None
+    return {} if value is None or value is True else value
 
 
 class WatchSettings(Section):
@@ -39,4 +62,57 @@ class WatchSettings(Section):
         default=WatchList.AUTO,
         description="auto: stream the first objects in a watch (sendInitialEvents), which costs the API server far "
         "less memory, and list where it does not support that. never: always list.",
+    )
+    recover_steps: Annotated[
+        RecoverStepsSettings | None,
+        BeforeValidator(_section_of, json_schema_input_type=RecoverStepsSettings | bool | None),
+    ] = Field(
+        default=RecoverStepsSettings(),
+        description="After a watch that could not be resumed (the API server restarted, or the bridge was down for "
+        "more than about 75 s), the steps between the listed and the known states are looked for in etcd's history, by "
+        "lists of single objects at exact versions, and exported with evidence recovered. What etcd has forgotten "
+        "(after five to ten minutes) stays relisted. false: no such requests.",
+    )
+
+
+_NUMBERS = [1 << bits for bits in range(MOST_SHARDS.bit_length())]
+
+
+def _power_of_two(of: int) -> int:
+    if of not in _NUMBERS:
+        raise ValueError(f"allowed: {', '.join(map(str, _NUMBERS))}")
+    return of
+
+
+class ShardSettings(Section):
+    """The part of all objects that this bridge has."""
+
+    of: Annotated[Count, AfterValidator(_power_of_two)] = Field(
+        description="Number of shards, a power of two: as many bridges, with a state directory each, have all objects. "
+        "1: this bridge has them all.",
+        examples=[4],
+        json_schema_extra={"enum": [*_NUMBERS]},
+    )
+    index: Count | None = Field(
+        default=None,
+        ge=0,
+        lt=MOST_SHARDS,
+        description="The shard of this bridge, from 0. By default the number at the end of the pod's name (POD_NAME, "
+        "else the name of the host), modulo the number of shards: right for a StatefulSet.",
+        examples=[2],
+    )
+    by: ShardBy = Field(
+        default=ShardBy.UID,
+        description="The field whose hash decides on the shard of an object. uid: even shards; but an object that is "
+        "created again under its name may be in another shard, whose records have no order with those of the former. "
+        "namespace: each namespace is in a shard as a whole, so that all records of a name have an order; all "
+        "cluster-scoped objects are in a single shard.",
+    )
+    former: Annotated[Count, AfterValidator(_power_of_two)] | None = Field(
+        default=None,
+        description="To change the number of shards: the number before, 1 for a bridge with all objects. The former "
+        "shards hand over, and this bridge goes on behind what they have delivered. Both need an election with one "
+        "election.lease, and this bridge an empty state.directory. Remove it once the former bridges are gone.",
+        examples=[2],
+        json_schema_extra={"enum": [*_NUMBERS]},
     )
