@@ -149,4 +149,5 @@ class OfflineOperations:
             0 if backfill is None else backfill.last_item - cursor.settled_item,
             bool(cursor.paused),
             gone=cursor.paused is PauseCause.GONE,
+            fenced=cursor.paused is PauseCause.FENCED,
         )

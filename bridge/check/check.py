@@ -17,7 +17,7 @@ from bridge.facts import ConnectionInsecure, Fact
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, connect
 from bridge.model.answers import Refused
 from bridge.model.resource import Resource
-from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, look_at
+from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, found_in, look_at
 from bridge.plan.difference import MOST_DELETES
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.plan.preflight import preflight
@@ -36,6 +36,8 @@ async def check_all(plan: Plan, *, noise: float | None = None) -> AsyncIterator[
     """Yields findings: of this machine first, then of the cluster and its resources, then of the sinks. ``noise``: the
     seconds for which updates are watched; None for no look at the noise."""
     mistakes = await asyncio.to_thread(preflight, plan)
+    if plan.shard is not None:
+        yield Finding("shard", CheckResult.RIGHT, f"this bridge has {plan.shard}")
     async for finding in _check_machine(plan):
         yield finding
     for subject, reason in mistakes:
@@ -102,7 +104,8 @@ async def _check_cluster(
     plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, noise: float | None
 ) -> AsyncIterator[Finding]:
     allowed = True
-    async for finding in check_resources(plan.wanted, client, catalogue, resolution):
+    election = plan.election if plan.election is not None and plan.election.namespace else None
+    async for finding in check_resources(plan.wanted, client, catalogue, resolution, election):
         allowed = allowed and finding.verdict in (CheckResult.RIGHT, CheckResult.NOTE)
         yield finding
     for namespace in dict.fromkeys(scope.namespace for wanted in plan.wanted for scope in wanted.scopes):
@@ -138,7 +141,7 @@ async def _check_state(
         with look_at(plan.state) as look:
             if look is None:
                 return
-            other = await _other_cluster(plan, client, look)
+            other = await _other_cluster(plan, client, look) or _other_shard(plan)
             if other is not None:
                 yield other
             elif allowed:
@@ -169,12 +172,19 @@ async def _other_cluster(plan: Plan, client: KubeClient, look: StateInspection) 
     return Finding("state.directory", CheckResult.WRONG, f"{found}: give each cluster a directory of its own")
 
 
+def _other_shard(plan: Plan) -> Finding | None:
+    if (was := found_in(plan.state)) == plan.shard:
+        return None
+    reason = f"it has the objects of {was or 'all shards'}: give each shard a directory of its own"
+    return Finding("state.directory", CheckResult.WRONG, reason)
+
+
 async def _forecast(
     plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, look: StateInspection
 ) -> Finding:
     ignoring = any(each.ignore_changes for each in plan.wanted)
     digests = digests_by(plan, catalogue) if ignoring else None
-    view = ClusterView(plan.cluster, client, resolution.desired, most=MOST_OBJECTS, digests=digests)
+    view = ClusterView(plan.cluster, client, resolution.desired, most=MOST_OBJECTS, digests=digests, shard=plan.shard)
     try:
         changes = await forecast(plan.cluster, plan.wanted, resolution, view, look)
     except (ClusterUnavailable, ClusterRefuses) as error:

@@ -54,7 +54,7 @@ async def check_noise(
         paths = ignored_by(plan.wanted, resource, scope, catalogue)
         transform = transform_for(resource, redaction.extended(rules))
         form = _comparable(transform, IgnoredPaths(paths))
-        lister = client.lister_watcher(resource, scope, managed_fields=False)
+        lister = client.lister_watcher(resource, scope, managed_fields=False, shard=plan.shard)
         watches.append(_NoiseWatch(resource, scope, lister, form, bool(paths), tally, states, lists, seconds))
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each.run()) for each in watches]

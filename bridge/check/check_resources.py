@@ -8,18 +8,32 @@ from bridge.check.findings import CheckResult, Finding
 from bridge.kube import ApiError, Catalogue, KubeClient, UnknownResource, resolve_name
 from bridge.model.answers import Failed, ListRequest, Refused
 from bridge.model.resource import Resource, Scope
-from bridge.plan.plan import Wanted
+from bridge.plan.plan import ElectionPlan, Wanted
 from bridge.resources.resolve import Resolution
-from bridge.rights import IDENTITY, VERBS, Right, manifests, missing_of, rights_of, who_am_i
+from bridge.rights import (
+    IDENTITY,
+    VERBS,
+    Right,
+    election_rights,
+    manifests,
+    missing_of,
+    rights_of,
+    who_am_i,
+)
 
 MISSING_RIGHTS = "kubedelta-missing-rights"
 """The name of roles and bindings in the manifests. An operator's own role stays as it is."""
 
 
 async def check_resources(
-    configured: Sequence[Wanted], client: KubeClient, catalogue: Catalogue, resolution: Resolution
+    configured: Sequence[Wanted],
+    client: KubeClient,
+    catalogue: Catalogue,
+    resolution: Resolution,
+    election: ElectionPlan | None,
 ) -> AsyncIterator[Finding]:
-    """Yields a finding for each entry, and findings for missing rights: the last has manifests that grant them."""
+    """Yields a finding for each entry and for the Lease, and findings for missing rights: the last has manifests that
+    grant them. ``election``: None without one, and where its namespace is not known."""
     missing: list[Right] = []
     for wanted in configured:
         finding, of_entry = await _check_resource(wanted, client, catalogue, resolution)
@@ -27,14 +41,25 @@ async def check_resources(
         yield finding
     try:
         unidentified = await missing_of(client, [IDENTITY])
+        unelected = await missing_of(client, election_rights(election))
     except ApiError as error:
         yield Finding("cluster", CheckResult.UNREACHABLE, str(error))
         return
     if unidentified:
         reason = f"RBAC must allow: {IDENTITY}: its uid identifies the cluster of a state directory"
         yield Finding("cluster", CheckResult.WRONG, reason)
-    if missing := [*missing, *unidentified]:
+    if election is not None:
+        yield _of_election(election, unelected)
+    if missing := [*missing, *unelected, *unidentified]:
         yield await _to_apply(client, missing)
+
+
+def _of_election(election: ElectionPlan, missing: Sequence[Right]) -> Finding:
+    if missing:
+        reason = f"RBAC must allow: {'; '.join(map(str, missing))}: replicas elect their leader by it"
+        return Finding("election", CheckResult.WRONG, reason)
+    found = f"may hold the Lease {election.namespace}/{election.lease}, as {election.name}"
+    return Finding("election", CheckResult.RIGHT, found)
 
 
 async def _check_resource(

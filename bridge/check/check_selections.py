@@ -13,9 +13,9 @@ from bridge.check.tallies import ContentTally, Tally, selector_tallies
 from bridge.content import WrongContent, compile_content
 from bridge.informer.controller import Transform
 from bridge.kube import Catalogue, KubeClient
-from bridge.model.answers import ListRequest, Page
+from bridge.model.answers import ListerWatcher, ListRequest, Page
 from bridge.model.primitives.printable import counted
-from bridge.model.resource import Resource, Scope
+from bridge.model.resource import Resource
 from bridge.outbox import utc_now
 from bridge.plan.plan import Plan
 from bridge.plan.redaction_key_file import likely_redaction
@@ -55,7 +55,8 @@ async def check_selections(
         here = {index: count for index, each in enumerate(tallies) if (count := each.counter(resource)) is not None}
         if here:
             rules = rules_for(plan.wanted, resource, catalogue)
-            reader = _Reader(client, resource, scope, transform_for(resource, redaction.extended(rules)))
+            lister = client.lister_watcher(resource, scope, managed_fields=False, shard=plan.shard)
+            reader = _Reader(lister, resource, transform_for(resource, redaction.extended(rules)))
             found = [tallies[index] for index in here]
             if problem_of_list := await reader.evaluate(found, list(here.values()), plan.cluster):
                 yield Finding(f"resources: {resource}", CheckResult.NOTE, problem_of_list)
@@ -67,9 +68,8 @@ async def check_selections(
 class _Reader:
     """Lists the objects of a resource in a scope, page by page."""
 
-    client: KubeClient
+    lister: ListerWatcher
     resource: Resource
-    scope: Scope
     transform: Transform
 
     async def evaluate(
@@ -80,10 +80,9 @@ class _Reader:
         expressions = {each.expression: None for each in tallies}
         expressions |= {condition: None for each in tallies for condition in each.conditions}
         evaluator = Evaluator(self.resource, cluster, expressions, failures, with_labels=True)
-        lister = self.client.lister_watcher(self.resource, self.scope, managed_fields=False)
         request, seen = ListRequest(version="", limit=_PAGE), 0
         while True:
-            answer = await lister.list(request)
+            answer = await self.lister.list(request)
             if not isinstance(answer, Page):
                 return f"expressions were evaluated on {counted(seen, 'object')} only: {answer.reason}"
             for each in answer.objects:

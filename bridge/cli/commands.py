@@ -17,8 +17,17 @@ from bridge.kube import ApiError, Catalogue, CredentialsError, UnknownResource, 
 from bridge.model.primitives.printable import escaped
 from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
-from bridge.plan.preflight import wrong_selections
-from bridge.rights import IDENTITY, ClusterWide, Right, Subject, in_namespaces, manifests, rights_of
+from bridge.plan.preflight import wrong_election, wrong_selections
+from bridge.rights import (
+    IDENTITY,
+    ClusterWide,
+    Right,
+    Subject,
+    election_rights,
+    in_namespaces,
+    manifests,
+    rights_of,
+)
 from config.errors import ConfigError
 from sinks import registry
 
@@ -38,7 +47,7 @@ def check(path: Path, *, offline: bool, noise: float | None) -> int:
         plan = plan_of(load_settings(path), path)
     except ConfigError as error:
         return _refuse(error)
-    if offline and (mistakes := list(wrong_selections(plan.sinks))):
+    if offline and (mistakes := [*wrong_election(plan), *wrong_selections(plan.sinks)]):
         for option, reason in mistakes:
             say(str(Finding(option, CheckResult.WRONG, reason)))
         return Exit.CONFIG
@@ -77,6 +86,7 @@ def rbac(path: Path, *, namespaced: bool, service_account: tuple[str, str], name
         return _refuse(error)
     try:
         rights = _needed(plan, asyncio.run(_discover(plan)), namespaced=namespaced)
+        rights += election_rights(plan.election, service_account[0])
     except CredentialsError as error:
         return _refuse(of_cluster(error))
     except ApiError as error:

@@ -61,7 +61,10 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
     line = ProgressLine(sys.stderr)
     line.on = line.on and settings.telemetry.log_format != "json"
     set_up_logging(
-        settings.telemetry.log_level, settings.telemetry.log_format, cast(TextIO, line) if line.on else sys.stderr
+        settings.telemetry.log_level,
+        settings.telemetry.log_format,
+        cast(TextIO, line) if line.on else sys.stderr,
+        shard="" if plan.shard is None else plan.shard.name,
     )
     running = _run(file, settings, plan, [each for each in ignored if each is not signal.SIGHUP], line)
     if profile_stages:

@@ -37,6 +37,8 @@ def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -
         settings = load_settings(path)
         reader = _reader(settings, sink)
         plan = plan_of(settings)
+        if plan.unknown_shard:
+            return _fail(f"shard.index: {plan.unknown_shard}", Exit.CONFIG)
         [mine] = [each for each in plan.sinks if each.name == sink]
         for option, reason in wrong_selections([mine]):
             return _fail(f"{option}: {reason}", Exit.CONFIG)
@@ -51,6 +53,7 @@ def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -
                 settle=settle,
                 select=select,
                 ignoring=ignoring,
+                shard=plan.shard,
                 progress=line.show if line.on else None,
             )
             found = asyncio.run(comparing)

@@ -5,11 +5,11 @@ log_stream          one stream of log lines, with the libraries' lines
 logs                facts of resources as log lines
 metrics             the registry, and its text form
 observers           passes each fact to every observer
-process_logs        facts of the process as log lines
+process_logs        facts of the process and of the election as log lines
 resource_counters   counters between the API server and the outbox
 sink_counters       counters between the outbox and the destinations
 sink_logs           facts of sinks as log lines
-state_counters      counters of the database, of the state and of traces
+state_counters      counters of the database, of the state, of the election and of traces
 state_logs          facts of the state as log lines
 throttled_log       the bridge's logger; logs a repeated failure every half minute
 """

@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from bridge.model.status import CircuitState, ConfigurationStatus, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.primitives.election import ElectionStatus
+from bridge.model.primitives.shard import Shard
+from bridge.model.status import (
+    CircuitState,
+    ConfigurationStatus,
+    InformerStatus,
+    SinkState,
+    SinkStatus,
+    StatusSnapshot,
+)
 
 
 def gauges(snapshot: StatusSnapshot, *, build: Mapping[str, str], failures: Mapping[str, int]) -> Iterator[Metric]:
@@ -22,9 +31,18 @@ def gauges(snapshot: StatusSnapshot, *, build: Mapping[str, str], failures: Mapp
     yield GaugeMetricFamily("kubedelta_ready", "1 while /readyz answers 200.", value=float(snapshot.ready))
     if snapshot.configuration is not None:
         yield from _configuration(snapshot.configuration)
+    if snapshot.shard is not None:
+        yield _shard(snapshot.shard)
+    if snapshot.election is not None:
+        yield from _election(snapshot.election)
     yield from _state(snapshot)
     yield from _informers(snapshot)
     yield from _sinks(snapshot.sinks)
+
+
+def _shard(shard: Shard) -> Metric:
+    value = {"shard": shard.name, "of": str(shard.of), "index": str(shard.index), "by": shard.by.value}
+    return InfoMetricFamily("kubedelta_shard", "The part of all objects that the bridge has.", value=value)
 
 
 def _configuration(found: ConfigurationStatus) -> Iterator[Metric]:
@@ -46,6 +64,18 @@ def _configuration(found: ConfigurationStatus) -> Iterator[Metric]:
     for outcome, count in (("changed", found.changed), ("unchanged", found.unchanged), ("refused", found.refusals)):
         reloads.add_metric((outcome,), count)
     yield reloads
+
+
+def _election(found: ElectionStatus) -> Iterator[Metric]:
+    yield GaugeMetricFamily("kubedelta_leader", "1 while this replica leads.", value=float(found.leads))
+    yield GaugeMetricFamily("kubedelta_leader_term", "The newest known term of a leader.", value=found.term)
+    text = "1 if a takeover by this replica would lack no step."
+    yield GaugeMetricFamily("kubedelta_leader_exact", text, value=float(found.exact))
+    text = "Sections of a follower's configuration that must be as the leader's, and are not."
+    yield GaugeMetricFamily("kubedelta_leader_settings_differ", text, value=len(found.differs))
+    if found.frontier_age is not None:
+        text = "Seconds since the Lease was renewed, with the frontier in it."
+        yield GaugeMetricFamily("kubedelta_frontier_age_seconds", text, value=found.frontier_age)
 
 
 def _state(snapshot: StatusSnapshot) -> Iterator[Metric]:

@@ -20,9 +20,13 @@ _CREDENTIALS = re.compile(r"""(?<=://)[^/@\s"'<>]+(?=@)|(?i:(?<=bearer )|(?<=bas
 _FIRST = ("timestamp", "level", "event")
 
 
-def set_up_logging(level: str, form: str, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
+def set_up_logging(
+    level: str, form: str, stream: TextIO, *, shard: str = "", clock: Callable[[], float] = time.monotonic
+) -> None:
     """Writes lines from ``level`` on (debug, info, warning, error) to ``stream``: standard error, because standard
     output may belong to a sink. ``form`` is ``json``, ``console``, or ``auto``: console on a terminal, else JSON.
+
+    With ``shard``, the name of the bridge's shard, every line has it.
 
     Of libraries, warnings and errors are logged, each message once every half minute with its count in between, since
     some libraries log every request of a stranger. Tracebacks show no variables, since these hold tokens and bodies.
@@ -32,6 +36,8 @@ def set_up_logging(level: str, form: str, stream: TextIO, *, clock: Callable[[],
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    if shard:
+        shared.append(_Named(shard))
     handler = logging.StreamHandler(stream)
     handler.addFilter(_LibrariesNotTooOften(clock))
     handler.setFormatter(
@@ -94,6 +100,17 @@ def _for_machines() -> list[Processor]:
 def _json(event: EventDict, **_: object) -> str:
     first = {name: event.pop(name) for name in _FIRST if name in event}
     return escaped(msgspec.json.encode({**first, **event}, enc_hook=str).decode())
+
+
+class _Named:
+    """Adds the shard to each line."""
+
+    def __init__(self, shard: str) -> None:
+        self._shard = shard
+
+    def __call__(self, _logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+        event["shard"] = self._shard
+        return event
 
 
 class _LibrariesNotTooOften(logging.Filter):

@@ -30,12 +30,14 @@ from bridge.facts import (
     PluginComplained,
     ResourceRefused,
     ResourceUnknown,
+    ShardSelected,
+    StepsRecovered,
     VersionsRanBackwards,
     WatchEnded,
     WatchOpened,
 )
 from bridge.model.resource import Resource, Scope
-from bridge.telemetry.process_logs import ProcessLogs
+from bridge.telemetry.process_logs import ElectionLogs, ProcessLogs
 from bridge.telemetry.sink_logs import SinkLogs
 from bridge.telemetry.state_logs import StateLogs
 from bridge.telemetry.throttled_log import ThrottledLog
@@ -65,6 +67,7 @@ class Logs:
         self._sinks = SinkLogs(self._throttled)
         self._state = StateLogs(self._throttled)
         self._process = ProcessLogs(self._throttled)
+        self._election = ElectionLogs(self._throttled)
         self._refused: dict[tuple[Resource, Scope], int] = {}
         self._unknown: dict[str, str] = {}
 
@@ -81,6 +84,8 @@ class Logs:
                     self._log.debug("changes ignored", **_named(resource, scope), count=count)
             case InformerStarted(resource, scope):
                 self._log.debug("informer started", **_named(resource, scope))
+            case StepsRecovered():
+                self._recovery(fact)
             case ListCompleted() | WatchOpened() | WatchEnded() | InformerSynced() | InformerStopped():
                 self._informer(fact)
             case ListWatchFailed() | ResourceRefused() | InputUnreadable() | ObjectLeftBare() | VersionsRanBackwards():
@@ -89,12 +94,16 @@ class Logs:
                 self._cluster_failure(fact)
             case HistoryChecked():
                 self._history(fact)
+            case ShardSelected(resource, scope, by_server):
+                sent = "this shard alone" if by_server else "every shard; those of others are dropped"
+                self._log.info(f"the API server sends the objects of {sent}", **_named(resource, scope))
             case PluginComplained(command, text):
                 self._log.debug("credential plugin complained", command=command, text=text)
             case _:
                 self._sinks.observe(fact)
                 self._state.observe(fact)
                 self._process.observe(fact)
+                self._election.observe(fact)
 
     # ── Informers ────────────────────────────────────────────────────────────
 
@@ -122,6 +131,20 @@ class Logs:
                 self._throttled.forget(("unreadable", *key))
                 self._throttled.forget(("bare", *key))
                 log.info("informer stopped")
+
+    def _recovery(self, fact: StepsRecovered) -> None:
+        reason = {"reason": fact.reason} if fact.reason else {}
+        log = self._log.info if fact.objects else self._log.debug
+        log(
+            "steps that no watch announced were looked for",
+            **_named(fact.resource, fact.scope),
+            objects=fact.objects,
+            recovered=fact.steps,
+            requests=fact.requests,
+            seconds=round(fact.seconds, 3),
+            outcome=fact.ended_by.value,
+            **reason,
+        )
 
     def _served(self, key: tuple[Resource, Scope]) -> None:
         if (status := self._refused.pop(key, None)) is not None:

@@ -28,6 +28,7 @@ from bridge.facts import (
     GroupStale,
     PluginComplained,
     ResourceUnknown,
+    ShardSelected,
     SinkCautioned,
     SinkInsecure,
 )
@@ -35,7 +36,7 @@ from bridge.model.status import StatusSnapshot
 from bridge.telemetry.gauges import gauges
 from bridge.telemetry.resource_counters import ResourceCounters
 from bridge.telemetry.sink_counters import SinkCounters
-from bridge.telemetry.state_counters import StateCounters
+from bridge.telemetry.state_counters import ElectionCounters, StateCounters
 
 
 class Metrics:
@@ -51,6 +52,7 @@ class Metrics:
         self._resources = ResourceCounters(registry)
         self._sinks = SinkCounters(registry)
         self._state = StateCounters(registry)
+        self._election = ElectionCounters(registry)
         self._discovery = Counter("kubedelta_discovery_failures_total", "Discoveries that failed.", registry=registry)
         self._stale = Counter(
             "kubedelta_discovery_stale_groups_total",
@@ -84,12 +86,13 @@ class Metrics:
                 self._cut.labels(server, why.value).inc()
             case ResourceUnknown() | ConnectionInsecure() | SinkInsecure() | SinkCautioned():
                 pass  # These are states: the first has a gauge (kubedelta_resource_synced), the others have log lines.
-            case DiscoveryRejected() | PluginComplained():
+            case DiscoveryRejected() | PluginComplained() | ShardSelected():
                 pass  # The same.
             case _:
                 self._resources.observe(fact)
                 self._sinks.observe(fact)
                 self._state.observe(fact)
+                self._election.observe(fact)
 
     def expect_sinks(self, *names: str) -> None:
         """Creates the series of these sinks at zero, before their first fact."""

@@ -1,6 +1,8 @@
-"""Log lines about the process, its signals and its clients."""
+"""Log lines about the process, its signals and its clients, and about the election."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from bridge.facts import (
     BridgeBroke,
@@ -11,17 +13,35 @@ from bridge.facts import (
     ConnectionCut,
     CutReason,
     Fact,
+    FrontierTooLarge,
+    FrontierUnreadable,
+    LeaderChanged,
+    LeadershipBegan,
+    LeadershipLost,
+    LeadershipReleased,
+    LeaseFailed,
+    LeaseRenewed,
+    LeaseTaken,
+    LeaseTermDoubted,
     OperatorCommand,
     PageFailed,
     PageOpened,
     PageTokenRefused,
     ReloadRefused,
+    SettingsDiffer,
+    ShardHandedOver,
+    ShardInherited,
+    ShardWaits,
     SignalReaction,
     SignalReceived,
     SpansExported,
     SpansLost,
 )
+from bridge.facts.election import CopyFailed, CopyFetched, CopySent
 from bridge.telemetry.throttled_log import ThrottledLog
+
+_MOST_SECTIONS = 20
+"""Names in a log line."""
 
 
 class ProcessLogs:
@@ -116,3 +136,78 @@ class ProcessLogs:
                 self._throttled.failure(("crowded", fact.server), text, "too many connections", server=fact.server)
             case CutReason.SLOW:
                 self._log.debug("a client connection is cut: its request or answer took too long", server=fact.server)
+
+
+_TOO_LARGE = (
+    "the frontier does not fit the Lease, which has none of the sinks' positions: no standby is exact, and a takeover"
+    " repeats what is in the log; watch fewer resources or scopes in one bridge"
+)
+_NO_TERM = (
+    "the annotation kubedelta/term of the Lease is no term of an election, and is passed over: the next renewal"
+    " replaces it; find out who may write the Lease"
+)
+
+
+class ElectionLogs:
+    def __init__(self, throttled: ThrottledLog) -> None:
+        self._throttled = throttled
+        self._log = throttled.log
+
+    def observe(self, fact: Fact) -> None:
+        match fact:
+            case LeaseRenewed(seconds, size):
+                if self._throttled.over("lease"):
+                    self._log.info("the Lease is renewed again")
+                self._log.debug("lease renewed", seconds=round(seconds, 3), frontier_bytes=size)
+            case LeaseFailed():
+                self._failed(fact)
+            case FrontierTooLarge(size, most):
+                self._throttled.failure("frontier", _TOO_LARGE, "too large", bytes=size, most=most)
+            case FrontierUnreadable(reason):
+                text = "the frontier in the Lease cannot be read: a takeover repeats what it covers"
+                self._throttled.failure("frontier", text, reason)
+            case LeaseTermDoubted(term, newest):
+                self._throttled.failure("term", _NO_TERM, "too large", found=term, newest=newest)
+            case LeaderChanged(holder, term):
+                if holder:
+                    self._log.info("another replica leads; this replica follows it", holder=holder, term=term)
+                else:
+                    self._log.info("no replica holds the Lease; this replica may take it")
+            case LeaseTaken(term, before):
+                self._log.info("this replica holds the Lease, and takes over", term=term, before=before)
+            case LeadershipBegan(term, seconds):
+                self._log.info("this replica leads: it delivers", term=term, takeover_seconds=round(seconds, 3))
+            case LeadershipLost(term, reason):
+                text = "this replica leads no more: its deliveries are paused until it holds the Lease again"
+                self._log.warning(text, term=term, reason=reason)
+            case CopyFetched(leader, size, seconds):
+                text = "the state begins as a copy of the leader's"
+                self._log.info(text, leader=leader, bytes=size, seconds=round(seconds, 1))
+            case CopyFailed(reason):
+                self._log.warning("no copy of the leader's state: this replica begins with lists", reason=reason)
+            case CopySent(client, size, seconds):
+                text = "another replica has got a copy of the state"
+                self._log.info(text, client=client, bytes=size, seconds=round(seconds, 1))
+            case SettingsDiffer(sections, leader):
+                self._differ(sections, leader)
+            case LeadershipReleased(term):
+                self._log.info("the Lease is released after the last delivery", term=term)
+            case ShardWaits(reason):
+                self._log.warning("the objects of this shard cannot be taken over yet", reason=reason)
+            case ShardInherited(former, term):
+                self._log.info("the former shards have handed over their objects", former=former, term=term)
+            case ShardHandedOver(of):
+                self._log.warning("the objects of this bridge were handed over: it can be removed", shards=of)
+
+    def _differ(self, sections: Sequence[str], leader: str) -> None:
+        if not sections:
+            self._log.info("the configuration is as the leader's again", leader=leader)
+            return
+        text = "the configuration is not the leader's, and a takeover would change what the sinks get: make them equal"
+        self._log.warning(text, sections=list(sections[:_MOST_SECTIONS]), count=len(sections), leader=leader)
+
+    def _failed(self, fact: LeaseFailed) -> None:
+        text = f"{fact.verb} of the Lease failed"
+        if fact.refused:
+            text += ": `kubedelta rbac` prints the rights that it needs"
+        self._throttled.failure("lease", text, fact.reason, lease=fact.lease)

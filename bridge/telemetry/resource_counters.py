@@ -18,7 +18,9 @@ from bridge.facts import (
     ListCompleted,
     ListWatchFailed,
     ObjectLeftBare,
+    RecoveryEnd,
     ResourceRefused,
+    StepsRecovered,
     VersionsRanBackwards,
     WatchEnded,
     WatchOpened,
@@ -47,6 +49,11 @@ class ResourceCounters:
         self._lists = counter("reflector_lists", "Complete lists.")
         self._relists = counter("reflector_relists", "Complete lists after the first list.")
         self._list_seconds = summary("reflector_list_duration_seconds", "Seconds that a list took.")
+        self._recoveries = counter(
+            "reflector_recoveries", "Lists whose steps were looked for in the API server's history.", "outcome"
+        )
+        self._recovered = counter("reflector_recovered_steps", "Steps found there, exported as recovered.")
+        self._recovery_requests = counter("reflector_recovery_requests", "Lists of single objects for that.")
         self._watches = counter("reflector_watches", "Watches that the API server accepted.")
         self._short = counter("reflector_short_watches", "Watches that ended within a second, without an event.")
         self._watch_seconds = summary("reflector_watch_duration_seconds", "Seconds that ended watches were open.")
@@ -81,6 +88,11 @@ class ResourceCounters:
                 self._lists.labels(name).inc()
                 self._relists.labels(name).inc(int(fact.relist))
                 self._list_seconds.labels(name).observe(fact.seconds)
+            case StepsRecovered(resource, scope):
+                name = self._known(resource, scope)
+                self._recoveries.labels(name, fact.ended_by.value).inc()
+                self._recovered.labels(name).inc(fact.steps)
+                self._recovery_requests.labels(name).inc(fact.requests)
             case WatchOpened(resource, scope):
                 self._watches.labels(self._known(resource, scope)).inc()
             case WatchEnded(resource, scope):
@@ -118,8 +130,10 @@ class ResourceCounters:
             self._failures.labels(name, verb)
         for status in REFUSALS:
             self._refusals.labels(name, status)
+        for why in RecoveryEnd:
+            self._recoveries.labels(name, why.value)
         for family in self._families:
-            if family not in (self._failures, self._refusals, self._committed):
+            if family not in (self._failures, self._refusals, self._recoveries, self._committed):
                 family.labels(name)
         return _Committed(self._committed, self._committed_bytes, name)
 

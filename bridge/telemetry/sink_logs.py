@@ -16,11 +16,15 @@ from bridge.facts import (
     Fact,
     IntakeBlocked,
     IntakeResumed,
+    KeptElsewhere,
+    LeadershipDoubted,
     ListenerOverrun,
+    ProgressRead,
     RecordRejected,
     RecordsLeftBehind,
     RecordsParked,
     SinkCautioned,
+    SinkFenced,
     SinkForgotten,
     SinkInsecure,
     SinkOpened,
@@ -29,6 +33,7 @@ from bridge.facts import (
     SnapshotBegan,
     SnapshotCancelled,
     SnapshotEnded,
+    StandbyShortened,
 )
 from bridge.telemetry.throttled_log import ThrottledLog
 
@@ -58,6 +63,8 @@ class SinkLogs:
             case DestinationGone(sink, reason):
                 text = "the destination wants no more records: the sink waits for kubedelta sinks resume"
                 self._log.error(text, sink=sink, reason=reason)
+            case SinkFenced() | LeadershipDoubted() | ProgressRead():
+                self._transactions(fact)
             case SinkResumed(sink):
                 self._log.info("sink is resumed", sink=sink)
             case DestinationCreated(sink, what, again=True):
@@ -80,10 +87,30 @@ class SinkLogs:
                 self._log.info("snapshot ended", sink=sink, objects=objects)
             case SnapshotCancelled(sink, left):
                 self._log.info("snapshot cancelled", sink=sink, objects_left=left)
+            case KeptElsewhere(sink, what, replica):
+                text = "the former leader keeps something of the sink, which this replica has not"
+                self._log.warning(text, sink=sink, what=what, replica=replica)
+            case StandbyShortened(sink, records):
+                text = "this follower's log for the sink is beyond twice max_backlog: a takeover would begin with a Gap"
+                self._log.warning(text, sink=sink, dropped=records)
             case DeliveryDelayed() | CircuitOpened() | CircuitClosed() | RecordRejected() | RecordsParked():
                 self._delivery(fact)
             case _:
                 self._backlog(fact)
+
+    def _transactions(self, fact: SinkFenced | LeadershipDoubted | ProgressRead) -> None:
+        match fact:
+            case SinkFenced(sink, reason):
+                text = "another bridge has taken the destination over: the sink waits for kubedelta sinks resume"
+                self._log.error(text, sink=sink, reason=reason)
+            case LeadershipDoubted(sink, reason):
+                text = "the destination may know another leader: the sink waits until the Lease is renewed"
+                self._log.warning(text, sink=sink, reason=reason)
+            case ProgressRead(sink, _, unknown) if unknown:
+                text = "the progress in the destination is of another state: records may be delivered again, equal ids"
+                self._log.warning(text, sink=sink, reason=unknown)
+            case ProgressRead(sink, records):
+                self._log.info("progress read from the destination", sink=sink, delivered_before=records)
 
     def _flow(self, sink: str) -> None:
         self._flowing.add(sink)

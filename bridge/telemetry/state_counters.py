@@ -1,14 +1,19 @@
-"""Counters of the database, of the state as a whole, and of traces."""
+"""Counters of the database, of the state as a whole, of the election, and of traces."""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from bridge.facts import (
     ClusterChanged,
     EvaluationsFailed,
     Fact,
     HistoryChecked,
+    LeadershipBegan,
+    LeadershipLost,
+    LeadershipReleased,
+    LeaseFailed,
+    LeaseRenewed,
     OutboxFull,
     OutboxRebuilt,
     ScopeChanged,
@@ -16,6 +21,10 @@ from bridge.facts import (
     SpansExported,
     SpansLost,
 )
+
+_RENEW_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5)
+"""Seconds: from an idle API server to the patience for a request at the default timing."""
+_VERBS = ("get", "create", "update", "watch")
 
 
 class StateCounters:
@@ -74,3 +83,42 @@ class StateCounters:
             case SinkForgotten():
                 self._sinks.inc()
                 self._records.inc(fact.records)
+
+
+class ElectionCounters:
+    """Counters of the election; all stay at zero without one."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._transitions = Counter(
+            "kubedelta_leader_transitions_total",
+            "Times that this replica began to lead, or ceased to.",
+            ("to",),
+            registry=registry,
+        )
+        self._failures = Counter(
+            "kubedelta_lease_failures_total",
+            "Requests about the Lease that failed and are repeated.",
+            ("verb",),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "kubedelta_lease_renew_seconds",
+            "Seconds from a renewal of the Lease to the API server's answer.",
+            buckets=_RENEW_BUCKETS,
+            registry=registry,
+        )
+        for to in ("leading", "following"):
+            self._transitions.labels(to)
+        for verb in _VERBS:
+            self._failures.labels(verb)
+
+    def observe(self, fact: Fact) -> None:
+        match fact:
+            case LeadershipBegan():
+                self._transitions.labels("leading").inc()
+            case LeadershipLost() | LeadershipReleased():
+                self._transitions.labels("following").inc()
+            case LeaseRenewed(seconds):
+                self._seconds.observe(seconds)
+            case LeaseFailed(verb):
+                self._failures.labels(verb).inc()

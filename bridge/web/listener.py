@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 from aiohttp import web
 
@@ -31,10 +32,13 @@ class HttpListener:
         report: Report,
         largest_line: int = LARGEST_LINE,
         most_headers: int = _MOST_HEADERS,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``port`` 0 takes a free port; ``host`` "" is every interface. ``server``: one of ``facts.SERVERS``."""
+        """``port`` 0 takes a free port; ``host`` "" is every interface. ``server``: one of ``facts.SERVERS``.
+        ``tls``: None for plain HTTP."""
         self._host = host
         self._port = port
+        self._tls = tls
         self._listening: asyncio.Server | None = None
         self._connections = Connections(server, most=most, seconds=_REQUEST_SECONDS, report=report)
         self._runner = web.AppRunner(
@@ -64,7 +68,11 @@ class HttpListener:
             raise RuntimeError("the runner made no server")
         try:
             self._listening = await asyncio.get_running_loop().create_server(
-                self._connections.bounded(server), self._host or None, self._port
+                self._connections.bounded(server),
+                self._host or None,
+                self._port,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else _REQUEST_SECONDS,
             )
         except BaseException:
             await self._runner.cleanup()

@@ -1,16 +1,23 @@
 """``/readyz?verbose``: a line for each resource, the intake and each sink, in the form of the API server's ``/readyz``.
 
-``[+]`` is ready. ``[-]`` makes the answer 503: a resource that is not synced and live, or a blocked intake. ``[!]`` is
-a sink with failures or dead letters, or a refused change of the configuration, which leave the answer at 200: the
-bridge works."""
+``[+]`` is ready. ``[-]`` makes the answer 503: a resource that is not synced and live, a blocked intake, or a follower
+that lacks steps. ``[!]`` is a sink with failures or dead letters, a refused change of the configuration, or a resource
+that begins again because of a change, which leave the answer at 200: the bridge works."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+from bridge.model.primitives.election import ElectionStatus
 from bridge.model.primitives.printable import escaped
-from bridge.model.status import CircuitState, ConfigurationStatus, InformerStatus, SinkStatus, StatusSnapshot
+from bridge.model.status import (
+    CircuitState,
+    ConfigurationStatus,
+    InformerStatus,
+    SinkStatus,
+    StatusSnapshot,
+)
 
 LONGEST_REASON = 2000
 """Characters."""
@@ -18,10 +25,17 @@ LONGEST_REASON = 2000
 
 def report(snapshot: StatusSnapshot) -> str:
     """The report as printable text. Reasons hold no secrets, and are bounded."""
-    lines = [*map(_informer, snapshot.informers), _intake(snapshot), *map(_sink, snapshot.sinks)]
+    informers = [_informer(each, changing=snapshot.changing) for each in snapshot.informers]
+    lines = [*informers, _intake(snapshot), *map(_sink, snapshot.sinks)]
+    if snapshot.election is not None:
+        lines.append(_election(snapshot.election))
     if snapshot.configuration is not None:
         lines.append(_configuration(snapshot.configuration))
-    if not snapshot.informers:
+    if snapshot.shard is not None:
+        lines.append(f"[+] {snapshot.shard}")
+    if snapshot.changing:
+        lines.insert(0, "[!] the configuration changes, and resources begin again where they were")
+    elif not snapshot.informers:
         lines.insert(0, "[-] no resource is known yet")
     return "\n".join([*map(escaped, lines), f"readyz check {'passed' if snapshot.ready else 'failed'}", ""])
 
@@ -32,6 +46,20 @@ def _intake(snapshot: StatusSnapshot) -> str:
     return f"[-] intake blocked reason: {_one_line(snapshot.intake_blocked)}"
 
 
+def _election(found: ElectionStatus) -> str:
+    mark = "[-]" if not (found.leads or found.exact) else "[!]" if found.differs else "[+]"
+    details = [f"term={found.term}"]
+    if found.holder:
+        details.append(f"holder={found.holder}")
+    if found.frontier_age is not None:
+        details.append(f"frontier_age={found.frontier_age:.1f}s")
+    if mark == "[-]":
+        details.append("reason: a takeover by this replica would lack steps")
+    if found.differs:
+        details.append(f"differs from the leader in: {_one_line(', '.join(found.differs))}")
+    return " ".join([f"{mark} election {found.state}", *details])
+
+
 def _configuration(found: ConfigurationStatus) -> str:
     if not found.refused:
         return f"[+] configuration in effect digest={found.digest}"
@@ -39,8 +67,8 @@ def _configuration(found: ConfigurationStatus) -> str:
     return f"[!] configuration refused, the former one is in effect digest={found.digest} reason: {reason}"
 
 
-def _informer(informer: InformerStatus) -> str:
-    mark = "[+]" if informer.ready else "[-]"
+def _informer(informer: InformerStatus, *, changing: bool) -> str:
+    mark = "[+]" if informer.ready else "[!]" if changing else "[-]"
     subject = f"{informer.resource} ({informer.scope})" if informer.scope else informer.resource
     return " ".join([f"{mark} {subject} {informer.state}", *_details(informer)])
 

@@ -23,6 +23,9 @@ def _cursor(cursor: CursorStatus) -> list[str]:
     if cursor.gone:
         reason = shortened(cursor.last_error, _LONGEST_REASON) or "the destination wants no more records (HTTP 410)"
         notes.append(f"gone, until kubedelta sinks resume: {reason}")
+    elif cursor.fenced:
+        reason = shortened(cursor.last_error, _LONGEST_REASON) or "another bridge has taken the destination over"
+        notes.append(f"fenced, until kubedelta sinks resume: {reason}")
     elif cursor.paused:
         notes.append("paused")
     elif cursor.retry_in is not None:
@@ -119,6 +122,7 @@ def of_state(report: StateReport) -> str:
             ("sqlite", report.sqlite),
             ("format", str(report.format)),
             ("cluster", report.cluster or "not known"),
+            *([("shard", report.shard)] if report.shard else []),
             ("records", str(report.records)),
             ("objects", str(report.objects)),
             ("informers", str(report.informers)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from bridge.cli.command_line.state_commands import (
     TOP,
 )
 
+_NOISE_TIME = 10.0
+"""Seconds."""
 _SCHEMA = "bridge.cli.schema.commands"
 
 
@@ -38,8 +41,12 @@ def _without_reference(parser: argparse.ArgumentParser, values: dict[str, Any]) 
 
 
 def _of_a_cluster(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
-    if values["offline"] and values["noise"] is not None:
+    if values["offline"] and values["noise"]:
         parser.error("--noise needs the cluster, and --offline asks none")
+    # Behind a pipe nobody reads the hint, and a pipeline would be longer.
+    if values["noise"] is None and not values["offline"] and sys.stdout.isatty():
+        values["noise"] = _NOISE_TIME
+    values["noise"] = values["noise"] or None
 
 
 def _one_beginning(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
@@ -80,9 +87,10 @@ CHECK = CommandSpec(
             metavar="TIME",
             type=duration,
             nargs="?",
-            const=10.0,
-            help="watch updates for a time, e.g. 30s (default: 10s), and print the paths that change most often",
+            const=_NOISE_TIME,
+            help="watch updates for a time, e.g. 30s, and print the paths that change most often (on a terminal: 10s)",
         ),
+        Argument("--no-noise", dest="noise", action="store_const", const=0.0, help="do not watch updates"),
     ),
     adjust=_of_a_cluster,
 )

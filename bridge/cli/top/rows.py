@@ -80,6 +80,7 @@ _WELL = {
     SinkState.DELIVERING: "green",
     SinkState.PAUSED: "yellow",
     SinkState.GONE: "red",
+    SinkState.FENCED: "red",
 }
 
 

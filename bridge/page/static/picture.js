@@ -7,7 +7,7 @@ const NARROW = 720;
 const NODE = { height: 52, gap: 10 };
 
 const INFORMER = { live: "ok", listing: "busy", reconnecting: "warn", refused: "bad", unknown: "bad" };
-const SINK = { idle: "ok", delivering: "ok", opening: "busy", waiting: "bad", paused: "off", gone: "bad" };
+const SINK = { idle: "ok", delivering: "ok", opening: "busy", waiting: "bad", paused: "off", gone: "bad", fenced: "bad" };
 
 export const sinkMood = (sink) => (sink.status.dead_letters && SINK[sink.status.state] === "ok" ? "warn" : SINK[sink.status.state] ?? "warn");
 export const informerMood = (each) => (each.ready ? "ok" : INFORMER[each.status.state] ?? "warn");
@@ -56,7 +56,7 @@ function nodesOf(picture) {
   }
   const right = picture.sinks.map((each) => {
     const sink = each.status;
-    const trouble = sink.state === "waiting" || sink.state === "gone" ? sink.last_error : "";
+    const trouble = ["waiting", "gone", "fenced"].includes(sink.state) ? sink.last_error : "";
     return {
       key: `s ${sink.name}`,
       title: sink.name,

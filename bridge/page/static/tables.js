@@ -106,7 +106,7 @@ export class SinkTable {
       setText(row.backlog, number(status.backlog_records) + (status.backfill ? ` + ${status.backfill} ${number(status.backfill_left)}` : ""));
       setText(row.lag, status.backlog_records ? seconds(status.backlog_seconds) : "–");
       setText(row.letters, number(status.dead_letters) + (status.parked ? ` (${number(status.parked)} parked)` : ""));
-      row.paused = status.state === "paused" || status.state === "gone";
+      row.paused = ["paused", "gone", "fenced"].includes(status.state);
       setText(row.pause, row.paused ? "Resume" : "Pause");
       row.pause.setAttribute("aria-label", `${row.paused ? "Resume" : "Pause"} ${status.name}`);
       row.pause.hidden = !this.changes.can("/v1/sinks/{action}");
