@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.metadata import version
 
 import msgspec
 
+from bridge.app.base_copy import begin_with_copy, serving_copies
+from bridge.app.leadership import Leadership, MakeLeadership
 from bridge.app.running import RunningBridge
 from bridge.app.status import informers_status
+from bridge.election import LEASES
 from bridge.facts import Report
 from bridge.kube import connect
+from bridge.model.primitives.shard import Division
 from bridge.model.status import StatusSnapshot
-from bridge.outbox import Damaged, StateError
+from bridge.outbox import Damaged, Outbox, Replica, StateError
 from bridge.pipelines.feeds import Feeds
 from bridge.plan.encryption_keys import load_cipher
 from bridge.plan.plan import Plan, PlanRefused
@@ -38,6 +46,7 @@ class Bridge:
         """Raises CredentialsError, StateError and PlanRefused before the first watch; afterwards Damaged, and the
         exception of a bug. Failures of the API server or of a destination are retried without end."""
         plan = self._plan
+        await begin_with_copy(plan, self._stopping, self._report)
         async with connect(
             plan.access, report=self._report, idle_timeout=plan.idle_timeout, latency=plan.latency
         ) as client:
@@ -45,19 +54,29 @@ class Bridge:
             selecting = [sink.name for sink in plan.sinks if sink.select is not None]
             feeds = await Feeds.open(
                 plan.state,
-                sinks,
+                # On a replica, cursors begin when it follows.
+                sinks if plan.election is None else dict.fromkeys(sinks),
                 retention=plan.retention,
-                selecting=selecting,
+                selecting=selecting if plan.election is None else (),
                 cipher=load_cipher(plan),
                 report=self._report,
             )
-            async with feeds.outbox as outbox:
+            async with feeds.outbox as outbox, _election(plan, outbox, self._report) as make_leadership:
+                if plan.election is not None:
+                    outbox.selections.expect_room(selecting)
+                    await outbox.registration.begin(sinks, selecting, before=plan.retention.before)
+                await outbox.ledger.claim(plan.shard)
+                outbox.sinks.shard = plan.shard
                 # Inside of the outbox's lock: two bridges that start at once must not each make a key.
                 keys = load_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
                 redaction = Redaction(keys, plan.presets, plan.redact)
-                running = self._running = RunningBridge(plan, feeds, redaction, self._reloader, self._report)
+                running = self._running = RunningBridge(
+                    plan, feeds, redaction, self._reloader, self._report, make_leadership
+                )
+                serving = serving_copies(plan, outbox.election.standby, self._leads, self._report)
                 try:
-                    await running.run(client, self._stopping)
+                    async with serving:
+                        await running.run(client, self._stopping)
                 except BaseExceptionGroup as group:
                     raise _for_the_operator(group) from group
                 finally:
@@ -78,11 +97,31 @@ class Bridge:
         else:
             snapshot = self._running.snapshot()
         configuration = None if self._reloader is None else self._reloader.status
-        return msgspec.structs.replace(snapshot, configuration=configuration)
+        return msgspec.structs.replace(snapshot, configuration=configuration, shard=self._plan.shard)
+
+    def _leads(self) -> bool:
+        election = self.snapshot().election
+        return election is not None and election.leads
 
     def alive(self) -> bool:
         """See model.status.StatusSource."""
         return self._running is None or self._running.alive()
+
+
+@asynccontextmanager
+async def _election(plan: Plan, outbox: Outbox, report: Report) -> AsyncIterator[MakeLeadership | None]:
+    """Joins the election, with a connection of its own for the Lease; None without an election."""
+    election = plan.election
+    if election is None:
+        await outbox.election.leave()
+        yield None
+        return
+    identity = f"{election.name}_{secrets.token_hex(4)}"
+    standby = await outbox.election.join(Replica(plan.cluster, identity, version("kubedelta")))
+    async with connect(plan.access, report=report) as client:
+        lease_api = partial(client.named_object, LEASES, election.namespace)
+        mine = Division.of_shard(plan.shard)
+        yield partial(Leadership, election, mine, identity, plan.state, lease_api, standby, report)
 
 
 def _for_the_operator(group: BaseExceptionGroup[BaseException]) -> BaseException:

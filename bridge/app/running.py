@@ -10,10 +10,12 @@ import msgspec
 
 from bridge.admin.live_operations import LiveOperations, about
 from bridge.admin.server import AdminServer
+from bridge.app.leadership import Leadership, MakeLeadership
 from bridge.app.page import RunningSources, start_page
 from bridge.app.status import informers_status, is_stuck, snapshot_of
+from bridge.app.steady_readiness import SteadyReadiness
 from bridge.facts import Report
-from bridge.informer import SharedInformerFactory
+from bridge.informer import RecoverySlots, SharedInformerFactory
 from bridge.informer.controller import Transform
 from bridge.kube import Catalogue, KubeClient
 from bridge.model.resource import Resource, Scope
@@ -26,12 +28,13 @@ from bridge.pipelines.live_tail import LiveTail
 from bridge.pipelines.running_sinks import RunningSinks
 from bridge.pipelines.selecting import Selecting
 from bridge.pipelines.snapshots import SnapshotSchedule
+from bridge.plan.equal_settings import digests
 from bridge.plan.plan import Plan
 from bridge.reload.live_change import LiveChange
 from bridge.reload.reloader import Reloader
 from bridge.resources.cluster_identity import identify
 from bridge.resources.current_resources import CurrentResources
-from bridge.resources.resolve import ignored_by, rules_for
+from bridge.resources.resolve import ignored_by, recovers_steps, rules_for
 from bridge.resources.watched_resources import WatchedResources
 from bridge.transform.digest import IgnoredPaths
 from bridge.transform.redaction import Redaction
@@ -42,8 +45,15 @@ class RunningBridge:
     """The rooms of a run. ``plan`` is the present one: a reload replaces it."""
 
     def __init__(
-        self, plan: Plan, feeds: Feeds, redaction: Redaction, reloader: Reloader | None, report: Report
+        self,
+        plan: Plan,
+        feeds: Feeds,
+        redaction: Redaction,
+        reloader: Reloader | None,
+        report: Report,
+        make_leadership: MakeLeadership | None = None,
     ) -> None:
+        """``make_leadership``: None without an election."""
         self.plan = plan
         self._outbox = outbox = feeds.outbox
         self._redaction = redaction
@@ -58,7 +68,7 @@ class RunningBridge:
         self._snapshots = SnapshotSchedule(pipelines, outbox, plan.cluster, report)
         self._exporter = Exporter(outbox, self._backlogs.admit if self._backlogs.can_block else None, report)
         reload = None if reloader is None else reloader.reload
-        self._live_tail = LiveTail(feeds.processor, pipelines, plan.cluster)
+        self._live_tail = LiveTail(feeds.processor, outbox.sinks, pipelines, plan.cluster)
         self._admin = LiveOperations(
             outbox,
             pipelines,
@@ -69,6 +79,14 @@ class RunningBridge:
             live_tail=self._live_tail,
             status=self.snapshot,
         )
+        self._steady = SteadyReadiness()
+        self._started = asyncio.Event()
+        """The informers of the first discovery run."""
+        self._leadership: Leadership | None = None
+        if make_leadership is not None:
+            self._leadership = make_leadership(self._sinks, self._started, self._end_of_grace)
+            self._use(plan)
+            self._backlogs.delivers = self._snapshots.delivers = lambda: self._sinks.deliver
         self._factory: SharedInformerFactory | None = None
         self._watched_resources: WatchedResources | None = None
         self._grace_ends = float("inf")
@@ -95,7 +113,8 @@ class RunningBridge:
                 self._sinks.start(tasks)
                 watching = tasks.create_task(self._watch(client, stopping), name="watching")
                 await asyncio.wait([watching])
-                await self._sinks.wait_settled(self._grace_ends)
+                if self._leadership is None:
+                    await self._sinks.wait_settled(self._grace_ends)
                 self._sinks.cancel()
                 for task in retention:
                     task.cancel()
@@ -120,12 +139,18 @@ class RunningBridge:
                 prepare=self._selecting.prepare,
                 report=self._report,
             )
-            following = [tasks.create_task(self._follow(client, watched_resources), name="discovery")]
+            following = [
+                tasks.create_task(self._follow(client, watched_resources), name="discovery"),
+                tasks.create_task(self._note_start(watched_resources), name="start"),
+            ]
+            electing = [] if self._leadership is None else [tasks.create_task(self._leadership.run(), name="election")]
             if self._reloader is not None:
                 live = self._live_change(client, watched_resources)
                 following.append(tasks.create_task(self._reloader.run(live), name="reload"))
             await stopping.wait()
             self._grace_ends = asyncio.get_running_loop().time() + self.plan.grace_seconds
+            if self._leadership is not None:
+                self._leadership.stop()
             # Before the factory stops: both could start another informer.
             for task in following:
                 task.cancel()
@@ -138,6 +163,17 @@ class RunningBridge:
                 async with asyncio.timeout_at(self._grace_ends):
                     await factory.stop()
             factory.abandon()
+            if electing:
+                await asyncio.wait(electing, timeout=max(0.0, self._grace_ends - asyncio.get_running_loop().time()))
+            for task in electing:
+                task.cancel()
+
+    def _end_of_grace(self) -> float:
+        return min(self._grace_ends, asyncio.get_running_loop().time() + self.plan.grace_seconds)
+
+    async def _note_start(self, watched_resources: WatchedResources) -> None:
+        await watched_resources.wait_started()
+        self._started.set()
 
     async def _follow(self, client: KubeClient, watched_resources: WatchedResources) -> None:
         restart = self.plan.restart_on_cluster_change
@@ -148,14 +184,16 @@ class RunningBridge:
 
     def snapshot(self) -> StatusSnapshot:
         informers = informers_status(self.plan.wanted, self._factory, self._watched_resources)
-        return snapshot_of(informers, self._sinks.pipelines, self._outbox, self._backlogs)
+        election = None if self._leadership is None else self._leadership.status()
+        snapshot = snapshot_of(informers, self._sinks.pipelines, self._outbox, self._backlogs, election)
+        return msgspec.structs.replace(snapshot, changing=True) if self._steady.covers(snapshot) else snapshot
 
     def _page_sources(self) -> RunningSources:
         return RunningSources(self._processor, self._sinks.pipelines, self._whole_snapshot)
 
     def _whole_snapshot(self) -> StatusSnapshot:
         configuration = None if self._reloader is None else self._reloader.status
-        return msgspec.structs.replace(self.snapshot(), configuration=configuration)
+        return msgspec.structs.replace(self.snapshot(), configuration=configuration, shard=self.plan.shard)
 
     def alive(self) -> bool:
         return self._factory is None or not any(is_stuck(informer) for informer in self._factory.informers)
@@ -174,9 +212,12 @@ class RunningBridge:
         paths = ignored_by(self.plan.wanted, resource, scope, self._catalogue() or Catalogue())
         return IgnoredPaths(paths) if paths else None
 
+    def _recovers_steps(self, resource: Resource, scope: Scope) -> bool:
+        return recovers_steps(self.plan.wanted, resource, scope, self._catalogue() or Catalogue())
+
     def _make_factory(self, client: KubeClient) -> SharedInformerFactory:
         return SharedInformerFactory(
-            partial(client.lister_watcher, managed_fields=self.plan.retention.managers),
+            partial(client.lister_watcher, managed_fields=self.plan.retention.managers, shard=self.plan.shard),
             deliver=self._exporter.export,
             stored=self._outbox.body,
             resync=self._processor,
@@ -187,6 +228,7 @@ class RunningBridge:
             watch_list=self.plan.watch_list,
             discard_positions=self._outbox.ledger.discard_positions,
             ignoring=self._ignoring,
+            recovery=None if self.plan.recovery is None else RecoverySlots(self.plan.recovery, self._recovers_steps),
         )
 
     def _live_change(self, client: KubeClient, watched_resources: WatchedResources) -> LiveChange:
@@ -199,7 +241,10 @@ class RunningBridge:
             exporter=self._exporter,
             watched_resources=watched_resources,
             use=self._use,
+            replacing=lambda: self._steady.changing(self.snapshot()),
         )
 
     def _use(self, plan: Plan) -> None:
         self.plan = plan
+        if self._leadership is not None and plan.election is not None:
+            self._leadership.use(plan, digests(plan.election.settings, self._redaction.keys))

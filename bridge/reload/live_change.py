@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from bridge.kube import KubeClient
@@ -56,6 +57,8 @@ class LiveChange:
     watched_resources: WatchedResources
     use: Callable[[Plan], None]
     """Makes a plan the present one, for rules of redaction, status and the end of the bridge."""
+    replacing: Callable[[], AbstractContextManager[None]]
+    """Surrounds a change that ends informers and begins others."""
 
     async def foresee(self, plan: Plan, difference: SettingsDifference) -> Foreseen:
         """Raises PlanRefused, CannotForesee and Damaged."""
@@ -89,6 +92,10 @@ class LiveChange:
     async def apply(self, plan: Plan, difference: SettingsDifference, resources: ResourceChange) -> None:
         """Puts the plan into effect. Records in flight to sinks that change or go have ``grace_seconds``. Raises what a
         start raises; a cancelled change is completed by the next start."""
+        async with self.sinks.lock:
+            await self._apply(plan, difference, resources)
+
+    async def _apply(self, plan: Plan, difference: SettingsDifference, resources: ResourceChange) -> None:
         until = asyncio.get_running_loop().time() + plan.grace_seconds
         await self.sinks.end((*difference.removed, *difference.changed), by=until)
         if not (difference.resources or difference.selecting):
@@ -98,8 +105,9 @@ class LiveChange:
         self.backlogs.release()
         try:
             released = self._released(difference, resources)
-            async with self.watched_resources.changing(resources, released=released):
-                await self._replace_sinks(plan, difference)
+            with self.replacing():
+                async with self.watched_resources.changing(resources, released=released):
+                    await self._replace_sinks(plan, difference)
         finally:
             self.backlogs.hold()
 

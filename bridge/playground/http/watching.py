@@ -41,7 +41,7 @@ class Watch:
         self._begins_after = store.version if from_state else asked
         """Changes and bookmarks up to this version are not sent. The version may lie in the future."""
         try:
-            self._position = self.collection.position_after(self._begins_after)
+            self._position = self.collection.watch_position(self._begins_after)
         except Forgotten as forgotten:
             raise expired(f"too old resource version: {asked} ({forgotten.oldest})") from None
         ahead = self.collection.since(self._position)

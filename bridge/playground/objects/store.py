@@ -1,7 +1,8 @@
 """The store, in the place of a real server's etcd and watch cache: versions of objects, and the changes between them.
 
-A single counter numbers the changes of all collections. Each collection keeps its last ``history`` changes: a watch may
-begin, and a list be read, at any version among them. Pure: no HTTP, no clock, no event loop.
+A single counter numbers the changes of all collections. Each collection keeps its last ``history`` changes: a list may
+be read at any version among them, and a watch may begin there, unless the watch cache was emptied since. Pure: no HTTP,
+no clock, no event loop.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class Collection:
     history: int
     floor: int
     """Changes up to and including this version are forgotten."""
+    cached_from: int = 0
+    """A watch may begin at this version or later."""
     objects: dict[str, StoredObject] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -113,6 +116,12 @@ class Collection:
             raise Forgotten(self.floor)
         return self.dropped + bisect_right(self.events, version, key=lambda event: event.version)
 
+    def watch_position(self, version: int) -> int:
+        """The position of the first change of a watch after this version. Raises Forgotten."""
+        if version < self.cached_from:
+            raise Forgotten(self.cached_from)
+        return self.position_after(version)
+
     def since(self, position: int) -> list[Event]:
         """The changes from a position on. Raises Forgotten if they were dropped."""
         if position < self.dropped:
@@ -143,7 +152,7 @@ class Collection:
         """Replaces all objects. The history begins anew at ``version``."""
         self.objects, self.keys = dict(objects), sorted(objects)
         self._drop(len(self.events))
-        self.floor = version
+        self.floor = self.cached_from = version
 
     def _notify(self) -> None:
         for listener in tuple(self.listeners):
@@ -208,6 +217,11 @@ class ObjectStore:
         """Drops the history of all collections."""
         for each in self._collections.values():
             each.forget(self.version)
+
+    def empty_watch_cache(self) -> None:
+        """Acts as the restart of an API server: no watch may begin before now, and the history stays."""
+        for each in self._collections.values():
+            each.cached_from = self.version
 
     def snapshot(self) -> StoreSnapshot:
         return StoreSnapshot(self.version, {name: dict(each.objects) for name, each in self._collections.items()})

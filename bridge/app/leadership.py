@@ -1,0 +1,225 @@
+"""This replica in an election: it follows the leader's progress, and delivers while it holds the Lease itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from bridge.app.predecessor import read_predecessor, write_identity
+from bridge.election import DivisionRefused, Elector, Inheritor, LeaseApi, Rules, Tenure
+from bridge.facts import FrontierTooLarge, FrontierUnreadable, Report, SettingsDiffer
+from bridge.model.primitives.election import ElectionStatus
+from bridge.model.primitives.shard import Division
+from bridge.model.versions import frontier as frontiers
+from bridge.model.versions.frontier import Frontier, Point
+from bridge.model.versions.joining import Joined
+from bridge.outbox import Standby
+from bridge.pipelines.running_sinks import RunningSinks
+from bridge.plan.equal_settings import differing
+from bridge.plan.plan import ElectionPlan, Plan, PlanRefused
+
+MakeLeadership: TypeAlias = "Callable[[RunningSinks, asyncio.Event, Callable[[], float]], Leadership]"
+"""With the last three parameters of Leadership."""
+
+
+class Leadership:
+    """The duties of bridge.election."""
+
+    def __init__(
+        self,
+        election: ElectionPlan,
+        mine: Division,
+        identity: str,
+        state: Path,
+        lease_api: Callable[[str], LeaseApi],
+        standby: Standby,
+        report: Report,
+        sinks: RunningSinks,
+        started: asyncio.Event,
+        grace_ends: Callable[[], float],
+    ) -> None:
+        """``identity``: of this process. ``state``: the state directory, which is locked. ``lease_api``: the Lease of
+        this name. ``started``: set once the informers of the first discovery run. ``grace_ends``: the end of a grace
+        period that begins now, or began with ``stop``, on the event loop's clock."""
+        self._state = state
+        self._standby = standby
+        self._sinks = sinks
+        self._started = started
+        self._grace_ends = grace_ends
+        self._report = report
+        self._leads = False
+        self._found: Frontier | None = None
+        """The newest of another leader."""
+        self._differs: tuple[str, ...] = ()
+        self._last = ""
+        """The last text that was published."""
+        self._apart: Mapping[str, Sequence[Point]] = {}
+        """See ``Joined``."""
+        self._inherits = bool(election.former)
+        """The former shards may not have ended yet."""
+        self._inheritor = self._made_inheritor(election, mine, lease_api) if election.former else None
+        self._elector = Elector(
+            lease_api(election.lease),
+            self,
+            Rules(identity, election.timing, read_predecessor(state, election.name), mine),
+            namespace=election.namespace,
+            name=election.lease,
+            highest_term=standby.term,
+            report=report,
+        )
+
+    def _made_inheritor(
+        self, election: ElectionPlan, mine: Division, lease_api: Callable[[str], LeaseApi]
+    ) -> Inheritor:
+        return Inheritor(
+            mine,
+            election.name,
+            (election.namespace, election.lease),
+            lease_api(election.lease),
+            [(each, lease_api(each.lease)) for each in election.former],
+            self,
+            pause=election.timing.retry_period,
+            timeout=election.timing.renew_deadline / 2,
+            report=self._report,
+        )
+
+    async def run(self) -> None:
+        """Until ``stop``: then the deliveries under way end within the grace period, and the Lease is released. Raises
+        PlanRefused where the Leases exclude the configured change of the division."""
+        if self._inheritor is not None:
+            try:
+                await self._inheritor.run()
+            except DivisionRefused as error:
+                raise PlanRefused(f"shard: {error}") from error
+            self._apart, self._inherits = {}, False
+        await self._elector.run()
+
+    def stop(self) -> None:
+        if self._inheritor is not None:
+            self._inheritor.stop()
+        self._elector.stop()
+
+    def status(self) -> ElectionStatus:
+        status = self._elector.status()
+        exact = self.exact() if self._inherits else status.exact
+        return replace(status, exact=exact, differs=() if self._leads else self._differs)
+
+    def use(self, plan: Plan, settings: Mapping[str, str]) -> None:
+        """The plan in effect, with digests of its settings: see plan.equal_settings."""
+        self._standby.starts = {sink.name: sink.start for sink in plan.sinks if sink.select is None}
+        self._standby.settings = settings
+        self._compare()
+
+    # ── Duties ───────────────────────────────────────────────────────────────
+
+    async def lead(self, tenure: Tenure, took_over: Callable[[], None]) -> None:
+        """See Duties. Raises PlanRefused if the Lease belongs to a bridge of another cluster."""
+        await _first(self._started.wait(), tenure.ending.wait())
+        if tenure.ending.is_set():
+            return
+        self._leads = True
+        try:
+            await self._take_over(tenure)
+            await self._sinks.lead(tenure)
+            took_over()
+            await tenure.ending.wait()
+            await self._sinks.end(tuple(self._sinks.pipelines), by=self._grace_ends())
+        finally:
+            self._leads = False
+            await self._end()
+
+    async def _take_over(self, tenure: Tenure) -> None:
+        try:
+            await self._standby.take_over(tenure.term, self._read(tenure.frontier, tenure.term - 1))
+        except ValueError as error:
+            raise PlanRefused(f"election.lease: {error}") from error
+
+    async def _end(self) -> None:
+        try:
+            await self._sinks.stop()
+        finally:
+            self.published()
+            self._standby.step_down()
+        await self._sinks.follow()
+
+    def published(self) -> str:
+        """See Duties. After the work, what it settled last."""
+        if self._standby.leading:
+            self._last, characters = frontiers.fitted(self._standby.published())
+            if characters > frontiers.MOST_CHARACTERS:
+                self._report(FrontierTooLarge(characters, frontiers.MOST_CHARACTERS))
+        return self._last
+
+    def observed(self, frontier: str, newest: int) -> None:
+        """See Duties."""
+        if (found := self._read(frontier, newest)) is not None:
+            self._found = found
+            self._standby.observe(found)
+            self._compare()
+
+    def _compare(self) -> None:
+        if self._found is None:
+            return
+        differs = differing(self._standby.settings, self._found.settings)
+        if differs != self._differs:
+            self._report(SettingsDiffer(differs, self._found.by))
+        self._differs = differs
+
+    def _read(self, frontier: str, newest: int) -> Frontier | None:
+        """None, too, if no holder has written it: that it has a term above ``newest`` proves it."""
+        try:
+            found = frontiers.decode(frontier) if frontier else None
+            if found is not None and found.term > newest:
+                raise ValueError(
+                    f"it has term {found.term}, and the holders of the Lease had terms up to {newest}:"
+                    " somebody else has written it; the next renewal replaces it, or remove the annotation"
+                    " kubedelta/frontier"
+                )
+            return found
+        except ValueError as error:
+            self._report(FrontierUnreadable(str(error)))
+            return None
+
+    def exact(self) -> bool:
+        """See Duties. Nobody has led before the first frontier."""
+        if not self._started.is_set():
+            return False
+        if self._found is None and self._inheritor is None:
+            return True
+        return all(map(self._standby.exact, self._sinks.pipelines)) and self._standby.passed(self._apart)
+
+    # ── The heir of former shards ────────────────────────────────────────────
+
+    @property
+    def term(self) -> int:
+        """See Heir."""
+        return self._standby.term
+
+    def follow(self, former: Joined) -> None:
+        """See Heir."""
+        self._apart, self._found = former.apart, former.frontier
+        self._standby.observe(former.frontier)
+        self._compare()
+
+    async def remember(self, identity: str) -> None:
+        """See Duties. Without the file, the next process only waits for longer."""
+        with suppress(OSError):
+            await asyncio.to_thread(write_identity, self._state, identity)
+
+
+async def _first(*waits: Awaitable[object]) -> None:
+    """Returns when one of them does."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(_awaited(each)) for each in waits]
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for each in running:
+            each.cancel()
+
+
+async def _awaited(wait: Awaitable[object]) -> None:
+    await wait
