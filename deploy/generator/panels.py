@@ -56,8 +56,9 @@ def _mean(metric: str, of: str) -> Query:
 
 
 def _percentile(metric: str, of: str, share: float) -> Query:
-    buckets = f"sum by ({of}, le) (rate({metric}_bucket{{{_OF[of]}}}[$__rate_interval]))"
-    return Query(f"histogram_quantile({share}, {buckets})", f"{{{{{of}}}}} p{share * 100:.0f}")
+    label = of or "instance"
+    buckets = f"sum by ({label}, le) (rate({metric}_bucket{{{_OF[of]}}}[$__rate_interval]))"
+    return Query(f"histogram_quantile({share}, {buckets})", f"{{{{{label}}}}} p{share * 100:.0f}")
 
 
 def _stat(title: str, unit: str, *queries: Query, text: str = "auto") -> Panel:
@@ -100,6 +101,24 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         _panel("Gaps", "short", _count(_k("gap_records_total"), "sink"), about="Records that a sink never receives."),
     ),
+    "Election": (
+        _panel("Leader", "bool_yes_no", _value(_k("leader"), using="max")),
+        _panel("Exact", "bool_yes_no", _value(_k("leader_exact"), using="min")),
+        _panel("Term", "short", _value(_k("leader_term"), using="max")),
+        _panel("Settings unlike the leader's", "short", _value(_k("leader_settings_differ"), using="max")),
+        _panel("Since the last renewal", "s", _value(_k("frontier_age_seconds"), using="max")),
+        _panel(
+            "Renewal of the Lease",
+            "s",
+            *(_percentile(_k("lease_renew_seconds"), "", share) for share in (0.5, 0.99)),
+        ),
+        _panel(
+            "Transitions and failures",
+            "short",
+            _count(_k("leader_transitions_total"), by="to"),
+            _count(_k("lease_failures_total"), by="verb"),
+        ),
+    ),
     "Resources": (
         _panel(
             "Synced and live",
@@ -115,6 +134,13 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "short",
             _count(_k("reflector_lists_total"), "resource", legend="{{resource}} lists"),
             _count(_k("reflector_relists_total"), "resource", legend="{{resource}} relists"),
+        ),
+        _panel(
+            "Recovered steps",
+            "short",
+            _count(_k("reflector_recovered_steps_total"), "resource", legend="{{resource}} steps"),
+            _count(_k("reflector_recovery_requests_total"), "resource", legend="{{resource}} requests"),
+            _count(_k("reflector_recoveries_total"), by="outcome", legend="{{instance}} lists: {{outcome}}"),
         ),
         _panel("Duration of a list", "s", _mean(_k("reflector_list_duration_seconds"), "resource")),
         _panel(
@@ -264,6 +290,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             Query(f"kubedelta_config_reload_failure_timestamp_seconds{{{_BRIDGE}}} * 1000 > 0", "{{instance}} refused"),
         ),
         _stat("Configuration", "none", Query(f"kubedelta_config_info{{{_BRIDGE}}}", "{{digest}}"), text="name"),
+        _stat("Shard", "none", Query(f"kubedelta_shard_info{{{_BRIDGE}}}", "{{shard}} by {{by}}"), text="name"),
     ),
 }
 """Title of the row → its panels."""

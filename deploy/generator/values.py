@@ -47,6 +47,9 @@ class Persistence(Part):
     )
     existingClaim: str = Field(default="", description="A PersistentVolumeClaim to use; empty for the chart's own.")
     storageClass: str = Field(default="", description="Empty for the cluster's default.")
+    accessMode: Literal["ReadWriteOnce", "ReadWriteOncePod"] = Field(
+        default="ReadWriteOnce", description="ReadWriteOncePod admits one pod, where the storage has that."
+    )
     size: str = Field(
         default="10Gi", pattern=r"^[0-9]+(\.[0-9]+)?([EPTGMk]i?|Ki|m)?$", description="A quantity of Kubernetes."
     )
@@ -57,6 +60,20 @@ class Persistence(Part):
 class Secret(Part):
     name: str = Field(min_length=1, description="Of a Secret in the release's namespace.")
     mountPath: str = Field(pattern="^/", description="The folder for its keys, each a file.")
+
+
+class Encryption(Part):
+    existingSecret: str = Field(default="", description="A Secret whose entries are keys; empty for no encryption.")
+    keys: list[Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$")]] = Field(
+        default=[], description="Names of entries, for state.encryption.key_files: new content has the first key."
+    )
+
+
+class Redaction(Part):
+    existingSecret: str = Field(default="", description="A Secret with the key of digests; empty for the state's own.")
+    key: str = Field(
+        default="redaction.key", pattern=r"^[-._a-zA-Z0-9]+$", description="The name of its entry, for key_file."
+    )
 
 
 class Service(Part):
@@ -116,7 +133,13 @@ class Values(Part):
     """All values but ``config``."""
 
     image: Image = Field(default=Image(), description="The container's image.")
-    replicas: Annotated[int, Field(ge=0, le=1)] = Field(default=1, description="One bridge has the state; 0 stops it.")
+    replicas: Annotated[int, Field(ge=0, le=3)] = Field(
+        default=1,
+        description="Bridges that watch, of which one delivers; above 1 with config.election.enabled. 0 stops.",
+    )
+    shards: Literal[0, 2, 4, 8, 16, 32, 64, 128, 256] = Field(
+        default=0, description="Parts of all objects, each with replicas of its own; 0 for bridges with all objects."
+    )
     restartOnConfigChange: bool = Field(
         default=True,
         description="Restarts the pod for a changed config. False: the bridge reloads it about a minute later, as far "
@@ -131,12 +154,16 @@ class Values(Part):
     rbac: Rbac = Field(default=Rbac(), description="The rights that config.resources need.")
     persistence: Persistence = Field(default=Persistence(), description="The volume at config.state.directory.")
     secrets: list[Secret] = Field(default=[], description="Secrets as files, for options of config that end in _file.")
+    encryption: Encryption = Field(default=Encryption(), description="Of objects' content on the volume.")
+    redaction: Redaction = Field(default=Redaction(), description="The key of digests, for an election.")
     env: list[Anything] = Field(default=[], description="Environment variables of the container.")
     extraVolumes: list[Anything] = Field(default=[], description="Further volumes of the pod.")
     extraVolumeMounts: list[Anything] = Field(default=[], description="Their mounts.")
     service: Service = Field(default=Service(), description="The Service for /metrics.")
     networkPolicy: NetworkPolicy = Field(default=NetworkPolicy(), description="Who may connect, and where to.")
-    podDisruptionBudget: PodDisruptionBudget = Field(default=PodDisruptionBudget(), description="Bounds evictions.")
+    podDisruptionBudget: PodDisruptionBudget = Field(
+        default=PodDisruptionBudget(), description="Bounds evictions; there in any case with an election."
+    )
     serviceMonitor: ServiceMonitor = Field(default=ServiceMonitor(), description="Of the Prometheus Operator.")
     prometheusRule: PrometheusRule = Field(
         default=PrometheusRule(), description="The alerts, for the Prometheus Operator."
@@ -169,5 +196,7 @@ class Values(Part):
     )
     nodeSelector: Texts = Field(default={}, description="Of the pod.")
     affinity: Anything = Field(default={}, description="Of the pod.")
-    topologySpreadConstraints: list[Anything] = Field(default=[], description="Of the pod.")
+    topologySpreadConstraints: list[Anything] = Field(
+        default=[], description="Of the pod. Empty: replicas of an election run on a node each."
+    )
     priorityClassName: str = Field(default="", description="Of the pod.")

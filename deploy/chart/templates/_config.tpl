@@ -1,15 +1,81 @@
 {{/* The configuration as YAML: the values' config over the state and telemetry of files/kubedelta.yaml, or that file. A
-null section is a missing section, as for the loader. */}}
+null section is a missing section, as for the loader. Files with keys, the election and the number of shards are added. */}}
 {{- define "kubedelta.config" -}}
 {{- $file := .Files.Get "files/kubedelta.yaml" -}}
-{{- if .Values.config -}}
+{{- $added := dict -}}
+{{- range list "encryption" "redaction" "election" "shard" -}}
+  {{- $added = merge $added (include (printf "kubedelta.%s" .) $ | fromYaml) -}}
+{{- end -}}
+{{- if or .Values.config $added -}}
 {{- $own := dict -}}
 {{- range $section, $options := .Values.config -}}
   {{- if not (kindIs "invalid" $options) -}}{{- $_ := set $own $section (deepCopy $options) -}}{{- end -}}
 {{- end -}}
-{{- mergeOverwrite (pick (fromYaml $file) "state" "telemetry") $own | toYaml -}}
+{{- $base := fromYaml $file -}}
+{{- if .Values.config -}}{{- $base = pick $base "state" "telemetry" -}}{{- end -}}
+{{- mergeOverwrite $base $own $added | toYaml -}}
 {{- else -}}
 {{- trimSuffix "\n" $file -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The section of the configuration for shards. */}}
+{{- define "kubedelta.shard" -}}
+{{- $written := .Values.config.shard | default dict -}}
+{{- if .Values.shards -}}
+{{- if and $written.of (ne (int $written.of) (int .Values.shards)) -}}
+{{- fail (printf "config.shard.of: found %v; with shards: %v, leave it out" $written.of .Values.shards) -}}
+{{- end -}}
+{{- if hasKey $written "index" -}}
+{{- fail "config.shard.index: leave it out, since the pods of each shard have theirs" -}}
+{{- end -}}
+{{- if .Values.persistence.existingClaim -}}
+{{- fail "persistence.existingClaim: leave it out, since each pod of a shard has a claim of its own" -}}
+{{- end -}}
+{{- dict "shard" (dict "of" (int .Values.shards)) | toYaml -}}
+{{- else if $written -}}
+{{- fail "config.shard: set shards, too: each shard needs a pod of its own" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Where the keys of encryption are mounted. */}}
+{{- define "kubedelta.keys" -}}
+/etc/kubedelta-secrets/state
+{{- end -}}
+
+{{/* The part of the configuration that names the keys of encryption; empty without a Secret. */}}
+{{- define "kubedelta.encryption" -}}
+{{- with .Values.encryption -}}
+{{- if and .existingSecret (not .keys) -}}
+{{- fail (printf "encryption.keys: name the entries of the Secret %s that are keys, the newest first" .existingSecret) -}}
+{{- end -}}
+{{- if and .keys (not .existingSecret) -}}
+{{- fail "encryption.existingSecret: name the Secret that has encryption.keys" -}}
+{{- end -}}
+{{- if and .keys ((($.Values.config).state).encryption).key_files -}}
+{{- fail "config.state.encryption.key_files: the files of encryption.keys would replace them; leave one of the two out" -}}
+{{- end -}}
+{{- $files := list -}}
+{{- range .keys -}}{{- $files = append $files (printf "%s/%s" (include "kubedelta.keys" $) .) -}}{{- end -}}
+{{- if $files -}}
+{{- dict "state" (dict "encryption" (dict "key_files" $files)) | toYaml -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Where the key of digests is mounted. */}}
+{{- define "kubedelta.redactionKey" -}}
+/etc/kubedelta-secrets/redaction
+{{- end -}}
+
+{{/* The part of the configuration that names the key of digests; empty without a Secret. */}}
+{{- define "kubedelta.redaction" -}}
+{{- if .Values.redaction.existingSecret -}}
+{{- if (.Values.config.redaction | default dict).key_file -}}
+{{- fail "config.redaction.key_file: the file of redaction.key would replace it; leave one of the two out" -}}
+{{- end -}}
+{{- $file := printf "%s/%s" (include "kubedelta.redactionKey" .) .Values.redaction.key -}}
+{{- dict "redaction" (dict "key_file" $file) | toYaml -}}
 {{- end -}}
 {{- end -}}
 
@@ -33,12 +99,23 @@ null section is a missing section, as for the loader. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* Seconds until the kubelet kills the bridge: 10 more than shutdown_grace_seconds. */}}
+{{/* Seconds until the kubelet kills the bridge: 10 more than shutdown_grace_seconds, and in an election the time in which
+a leader tries to release the Lease. */}}
 {{- define "kubedelta.grace" -}}
-{{- $grace := (include "kubedelta.config" . | fromYaml).shutdown_grace_seconds | default 20 | toString -}}
-{{- $unit := regexFind "(ms|[smhd])$" $grace -}}
-{{- $seconds := get (dict "ms" 0.001 "m" 60 "h" 3600 "d" 86400) $unit | default 1 -}}
-{{- mulf (trimSuffix $unit $grace | float64) $seconds | ceil | add 10 -}}
+{{- $config := include "kubedelta.config" . | fromYaml -}}
+{{- $grace := include "kubedelta.seconds" ($config.shutdown_grace_seconds | default 20) | float64 -}}
+{{- $election := $config.election | default dict -}}
+{{- if $election.enabled -}}
+{{- $grace = addf $grace (include "kubedelta.seconds" ($election.renew_deadline | default 10) | float64) -}}
+{{- end -}}
+{{- $grace | ceil | add 10 -}}
+{{- end -}}
+
+{{/* The seconds of a duration. */}}
+{{- define "kubedelta.seconds" -}}
+{{- $written := toString . -}}
+{{- $unit := regexFind "(ms|[smhd])$" $written -}}
+{{- mulf (trimSuffix $unit $written | float64) (get (dict "ms" 0.001 "m" 60 "h" 3600 "d" 86400) $unit | default 1) -}}
 {{- end -}}
 
 {{/* The mount path of the state. */}}

@@ -36,3 +36,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
+
+{{/* The spec of a volume's claim. */}}
+{{- define "kubedelta.claimSpec" -}}
+spec:
+  accessModes: [{{ .Values.persistence.accessMode }}] # a block volume; NFS does not keep SQLite's locks
+  {{- with .Values.persistence.storageClass }}
+  storageClassName: {{ . }}
+  {{- end }}
+  resources:
+    requests:
+      storage: {{ .Values.persistence.size }}
+{{- end -}}
