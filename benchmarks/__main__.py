@@ -9,16 +9,14 @@ next one goes on from there.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.build import CannotBuild
 from benchmarks.cases import Case, Measure, Scale, cases
+from benchmarks.commands import machine, names
 from benchmarks.meter import Figures
 from benchmarks.picture import cpu_picture
 from benchmarks.processes import ChildFailed
@@ -134,14 +132,7 @@ def _write(results: Results, out: Path) -> None:
 
 
 def _about(scale: Scale) -> dict[str, object]:
-    return {
-        "objects": scale.objects,
-        "events": scale.events,
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "kubedelta": version("kubedelta"),
-    }
+    return {"objects": scale.objects, "events": scale.events, **machine()}
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -149,8 +140,8 @@ def _arguments() -> argparse.ArgumentParser:
         prog="python -m benchmarks", description="Run the cases and write what was measured."
     )
     add = parser.add_argument
-    add("--only", type=_names, default=[], metavar="CASES", help="names of cases, with commas")
-    add("--contenders", type=_names, default=[], metavar="NAMES", help="who takes part, with commas")
+    add("--only", type=names, default=[], metavar="CASES", help="names of cases, with commas")
+    add("--contenders", type=names, default=[], metavar="NAMES", help="who takes part, with commas")
     add("--rounds", type=int, default=5, help="5 by default; their median counts")
     add(
         "--objects", type=int, default=Scale().objects, help="10000 by default; large cases have up to 30 times as many"
@@ -162,10 +153,6 @@ def _arguments() -> argparse.ArgumentParser:
     add("--out", type=Path, default=HERE / "results", help="where the report goes")
     add("--folder", type=Path, default=None, help="on whose disk brokers and states live")
     return parser
-
-
-def _names(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 if __name__ == "__main__":

@@ -9,8 +9,10 @@ from benchmarks.contenders import KUBE_RS_ALONE, PEERS, Bridge, Contender, Floor
 from benchmarks.lifecycle import imports, quiet, restart, start
 from benchmarks.meter import Figures
 from benchmarks.posting import post
+from benchmarks.replicas import Replica, Standby
 from benchmarks.runs import Around, stream
 from benchmarks.servers import Load
+from benchmarks.transactions import ReadBridge
 from benchmarks.views import ConditionalBridge, SixViews
 
 Measure = Callable[[Around], Figures]
@@ -20,6 +22,9 @@ BRIDGE_50_MS = "kubedelta with latency 50 ms"
 FLOOR = "floor"
 SIX_VIEWS = "kubedelta, six views of a tenth"
 CONDITIONAL = "kubedelta with a condition on three paths"
+EXACTLY_ONCE = "kubedelta, exactly once"
+LEADER = "kubedelta as a leader"
+STANDBY = "kubedelta as a standby"
 
 _QUIET = 60.0
 """Seconds: bookmarks come once a minute."""
@@ -64,6 +69,13 @@ AT_A_RATE: Mapping[str, Contender] = {
     FLOOR: Floor(kafka=True),
 }
 BY_ONE = {name: AT_A_RATE[name] for name in (BRIDGE, "client-go typed", "kube-rs", FLOOR)}
+
+COMMITTED: Mapping[str, Contender] = {
+    BRIDGE: ReadBridge(exactly_once=False),
+    EXACTLY_ONCE: ReadBridge(exactly_once=True),
+}
+
+REPLICAS: Mapping[str, Contender] = {BRIDGE: Bridge("kafka"), LEADER: Replica(), STANDBY: Standby()}
 
 RATES: Mapping[int, int] = {50: 400, 500: 4_000, 2_000: 16_000}
 """Events a second, and the number of events: 8 seconds of them."""
@@ -130,6 +142,26 @@ def cases(scale: Scale) -> tuple[Case, ...]:
                 SIX_VIEWS: following(SixViews()),
                 CONDITIONAL: following(ConditionalBridge()),
             },
+        ),
+        Case(
+            "exactly-once",
+            "The same to Kafka, as a reader of committed records gets it, with and without transactions",
+            {name: following(each) for name, each in COMMITTED.items()},
+        ),
+        Case(
+            "exactly-once-500",
+            f"500 events a second of {scale.objects:,} pods to a reader of committed records",
+            {name: at_rate(each, load, RATES[500], 500) for name, each in COMMITTED.items()},
+        ),
+        Case(
+            "election",
+            "The same to Kafka, by a bridge without an election, by a leader, and by a standby, which only stores it",
+            {name: following(each) for name, each in REPLICAS.items()},
+        ),
+        Case(
+            "election-500",
+            f"500 events a second of {scale.objects:,} pods, without an election, by a leader, and by a standby",
+            {name: at_rate(each, load, RATES[500], 500) for name, each in REPLICAS.items()},
         ),
         Case("tls", "The same to Kafka, watched over TLS", {BRIDGE: following(Bridge("kafka", tls=True))}),
         Case(

@@ -55,6 +55,9 @@ class Contender(ABC):
         """Calls of fsync until now; None for a contender that is not counted."""
         return None
 
+    def close(self) -> None:  # noqa: B027 (most start a single process)
+        """Called when the run is over: ends what was started beside the process that is measured."""
+
     def start(self, place: Place, destinations: Sequence[Destination], records: int) -> Child:
         environ = self.environ(place, destinations, records)
         return Child(self.command(place, destinations), environ, place.folder / "contender.log")
@@ -100,6 +103,11 @@ class Bridge(Contender):
 
     def command(self, place: Place, destinations: Sequence[Destination]) -> Sequence[str | Path]:
         config = place.folder / "kubedelta.yaml"
+        config.write_text(yaml.safe_dump(dict(self.configuration(place, destinations))))
+        return [Path(sys.executable).with_name("kubedelta"), "run", "-c", config, *self._flags]
+
+    def configuration(self, place: Place, destinations: Sequence[Destination]) -> Mapping[str, Any]:
+        """What the file says. Makes the state directory that it names."""
         (place.folder / "state").mkdir(exist_ok=True)
         load = place.server.load
         pods = ["pods"] if load.pods else []
@@ -108,19 +116,14 @@ class Bridge(Contender):
         if self._tls:
             cluster = {"server": place.server.tls_url, "ca_file": str(place.server.ca_file)}
         named = zip(self._sinks, destinations, strict=True)
-        config.write_text(
-            yaml.safe_dump(
-                {
-                    "cluster": {"name": "load", **cluster},
-                    "resources": [*pods, *widgets],
-                    "state": {"directory": "./state"},
-                    "sinks": {name: each.sink() for name, each in named if isinstance(each, SinkDestination)},
-                    "telemetry": {"listen": f"127.0.0.1:{reserve_port()}"},
-                    **self._options,
-                }
-            )
-        )
-        return [Path(sys.executable).with_name("kubedelta"), "run", "-c", config, *self._flags]
+        return {
+            "cluster": {"name": "load", **cluster},
+            "resources": [*pods, *widgets],
+            "state": {"directory": "./state"},
+            "sinks": {name: each.sink() for name, each in named if isinstance(each, SinkDestination)},
+            "telemetry": {"listen": f"127.0.0.1:{reserve_port()}"},
+            **self._options,
+        }
 
     def waited(self, place: Place) -> tuple[float, float] | None:
         listen = yaml.safe_load((place.folder / "kubedelta.yaml").read_text())["telemetry"]["listen"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.cases import BRIDGE, BRIDGE_50_MS, CONDITIONAL, FLOOR, SIX_VIEWS
+from benchmarks.cases import BRIDGE, BRIDGE_50_MS, CONDITIONAL, FLOOR, LEADER, SIX_VIEWS, STANDBY
 from benchmarks.results import Results
 
 Value = Callable[[Results], float | None]
@@ -148,6 +148,15 @@ GOALS = (
         _against(_cpu("webhook"), _cpu("webhook", "bare POST")),
     ),
     Goal("CPU per event to a webhook by hundreds, against Kafka", "", 1.5, _against(_cpu("webhook-100"), KAFKA)),
+    Goal(
+        "CPU per event of a leader, against no election", "", 1.05, _against(_cpu("election", LEADER), _cpu("election"))
+    ),
+    Goal(
+        "CPU per event of a standby, against its leader",
+        "",
+        0.8,
+        _against(_cpu("election", STANDBY), _cpu("election", LEADER)),
+    ),
     Goal("CPU per event over TLS, against plain HTTP", "", 1.3, _against(_cpu("tls"), KAFKA)),
     Goal(
         "First list, time against client-go's dynamic informer",

@@ -79,6 +79,7 @@ def running(contender: Contender, place: Place, records: int) -> Iterator[Runnin
         yield Running(contender, place, child, destinations)
     finally:
         child.kill()
+        contender.close()
         for each in destinations:
             each.close()
 

@@ -16,6 +16,7 @@ const clusterUID = "7d0b5a7e-3f1c-4a52-9f0e-5f1f6c1f0a11"
 
 type server struct {
 	cluster       *cluster
+	lease         *lease
 	stats         *stats
 	watchList     bool
 	bookmarkEvery time.Duration
@@ -26,6 +27,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	if strings.HasPrefix(path, "/load/") {
 		s.control(w, r, path)
+		return
+	}
+	if strings.HasPrefix(path, leasesPath) {
+		s.serveLease(w, r)
 		return
 	}
 	s.stats.asked(r)

@@ -2,7 +2,8 @@
 //
 // It serves pods, and widgets of a group of its own, each resource with objects that never come or go: they are listed
 // with limit and continue or sent in a watch, and get a new version when the harness says so (POST /load/go). What it did
-// and what that cost is at /load/stats, and printed when it ends. It also receives webhooks, at /load/hook.
+// and what that cost is at /load/stats, and printed when it ends. It also receives webhooks, at /load/hook, and has a Lease,
+// so that replicas elect a leader.
 package main
 
 import (
@@ -33,6 +34,7 @@ func main() {
 
 	made := &server{
 		cluster:       newCluster(resources(*pods, *widgets, *each, *size)),
+		lease:         newLease(),
 		stats:         &stats{began: time.Now()},
 		watchList:     *watchList,
 		bookmarkEvery: *bookmarks,

@@ -1,0 +1,81 @@
+"""All faults, in the order of the report."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from benchmarks.faults import ends, outages
+from benchmarks.faults.stage import Stage
+
+Work: TypeAlias = Callable[[Stage, int, random.Random], Awaitable[None]]
+"""One round, with its number from 0 on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    name: str
+    title: str
+    rounds: int
+    """Unless the command line says otherwise."""
+    work: Work
+    lines: bool = False
+    """The replicas reach all servers through lines that can be cut."""
+
+
+FAULTS = (
+    Fault("kill", "the leader is killed (SIGKILL) at a random moment", 100, ends.kill),
+    Fault("terminate", "the leader gets SIGTERM", 10, ends.terminate),
+    Fault("freeze", f"the leader is stopped (SIGSTOP) for {ends.FROZEN_SECONDS} s, then goes on", 4, ends.freeze),
+    Fault(
+        "cut-api",
+        f"the leader is cut off from the API server for {outages.CUT_SECONDS} s",
+        4,
+        outages.cut_from_api,
+        lines=True,
+    ),
+    Fault(
+        "cut-sink",
+        f"the leader is cut off from Kafka, NATS or the webhook, in turns, for {outages.SHORT_CUT_SECONDS} s",
+        6,
+        outages.cut_from_sink,
+        lines=True,
+    ),
+    Fault(
+        "cut-all",
+        f"the leader is cut off from the API server and all sinks for {outages.CUT_SECONDS} s",
+        4,
+        outages.cut_from_all,
+        lines=True,
+    ),
+    Fault(
+        "api",
+        f"the API server is killed, and started {' or '.join(map(str, outages.DOWN_SECONDS))} s later",
+        4,
+        outages.kill_api,
+    ),
+    Fault("roll-out", "both replicas are restarted with one more resource, the leader last", 5, outages.roll_out),
+    Fault(
+        "empty-disk",
+        "a standby begins with an empty disk; when it is ready, the leader is killed",
+        4,
+        outages.empty_disk,
+    ),
+    Fault(
+        "dead-sink",
+        "Kafka, NATS or the webhook, in turns, is down while two leaders are killed one after the other",
+        6,
+        outages.dead_sink,
+    ),
+)
+
+
+def choose(names: list[str]) -> list[Fault]:
+    """An empty choice is all. Raises LookupError with the names that there are."""
+    known = {each.name: each for each in FAULTS}
+    for name in names:
+        if name not in known:
+            raise LookupError(f"no fault is called {name!r}; there are: {', '.join(known)}")
+    return [each for each in FAULTS if not names or each.name in names]

@@ -1,0 +1,130 @@
+"""Counts of the records of a destination, against the history of the store. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tests.kit.etcd_history import Happened
+from tests.kit.judge import impossible, left_out, lost_steps, untrue
+from tests.kit.received import Received, disordered, repeats, without_repeats
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One record at its destination."""
+
+    at: float
+    """Seconds since 1970, by the destination's clock."""
+    record: Received
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """From the moment of a fault until all that happened by then was delivered. Seconds since 1970."""
+
+    began: float
+    ended: float
+
+
+@dataclass(slots=True)
+class Counts:
+    """Of one destination in all rounds of a fault."""
+
+    steps: int = 0
+    """Versions in the store's history."""
+    lost: int = 0
+    """Steps that were not delivered, also those that a list found to be missing."""
+    unseen: int = 0
+    """Steps of objects that came and went while no watch was open, and that no list showed."""
+    disordered: int = 0
+    """Records behind a newer one of their object, also among repetitions; and those that contradict the ones before.
+    Stale records are counted by themselves."""
+    untrue: int = 0
+    """Records that differ from the store's history."""
+    repeated: int = 0
+    """Deliveries of a record, with an equal id, after its first."""
+    renamed: int = 0
+    """Deliveries of a version, with another id, after its first."""
+    stale: int = 0
+    """Records of a leader behind the first record of a later term."""
+    gaps: int = 0
+    """Notices that records are missing."""
+    silences: list[float] = field(default_factory=list)
+    """For each round, the longest time without an arrival, in seconds."""
+    ages: list[float] = field(default_factory=list)
+    """For each round with repetitions, the time from the first delivery of the oldest one to the fault, in seconds."""
+
+    def add(self, other: Counts) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+def counted(arrivals: Sequence[Arrival], gaps: int, happened: Sequence[Happened], rounds: Sequence[Round]) -> Counts:
+    """``arrivals`` in the order of their times. ``happened``: all versions, until the last round has ended."""
+    stream = [arrival.record for arrival in arrivals]
+    fresh = _without_stale(stream)
+    first = without_repeats(fresh)
+    lost, skipped = lost_steps(first, happened)
+    seen = {each.uid for each in first}
+    unseen = sum(each.uid not in seen for each in skipped)
+    return Counts(
+        steps=len(happened),
+        lost=len(lost) + len(skipped) - unseen,
+        unseen=unseen,
+        disordered=len(disordered(fresh)) + len(left_out(fresh)) + len(impossible(first)),
+        untrue=sum(len(found) for found in untrue(first, happened).values()),
+        repeated=repeats(fresh),
+        renamed=_renamed(first),
+        stale=len(stream) - len(fresh),
+        gaps=gaps,
+        silences=[_silence(arrivals, each) for each in rounds],
+        ages=_ages(arrivals, rounds),
+    )
+
+
+def _renamed(first: Iterable[Received]) -> int:
+    """A delete of a deleted object is a repetition, whichever version it has."""
+    seen: set[tuple[int, str, str]] = set()
+    count = 0
+    for each in first:
+        version = (each.epoch, each.uid, "deleted" if each.op == "deleted" else each.resource_version)
+        count += version in seen
+        seen.add(version)
+    return count
+
+
+def _without_stale(stream: Iterable[Received]) -> list[Received]:
+    newest, fresh = 0, []
+    for each in stream:
+        newest = max(newest, each.term)
+        if each.term == newest:
+            fresh.append(each)
+    return fresh
+
+
+def _silence(arrivals: Sequence[Arrival], round_: Round) -> float:
+    """The last arrival before the round counts, and none after it: the next fault may follow at once."""
+    before = bisect_right(arrivals, round_.began, key=_time) - 1
+    after = bisect_left(arrivals, round_.ended, key=_time)
+    times = [each.at for each in arrivals[max(before, 0) : after]]
+    whole = [*([round_.began] if before < 0 else []), *times, round_.ended]
+    return round(max(later - sooner for sooner, later in pairwise(whole)), 3)
+
+
+def _ages(arrivals: Sequence[Arrival], rounds: Sequence[Round]) -> list[float]:
+    faults = [each.began for each in rounds]
+    first: dict[tuple[int, str], float] = {}
+    oldest: dict[int, float] = {}
+    for arrival in arrivals:
+        known = first.setdefault(arrival.record.unique_id, arrival.at)
+        fault = bisect_right(faults, arrival.at) - 1
+        if known != arrival.at and fault >= 0:
+            oldest[fault] = max(oldest.get(fault, 0.0), round(faults[fault] - known, 3))
+    return list(oldest.values())
+
+
+def _time(arrival: Arrival) -> float:
+    return arrival.at

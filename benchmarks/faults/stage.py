@@ -1,0 +1,222 @@
+"""The servers, two replicas under load, and the rounds of a fault."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.build import CannotBuild
+from benchmarks.faults.arrivals import Arrivals, remembered
+from benchmarks.faults.counting import Counts, Round, counted
+from benchmarks.faults.destinations import Destinations, Lines, Ports
+from tests.cluster import build as testbed
+from tests.cluster.kube_client import KubeClient
+from tests.cluster.recipes import ETCD, KAFKA, KUBERNETES, NATS, Recipe
+from tests.cluster.servers import KafkaBehindALine, KubeApiServer, Nats
+from tests.kit.breakable import Breakable, breakable_servers
+from tests.kit.bridge_process import BridgeProcess
+from tests.kit.churn import KINDS, an_object, churning
+from tests.kit.etcd_history import Happened, history
+from tests.kit.replicas import Replicas
+from tests.kit.webhook_receiver import WebhookReceiver
+
+NAMES = ("pod-0", "pod-1")
+WRITERS, OBJECTS, PAUSE = 6, 4, 0.25
+"""Of the load: its writers, the objects of each kind that each changes, and the seconds of its rest after a change.
+That makes some 22 changes a second."""
+
+_CAUGHT_UP_SECONDS = 300
+_SETTLED_SECONDS = 5
+"""After which the frontier covers what the first leader delivered at once."""
+
+
+@contextmanager
+def servers(folder: Path, say: Callable[[str], None]) -> Iterator[Breakable]:
+    """Raises CannotBuild where one cannot be had. The topics have the time at which the broker appended a record."""
+    times = {"log.message.timestamp.type": "LogAppendTime"}
+    with (
+        KafkaBehindALine(folder / "kafka", _built(KAFKA, say), times, lines=len(NAMES)) as kafka,
+        Nats(folder / "nats", _built(NATS, say)) as nats,
+        breakable_servers(folder, _built(ETCD, say), _built(KUBERNETES, say), kafka, nats) as found,
+    ):
+        yield found
+
+
+def _built(recipe: Recipe, say: Callable[[str], None]) -> Path:
+    match testbed.provide(recipe, say):
+        case testbed.Built(_, folder, _):
+            return folder
+        case testbed.ToolchainMissing(_, reason) | testbed.BuildFailed(_, reason):
+            raise CannotBuild(reason)
+
+
+@dataclass(slots=True)
+class Stage:
+    servers: Breakable
+    destinations: Destinations
+    replicas: Replicas
+    lines: Mapping[str, Lines]
+    """Of each replica, by its name; empty if they reach the servers directly."""
+    arrivals: Mapping[str, Arrivals]
+    namespace: str
+    load: AsyncExitStack
+    """Closing it ends the load."""
+    say: Callable[[str], None]
+    rounds: list[Round] = field(default_factory=list)
+    _happened: list[Happened] = field(default_factory=list)
+    _since: int = 1
+    _marks: int = 0
+
+    # ── Rounds ───────────────────────────────────────────────────────────────
+
+    async def ready(self) -> BridgeProcess:
+        """Waits until one replica leads and both are ready. Returns the leader."""
+        await self.replicas.until_ready()
+        return await self.replicas.leader()
+
+    def lines_of(self, replica: BridgeProcess) -> Lines:
+        return self.lines[replica.folder.name]
+
+    @asynccontextmanager
+    async def round(self) -> AsyncIterator[None]:
+        """From the fault until all that happened is delivered."""
+        began = time.time()
+        yield
+        await self.catch_up()
+        self.rounds.append(Round(began, time.time()))
+
+    async def catch_up(self) -> None:
+        """Waits until every destination has all that happened by now. If one has not after five minutes, the counts
+        show it."""
+        await self._mark()
+        await self._remember()
+        by = time.monotonic() + _CAUGHT_UP_SECONDS
+        last = list({each.uid: each for each in self._happened}.values())
+        while behind := [name for name, each in self.arrivals.items() if not each.have(last)]:
+            if time.monotonic() > by:
+                self.say(f"{', '.join(behind)}: not caught up after {_CAUGHT_UP_SECONDS} s")
+                break
+            await asyncio.sleep(0.2)
+            await asyncio.gather(*(each.read_on() for each in self.arrivals.values()))
+
+    async def _mark(self) -> None:
+        """Makes one object of each kind, behind everything else."""
+        self._marks += 1
+        async with KubeClient(self.servers.api) as kube:
+            for kind in KINDS:
+                await kube.create(
+                    f"/api/v1/namespaces/{self.namespace}/{kind}", an_object(kind, f"marker-{self._marks}")
+                )
+
+    async def _remember(self) -> None:
+        prefixes = [f"{kind}/{self.namespace}/" for kind in KINDS]
+        newest = await asyncio.to_thread(self.servers.etcd.revision)
+        if newest >= self._since:
+            found = await history(self.servers.etcd, *prefixes, since=self._since, through=newest)
+            self._happened += remembered(found)
+            self._since = newest + 1
+
+    def keep(self, folder: Path) -> None:
+        """Copies the logs of the replicas, and lists all arrivals."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for replica in self.replicas.both:
+            shutil.copy(replica.log, folder / f"{replica.folder.name}.log")
+        for name, arrivals in self.arrivals.items():
+            lines = (
+                f"{each.at:.3f} term {each.record.term} {each.record} {each.record.id}" for each in arrivals.records
+            )
+            (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
+        (folder / "rounds.txt").write_text("".join(f"{each.began:.3f} {each.ended:.3f}\n" for each in self.rounds))
+        (folder / "history.txt").write_text("".join(f"{each}\n" for each in self._happened))
+
+    # ── The result ───────────────────────────────────────────────────────────
+
+    async def counts(self) -> dict[str, Counts]:
+        """By destination, after the load and the replicas have ended."""
+        await self.load.aclose()
+        await self.catch_up()
+        leader = await self.replicas.leader()
+        for each in (self.replicas.other(leader), leader):
+            await asyncio.to_thread(each.stop)
+        await self._remember()
+        found = {}
+        for name, arrivals in self.arrivals.items():
+            await arrivals.read_on()
+            found[name] = await asyncio.to_thread(counted, arrivals.records, arrivals.gaps, self._happened, self.rounds)
+        return found
+
+
+@asynccontextmanager
+async def staged(
+    servers: Breakable, folder: Path, name: str, say: Callable[[str], None], *, lines: bool
+) -> AsyncIterator[Stage]:
+    """Two replicas that lead and follow under load. ``name`` is used once. ``lines``: between them and all servers."""
+    await servers.heal()
+    since = await asyncio.to_thread(servers.etcd.revision)
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        receiver = await enter(WebhookReceiver())
+        destinations = Destinations(servers.kafka, servers.nats, receiver, name)
+        await destinations.prepare()
+        async with KubeClient(servers.api) as kube:
+            await kube.create_namespace(name)
+        ways = await enter(destinations.lines(servers.api, NAMES)) if lines else {}
+        direct = destinations.ports(servers.api)
+        ports = {name: ways[name].ports if lines else direct for name in NAMES}
+        both = _replicas(servers.api, folder, destinations, ports)
+        arrivals = await enter(destinations.arrivals())
+        stack.callback(_kill, both)
+        await asyncio.gather(*(_listed(each) for each in both))
+        load = await enter(AsyncExitStack())
+        await load.enter_async_context(churning(servers.api, name, pause=PAUSE, writers=WRITERS, objects=OBJECTS))
+        stage = Stage(servers, destinations, Replicas(both), ways, arrivals, name, load, say, _since=since)
+        await stage.ready()
+        await stage.catch_up()
+        await asyncio.sleep(_SETTLED_SECONDS)
+        yield stage
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _kill(both: list[BridgeProcess]) -> None:
+    for each in both:
+        each.kill9()
+
+
+async def _listed(replica: BridgeProcess) -> None:
+    """Started, and aware of all that there is: what happens from now on are steps for it."""
+    await asyncio.to_thread(replica.start)
+    for kind in KINDS:
+        await replica.until_live(kind)
+
+
+def _replicas(
+    api: KubeApiServer, folder: Path, destinations: Destinations, ports: Mapping[str, Ports]
+) -> list[BridgeProcess]:
+    folder.mkdir()
+    key = folder / "redaction.key"
+    key.write_text("k" * 64)
+    both = []
+    for name, where in ports.items():
+        own = folder / name
+        own.mkdir()
+        kubeconfig = api.kubeconfig(own / "kubeconfig")
+        kubeconfig.write_text(kubeconfig.read_text().replace(f":{api.port}", f":{where.api}"))
+        config = {
+            "cluster": {"name": destinations.name, "kubeconfig": str(kubeconfig)},
+            "resources": [resource(kind, destinations.name) for kind in KINDS],
+            "sinks": destinations.section(where),
+            "redaction": {"key_file": str(key)},
+            "election": {"enabled": True, "namespace": destinations.name, "identity": name},
+        }
+        both.append(BridgeProcess(own, config, waits=False))
+    return both
+
+
+def resource(kind: str, namespace: str) -> dict[str, object]:
+    """Of the `resources` of a configuration."""
+    return {"resource": kind, "namespaces": [namespace]}
