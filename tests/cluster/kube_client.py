@@ -138,8 +138,8 @@ class KubeClient:
             raise TimeoutError(f"{path}: not so after {timeout:.0f} s; it has {len(objects)} objects") from None
         raise AssertionError("states do not end")
 
-    async def create_namespace(self, name: str) -> None:
-        await self.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    async def create_namespace(self, name: str, labels: Manifest | None = None) -> None:
+        await self.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels or {}}})
 
     async def delete_namespace(self, name: str) -> None:
         """Delete a namespace with all that is in it, finalizers or not.

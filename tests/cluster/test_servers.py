@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.cluster.fixtures import DefineCustomResource, MakeStream, MakeTopic, StartNats
 from tests.cluster.kube_client import KubeClient, KubeError
+from tests.cluster.roles import roles_of
 from tests.cluster.servers import ControllerManager, Etcd, Kafka, KubeApiServer, Nats, Server, ServerFailed
 from tests.cluster.servers.kafka import class_archive
 from tests.cluster.servers.kube_apiserver import USERS, ClusterSecrets
@@ -209,6 +210,17 @@ async def test_the_restricted_user_may_read_nothing(kube: KubeClient, namespace:
             await restricted.get(f"/api/v1/namespaces/{namespace}/pods")
 
     assert (refused.value.code, refused.value.reason) == (403, "Forbidden")
+
+
+async def test_a_role_is_in_force_when_it_is_said_to_be(kube: KubeClient, namespace: str) -> None:
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    async with KubeClient(kube.server, user="restricted") as restricted:
+        for within in (namespace, "") * 5:
+            async with roles_of(kube) as roles:
+                await roles.let(["list"], {"": ["pods"]}, within)
+                assert (await restricted.get(pods))["items"] == []
+            with pytest.raises(KubeError, match="403"):
+                await restricted.get(pods)
 
 
 async def test_a_namespace_goes_with_all_in_it_even_with_finalizers(kube: KubeClient) -> None:

@@ -10,6 +10,7 @@ from bridge.model.policies import OnRejected, StartPolicy, WhenFull
 from config.errors import ConfigError
 from config.load import load
 from config.schema import Address, MaxBacklogSettings, OnClusterChange, RetainSettings, Settings, WatchList
+from config.schema.watch import RecoverStepsSettings
 from config.values import Duration, Size
 from tests.config.options import SMALLEST, TYPES, Acks, CopyOptions, QueueOptions
 
@@ -58,6 +59,35 @@ def test_the_smallest_file_gives_settings_with_every_default(load_text: Load, tm
     assert copy.window == 5000
     assert (copy.start, copy.when_full, copy.on_rejected) == (StartPolicy.SNAPSHOT, WhenFull.COMPACT, OnRejected.PARK)
     assert copy.max_backlog == MaxBacklogSettings(records=None, bytes=Size(4096 * MiB), age=None)
+
+
+@pytest.mark.parametrize(
+    ("written", "steps"),
+    [
+        ("false", None),
+        ("true", RecoverStepsSettings()),
+        ("", RecoverStepsSettings()),
+        ("{most_requests: 5}", RecoverStepsSettings(most_requests=5, concurrency=4)),
+    ],
+)
+def test_the_recovery_of_steps_has_bounds_or_is_off(
+    load_text: Load, written: str, steps: RecoverStepsSettings | None
+) -> None:
+    settings = load_text(f"{SMALLEST}watch:\n  recover_steps: {written}\n")
+    assert settings.watch.recover_steps == steps
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("5", "watch.recover_steps: found 5; a mapping is expected"),
+        ("{concurrency: 0}", "watch.recover_steps.concurrency: found 0; at least 1 is expected"),
+        ("{most: 3}", "watch.recover_steps.most: unknown option; allowed here: concurrency, most_requests"),
+    ],
+)
+def test_wrong_bounds_of_the_recovery_are_named(refused: Refused, written: str, expected: str) -> None:
+    (problem,) = refused(f"{SMALLEST}watch:\n  recover_steps: {written}\n")
+    assert problem.endswith(expected)
 
 
 def test_each_sinks_options_have_the_type_given_for_it(load_text: Load, tmp_path: Path) -> None:
@@ -205,7 +235,7 @@ shutdown_grace_seconds: -1
         "k.yaml:11: telemetry.log_format: given twice; it is already set in line 10",
         (
             'KUBEDELTA__WATCH__PAGE: watch.page: unknown option; did you mean "page_size"? '
-            "allowed here: discovery_seconds, page_size, silence_seconds, watch_list"
+            "allowed here: discovery_seconds, page_size, recover_steps, silence_seconds, watch_list"
         ),
         (
             'k.yaml:1: cluster.contxt: unknown option; did you mean "context"? '

@@ -16,19 +16,21 @@ from tests.contracts.destinations import (
     AStreamWithState,
     ASubject,
     ATopic,
+    ATopicExactlyOnce,
     ATopicWithState,
     Destination,
 )
 from tests.kit.tcp_line import Line
 
 KAFKA = pytest.param("kafka", marks=pytest.mark.java)
+EXACTLY_ONCE = pytest.param("kafka-exactly-once", marks=[pytest.mark.java, pytest.mark.soak])
 STATES = [
     pytest.param("kafka-state", marks=[pytest.mark.java, pytest.mark.soak]),
     pytest.param("nats-state", marks=[pytest.mark.go("nats"), pytest.mark.soak]),
 ]
 NATS = [pytest.param(way, marks=pytest.mark.go("nats")) for way in ("nats", "nats-shared")]
 WEBHOOK = ["webhook", "webhook-batches", "webhook-guarded"]
-OVER_A_NETWORK = [KAFKA, *STATES, *NATS, *WEBHOOK]
+OVER_A_NETWORK = [KAFKA, EXACTLY_ONCE, *STATES, *NATS, *WEBHOOK]
 ONE_WAY_EACH = [KAFKA, NATS[0], WEBHOOK[0]]
 EVERY = [*OVER_A_NETWORK, "file", "file-rotated"]
 AT_MOST_ONCE = pytest.param("nats-core", marks=pytest.mark.go("nats"))
@@ -53,6 +55,8 @@ def nameless(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Desti
     match kind:
         case "kafka":
             return ATopic(request.getfixturevalue("kafka"))
+        case "kafka-exactly-once":
+            return ATopicExactlyOnce(request.getfixturevalue("kafka"))
         case "kafka-state":
             return ATopicWithState(request.getfixturevalue("kafka"))
         case "nats-state":

@@ -29,6 +29,7 @@ from tests.contracts.schemas import RecordSchemas
 from tests.kit.content import ContentSink
 from tests.kit.deadlines import BUSY
 from tests.kit.openssl import KeyPair
+from tests.kit.sinks import opened_sink
 from tests.kit.tcp_line import Line
 from tests.kit.token_server import TokenServer
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
@@ -136,11 +137,8 @@ class Destination(ABC):
     @asynccontextmanager
     async def opened(self, **options: Any) -> AsyncIterator[Sink]:
         sink = self.sink(**options)
-        try:
-            await sink.open()
+        async with opened_sink(sink):
             yield sink
-        finally:
-            await sink.close()
 
     def opened_patiently(self) -> AbstractAsyncContextManager[Sink]:
         """With timeouts that a busy machine does not reach: no record is sent twice."""
@@ -242,6 +240,32 @@ class ATopicWithState(ATopic):
 
     def options(self) -> dict[str, Any]:
         return {**super().options(), "state_topic": f"{self.name}-state"}
+
+
+class ATopicExactlyOnce(ATopic):
+    """In transactions, with a topic for progress beside it."""
+
+    def __init__(self, server: KafkaBehindALine) -> None:
+        super().__init__(server)
+        self.way = "kafka-exactly-once"
+
+    async def prepare(self, limit: int | None) -> None:
+        await super().prepare(limit)
+        compact = {"cleanup_policy": "compact"}
+        await asyncio.to_thread(self._server.create_topic, f"{self.name}-progress", 1, **compact)
+
+    async def remove(self) -> None:
+        await super().remove()
+        await asyncio.to_thread(self._server.delete_topic, f"{self.name}-progress")
+
+    async def stored(self) -> list[Stored]:
+        await asyncio.to_thread(self._server.settle_transactions, self.name)
+        return await super().stored()
+
+    def options(self) -> dict[str, Any]:
+        # To end the transactions of an earlier producer takes the broker longer than to answer.
+        progress = {"progress_topic": f"{self.name}-progress", "connect_timeout": 3 * SINK_TIMEOUT}
+        return {**super().options(), "exactly_once": True, **progress}
 
 
 class AStream(Destination):

@@ -48,14 +48,15 @@ def checked(batch: Sequence[Record], receipt: Receipt) -> Receipt:
         assert text.strip(), "a reason says something"
         assert len(text) < 500, f"a reason is not a record: {len(text)} letters"
     blocked: dict[object, str] = {}
-    has_failure = False
+    has_failure, nothing = False, len(pending) + len(rejected) == len(batch)
     for index, record in enumerate(batch):
         front = blocked.get(record.ordering_key)
         if index in pending:
             has_failure = has_failure or front != "rejected"
             blocked.setdefault(record.ordering_key, "pending")
         elif index in rejected:
-            assert front is None, f"record {index} is rejected behind a {front} one of its key"
+            # A transaction that stored nothing may reject what stands behind pending ones.
+            assert front is None or nothing, f"record {index} is rejected behind a {front} one of its key"
             blocked[record.ordering_key] = "rejected"
         else:
             assert front is None, f"record {index} overtook a {front} one of its key"

@@ -110,6 +110,7 @@ async def test_a_snapshots_edges_are_reported_in_words_of_their_own(destination:
         a_snapshot(SnapshotEdge.BEGAN, 9, 4),
         a_snapshot(SnapshotEdge.ENDED, 9, 4),
         replace(a_snapshot(SnapshotEdge.ENDED, 9, 2), number=3, only=some),
+        replace(a_snapshot(SnapshotEdge.CANCELLED, 9, 2), number=4),
     ]
     async with destination.opened() as sink:
         await deliver_all(sink, edges, 1)
@@ -119,6 +120,7 @@ async def test_a_snapshots_edges_are_reported_in_words_of_their_own(destination:
         "kubedelta.snapshot.began.v1",
         "kubedelta.snapshot.ended.v1",
         "kubedelta.snapshot.ended.v1",
+        "kubedelta.snapshot.cancelled.v1",
     ]
     results = {"sink": "audit", "through": 9, "count": 4}
     only = {"resource": "deployments.apps", "where": "object.spec.replicas > 1"}
@@ -126,6 +128,7 @@ async def test_a_snapshots_edges_are_reported_in_words_of_their_own(destination:
         results,
         results | {"objects": 4},
         {"sink": "audit", "through": 9, "count": 2, "objects": 2, "only": only},
+        {"sink": "audit", "through": 9, "count": 2, "objects": 2},
     ]
 
 

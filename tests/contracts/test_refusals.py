@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import compress
 
 import pytest
 
@@ -74,9 +75,10 @@ async def test_nothing_of_an_object_is_sent_behind_its_rejected_record(destinati
         while left:  # A busy machine may take too long for some of them: these are delivered again.
             results.failures.clear()
             pending = await deliver(sink, left, results)
-            keys = {record.ordering_key for record in sent if record.id in results.rejected}
-            parked += (record for record in pending if record.ordering_key in keys)
-            left = [record for record in pending if record.ordering_key not in keys]
+            first = {record.ordering_key: record.sequence for record in sent if record.id in results.rejected}
+            waits = [record.sequence > first.get(record.ordering_key, record.sequence) for record in pending]
+            parked += compress(pending, waits)
+            left = [record for record, blocked in zip(pending, waits, strict=True) if not blocked]
         found = await destination.stored()
 
     assert results.rejected.keys() == {sent[index].id for index in rejected.values()}

@@ -11,7 +11,7 @@ import pytest
 
 from bridge.delivery import LaneWorker, WorkerSettings
 from bridge.facts import discard
-from bridge.model.status import SinkState
+from bridge.model.status import PauseCause, SinkState
 from sinks import registry
 from sinks.base import SinkUnavailable
 from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource
@@ -55,7 +55,7 @@ async def test_in_the_bridge_one_failing_object_blocks_no_other(batch: int) -> N
     lanes = kind.lanes(kind.options.model_validate(endpoint.options()))
     assert lanes is not None
     settings = WorkerSettings(
-        save_gone=never_gone,
+        save_pause=never_gone,
         name="hook",
         make_sink=partial(endpoint.sink, **PATIENCE["webhook"]),
         pending=FakeRecordSource(sent),
@@ -91,7 +91,7 @@ async def test_in_the_bridge_a_410_ends_the_deliveries(batch: int) -> None:
         gone = gone or (saved == 0 and len(endpoint.receiver.accepted) >= 12)
         return Answer(410) if gone else ACCEPTED
 
-    async def save_gone() -> None:
+    async def save_gone(_cause: PauseCause) -> None:
         nonlocal saved
         saved += 1
 
@@ -101,7 +101,7 @@ async def test_in_the_bridge_a_410_ends_the_deliveries(batch: int) -> None:
     assert lanes is not None
     letters = FakeDeadLetters()
     settings = WorkerSettings(
-        save_gone=save_gone,
+        save_pause=save_gone,
         name="hook",
         make_sink=partial(endpoint.sink, **PATIENCE["webhook"]),
         pending=FakeRecordSource(sent),

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes_validate import utils as schemas
 
 from tests.deploy.helm import Helm
 from tests.deploy.image import Buildah
@@ -30,3 +32,9 @@ def image_environ(buildah: Buildah, image: dict[str, Any]) -> Mapping[str, str]:
     """Variables by which buildah finds the base, and the layers of the built image."""
     assert image
     return buildah.environ
+
+
+@pytest.fixture
+def schemas_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubernetes_validate reads megabytes of definitions for each object."""
+    monkeypatch.setattr(schemas, "schema_contents", cache(schemas.schema_contents))

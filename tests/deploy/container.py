@@ -8,10 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tests.cluster.servers import KubeApiServer
-from tests.deploy.helm import Manifest
 from tests.deploy.image import Pod
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
@@ -67,11 +65,3 @@ def service_account(folder: Path, server: KubeApiServer, user: str) -> tuple[Pat
     (folder / "namespace").write_text("kubedelta")
     host, _, port = server.url.removeprefix("https://").rpartition(":")
     return folder, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-
-
-def bound_to(manifests: list[Manifest], user: str) -> list[dict[str, Any]]:
-    """ClusterRole and binding of the manifests, bound to a user of the testbed."""
-    subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
-    roles = [each for each in manifests if each["kind"] == "ClusterRole"]
-    bindings = [{**each, "subjects": [subject]} for each in manifests if each["kind"] == "ClusterRoleBinding"]
-    return [*roles, *bindings]

@@ -12,11 +12,17 @@ from typing import Any
 
 import yaml
 
+from config.load import load
+from config.schema import Settings
+from sinks import registry
 from tests.kit.deadlines import BUSY
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy/chart"
 NAMESPACE = "kubedelta"
+TYPES = {name: kind.options for name, kind in registry.types().items()}
+KUBERNETES = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
+"""Versions whose schemas accept every object."""
 
 Manifest = dict[str, Any]
 Values = Mapping[str, Any]
@@ -51,6 +57,7 @@ EVERYTHING: Values = {
     "serviceAccount": {"annotations": {"role": "reader"}},
     "persistence": {"storageClass": "fast", "size": "20Gi", "annotations": {"backup": "no"}},
     "secrets": [{"name": "kafka.credentials", "mountPath": "/etc/kubedelta-secrets/kafka"}],
+    "encryption": {"existingSecret": "state.keys", "keys": ["2026-11.key"]},
     "env": [{"name": "KUBEDELTA__TELEMETRY__LOG_LEVEL", "value": "debug"}],
     "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
     "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ca", "readOnly": True}],
@@ -68,6 +75,23 @@ EVERYTHING: Values = {
     "priorityClassName": "high",
 }
 """Every part is there, and each value differs from its default."""
+
+
+REPLICAS: Values = {
+    **EVERYTHING,
+    "config": {**CONFIG, "election": {"enabled": True}},
+    "replicas": 2,
+    "redaction": {"existingSecret": "kubedelta-redaction"},
+    "topologySpreadConstraints": [],
+}
+"""The same with a standby."""
+
+_HELM_LABELS = {
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +151,28 @@ def pod_of(manifests: list[Manifest]) -> Manifest:
     """The spec of the pod."""
     spec: Manifest = one(manifests, "Deployment")["spec"]["template"]["spec"]
     return spec
+
+
+def configuration_of(manifests: list[Manifest], folder: Path) -> Settings:
+    """Of the ConfigMap, as the bridge reads it."""
+    [text] = [each["data"]["kubedelta.yaml"] for each in manifests if "kubedelta.yaml" in each.get("data", {})]
+    path = folder / "kubedelta.yaml"
+    path.write_text(text)
+    return load(path, {}, TYPES)
+
+
+def without_helm(part: Any) -> Any:
+    """The manifest without namespaces, labels and annotations that only helm writes."""
+    if isinstance(part, list):
+        return [without_helm(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    kept = {name: without_helm(value) for name, value in part.items() if name not in _HELM_LABELS}
+    metadata = kept.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("namespace", None)
+        for written in ("checksum/config", "helm.sh/resource-policy"):
+            metadata.get("annotations", {}).pop(written, None)
+        # kustomization.yaml puts the name's label on every object
+        kept["metadata"] = {name: value for name, value in metadata.items() if value and name != "labels"}
+    return kept

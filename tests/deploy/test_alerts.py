@@ -64,6 +64,20 @@ CASES: dict[str, Case] = {
         minute=10,
         description="bridge: the disk is full, or a sink with when_full block is.",
     ),
+    "KubedeltaNoLeader": Case(
+        fires={"kubedelta_leader": "1x5 0x20"},
+        quiet={"kubedelta_leader": "1x5 0x1 1x20"},
+        minute=10,
+        description="Nobody holds the Lease, or none of the replicas can take over. Changes wait on disk.",
+        instance="",
+    ),
+    "KubedeltaLeaderChanges": Case(
+        fires={'kubedelta_leader_transitions_total{to="leading"}': "0+1x60"},
+        quiet={'kubedelta_leader_transitions_total{to="leading"}': "0x10 1x50"},
+        minute=30,
+        description="Deliveries pause with each takeover; the API server may be slow to renew the Lease.",
+        instance="",
+    ),
     "KubedeltaWatchSilent": Case(
         fires={f"kubedelta_resource_last_contact_seconds{{{PODS}}}": "0+60x20"},
         quiet={f"kubedelta_resource_last_contact_seconds{{{PODS}}}": "300x20"},
@@ -131,6 +145,13 @@ CASES: dict[str, Case] = {
         minute=15,
         description="bridge: audit: it answered 410; its backlog grows until an operator resumes it.",
         labels=_sink(state="gone"),
+    ),
+    "KubedeltaSinkFenced": Case(
+        fires={f'kubedelta_sink_state{{{AUDIT}, state="fenced"}}': "0x5 1x20"},
+        quiet={f'kubedelta_sink_state{{{AUDIT}, state="fenced"}}': "0x20"},
+        minute=15,
+        description="bridge: audit: its backlog grows until an operator resumes it.",
+        labels=_sink(state="fenced"),
     ),
     "KubedeltaDeadLetters": Case(
         fires={f"kubedelta_sink_dead_letters{{{AUDIT}}}": "3x20"},

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
-from kubernetes_validate import utils as schemas
 
 from config.load import load
-from config.schema import Settings
-from sinks import registry
-from tests.deploy.helm import CONFIG, EVERYTHING, NAMESPACE, ROOT, Helm, Manifest, Values, one, pod_of
+from tests.deploy.component import plain as plain_manifests
+from tests.deploy.helm import (
+    CONFIG,
+    EVERYTHING,
+    KUBERNETES,
+    NAMESPACE,
+    ROOT,
+    TYPES,
+    Helm,
+    Manifest,
+    Values,
+    configuration_of,
+    one,
+    pod_of,
+    without_helm,
+)
 
-KUBERNETES = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
-HELM_LABELS = {
-    "app.kubernetes.io/instance",
-    "app.kubernetes.io/version",
-    "app.kubernetes.io/managed-by",
-    "helm.sh/chart",
-}
 EXAMPLES = sorted((ROOT / "config/examples").glob("*.yaml"))
-TYPES = {name: kind.options for name, kind in registry.types().items()}
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +42,6 @@ def full(helm: Helm) -> list[Manifest]:
     return helm.rendered(EVERYTHING)
 
 
-def _configuration(manifests: list[Manifest], folder: Path) -> Settings:
-    [text] = [each["data"]["kubedelta.yaml"] for each in manifests if "kubedelta.yaml" in each.get("data", {})]
-    path = folder / "kubedelta.yaml"
-    path.write_text(text)
-    return load(path, {}, TYPES)
-
-
 # ── Kubernetes takes it ──────────────────────────────────────────────────────
 
 
@@ -54,12 +50,6 @@ def test_the_linter_finds_nothing(helm: Helm, values: Values) -> None:
     linted = helm.lint(values)
     assert linted.returncode == 0, linted.stdout + linted.stderr
     assert "[WARNING]" not in linted.stdout + linted.stderr
-
-
-@pytest.fixture
-def schemas_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """kubernetes_validate reads megabytes of definitions for each object."""
-    monkeypatch.setattr(schemas, "schema_contents", cache(schemas.schema_contents))
 
 
 @pytest.mark.usefixtures("schemas_once")
@@ -77,49 +67,27 @@ def test_schemas_of_kubernetes_accept_every_object(version: str, plain: list[Man
 # ── The plain manifests ──────────────────────────────────────────────────────
 
 
-def _without_helm(part: Any) -> Any:
-    """The manifest without namespaces, labels and annotations that only helm writes."""
-    if isinstance(part, list):
-        return [_without_helm(each) for each in part]
-    if not isinstance(part, dict):
-        return part
-    kept = {name: _without_helm(value) for name, value in part.items() if name not in HELM_LABELS}
-    metadata = kept.get("metadata")
-    if isinstance(metadata, dict):
-        metadata.pop("namespace", None)
-        for written in ("checksum/config", "helm.sh/resource-policy"):
-            metadata.get("annotations", {}).pop(written, None)
-        # kustomization.yaml puts the name's label on every object
-        kept["metadata"] = {name: value for name, value in metadata.items() if value and name != "labels"}
-    return kept
-
-
 def test_the_plain_manifests_are_what_the_chart_renders(plain: list[Manifest]) -> None:
     folder = ROOT / "deploy"
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    written = [
-        each
-        for name in kustomization["resources"]
-        for each in yaml.safe_load_all((folder / name).read_text())
-        if each["kind"] != "Namespace"  # helm creates it, or finds it
-    ]
+    written = [each for each in plain_manifests() if each["kind"] != "Namespace"]  # helm creates it, or finds it
     [image] = kustomization["images"]
     [container] = pod_of(written)["containers"]
     container["image"] = f"{container['image']}:{image['newTag']}"
     container["imagePullPolicy"] = "IfNotPresent"  # the API server's default for a tag
 
-    rendered = {(each["kind"], each["metadata"]["name"]): _without_helm(each) for each in plain}
+    rendered = {(each["kind"], each["metadata"]["name"]): without_helm(each) for each in plain}
     config = rendered.pop(("ConfigMap", "kubedelta"))
 
-    assert rendered == {(each["kind"], each["metadata"]["name"]): _without_helm(each) for each in written}
+    assert rendered == {(each["kind"], each["metadata"]["name"]): without_helm(each) for each in written}
     assert config["data"] == {"kubedelta.yaml": (folder / "kubedelta.yaml").read_text()}
 
 
 # ── The configuration ────────────────────────────────────────────────────────
 
 
-def test_the_bridge_reads_the_values_as_they_were_written(full: list[Manifest], tmp_path: Path) -> None:
-    settings = _configuration(full, tmp_path)
+def test_the_bridge_reads_the_values_as_they_were_written(helm: Helm, tmp_path: Path) -> None:
+    settings = configuration_of(helm.rendered({"config": CONFIG}), tmp_path)
     written = tmp_path / "written.yaml"
     added = {
         "state": {"directory": "/var/lib/kubedelta"},
@@ -133,7 +101,7 @@ def test_the_bridge_reads_the_values_as_they_were_written(full: list[Manifest], 
 def test_the_operators_own_address_and_directory_win(helm: Helm, tmp_path: Path) -> None:
     own = {"state": {"directory": "/srv/state", "retain": {"age": "1h"}}, "telemetry": {"listen": "0.0.0.0:9000"}}
     manifests = helm.rendered({"config": {**CONFIG, **own}})
-    settings = _configuration(manifests, tmp_path)
+    settings = configuration_of(manifests, tmp_path)
     [container] = pod_of(manifests)["containers"]
     assert settings.state.directory == Path("/srv/state")
     assert {"name": "state", "mountPath": "/srv/state"} in container["volumeMounts"]
@@ -150,12 +118,12 @@ def test_every_example_of_a_configuration_is_accepted(helm: Helm, tmp_path: Path
     manifests = helm.rendered({"config": config, "rbac": {"create": False}})
     path = tmp_path / "expected.yaml"
     path.write_text(yaml.safe_dump({**config, "telemetry": {"log_format": "json", **config["telemetry"]}}))
-    assert _configuration(manifests, tmp_path) == load(path, {}, TYPES)
+    assert configuration_of(manifests, tmp_path) == load(path, {}, TYPES)
 
 
 def test_a_section_without_options_has_the_charts_own(helm: Helm, tmp_path: Path) -> None:
     empty = dict.fromkeys(("state", "telemetry", "redaction", "shutdown_grace_seconds"))
-    settings = _configuration(helm.rendered({"config": {**CONFIG, **empty}}), tmp_path)
+    settings = configuration_of(helm.rendered({"config": {**CONFIG, **empty}}), tmp_path)
     assert settings.state.directory == Path("/var/lib/kubedelta")
     assert settings.telemetry.listen.port == 8080
 
@@ -186,7 +154,7 @@ def test_the_values_of_the_guide_are_accepted(helm: Helm, tmp_path: Path) -> Non
     [example] = re.findall(r"\n\n((?:    .*\n)*    config:\n(?:    .*\n)*)", guide)
     values = yaml.safe_load(example)
     manifests = helm.rendered(values)
-    [sink] = _configuration(manifests, tmp_path).sinks.values()
+    [sink] = configuration_of(manifests, tmp_path).sinks.values()
     [container] = pod_of(manifests)["containers"]
     assert str(sink.options.model_dump()["password_file"]).startswith(values["secrets"][0]["mountPath"])
     assert values["secrets"][0]["mountPath"] in [each["mountPath"] for each in container["volumeMounts"]]
@@ -198,11 +166,43 @@ def test_the_values_of_the_guide_are_accepted(helm: Helm, tmp_path: Path) -> Non
 def test_a_secret_is_mounted_by_its_name_and_not_copied(full: list[Manifest]) -> None:
     pod = pod_of(full)
     [container] = pod["containers"]
-    [volume] = [each for each in pod["volumes"] if "secret" in each]
+    [volume] = [each for each in pod["volumes"] if each["name"] == "secret-0"]
     [mount] = [each for each in container["volumeMounts"] if each["name"] == volume["name"]]
     assert volume["secret"] == {"secretName": "kafka.credentials", "defaultMode": 0o440}
     assert mount == {"name": volume["name"], "mountPath": "/etc/kubedelta-secrets/kafka", "readOnly": True}
     assert [each["kind"] for each in full if each["kind"] == "Secret"] == []
+
+
+ENCRYPTION = {"existingSecret": "state", "keys": ["2026-11.key", "2026-05.key"]}
+KEY_FILES = [Path("/etc/kubedelta-secrets/state", each) for each in ENCRYPTION["keys"]]
+
+
+@pytest.mark.parametrize("config", [{}, CONFIG, {**CONFIG, "state": None}], ids=["default", "own", "without state"])
+def test_keys_of_encryption_are_mounted_and_configured(helm: Helm, tmp_path: Path, config: Values) -> None:
+    without, manifests = helm.rendered({"config": config}), helm.rendered({"config": config, "encryption": ENCRYPTION})
+    found, plain = configuration_of(manifests, tmp_path).model_dump(), configuration_of(without, tmp_path).model_dump()
+    assert list(found["state"].pop("encryption")["key_files"]) == KEY_FILES
+    assert plain["state"].pop("encryption")["key_files"] == ()
+    assert found == plain
+    pod = pod_of(manifests)
+    assert {"name": "encryption", "secret": {"secretName": "state", "defaultMode": 0o440}} in pod["volumes"]
+    mount = {"name": "encryption", "mountPath": str(KEY_FILES[0].parent), "readOnly": True}
+    assert mount in pod["containers"][0]["volumeMounts"]
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"encryption": {**ENCRYPTION, "keys": []}}, "encryption.keys: name the entries of the Secret state"),
+        ({"encryption": {"keys": ["a.key"]}}, "encryption.existingSecret: name the Secret"),
+        (
+            {"encryption": ENCRYPTION, "config": {**CONFIG, "state": {"encryption": {"key_files": ["/a.key"]}}}},
+            "config.state.encryption.key_files: the files of encryption.keys would replace them",
+        ),
+    ],
+)
+def test_half_an_encryption_is_refused(helm: Helm, values: Values, problem: str) -> None:
+    assert problem in helm.refusal(values)
 
 
 def test_a_digest_names_the_image_in_place_of_a_tag(full: list[Manifest], helm: Helm) -> None:
@@ -291,7 +291,7 @@ PAGE = {"listen": "0.0.0.0:8081", "token_file": "/etc/kubedelta-secrets/page/tok
 
 def test_the_chart_leaves_the_page_off(full: list[Manifest], plain: list[Manifest], tmp_path: Path) -> None:
     for manifests in (plain, full):
-        assert _configuration(manifests, tmp_path).page.listen is None
+        assert configuration_of(manifests, tmp_path).page.listen is None
         assert [each["name"] for each in pod_of(manifests)["containers"][0]["ports"]] == ["http"]
 
 
@@ -321,7 +321,7 @@ def test_a_page_for_other_machines_has_a_port_and_a_policy(helm: Helm) -> None:
 @pytest.mark.parametrize(
     ("values", "error"),
     [
-        ({"replicas": 2}, "at '/replicas': maximum: got 2, want 1"),
+        ({"replicas": 4}, "at '/replicas': maximum: got 4, want 3"),
         ({"persistance": {}}, "additional properties 'persistance' not allowed"),
         ({"config": {"cluster": {"name": "x"}}}, "missing properties 'resources', 'sinks'"),
         (

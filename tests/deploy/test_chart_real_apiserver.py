@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient, KubeError
-from tests.deploy.helm import CHART, CONFIG, EVERYTHING, Helm, Manifest, Values, one
+from tests.deploy.helm import CHART, CONFIG, EVERYTHING, REPLICAS, Helm, Manifest, Values, one
 
 PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
@@ -22,12 +24,13 @@ PATHS = {
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "ServiceMonitor": "/apis/monitoring.coreos.com/v1/namespaces/{}/servicemonitors",
     "PrometheusRule": "/apis/monitoring.coreos.com/v1/namespaces/{}/prometheusrules",
 }
-RESTRICTED = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 @pytest.fixture
@@ -48,23 +51,29 @@ async def with_operator(kube: KubeClient, definitions: list[Manifest]) -> AsyncI
         await kube.delete_crd(resource)
 
 
+EACH = {"one": EVERYTHING, "two": REPLICAS, "shards": {**REPLICAS, "shards": 2}}
+"""Name → values."""
+
+
 @pytest.fixture
-def manifests(helm: Helm, namespace: str) -> list[Manifest]:
-    found = helm.rendered(EVERYTHING)
-    for each in found:
+def rendered(helm: Helm, namespace: str) -> dict[str, list[Manifest]]:
+    found = {name: helm.rendered(values) for name, values in EACH.items()}
+    for each in chain(*found.values()):
         if "namespace" in each["metadata"]:
             each["metadata"]["namespace"] = namespace
     return found
 
 
 async def test_an_api_server_takes_every_object(
-    with_operator: KubeClient, manifests: list[Manifest], namespace: str
+    with_operator: KubeClient, rendered: dict[str, list[Manifest]], namespace: str
 ) -> None:
-    assert {each["kind"] for each in manifests} == set(PATHS)
-    for each in manifests:
+    assert {each["kind"] for each in rendered["one"]} == PATHS.keys() - {"StatefulSet"}
+    for name in ("two", "shards"):
+        assert {each["kind"] for each in rendered[name]} == PATHS.keys() - {"Deployment", "PersistentVolumeClaim"}
+    for each in chain(*rendered.values()):
         path = PATHS[each["kind"]].format(namespace)
         await with_operator.create(path, each, fieldValidation="Strict", dryRun="All")
-    monitor = one(manifests, "ServiceMonitor")
+    monitor = one(rendered["one"], "ServiceMonitor")
     monitor["spec"]["endpoints"][0]["prot"] = "http"
     with pytest.raises(KubeError, match="prot"):
         await with_operator.create(
@@ -72,14 +81,27 @@ async def test_an_api_server_takes_every_object(
         )
 
 
+@pytest.fixture
+async def restricted_namespace(kube: KubeClient) -> AsyncIterator[str]:
+    """Has its labels from the beginning: PodSecurity reads a namespace from the store if its cache lacks it
+    (NamespaceGetterFromListerAndClient of k8s.io/pod-security-admission), and would know later labels too late."""
+    name = fresh_name("restricted")
+    await kube.create_namespace(name, RESTRICTED)
+    yield name
+    await kube.delete_namespace(name)
+
+
+@pytest.mark.parametrize("name", EACH)
 async def test_the_pod_is_admitted_where_pods_are_restricted(
-    kube: KubeClient, manifests: list[Manifest], namespace: str
+    kube: KubeClient, rendered: dict[str, list[Manifest]], restricted_namespace: str, name: str
 ) -> None:
-    await kube.patch(f"/api/v1/namespaces/{namespace}", RESTRICTED)
-    template = one(manifests, "Deployment")["spec"]["template"]
+    workload = [each for each in rendered[name] if each["kind"] in ("Deployment", "StatefulSet")][-1]
+    template = workload["spec"]["template"]
+    if "volumeClaimTemplates" in workload["spec"]:
+        template["spec"]["volumes"] += [{"name": "state", "emptyDir": {}}]  # that of the claim, by the controller
     pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": "kubedelta"}}
     del pod["spec"]["priorityClassName"]  # a class that this cluster lacks
-    path = f"/api/v1/namespaces/{namespace}/pods"
+    path = f"/api/v1/namespaces/{restricted_namespace}/pods"
     await kube.create(path, pod, fieldValidation="Strict", dryRun="All")
     pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = "yes"
     with pytest.raises(KubeError, match="readOnlyRootFilesystem"):

@@ -11,11 +11,10 @@ import yaml
 
 from bridge.kube import Catalogue, ClusterAccess, connect
 from bridge.plan.plan_from_settings import plan_of
-from bridge.rights import IDENTITY, Right, Subject, in_namespaces, rights_of
+from bridge.rights import IDENTITY, Right, Subject, election_rights, in_namespaces, rights_of
 from bridge.rights import manifests as manifests_of
 from config.load import load
-from sinks import registry
-from tests.deploy.helm import CONFIG, Helm, Manifest
+from tests.deploy.helm import CONFIG, NAMESPACE, TYPES, Helm, Manifest
 from tests.kit.playground import Playground
 
 WHOLE: list[Any] = ["po", "Services", "deploy", "statefulset", "Job.batch", "ingresses.v1.networking.k8s.io", "events"]
@@ -54,21 +53,28 @@ async def catalogue() -> AsyncIterator[Catalogue]:
         yield await client.discover()
 
 
-def _printed(resources: list[Any], catalogue: Catalogue, folder: Path, *, namespaced: bool = False) -> list[Manifest]:
+def _printed(
+    resources: list[Any], catalogue: Catalogue, folder: Path, *, namespaced: bool = False, **config: Any
+) -> list[Manifest]:
     path = folder / "kubedelta.yaml"
-    path.write_text(yaml.safe_dump({**CONFIG, "resources": resources}))
-    types = {name: kind.options for name, kind in registry.types().items()}
+    path.write_text(yaml.safe_dump({**CONFIG, **config, "resources": resources}))
     rights: list[Right] = []
-    for wanted in plan_of(load(path, {}, types), path).wanted:
+    plan = plan_of(load(path, {}, TYPES), path)
+    for wanted in plan.wanted:
         of_entry = rights_of(wanted, catalogue)
         rights += in_namespaces(wanted.name, of_entry) if namespaced else of_entry
     identity = in_namespaces("", [IDENTITY]) if namespaced else [IDENTITY]
     subject = Subject("kubedelta", "kubedelta")
-    return list(yaml.safe_load_all(manifests_of([*rights, *identity], name="kubedelta", subject=subject)))
+    rights += [*identity, *election_rights(plan.election, NAMESPACE)]
+    return list(yaml.safe_load_all(manifests_of(rights, name="kubedelta", subject=subject)))
 
 
-def _rendered(helm: Helm, resources: list[Any], *, namespaced: bool = False) -> list[Manifest]:
-    values = {"config": {**CONFIG, "resources": resources}, "rbac": {"namespaced": namespaced}}
+def _rendered(helm: Helm, resources: list[Any], *, namespaced: bool = False, **config: Any) -> list[Manifest]:
+    values = {
+        "config": {**CONFIG, **config, "resources": resources},
+        "rbac": {"namespaced": namespaced},
+        "redaction": {"existingSecret": "key"},
+    }
     found = [each for each in helm.rendered(values) if each["apiVersion"].startswith("rbac.")]
     for each in found:
         del each["metadata"]["labels"]
@@ -93,6 +99,19 @@ def test_roles_alone_are_those_of_rbac_namespaced(helm: Helm, catalogue: Catalog
     rendered = _rendered(helm, NAMESPACED, namespaced=True)
     assert _by_place(rendered) == _by_place(_printed(NAMESPACED, catalogue, tmp_path, namespaced=True))
     assert {each["kind"] for each in rendered} == {"Role", "RoleBinding"}
+
+
+@pytest.mark.parametrize("namespaced", [False, True])
+@pytest.mark.parametrize("where", [{}, {"namespace": "shop"}, {"namespace": NAMESPACE, "lease": "prod.deltas"}])
+def test_an_election_has_the_rights_on_its_lease(
+    helm: Helm, catalogue: Catalogue, tmp_path: Path, where: dict[str, str], namespaced: bool
+) -> None:
+    election = {"enabled": True, **where}
+    rendered = _rendered(helm, NAMESPACED, namespaced=namespaced, election=election)
+    printed = _printed(NAMESPACED, catalogue, tmp_path, namespaced=namespaced, election=election)
+    assert _by_place(rendered) == _by_place(printed)
+    groups = [rule["apiGroups"] for each in rendered for rule in each.get("rules", ())]
+    assert groups.count(["coordination.k8s.io"]) == 2
 
 
 def test_every_name_of_a_built_in_resource_is_understood(helm: Helm, catalogue: Catalogue, tmp_path: Path) -> None:

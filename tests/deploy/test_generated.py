@@ -33,7 +33,16 @@ def test_values_have_the_defaults_of_their_schema() -> None:
 
 
 def test_every_value_is_tried_in_the_tests() -> None:
-    untried = {"replicas", "nameOverride", "fullnameOverride", "rbac", "resources", "podSecurityContext"}
+    untried = {
+        "replicas",
+        "shards",
+        "redaction",
+        "nameOverride",
+        "fullnameOverride",
+        "rbac",
+        "resources",
+        "podSecurityContext",
+    }
     assert VALUES.keys() - EVERYTHING.keys() == untried | {"securityContext", "tolerations"}
 
 

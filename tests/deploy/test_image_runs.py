@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ import yaml
 
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.recipes import IMAGE_BASE
-from tests.deploy.container import Container, bound_to, service_account
+from tests.cluster.roles import bound_to, roles_of
+from tests.deploy.container import Container, service_account
 from tests.deploy.helm import ROOT, Manifest, pod_of
 from tests.deploy.image import Buildah, Pod
 
 USER = 65532
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -41,11 +41,8 @@ def manifests() -> list[Manifest]:
 @pytest.fixture
 async def rights(kube: KubeClient, manifests: list[Manifest]) -> AsyncIterator[str]:
     """A user that has the rights of the manifests and no others."""
-    async with AsyncExitStack() as stack:
-        for each in bound_to(manifests, "restricted"):
-            collection = f"{RBAC}/{each['kind'].lower()}s"
-            await kube.create(collection, each)
-            stack.push_async_callback(kube.delete, f"{collection}/{each['metadata']['name']}")
+    async with roles_of(kube) as roles:
+        await roles.apply(*bound_to(manifests, "restricted"))
         yield "restricted"
 
 
@@ -150,3 +147,25 @@ async def test_a_new_pod_continues_with_the_volume_of_the_old_one(
     text = container.log.read_text()
     assert "services/old" not in text
     assert "not-watched" not in text
+
+
+async def test_the_image_has_what_every_extra_needs(container: Container, kube: KubeClient, namespace: str) -> None:
+    """Expressions, encryption of the state, and traces to a collector that is away."""
+    config, key = yaml.safe_load(container.config.read_text()), container.config.with_name("state.key")
+    key.write_text("0" * 64)
+    where = f"object.metadata.namespace == '{namespace}' && object.metadata.name.startsWith('chosen')"
+    config["sinks"]["screen"]["select"] = [{"resource": "services", "where": where}]
+    config["state"]["encryption"] = {"key_files": [f"/etc/kubedelta/{key.name}"]}
+    config["tracing"] = {"endpoint": "http://127.0.0.1:9/v1/traces", "sample": 1}
+    container.configure(config)
+    spec = {"ports": [{"port": 80}], "clusterIP": "None"}
+    async with container.started():
+        for name in ("other", "chosen"):
+            await kube.create(f"/api/v1/namespaces/{namespace}/services", {"metadata": {"name": name}, "spec": spec})
+        await container.until("the service is exported", lambda now: "services/chosen" in container.log.read_text())
+        await container.until("spans are made", lambda now: now.value("trace_spans_total") > 0)
+        checked = container.execute("kubedelta", "state", "check", "-c", "/etc/kubedelta/kubedelta.yaml")
+    assert checked.returncode == 0, checked.stderr
+    assert re.search(r"^key [0-9a-f]{8} +[1-9].* of content$", checked.stdout, re.MULTILINE), checked.stdout
+    assert re.search(r"^no key +0 B$", checked.stdout, re.MULTILINE), checked.stdout
+    assert "services/other" not in container.log.read_text()

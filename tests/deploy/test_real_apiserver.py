@@ -4,61 +4,73 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.cluster.kube_client import KubeClient, KubeError, Manifest
+from tests.cluster.roles import roles_of
+from tests.deploy.component import plain, plain_replicas
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
 PATHS = {
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/kubedelta/serviceaccounts",
-    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "PersistentVolumeClaim": "/api/v1/namespaces/kubedelta/persistentvolumeclaims",
     "Deployment": "/apis/apps/v1/namespaces/kubedelta/deployments",
+    "StatefulSet": "/apis/apps/v1/namespaces/kubedelta/statefulsets",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/kubedelta/poddisruptionbudgets",
     "Service": "/api/v1/namespaces/kubedelta/services",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/kubedelta/networkpolicies",
 }
-CLUSTER_WIDE = ("ClusterRole", "ClusterRoleBinding")
-
-
-def _manifests() -> list[Manifest]:
-    """As kustomize would bring them, in its order."""
-    files = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["resources"]
-    return [each for file in files for each in yaml.safe_load_all((DEPLOY / file).read_text())]
+RBAC = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+ACCOUNT = "system:serviceaccount:kubedelta:kubedelta"
+LEASES = "coordination.k8s.io"
 
 
 @pytest.fixture
-async def deployed(kube: KubeClient) -> AsyncIterator[KubeClient]:
+def manifests() -> list[Manifest]:
+    return plain()
+
+
+@pytest.fixture
+async def deployed(kube: KubeClient, manifests: list[Manifest]) -> AsyncIterator[KubeClient]:
     async with AsyncExitStack() as stack:
-        for manifest in _manifests():
-            kind, name = manifest["kind"], manifest["metadata"]["name"]
-            await kube.create(PATHS[kind], manifest, fieldValidation="Strict")
-            if kind == "Namespace":
-                stack.push_async_callback(kube.delete_namespace, name)
-            elif kind in CLUSTER_WIDE:
-                stack.push_async_callback(kube.delete, f"{PATHS[kind]}/{name}")
+        namespace, *others = manifests
+        await kube.create(PATHS["Namespace"], namespace, fieldValidation="Strict")
+        stack.push_async_callback(kube.delete_namespace, namespace["metadata"]["name"])
+        roles = await stack.enter_async_context(roles_of(kube, ACCOUNT))
+        for manifest in others:
+            if (kind := manifest["kind"]) in RBAC:
+                inside = {} if kind.startswith("Cluster") else {"namespace": "kubedelta"}  # kustomization.yaml has it
+                await roles.apply(manifest | {"metadata": {**manifest["metadata"], **inside}})
+            else:
+                await kube.create(PATHS[kind], manifest, fieldValidation="Strict")
         yield kube
 
 
-async def _may(kube: KubeClient, verb: str, resource: str, *, group: str = "", name: str = "") -> bool:
+async def _may(
+    kube: KubeClient, verb: str, resource: str, *, group: str = "", name: str = "", namespace: str = ""
+) -> bool:
     attributes = {"verb": verb, "group": group, "resource": resource, "name": name, "version": "v1"}
+    attributes["namespace"] = namespace
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": "system:serviceaccount:kubedelta:kubedelta", "resourceAttributes": attributes},
+        "spec": {"user": ACCOUNT, "resourceAttributes": attributes},
     }
     answer = await kube.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     return bool(answer["status"]["allowed"])
 
 
-async def test_an_api_server_takes_all_manifests_and_a_restricted_pod(deployed: KubeClient) -> None:
-    [deployment] = [each for each in _manifests() if each["kind"] == "Deployment"]
-    pod = {"apiVersion": "v1", "kind": "Pod", **deployment["spec"]["template"]}
+@pytest.mark.parametrize("manifests", [plain(), plain_replicas()], ids=["one", "replicas"])
+async def test_an_api_server_takes_all_manifests_and_a_restricted_pod(
+    deployed: KubeClient, manifests: list[Manifest]
+) -> None:
+    [workload] = [each for each in manifests if each["kind"] in ("Deployment", "StatefulSet")]
+    pod = {"apiVersion": "v1", "kind": "Pod", **workload["spec"]["template"]}
     pod["metadata"] = {**pod["metadata"], "name": "kubedelta"}
+    volumes = [each for each in pod["spec"]["volumes"] if each["name"] != "state"]
+    claim = {"name": "state", "persistentVolumeClaim": {"claimName": "state-kubedelta-0"}}
+    pod["spec"] = {**pod["spec"], "volumes": [*volumes, claim]}
     admitted = await deployed.create("/api/v1/namespaces/kubedelta/pods", pod, fieldValidation="Strict", dryRun="All")
     assert admitted["spec"]["serviceAccountName"] == "kubedelta"
     pod["spec"] = {**pod["spec"], "hostNetwork": True}
@@ -74,3 +86,14 @@ async def test_the_account_has_exactly_the_rights_it_needs(deployed: KubeClient)
     assert not await _may(deployed, "get", "namespaces", name="default")
     assert not await _may(deployed, "list", "namespaces")
     assert not await _may(deployed, "list", "secrets")
+    assert not await _may(deployed, "create", "leases", group=LEASES)
+
+
+@pytest.mark.parametrize("manifests", [plain_replicas()], ids=["replicas"])
+async def test_replicas_may_write_their_lease_and_no_other(deployed: KubeClient) -> None:
+    for verb, allowed in (("get", True), ("update", True), ("watch", True), ("delete", False), ("patch", False)):
+        assert await _may(deployed, verb, "leases", group=LEASES, name="kubedelta", namespace="kubedelta") is allowed
+        assert not await _may(deployed, verb, "leases", group=LEASES, name="other", namespace="kubedelta")
+        assert not await _may(deployed, verb, "leases", group=LEASES, name="kubedelta", namespace="default")
+    assert await _may(deployed, "create", "leases", group=LEASES, namespace="kubedelta")
+    assert not await _may(deployed, "list", "leases", group=LEASES, namespace="kubedelta")

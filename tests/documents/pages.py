@@ -19,6 +19,8 @@ FOR_OPERATORS = (
     "docs/events.md",
     "docs/glossary.md",
     "docs/guarantees.md",
+    "docs/large-clusters.md",
+    "docs/replicas.md",
     "docs/metrics.md",
     "docs/operation.md",
     "docs/sinks.md",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.servers import Etcd, Kafka, KubeApiServer, Nats, Server
+from tests.cluster.servers import Etcd, KafkaBehindALine, KubeApiServer, Nats, Server
 from tests.kit.etcd_history import JSON_STORAGE, NO_COMPACTION
 
 
@@ -18,7 +18,7 @@ class Breakable:
 
     etcd: Etcd
     api: KubeApiServer
-    kafka: Kafka
+    kafka: KafkaBehindALine
     nats: Nats
 
     @property
@@ -33,7 +33,9 @@ class Breakable:
 
 
 @contextmanager
-def breakable_servers(folder: Path, etcd: Path, kubernetes: Path, kafka: Kafka, nats: Nats) -> Iterator[Breakable]:
+def breakable_servers(
+    folder: Path, etcd: Path, kubernetes: Path, kafka: KafkaBehindALine, nats: Nats
+) -> Iterator[Breakable]:
     """A cluster of these builds, beside these brokers."""
     flags = [JSON_STORAGE, NO_COMPACTION]
     with Etcd(folder / "etcd", etcd) as store, KubeApiServer(folder / "api", kubernetes, store, flags) as api:

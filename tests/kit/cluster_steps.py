@@ -33,6 +33,8 @@ def cluster_takes(cluster: SimulatedCluster, step: str, what: object) -> bool:
             cluster.latency = seconds
         case "compact", _:
             cluster.compact()
+        case "restart", _:
+            cluster.restart()
         case "bookmark", _:
             cluster.send_bookmark()
         case _:

@@ -10,6 +10,9 @@ from bridge.model.change import Change, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from tests.kit.simulated_cluster import SimulatedCluster
 
+ANNOUNCED = (Evidence.WATCHED, Evidence.RECOVERED)
+"""A delete then has its own version."""
+
 
 @dataclass
 class Consumers:
@@ -57,7 +60,7 @@ class Consumers:
                 self.state[thing.key] = thing
             case Op.DELETED:
                 assert before is None or before.uid == thing.uid
-                if change.evidence is not Evidence.WATCHED:
+                if change.evidence not in ANNOUNCED:
                     assert before == thing
                 self.state.pop(thing.key, None)
             case Op.SYNC:
@@ -74,7 +77,7 @@ class Consumers:
         if change.evidence is Evidence.WATCHED:
             assert version > self.watched, "not in the order in which it was announced"
             self.watched = version
-        inferred = change.op is Op.DELETED and change.evidence is not Evidence.WATCHED
+        inferred = change.op is Op.DELETED and change.evidence not in ANNOUNCED
         newest = self.newest.get((epoch, thing.uid), 0)
         assert version > newest or (inferred and version >= newest), "back in time"
         self.newest[epoch, thing.uid] = version

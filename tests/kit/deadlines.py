@@ -2,5 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
 BUSY = 4
 """Times a deadline that suits a quiet machine. The suite passed beside eight other jobs on two cores with it."""
+
+
+def run_bounded(runner: asyncio.Runner, what: Coroutine[Any, Any, T]) -> T:
+    """A step of a state machine. Raises TimeoutError where it hangs."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(30 * BUSY):
+            return await what
+
+    return runner.get_loop().run_until_complete(bounded())

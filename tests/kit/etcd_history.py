@@ -66,6 +66,14 @@ async def history(etcd: Etcd, *prefixes: str, since: int, through: int) -> list[
     return found
 
 
+async def advance(etcd: Etcd) -> None:
+    """Raises the newest version by some changes that are no objects. An API server that starts later serves no watch
+    from before them."""
+    async with httpx.AsyncClient(base_url=etcd.url, trust_env=False, verify=False, timeout=60 * BUSY) as http:
+        for _ in range(3):
+            await _write(http, "kubedelta-test/advance")
+
+
 def happened(key: str, event: Mapping[str, Any]) -> Happened:
     """``key`` is that of the object: `configmaps/shop/web`; ``event`` is etcd's, as its JSON gateway has it."""
     now = event["kv"]

@@ -7,6 +7,8 @@ import re
 from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.facts import InformerStarted
+from bridge.model.primitives.election import ElectionState, ElectionStatus
+from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import (
     ConfigurationStatus,
@@ -29,7 +31,15 @@ def exposed_metrics() -> dict[str, set[str]]:
     )
     sink = SinkStatus(name="copy", type="file", state=SinkState.IDLE)
     configuration = ConfigurationStatus(digest="a1b2c3d4", loaded_at=1.0)
-    snapshot = StatusSnapshot(informers=(pods,), sinks=(sink,), disk_free_bytes=1, configuration=configuration)
+    election = ElectionStatus(state=ElectionState.LEADING, identity="pod-0_f00d", frontier_age=1.0)
+    snapshot = StatusSnapshot(
+        informers=(pods,),
+        sinks=(sink,),
+        disk_free_bytes=1,
+        configuration=configuration,
+        shard=Shard(4, 2),
+        election=election,
+    )
     body, _ = metrics.render(snapshot, "")
     named = re.findall(r"^# TYPE (\S+) ", body.decode(), re.MULTILINE)
     families = zip(named, text_string_to_metric_families(body.decode()), strict=True)

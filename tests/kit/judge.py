@@ -32,6 +32,8 @@ class Verdict:
     """Delivered once more, each equal to its first delivery."""
     relisted: int
     """Found by comparing a list with the ledger."""
+    recovered: int
+    """Found in the API server's history."""
     skipped: int
     """Versions that were not delivered because nobody could see them any more: the object's next delivered record says
     so, or the object came and went unseen."""
@@ -39,7 +41,7 @@ class Verdict:
     def __str__(self) -> str:
         return (
             f"{self.who}: {self.versions} versions, {self.delivered} delivered, {self.duplicates} of them again, "
-            f"{self.relisted} relisted, {self.skipped} skipped in lists, 0 lost"
+            f"{self.relisted} relisted, {self.recovered} recovered, {self.skipped} skipped in lists, 0 lost"
         )
 
 
@@ -54,7 +56,8 @@ def judge(stream: Sequence[Received], happened: Sequence[Happened], who: str) ->
     assert_true(first, happened, who)
     skipped = assert_complete(first, happened, who)
     relisted = sum(received.evidence == "relisted" for received in first)
-    return Verdict(who, len(happened), len(stream), repeats(stream), relisted, skipped)
+    recovered = sum(received.evidence == "recovered" for received in first)
+    return Verdict(who, len(happened), len(stream), repeats(stream), relisted, recovered, skipped)
 
 
 def judge_all(streams: Mapping[str, Sequence[Received]], happened: Sequence[Happened]) -> dict[str, Verdict]:
@@ -87,9 +90,14 @@ def assert_equal_where_repeated(stream: Iterable[Received], who: str) -> None:
 
 
 def assert_repeated_in_runs(stream: Iterable[Received], who: str) -> None:
-    """Whoever goes back to an earlier record of an object goes on from there without leaving one out. So a consumer
-    that does not recognise repetitions is right again as soon as the deliveries have caught up."""
     __tracebackhide__ = True
+    assert_none(who, left_out_when_delivered_again=left_out(stream))
+
+
+def left_out(stream: Iterable[Received]) -> list[Received]:
+    """Whoever goes back to an earlier record of an object goes on from there without leaving one out: the records that
+    break this. So a consumer that does not recognise repetitions is right again as soon as the deliveries have caught
+    up."""
     places: dict[str, dict[tuple[int, str], int]] = defaultdict(dict)
     at: dict[str, int] = {}
     wrong = []
@@ -98,13 +106,17 @@ def assert_repeated_in_runs(stream: Iterable[Received], who: str) -> None:
         if place > at.get(received.subject, -1) + 1:
             wrong.append(received)
         at[received.subject] = place
-    assert_none(who, left_out_when_delivered_again=wrong)
+    return wrong
 
 
 def assert_makes_sense(first: Iterable[Received], who: str) -> None:
-    """A consumer that keeps state never meets a change that its state cannot take: nothing is added twice, and what is
-    not there is neither changed nor deleted. Recreated means: deleted, added."""
     __tracebackhide__ = True
+    assert_none(who, impossible=impossible(first))
+
+
+def impossible(first: Iterable[Received]) -> list[str]:
+    """A consumer that keeps state never meets a change that its state cannot take: nothing is added twice, and what is
+    not there is neither changed nor deleted. Recreated means: deleted, added. The records that break this."""
     there: dict[str, str] = {}
     wrong = []
     for received in first:
@@ -115,17 +127,21 @@ def assert_makes_sense(first: Iterable[Received], who: str) -> None:
             there.pop(received.subject, None)
         else:
             there[received.subject] = received.uid
-    assert_none(who, impossible=wrong)
+    return wrong
 
 
 # ── Truth ────────────────────────────────────────────────────────────────────
 
 
 def assert_true(first: Iterable[Received], happened: Iterable[Happened], who: str) -> None:
+    __tracebackhide__ = True
+    assert_none(who, **untrue(first, happened))
+
+
+def untrue(first: Iterable[Received], happened: Iterable[Happened]) -> dict[str, Sequence[object]]:
     """Every delivered change happened, and the objects were so. What a list showed may stand for steps that nobody saw:
     any version of the object may then be delivered as its addition, and a delete carries the last version that was
-    delivered."""
-    __tracebackhide__ = True
+    delivered. The records that break this, by how they do."""
     exact = {each.version: each for each in happened}
     states = {each.version[:2]: each for each in happened if each.version.op != "deleted"}
     last: dict[str, Received] = {}
@@ -143,7 +159,7 @@ def assert_true(first: Iterable[Received], happened: Iterable[Happened], who: st
             place = where_different(without_secrets(received.data), without_secrets(truth.data))
             different.append(f"{received} in {place}")
         last[received.uid] = received
-    assert_none(who, never_happened=invented, different=different, deleted_without_last_state=not_last)
+    return {"never_happened": invented, "different": different, "deleted_without_last_state": not_last}
 
 
 def _is_a_state(received: Received) -> bool:
@@ -152,27 +168,33 @@ def _is_a_state(received: Received) -> bool:
 
 
 def assert_complete(first: Sequence[Received], happened: Sequence[Happened], who: str) -> int:
-    """Every version was delivered. One that nobody could see is excused by the next delivered record of its object,
-    which says that it was found in a list. Returns how many were excused."""
+    """Returns how many were excused."""
     __tracebackhide__ = True
+    lost, skipped = lost_steps(first, happened)
+    assert_none(who, lost=lost)
+    return len(skipped)
+
+
+def lost_steps(first: Sequence[Received], happened: Sequence[Happened]) -> tuple[list[Happened], list[Happened]]:
+    """The versions that were not delivered, and those of them that are excused: nobody could see them, and the next
+    delivered record of the object says that it was found in a list."""
     stories: dict[str, list[Received]] = defaultdict(list)
     for received in first:
         stories[received.uid].append(received)
     versions: dict[str, list[Happened]] = defaultdict(list)
     for each in happened:
         versions[each.uid].append(each)
-    lost, skipped = [], 0
+    lost: list[Happened] = []
+    skipped: list[Happened] = []
     for uid, existed in versions.items():
         story = stories[uid]
         missing = _missing(existed, story)
         if not story and existed[-1].version.op == "deleted":
-            skipped += len(missing)  # It came and went unseen.
+            skipped += missing  # It came and went unseen.
             continue
-        unexcused = [each for each in missing if not _is_excused(each, story)]
-        skipped += len(missing) - len(unexcused)
-        lost += unexcused
-    assert_none(who, lost=lost)
-    return skipped
+        for each in missing:
+            (skipped if _is_excused(each, story) else lost).append(each)
+    return lost, skipped
 
 
 def _missing(existed: Sequence[Happened], story: Sequence[Received]) -> list[Happened]:

@@ -188,6 +188,11 @@ class Misbehaviour(Faults):
         """Hides the next changes of the resource from watches."""
         self._to_lose[self._collection_of(resource)] += times
 
+    def restart(self) -> None:
+        """Empties the watch cache, and resets all watches; lists at earlier versions go on, as etcd has them."""
+        self._store.empty_watch_cache()
+        self.reset()
+
     def expire_history(self) -> None:
         """Forgets all changes until now: older versions and continue tokens get 410."""
         self._store.compact()

@@ -17,7 +17,7 @@ from tests.cluster.kube_client import Manifest
 from tests.cluster.servers import KafkaRecord, NatsRecord
 
 GAP = "kubedelta.gap.v1"
-SNAPSHOT_EDGES = {"kubedelta.snapshot.began.v1": "began", "kubedelta.snapshot.ended.v1": "ended"}
+SNAPSHOT_EDGES = {f"kubedelta.snapshot.{edge}.v1": edge for edge in ("began", "ended", "cancelled")}
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -40,6 +40,8 @@ class Received:
     evidence: str
     data: Manifest
     epoch: int = 1
+    term: int = 0
+    """0: without an election."""
 
     @property
     def version(self) -> Version:
@@ -78,7 +80,7 @@ class ReceivedEdge:
     @property
     def number(self) -> int:
         """Of a snapshot on demand; 0 for another."""
-        found = re.fullmatch(r"snapshot/.*/[0-9]+/([0-9]+)/(?:began|ended)", self.id)
+        found = re.fullmatch(r"snapshot/.*/[0-9]+/([0-9]+)/(?:began|ended|cancelled)", self.id)
         return int(found[1]) if found else 0
 
 
@@ -147,6 +149,7 @@ def _received(attributes: Mapping[str, Any], data: Any) -> AnyReceived:
         evidence=attributes["evidence"],
         data=data,
         epoch=int(attributes["epoch"]),
+        term=int(attributes.get("term", 0)),
     )
     _, _, later_epoch = attributes["source"].partition("/epochs/")
     assert (later_epoch or "1") == str(attributes["epoch"]), f"{attributes['source']} in epoch {attributes['epoch']}"
@@ -244,8 +247,13 @@ def assert_each_once(stream: Iterable[Received], want: Iterable[Version], who: s
 
 
 def assert_in_order(stream: Iterable[Received], who: str) -> None:
-    """Of each object, versions ascend; of each name, sequences do. A repeated record with an equal id is left
-    out."""
+    """Raises AssertionError, as the next ones do."""
+    assert_none(who, out_of_order=disordered(stream))
+
+
+def disordered(stream: Iterable[Received]) -> list[str]:
+    """Of each object, versions ascend; of each name, sequences do: the records that break this. A repeated record with
+    an equal id is left out."""
     newest: dict[str, Received] = {}
     by_subject: dict[str, Received] = {}
     wrong = []
@@ -254,7 +262,7 @@ def assert_in_order(stream: Iterable[Received], who: str) -> None:
         if any(_is_after(before, received) for before in sooner):
             wrong.append(f"{received}, and before it {sooner[0]} and {sooner[1]}")
         newest[received.uid] = by_subject[received.subject] = received
-    assert_none(who, out_of_order=wrong)
+    return wrong
 
 
 def _is_after(before: Received, received: Received) -> bool:

@@ -52,7 +52,7 @@ class SharedStore(SimulatedCluster):
         """Every connection breaks, and no request is answered for so many seconds."""
         self.end_watches(BROKE)
         self.epochs += 1
-        self.version, self.oldest = backup.version, backup.oldest
+        self.version, self.oldest, self.cached_from = backup.version, backup.oldest, 1
         self.history, self.states = list(backup.history), dict(backup.states)
         self._down_until = asyncio.get_running_loop().time() + seconds
 

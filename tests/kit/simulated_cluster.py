@@ -62,7 +62,11 @@ class SimulatedCluster:
     def __init__(self, *, page_size: int = 2) -> None:
         self.version = 1
         self.oldest = 1
-        """Watches and continue tokens from before it are expired."""
+        """Watches, continue tokens and lists at versions from before it are expired."""
+        self.cached_from = 1
+        """Watches from before it are expired."""
+        self.ignores_exact = False
+        """Lists at a version show the newest state, as an aggregated server may."""
         self.history: list[tuple[int, Event]] = []
         self.states: dict[int, dict[str, ApiObject]] = {1: {}}
         self.announced: list[Event] = []
@@ -88,7 +92,7 @@ class SimulatedCluster:
         self.epochs = 1
         self.requests: list[ListRequest | WatchRequest] = []
         self.proofs: list[ListRequest] = []
-        """Lists that ask for no more than one object, which are not among the requests."""
+        """Lists that ask for no more than one object, or for a version; they are not among the requests."""
         self._newborn: dict[str, Blueprint] = {}
         self._by_uid: dict[str, Blueprint] = {}
         self._page_size = page_size
@@ -157,6 +161,11 @@ class SimulatedCluster:
         """Forget history: whoever is not watching right now is too late."""
         self.oldest = self.version
 
+    def restart(self) -> None:
+        """Empties the watch cache: whoever is watching is too late, and lists at versions go on."""
+        self.cached_from = self.version
+        self.end_watches(HungUp("the server restarts"))
+
     def end_watches(self, end: End, *, in_the_middle: bool = False) -> None:
         """After everything that happened was sent, or in the middle of it."""
         for watch in self._watches:
@@ -175,7 +184,7 @@ class SimulatedCluster:
         self.states = {each: state for each, state in self.states.items() if each <= version}
         self.history = [entry for entry in self.history if entry[0] <= version]
         self.version = version
-        self.oldest = version
+        self.oldest = self.cached_from = version
 
     def send_bookmark(self) -> None:
         for watch in self._watches:
@@ -192,13 +201,13 @@ class SimulatedCluster:
         return replace(answer, objects=answer.objects[-1:])
 
     async def _list(self, request: ListRequest) -> ListAnswer:
-        is_proof = request.limit == 1 or request.only is not None
+        is_proof = request.limit == 1 or request.only is not None or request.match is Match.EXACT
         (self.proofs if is_proof else self.requests).append(request)
         await asyncio.sleep(self.latency)
         if self.next_answers:
             return self.next_answers.popleft()
         if request.match is Match.EXACT:
-            return self._exact(int(request.version), request.only)
+            return self._exact(int(request.version), request)
         if request.next_page is not None:
             version, start = map(int, request.next_page.split("/"))
             if version < self.oldest or version not in self.states:
@@ -211,13 +220,17 @@ class SimulatedCluster:
             return self._one(version, request.only)
         return self._page(version, start, request.limit)
 
-    def _exact(self, version: int, key: str | None) -> ListAnswer:
+    def _exact(self, version: int, request: ListRequest) -> ListAnswer:
         if version > self.version:
             return TooLarge("not there yet")
         if version < self.oldest:
             return Expired("compacted")
-        assert key is not None
-        return replace(self._one(max(each for each in self.states if each <= version), key), version=str(version))
+        shown = self.version if self.ignores_exact else max(each for each in self.states if each <= version)
+        if request.only is None:
+            found = Page(list(self.states[shown].values())[: request.limit], "", None)
+        else:
+            found = self._one(shown, request.only)
+        return replace(found, version=str(shown if self.ignores_exact else version))
 
     def _one(self, version: int, key: str) -> Page:
         thing = self.states[version].get(key)
@@ -263,7 +276,7 @@ class SimulatedCluster:
             return self.next_answers.popleft()
         if request.version and int(request.version) > self.version:
             return TooLarge("not there yet")
-        if not request.initial_events and int(request.version) < self.oldest:
+        if not request.initial_events and int(request.version) < max(self.oldest, self.cached_from):
             return Expired("too old resource version")
         return None
 

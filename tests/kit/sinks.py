@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from bridge.model.record import Delta, Record
-from sinks.base import ALL_STORED, Receipt
+from sinks.base import ALL_STORED, Receipt, Sink
 from tests.kit.deadlines import BUSY
+
+S = TypeVar("S", bound=Sink)
 
 
 def failure_of(receipt: Receipt) -> str:
     assert receipt.failure is not None
     return receipt.failure.reason
+
+
+@asynccontextmanager
+async def opened_sink(sink: S) -> AsyncIterator[S]:
+    """The sink, opened; closed at the end, also where ``open`` fails."""
+    try:
+        await sink.open()
+        yield sink
+    finally:
+        await sink.close()
 
 
 class RecordingSink:

@@ -20,13 +20,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bridge.facts import discard
 from bridge.model.change import Op
 from bridge.model.policies import StartPolicy
-from bridge.model.record import Delta
+from bridge.model.record import Delta, Record
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.outbox.outbox import Committed
 from bridge.outbox.storage.directory_lock import FILE
 from tests.kit import memory
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import run_bounded
 from tests.kit.examples import examples
 from tests.kit.follower import Backup, Follower, Server, followers
 from tests.kit.informed import PODS
@@ -73,11 +73,7 @@ class IdentityMachine(RuleBasedStateMachine):
         self.outbox: Outbox
 
     def run(self, what: Coroutine[Any, Any, None]) -> None:
-        async def bounded() -> None:
-            async with asyncio.timeout(30 * BUSY):
-                await what
-
-        self.runner.get_loop().run_until_complete(bounded())
+        run_bounded(self.runner, what)
 
     @initialize(scopes=SCOPES, keys=st.sets(st.sampled_from(KEYS)))
     def begin(self, scopes: tuple[Scope, ...], keys: set[str]) -> None:
@@ -117,7 +113,7 @@ class IdentityMachine(RuleBasedStateMachine):
     async def adopt_in_part(self, scopes: tuple[Scope, ...], most: int) -> None:
         left = count(1)
 
-        def commit(records: Sequence[Delta], last: int) -> None:
+        def commit(records: Sequence[Record], last: int) -> None:
             self.commit(records, last)
             if next(left) >= most:
                 adopting.cancel()
@@ -127,8 +123,9 @@ class IdentityMachine(RuleBasedStateMachine):
             adopting = tasks.create_task(self.outbox.ledger.adopt(PODS, scopes))
         self.on_commit = self.commit
 
-    def commit(self, records: Sequence[Delta], _last: int) -> None:
+    def commit(self, records: Sequence[Record], _last: int) -> None:
         for delta in records:
+            assert isinstance(delta, Delta)
             if (before := self.received.setdefault(delta.unique_id, delta)) is not delta:
                 self.repeated.append((before, delta))
             self.stream.append(delta)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 from unittest.mock import patch
@@ -13,7 +13,7 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.informer import SharedInformer, Timing, shared_informer
+from bridge.informer import RecoveryLimits, RecoverySlots, SharedInformer, Timing, shared_informer
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.model.answers import (
     Busy,
@@ -27,7 +27,7 @@ from bridge.model.answers import (
     TooLarge,
     WatchRequest,
 )
-from bridge.model.change import ChangeBatch, ObjectVersion, Op
+from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
 from tests.kit.cluster_steps import cluster_takes
@@ -77,6 +77,8 @@ class Lives:
     """Seconds that a batch needs before it is committed, and as many until that is known."""
     max_deltas: int
     """In the queue."""
+    recovers: bool
+    """Steps that no watch announced."""
     ledger: ModelLedger = field(default_factory=ModelLedger)
     lost: set[Announcement] = field(default_factory=set)
     """Announced to a life that ended, in a history that no later life could ask for."""
@@ -88,6 +90,7 @@ class Lives:
         self.uncommitted: set[Announcement] = set()
         self.born_at = 0
         self.in_order: list[Announcement] = []
+        self.relisted: list[Announcement] = []
         self.saved: FirstSaved | None = None
 
     # ── Its outbox ───────────────────────────────────────────────────────────
@@ -101,6 +104,11 @@ class Lives:
             (change.object.uid, change.object.resource_version, change.op is Op.DELETED)
             for change in batch.changes
             if change.op is not Op.SYNC
+        ]
+        self.relisted += [
+            (change.object.uid, change.object.resource_version, change.op is Op.DELETED)
+            for change in batch.changes
+            if change.evidence is Evidence.RELISTED
         ]
         self.check_saved_position()
         if self.saved is None and batch.position is not None:
@@ -150,6 +158,7 @@ class Lives:
                 resync=Resyncs(),
                 stored=self.ledger.stored,
                 checkpoint=self.ledger.checkpoint(),
+                recovery=RecoverySlots(RecoveryLimits()) if self.recovers else None,
             )
         self.running = self.tasks.create_task(self.informer.run())
 
@@ -203,13 +212,14 @@ names = st.sampled_from(["a", "b", "c", "d"])
 pauses = st.sampled_from([None, None, 0.0, 0.01, 0.6, 1.0, 40.0, 200.0])
 """Seconds after a step; None for none at all, so that the next one happens before anybody can notice this one."""
 
+SLOW_ANSWERS = st.tuples(st.just("latency"), st.sampled_from([0.0, 0.5]))
 life_of_a_cluster = [
     st.tuples(st.just("put"), names),
     st.tuples(st.just("put"), names),
     st.tuples(st.just("put"), names),
     st.tuples(st.just("delete"), names),
     st.tuples(st.just("reborn"), names),
-    st.tuples(st.just("latency"), st.sampled_from([0.0, 0.5])),
+    SLOW_ANSWERS,
     st.tuples(st.just("slow"), st.sampled_from([0.0, 0.5, 5.0])),
     st.just(("bookmark", None)),
 ]
@@ -231,8 +241,12 @@ unkind_steps = st.one_of(
     st.tuples(st.just("repeats"), st.booleans()),
     st.tuples(st.just("hide"), names),
     st.tuples(st.just("behind"), st.integers(0, 6)),
-    st.sampled_from([("compact", None), ("compact", None), ("show", None)]),
+    st.sampled_from([("compact", None), ("compact", None), ("restart", None), ("restart", None), ("show", None)]),
 )
+forgetful_steps = st.one_of(
+    *(step for step in life_of_a_cluster if step is not SLOW_ANSWERS), *deaths, st.just(("restart", None))
+)
+"""Each step is in etcd's history, and the server answers quickly."""
 
 
 async def take(lives: Lives, step: str, what: object) -> None:
@@ -269,6 +283,7 @@ class World:
     chunk: int
     slow: float
     max_deltas: int
+    recovers: bool
 
     @asynccontextmanager
     async def lives(self) -> AsyncGenerator[Lives]:
@@ -278,7 +293,7 @@ class World:
         for name in "abcdabcd":
             cluster.put(name)
         async with asyncio.TaskGroup() as tasks:
-            lives = Lives(cluster, tasks, self.watch_list, self.slow, self.max_deltas)
+            lives = Lives(cluster, tasks, self.watch_list, self.slow, self.max_deltas, self.recovers)
             lives.start()
             yield lives
             await mended(lives)
@@ -297,6 +312,7 @@ worlds = st.builds(
     chunk=st.sampled_from([1, 1000]),
     slow=st.sampled_from([0.0, 0.5, 5.0]),
     max_deltas=st.sampled_from([1, 2000]),
+    recovers=st.booleans(),
 )
 
 
@@ -386,3 +402,17 @@ def test_a_restore_is_exported_right_however_often_we_crash(
     history: History, world: World, in_doubt: bool, undone: int, further: int, crashes: list[float]
 ) -> None:
     run_in_virtual_time(restore(history, world, in_doubt, undone, further, crashes))
+
+
+@examples(30)
+@given(history=st.lists(st.tuples(forgetful_steps, pauses), min_size=10, max_size=50), world=worlds)
+def test_with_recovery_no_step_of_an_exported_object_is_missing(history: History, world: World) -> None:
+    lives = run_in_virtual_time(play(history, replace(world, recovers=True)))
+    assert lives.saved is not None
+    since = int(lives.saved.position)
+    happened = [name_of(event) for version, event in lives.cluster.history if version > since]
+    exported = lives.in_order[lives.saved.received :]
+    never_seen = {uid for uid, _, _ in happened} - {uid for uid, _, _ in exported}
+    assert never_seen <= {uid for uid, _, is_delete in happened if is_delete}, "they came and went"
+    assert sorted(exported) == sorted(each for each in happened if each[0] not in never_seen)
+    assert not [each for each in lives.relisted if int(each[1]) > since]

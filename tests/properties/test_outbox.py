@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, cycle, repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,7 +31,7 @@ from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.pipelines.snapshots import begin_snapshot, cancel_snapshot
 from tests.kit import memory
-from tests.kit.deadlines import BUSY
+from tests.kit.deadlines import run_bounded
 from tests.kit.examples import examples
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 
@@ -76,8 +77,8 @@ class Consumer:
 
     furthest: dict[tuple[str, str], int] = field(default_factory=dict)
     """Object → the newest of its records since the last start."""
-    ids: dict[str, int] = field(default_factory=dict)
-    """Id → the record that had it first."""
+    ids: dict[tuple[str, str | None], int] = field(default_factory=dict)
+    """Id and snapshot → the record that had them first."""
     snapshot: str = ""
     """Id of the snapshot that began since the last start."""
     of_snapshot: list[Delta] = field(default_factory=list)
@@ -99,16 +100,17 @@ class Consumer:
             missing = [each for number, each in written.items() if record.first <= number <= record.sequence]
             self.unknown |= {each.ordering_key for each in missing}
         elif isinstance(record, Delta):
-            self._hear(record, written[record.sequence])
+            self._hear(record, _written(record, written))
         elif record.edge == "began":
             self.snapshot, self.of_snapshot = record.snapshot, []
         elif record.snapshot == self.snapshot:
-            assert [each.last_of_snapshot for each in self.of_snapshot[-1:]] == [True] * bool(record.count)
+            if record.edge == "ended":
+                assert [each.last_of_snapshot for each in self.of_snapshot[-1:]] == [True] * bool(record.count)
             assert len(self.of_snapshot) == record.count
 
     def _identify(self, delta: Delta) -> None:
         if delta.snapshot is not None or delta.op is not Op.SYNC:  # Resyncs of a version have the same id.
-            assert self.ids.setdefault(delta.id, delta.sequence) == delta.sequence
+            assert self.ids.setdefault((delta.id, delta.snapshot), delta.sequence) == delta.sequence
         if delta.snapshot is not None:
             assert delta.sequence >= self.furthest.get(delta.ordering_key, 0), "a snapshot set the object back"
             if delta.snapshot == self.snapshot:
@@ -120,18 +122,26 @@ class Consumer:
         assert (delta.uid, delta.resource_version, delta.key, delta.body, delta.resource, delta.epoch) == (
             (written.uid, written.resource_version, written.key, written.body, written.resource, written.epoch)
         )
-        if (before := self.heard.get(delta.sequence)) and not self.ops_may_differ:
+        if (before := self.heard.get(written.sequence)) and not self.ops_may_differ:
             assert before.id == delta.id
         assert delta.sequence > self.newest.get(delta.ordering_key, 0)
         self._identify(delta)
         self.newest[delta.ordering_key] = delta.sequence
-        self.heard[delta.sequence] = delta
-        self.due.discard(delta.sequence)
+        self.heard[written.sequence] = delta
+        self.due.discard(written.sequence)
         self.unknown.discard(delta.ordering_key)
         if delta.op is Op.DELETED:
             self.state.pop(delta.ordering_key, None)
         else:
             self.state[delta.ordering_key] = (delta.resource_version, delta.body)
+
+
+def _written(delta: Delta, written: dict[int, Delta]) -> Delta:
+    """The record of the log: of an object in a snapshot, the newest that the snapshot covers."""
+    if delta.snapshot is None:
+        return written[delta.sequence]
+    states = (each for each in written.values() if each.op is not Op.SYNC and each.sequence <= delta.sequence)
+    return max((each for each in states if each.ordering_key == delta.ordering_key), key=attrgetter("sequence"))
 
 
 class Reached(NamedTuple):
@@ -187,11 +197,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.outbox: Outbox
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
-        async def bounded() -> T:
-            async with asyncio.timeout(30 * BUSY):
-                return await what
-
-        return self.runner.get_loop().run_until_complete(bounded())
+        return run_bounded(self.runner, what)
 
     def teardown(self) -> None:
         try:

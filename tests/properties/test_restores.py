@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bridge.informer import SharedInformer, SharedInformerFactory, Timing
+from bridge.facts import Fact, StepsRecovered
+from bridge.informer import RecoveryLimits, RecoverySlots, SharedInformer, SharedInformerFactory, Timing
 from bridge.informer.history.history import Part
 from bridge.model.answers import Busy, ErrorAnswer, EventType, Expired, Failed, HungUp, Refused, Silent, TooLarge
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
@@ -87,7 +88,7 @@ class Life:
     """Exports are taken."""
     restores: int = 0
     restored_at: float = 0.0
-    log: list[str] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
 
     async def deliver(self, batch: ChangeBatch) -> None:
         await self.open.wait()
@@ -96,9 +97,10 @@ class Life:
     async def discard_positions(self, _parts: Collection[Part], _restored: bool) -> None:
         await asyncio.sleep(self.chance.choice([0.0, 0.01]))
 
-    async def step(self, informers: Collection[SharedInformer], *, restores: bool) -> None:
+    async def step(self, informers: Collection[SharedInformer], *, restores: bool, recovers: bool) -> None:
         chance, store = self.chance, self.store
-        step = chance.choice(["put"] * 8 + ["delete"] * 2 + STEPS + ["restore"] * (5 if restores else 0))
+        steps = ["put"] * 8 + ["delete"] * 2 + STEPS + ["restore"] * (5 if restores else 0)
+        step = chance.choice(steps + ["restart"] * (4 if recovers else 0))
         match step:
             case "put":
                 for _ in range(chance.choice([1, 1, 2, 5])):
@@ -119,6 +121,8 @@ class Life:
                 self.open.set()
             case "bookmark":
                 store.send_bookmark()
+            case "restart":
+                store.restart()
             case "compact":
                 if self.is_noticed(informers):
                     store.compact()
@@ -173,7 +177,7 @@ class Life:
 STEPS = ["back up", "back up", "break", "fail", "latency", "block", "unblock", "unblock", "bookmark", "compact"]
 
 
-async def live(seed: int, *, restores: bool = True) -> Life:
+async def live(seed: int, *, restores: bool = True, recovers: bool = False) -> Life:
     life = Life(random.Random(seed))
     random.seed(seed)
     life.exports = {name: Exports() for name in PREFIXES}
@@ -189,11 +193,13 @@ async def live(seed: int, *, restores: bool = True) -> Life:
         watch_list=life.chance.random() < 0.3,
         timing=Timing(watch_timeout=(300, 600)),
         indexers={},
+        report=life.facts.append,
+        recovery=RecoverySlots(RecoveryLimits()) if recovers else None,
     ) as factory:
         informers = [factory.informer(resource, Scope()) for resource in (PODS, MAPS, JOBS)]
         factory.start()
         for _ in range(life.chance.randint(10, 50)):
-            await life.step(informers, restores=restores)
+            await life.step(informers, restores=restores, recovers=recovers)
             await asyncio.sleep(life.chance.choice(PAUSES))
         life.open.set()
         life.store.next_answers.clear()
@@ -240,6 +246,14 @@ def test_every_restore_of_a_store_is_exported_right(seeds: Collection[int]) -> N
     lives = [run_in_virtual_time(live(seed)) for seed in seeds]
 
     assert sum(life.restores for life in lives) > 2 * len(lives)
+
+
+@pytest.mark.hypothesis
+def test_recovered_steps_are_of_one_history_in_an_epoch() -> None:
+    lives = [run_in_virtual_time(live(seed, recovers=True)) for seed in range(5000, 5000 + 40 * TIMES)]
+    recoveries = [fact for life in lives for fact in life.facts if isinstance(fact, StepsRecovered)]
+
+    assert sum(fact.steps for fact in recoveries) > len(lives)
 
 
 def test_without_a_restore_no_epoch_begins() -> None:

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import count
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -87,8 +88,10 @@ class Consumer:
 
     state: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Key → uid and version."""
-    sequences: dict[tuple[int, str], int] = field(default_factory=dict)
-    """Epoch and id → the record that had the id first."""
+    rows: dict[str, list[tuple[int, tuple[str, str] | None]]] = field(default_factory=dict)
+    """Key → the rows of a table, each with its sequence number: a state, None after a delete."""
+    sequences: dict[tuple[int, str, str | None], int] = field(default_factory=dict)
+    """Epoch, id and snapshot → the record that had the id first."""
     once: bool = True
     """Every record was received once so far, and no other delete: no kill, replay, or compaction after a restart."""
 
@@ -97,14 +100,29 @@ class Consumer:
             return
         assert msgspec.json.decode(record.body)["metadata"], "the state of the object"
         if record.op is not Op.SYNC or record.snapshot:  # Every resync of an unchanged object has the same id.
-            first = self.sequences.setdefault((record.epoch, record.id), record.sequence)
+            first = self.sequences.setdefault((record.epoch, record.id, record.snapshot), record.sequence)
             assert first == record.sequence, f"{record.id} is of records {first} and {record.sequence}"
         if self.once:
             assert (record.key in self.state) is (record.op is not Op.ADDED), f"{record.id}, evidence {record.evidence}"
+            assert record.sequence >= max((row[0] for row in self.rows.get(record.key, ())), default=0), record.id
         if record.op is Op.DELETED:
             self.state.pop(record.key, None)
         else:
             self.state[record.key] = record.uid, record.resource_version
+        self.rows.setdefault(record.key, []).append((record.sequence, self.state.get(record.key)))
+
+    def table(self, since: int = 0) -> dict[str, tuple[str, str]]:
+        """The objects in a table that keeps the row with the largest number, without rows that are older than
+        ``since``."""
+        newest = {key: max(reversed(rows), key=itemgetter(0)) for key, rows in self.rows.items() if rows}
+        return {key: state for key, (sequence, state) in newest.items() if state and sequence >= since}
+
+    def lose_newest(self, keys: Iterable[str]) -> None:
+        """The table loses the newest rows of these objects."""
+        for key in keys:
+            rows = self.rows.get(key, [])
+            newest = max((sequence for sequence, _ in rows), default=0)
+            self.rows[key] = [row for row in rows if row[0] != newest]
 
 
 def _selecting(views: Mapping[str, str]) -> list[str]:
@@ -428,7 +446,9 @@ async def play(steps: Sequence[Any], folder: Path, late: StartPolicy) -> None:
                     await run.restart({"whole": "all", "view": view, "late": late}, killed=killed)
         for sink in run.feeds:
             await run.take_all(sink)
-            assert run.consumers[sink].state == run.expected(sink), f"{sink}: {run.views[sink]}"
+            consumer, expected = run.consumers[sink], run.expected(sink)
+            assert consumer.state == expected, f"{sink}: {run.views[sink]}"
+            assert consumer.table() == expected, f"table of {sink}"
         assert not (await run.outbox.check()).problems
     finally:
         await run.stop()
@@ -443,10 +463,39 @@ async def test_a_delete_at_the_version_of_a_leave_is_another_event(tmp_path: Pat
         await run.restart({"view": "all"}, killed=False)
         await run.vanish("shop/a")
         await run.take_all("view")
-        ids = [each.rpartition("/2/")[2] for _, each in run.consumers["view"].sequences if "/2/" in each]
+        ids = [each.rpartition("/2/")[2] for _, each, _ in run.consumers["view"].sequences if "/2/" in each]
         assert ids == ["unselected", "added/2", "deleted"]
     finally:
         await run.stop()
+
+
+SOME_VIEWS = st.sampled_from(["all", "web", "shop", "nodes"])
+
+
+async def repair(changes: Sequence[Any], lost: Iterable[str], folder: Path) -> None:
+    """Changes of objects and views; then the table of the sink loses rows, and gets a snapshot."""
+    run = Run(folder)
+    await run.start({"view": "all"})
+    try:
+        for written, view in changes:
+            await run.put(*written)
+            await run.reload({"view": view})
+            await run.take_all("view")
+        consumer = run.consumers["view"]
+        consumer.lose_newest(lost)
+        through = run.feeds["view"].taken
+        await run.snapshot("view", None, None)
+        await run.take_all("view")
+        assert consumer.table(since=through) == run.expected("view")
+    finally:
+        await run.stop()
+
+
+@examples(10)
+@given(st.lists(st.tuples(st.lists(OBJECT, max_size=3), SOME_VIEWS), min_size=2, max_size=5), st.sets(KEY))
+def test_a_snapshot_repairs_a_table_that_lost_rows(changes: Sequence[Any], lost: set[str]) -> None:
+    with tempfile.TemporaryDirectory(dir=memory.folder()) as folder:
+        asyncio.run(repair(changes, lost, Path(folder)))
 
 
 @examples(10)

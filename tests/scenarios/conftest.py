@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.fixtures import fresh_name
-from tests.cluster.servers import Kafka, Nats
+from tests.cluster.servers import Kafka, KafkaBehindALine, Nats
 from tests.kit.breakable import Breakable, breakable_servers
 from tests.kit.four_sinks import FourSinks
 from tests.kit.scene import Scene
@@ -32,7 +32,7 @@ async def four_sinks(
 
 @pytest.fixture(scope="session")
 def breakable_for_all(
-    etcd_build: Path, kubernetes_build: Path, kafka_for_all: Kafka, nats_for_all: Nats, testbed_folder: Path
+    etcd_build: Path, kubernetes_build: Path, kafka_for_all: KafkaBehindALine, nats_for_all: Nats, testbed_folder: Path
 ) -> Iterator[Breakable]:
     folder = testbed_folder / "breakable"
     with breakable_servers(folder, etcd_build, kubernetes_build, kafka_for_all, nats_for_all) as servers:

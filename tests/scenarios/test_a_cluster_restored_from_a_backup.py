@@ -32,6 +32,8 @@ from tests.kit.received import (
     without_secrets,
 )
 
+pytestmark = pytest.mark.long
+
 KINDS = {"configmaps": "ConfigMap", "secrets": "Secret"}
 UNDONE = 20
 """Writes between the backup and the restore."""

@@ -5,21 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
+
+import pytest
 
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import CustomResource, KubeClient
+from tests.cluster.roles import Roles, roles_of
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.received import assert_in_order, from_file, received_lists
 
 WIDGETS = 30
 
 
+@pytest.fixture
+async def roles(kube: KubeClient) -> AsyncIterator[Roles]:
+    async with roles_of(kube) as roles:
+        yield roles
+
+
 async def test_a_resource_comes_and_goes_while_another_is_forbidden(
-    kube: KubeClient, namespace: str, tmp_path: Path
+    kube: KubeClient, namespace: str, roles: Roles, tmp_path: Path
 ) -> None:
     group = f"{fresh_name('shop')}.kubedelta.test"
-    await _let_read(kube, namespace, {"": ["configmaps"], group: ["widgets"]})
+    await roles.let(["get", "list", "watch"], {"": ["configmaps"], group: ["widgets"]}, namespace)
     await kube.create(f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "hidden"}})
     widgets, file = f"widgets.{group}", tmp_path / "deltas.ndjson"
     config = {
@@ -108,23 +118,6 @@ async def test_a_redefined_scope_is_followed_and_deletes_keep_the_old(
     assert found == {(uid, op, *names[namespaced]) for uid, op, namespaced in received}
     print(f"{len(received)} deltas of {len({uid for uid, _, _ in received})} widgets, each under its own subject")
     await kube.delete_crd(definition)
-
-
-async def _let_read(kube: KubeClient, namespace: str, resources: dict[str, list[str]]) -> None:
-    """Let the restricted user read these, by group, in the namespace. Gone with it."""
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-    verbs = ["get", "list", "watch"]
-    rules = [{"apiGroups": [group], "resources": names, "verbs": verbs} for group, names in resources.items()]
-    api = "rbac.authorization.k8s.io"
-    await kube.create(f"{rbac}/roles", {"metadata": {"name": "reader"}, "rules": rules})
-    await kube.create(
-        f"{rbac}/rolebindings",
-        {
-            "metadata": {"name": "reader"},
-            "roleRef": {"apiGroup": api, "kind": "Role", "name": "reader"},
-            "subjects": [{"apiGroup": api, "kind": "User", "name": "restricted"}],
-        },
-    )
 
 
 async def _create(kube: KubeClient, definition: CustomResource, namespace: str, name: str) -> str:

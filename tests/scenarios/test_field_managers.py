@@ -42,8 +42,7 @@ async def test_rows_name_the_managers_of_each_step(tmp_path: Path) -> None:
             cluster.patch("configmaps", "flags", {"data": {"c": "3"}}, namespace="shop", manager="operator")
             cluster.delete("configmaps", "flags", namespace="shop")
             await asyncio.to_thread(bridge.start)
-            await bridge.until_live("configmaps")
-            await bridge.until("the end is there", has_two)
+            await bridge.until("the end is there", lambda now: now.value("records_committed_total") == 2)
             await bridge.until_delivered("rows", "whole")
 
     rows = read(tmp_path / "rows.ndjson")

@@ -88,6 +88,8 @@ async def test_no_snapshot_sets_a_consumer_back(four_sinks: FourSinks, tmp_path:
                 await asyncio.to_thread(bridge.start)
                 begun += [await asked(bridge, "live", where=WHERE), await asked(bridge, "log", namespace="x")]
                 begun += [await asked(bridge, sink) for sink in SINKS]
+            cluster.create("configmaps", {"metadata": {"name": "last", "namespace": "default"}, "data": {"n": "0"}})
+            await bridge.until("all changes are read", lambda _: b"/last" in four_sinks.file.read_bytes())
             await bridge.until("the snapshots are delivered", lambda now: now.value("sink_backfill_records") == 0)
             await bridge.until_delivered()
             async with AdminClient(bridge.state) as client:

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient
+from tests.cluster.roles import roles_of
 from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess, Metrics
 from tests.kit.received import from_file, received_lists
 
-RBAC = "rbac.authorization.k8s.io"
-ROLES, BINDINGS = (f"/apis/{RBAC}/v1/{plural}" for plural in ("clusterroles", "clusterrolebindings"))
 RESOURCES = {
     "": ["configmaps", "secrets", "services", "pods", "serviceaccounts", "nodes", "namespaces", "events"],
     "apps": ["deployments", "replicasets", "statefulsets", "daemonsets"],
@@ -82,18 +81,7 @@ def _is_live(now: Metrics) -> bool:
 async def _readable(kube: KubeClient, namespace: str) -> AsyncIterator[None]:
     """A namespace, and the right to read all of RESOURCES, which go afterwards."""
     await kube.create_namespace(namespace)
-    verbs = ["list", "watch"]
-    rules = [{"apiGroups": [group], "resources": plurals, "verbs": verbs} for group, plurals in RESOURCES.items()]
-    await kube.create(ROLES, {"metadata": {"name": "reader"}, "rules": rules})
-    await kube.create(
-        BINDINGS,
-        {
-            "metadata": {"name": "reader"},
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "reader"},
-            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "restricted"}],
-        },
-    )
-    yield
-    for path in (BINDINGS, ROLES):
-        await kube.delete(f"{path}/reader")
+    async with roles_of(kube) as roles:
+        await roles.let(["list", "watch"], RESOURCES)
+        yield
     await kube.delete_namespace(namespace)

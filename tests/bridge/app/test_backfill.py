@@ -175,7 +175,7 @@ async def test_a_replay_in_lanes_ends_and_what_is_behind_it_follows(tmp_path: Pa
     async with bench(tmp_path, retention=RETAINED) as it:
         await it.change("added a", "added b", "updated a")
         settings = WorkerSettings(
-            save_gone=never_gone,
+            save_pause=never_gone,
             name="one",
             make_sink=lambda: sink,
             pending=it.feeds["one"],

@@ -17,6 +17,7 @@ from bridge.informer import Timing
 from bridge.kube import ClusterAccess, connect
 from bridge.model.change import Evidence
 from bridge.model.policies import BacklogBounds, WhenFull
+from bridge.model.primitives.election import ElectionState
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
@@ -53,6 +54,11 @@ class World:
         self.bridge = bridge
         self.facts = facts
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def leads(self) -> bool:
+        election = self.bridge.snapshot().election
+        return election is not None and election.state is ElectionState.LEADING
 
     async def until(self, holds: Callable[[], Any]) -> None:
         async with asyncio.timeout(10 * BUSY):

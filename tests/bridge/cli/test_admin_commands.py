@@ -191,6 +191,7 @@ async def test_cursors_are_a_table_for_people(running: AdminCommand, state: Fake
         1234,
         [
             CursorStatus("audit", 1234, 0, 0, 0.0, True),
+            CursorStatus("fenced", 1200, 34, 2048, 60.0, True, paused=True, fenced=True),
             CursorStatus("gone", 1200, 34, 2048, 60.0, True, paused=True, last_error="answers 410", gone=True),
             CursorStatus("hook", 1000, 234, 1_300_000, 200.0, True, backfill="snapshot", backfill_left=500),
             CursorStatus("old", 900, 334, 2048, 7300.0, False),
@@ -203,13 +204,15 @@ async def test_cursors_are_a_table_for_people(running: AdminCommand, state: Fake
 
     assert code == Exit.OK
     assert out == lines(
-        "SINK   SETTLED  BACKLOG  BYTES    OLDEST",
-        "audit  1234     0        0 B      -",
-        "gone   1200     34       2.0 KiB  1m      gone, until kubedelta sinks resume: answers 410",
-        "hook   1000     234      1.2 MiB  3m      snapshot: 500 left",
-        "old    900      334      2.0 KiB  2h      not in the configuration",
-        "shy    1200     34       2.0 KiB  1m      next attempt in 59m (the destination asked for 1h): answers 503",
-        "still  1200     34       2.0 KiB  1m      paused",
+        "SINK    SETTLED  BACKLOG  BYTES    OLDEST",
+        "audit   1234     0        0 B      -",
+        "fenced  1200     34       2.0 KiB  1m      fenced, until kubedelta sinks resume: another bridge has taken the"
+        " destination over",
+        "gone    1200     34       2.0 KiB  1m      gone, until kubedelta sinks resume: answers 410",
+        "hook    1000     234      1.2 MiB  3m      snapshot: 500 left",
+        "old     900      334      2.0 KiB  2h      not in the configuration",
+        "shy     1200     34       2.0 KiB  1m      next attempt in 59m (the destination asked for 1h): answers 503",
+        "still   1200     34       2.0 KiB  1m      paused",
         "801 to 1234 can be replayed",
     )
 
@@ -245,6 +248,7 @@ async def test_cursors_are_one_document_for_machines(running: AdminCommand) -> N
                 "asked": None,
                 "last_error": "",
                 "gone": False,
+                "fenced": False,
             }
         ],
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +48,42 @@ def test_times_are_read_with_their_units(text: str, seconds: float) -> None:
     assert duration(text) == seconds
 
 
-@pytest.mark.parametrize("words", [[], ["nothing"], ["run"], ["demo", "--for", "soon"], ["demo", "--for", "0s"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["nothing"],
+        ["run"],
+        ["demo", "--for", "soon"],
+        ["demo", "--for", "0s"],
+        ["check", "-c", "x", "--offline", "--noise"],
+    ],
+)
 def test_a_wrong_command_line_is_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError):
         parse(words)
     assert main(words) == Exit.USAGE
     assert "usage: kubedelta" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "on_a_terminal", "behind_a_pipe"),
+    [
+        ([], 10.0, None),
+        (["--noise"], 10.0, 10.0),
+        (["--noise", "30s"], 30.0, 30.0),
+        (["--no-noise"], None, None),
+        (["--offline"], None, None),
+    ],
+)
+def test_a_terminal_gets_the_noise_without_a_word(
+    words: list[str], on_a_terminal: float | None, behind_a_pipe: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for is_terminal, seconds in ((True, on_a_terminal), (False, behind_a_pipe)):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda answer=is_terminal: answer)
+        command = parse(["check", "-c", "kubedelta.yaml", *words])
+        assert isinstance(command, partial)
+        assert command.keywords["noise"] == seconds
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,6 +161,49 @@ async def test_rbac_prints_the_rights_that_the_file_needs(command: Command, tmp_
     ]
     assert documents[2]["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
     assert documents[3]["subjects"] == [{"kind": "ServiceAccount", "name": "bridge", "namespace": "monitoring"}]
+
+
+async def test_rbac_prints_the_rights_on_the_lease(command: Command, tmp_path: Path) -> None:
+    async with Playground() as cluster:
+        path = a_config(tmp_path, cluster.url, election={"enabled": True, "lease": "deltas"})
+        done = await command("rbac", "-c", str(path), "--service-account", "monitoring/bridge")
+
+    [role] = [each for each in yaml.safe_load_all(done.out) if each["kind"] == "Role"]
+    assert (role["metadata"]["namespace"], role["rules"][0]["resourceNames"]) == ("monitoring", ["deltas"])
+
+
+async def test_an_election_is_checked_before_a_start(command: Command, tmp_path: Path) -> None:
+    election = {"enabled": True, "lease_duration": "12s", "retry_period": "9s"}
+    path = a_config(tmp_path, "http://127.0.0.1:1", election=election)
+    for words in (("check", "--offline"), ("check",)):
+        refused = await command(*words, "-c", str(path))
+        assert refused.code == Exit.CONFIG
+        for line in (
+            "election.renew_deadline: found 10 s; allowed: at most two thirds of election.lease_duration, 8.0 s",
+            "election.retry_period: found 9 s; allowed: less than election.renew_deadline divided by 1.2, 8.3 s",
+            "election.namespace: it is needed outside of a pod",
+            "redaction.key_file: an election needs it",
+        ):
+            assert line in refused.out + refused.err
+
+
+async def test_a_check_finds_missing_rights_on_the_lease(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("k" * 64)
+    async with Playground() as cluster:
+        path = a_config(
+            tmp_path,
+            cluster.url,
+            election={"enabled": True, "namespace": "apps", "identity": "kubedelta-0"},
+            redaction={"key_file": str(tmp_path / "key")},
+        )
+        right = await command("check", "-c", str(path))
+        cluster.misbehave.forbid("leases.coordination.k8s.io")
+        wrong = await command("check", "-c", str(path))
+
+    assert "election: may hold the Lease apps/kubedelta, as kubedelta-0" in right.out
+    assert right.code == Exit.OK
+    assert wrong.code == Exit.CONFIG
+    assert "RBAC must allow: get, update, watch leases.coordination.k8s.io kubedelta in namespace apps" in wrong.out
 
 
 async def test_rbac_names_the_entry_that_no_role_can_grant(command: Command, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.delivery import Retry, SinkWorker
 from bridge.facts import CircuitOpened, DeliveryDelayed, DestinationGone
-from bridge.model.status import SinkState
+from bridge.model.status import PauseCause, SinkState
 from sinks.base import Lanes, Receipt, RetryLater, SinkUnavailable
 from tests.bridge.delivery.fakes import ScriptedSink, pods
 from tests.bridge.delivery.world import World, now, virtual
@@ -74,7 +74,7 @@ async def test_a_paused_sink_gets_nothing_until_it_is_resumed(lanes: Lanes | Non
     world = World(ScriptedSink(), pods("ab"), lanes=lanes, max_batch=2)
     async with world.running() as worker:
         await worker.wait_idle()
-        worker.suspend()
+        worker.suspend(PauseCause.OPERATOR)
         world.pending.happened(*pods("cdefghij", first=3))
         await asyncio.sleep(10 * HOUR)
         assert states(worker) == (SinkState.PAUSED, None)
@@ -101,12 +101,12 @@ async def test_a_destination_that_is_gone_is_left_alone(lanes: Lanes | None) -> 
         await asyncio.sleep(HOUR)
         assert states(worker) == (SinkState.GONE, None)
         assert worker.last_error == "answers 410"
-        assert (len(world.sink.times), world.saved_gone, world.pending.settled) == (1, 1, 0)
+        assert (len(world.sink.times), len(world.saved), world.pending.settled) == (1, 1, 0)
         assert not worker.may_deliver_by(now() + HOUR)
 
         asked_at = now()
         worker.resume()
-        await world.until(lambda: world.saved_gone == 2)
+        await world.until(lambda: len(world.saved) == 2)
         assert now() - asked_at < 1, "no back-off is left of the failure"
         await asyncio.sleep(HOUR)
         assert (worker.state, len(world.sink.times)) == (SinkState.GONE, 2)
@@ -128,7 +128,7 @@ async def test_lanes_that_find_it_gone_together_report_once() -> None:
     async with world.running() as worker:
         await world.until(lambda: worker.state is SinkState.GONE)
         await asyncio.sleep(HOUR)
-        assert (len(world.sink.times), world.saved_gone) == (3, 1)
+        assert (len(world.sink.times), world.saved) == (3, [PauseCause.GONE])
         worker.resume()
         await worker.wait_idle()
 
@@ -141,7 +141,7 @@ async def test_lanes_that_find_it_gone_together_report_once() -> None:
 async def test_a_sink_whose_destination_was_gone_begins_so(lanes: Lanes | None) -> None:
     world = World(ScriptedSink(), pods("a"), lanes=lanes)
     async with world.running() as worker:
-        worker.suspend("was gone before")
+        worker.suspend(PauseCause.GONE, "was gone before")
         await asyncio.sleep(HOUR)
         assert (worker.state, worker.last_error) == (SinkState.GONE, "was gone before")
         assert not world.sink.times
@@ -152,11 +152,26 @@ async def test_a_sink_whose_destination_was_gone_begins_so(lanes: Lanes | None) 
 
 @BOTH
 @virtual
+async def test_a_pause_hides_no_end_that_the_destination_made(lanes: Lanes | None) -> None:
+    world = World(ScriptedSink(Receipt((0,), GONE), seconds=1.0), pods("a"), lanes=lanes)
+    async with world.running() as worker:
+        await world.until(lambda: world.sink.at_once)
+        worker.suspend(PauseCause.OPERATOR)
+        await world.until(lambda: world.saved == [PauseCause.GONE])
+        worker.suspend(PauseCause.OPERATOR)
+        assert (worker.state, worker.last_error) == (SinkState.GONE, "answers 410")
+        worker.resume()
+        await worker.wait_idle()
+        assert states(worker) == (SinkState.IDLE, None)
+
+
+@BOTH
+@virtual
 async def test_what_is_under_way_when_it_is_paused_comes_to_its_end(lanes: Lanes | None) -> None:
     world = World(ScriptedSink(seconds=5.0), pods("a"), lanes=lanes)
     async with world.running() as worker:
         await world.until(lambda: world.sink.at_once)
-        worker.suspend()
+        worker.suspend(PauseCause.OPERATOR)
         assert states(worker) == (SinkState.DELIVERING, None)
         await world.until(lambda: world.pending.settled == 1)
         assert states(worker) == (SinkState.PAUSED, None)
@@ -168,7 +183,7 @@ async def test_a_pause_outlasts_the_pause_of_a_failure(lanes: Lanes | None) -> N
     world = World(ScriptedSink(Receipt((0,), BUSY)), pods("a"), lanes=lanes)
     async with world.running() as worker:
         await world.until(lambda: worker.state is SinkState.WAITING)
-        worker.suspend()
+        worker.suspend(PauseCause.OPERATOR)
         await asyncio.sleep(3 * HOUR)
         worker.retry_now()
         await asyncio.sleep(HOUR)
@@ -183,7 +198,7 @@ async def test_a_pause_outlasts_the_pause_of_a_failure(lanes: Lanes | None) -> N
 async def test_a_sink_that_is_paused_before_it_begins_is_not_opened(lanes: Lanes | None) -> None:
     world = World(ScriptedSink(opens=[SinkUnavailable("a worker asked for it")]), pods("a"), lanes=lanes)
     async with world.running() as worker:
-        worker.suspend()
+        worker.suspend(PauseCause.OPERATOR)
         await asyncio.sleep(HOUR)
         assert world.sink.opens, "still there"
         worker.resume()

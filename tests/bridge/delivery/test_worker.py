@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import pytest
 
 from bridge.delivery import Retry
-from bridge.delivery.sink_worker import split_at_notices
 from bridge.facts import (
     BatchDelivered,
     CircuitClosed,
@@ -21,6 +20,7 @@ from bridge.facts import (
 )
 from bridge.model.policies import OnRejected
 from bridge.model.primitives.fetch import Missed
+from bridge.model.primitives.split import split_at_notices
 from bridge.model.record import Record
 from bridge.model.status import CircuitState, SinkState
 from sinks.base import ALL_STORED, Receipt, RetryLater, SinkUnavailable

@@ -12,6 +12,7 @@ from bridge.delivery import LaneWorker, Retry, SinkWorker, Worker, WorkerSetting
 from bridge.facts import Fact
 from bridge.model.policies import OnRejected
 from bridge.model.record import Record
+from bridge.model.status import PauseCause
 from sinks.base import Lanes
 from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource, ScriptedSink
 from tests.kit.records import TIME
@@ -37,7 +38,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def never_gone() -> None:
+async def never_gone(_cause: PauseCause) -> None:
     raise AssertionError("the destination is there")
 
 
@@ -60,8 +61,8 @@ class World:
         self.pending = FakeRecordSource(records)
         self.dead_letters = FakeDeadLetters(pending=self.pending)
         self.facts: list[Fact] = []
-        self.saved_gone = 0
-        """Times."""
+        self.saved: list[PauseCause] = []
+        """Why the destination ended deliveries."""
         self._lanes = lanes
         self._settings = WorkerSettings(
             name="audit",
@@ -74,14 +75,14 @@ class World:
             on_rejected=on_rejected,
             retry=retry,
             jitter=jitter,
-            save_gone=self._save_gone,
+            save_pause=self._save_pause,
         )
         self._bounds = bounds
         self.worker = self._make()
 
-    async def _save_gone(self) -> None:
+    async def _save_pause(self, cause: PauseCause) -> None:
         await asyncio.sleep(0.001)
-        self.saved_gone += 1
+        self.saved.append(cause)
 
     def _make(self) -> SinkWorker:
         if self._lanes is None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NoReturn
 
 import pytest
 
 from bridge.informer.delta_fifo import DeltaFIFO
-from bridge.informer.deltas import Deltas, DeltaType, FifoClosed, QueuedDelta
+from bridge.informer.deltas import Deltas, DeltaType, FifoClosed, QueuedDelta, Span
 from bridge.model.answers import EventType
 from bridge.model.change import Evidence
 from tests.kit.drained import Drained, drained
@@ -42,7 +43,7 @@ class DiskFull(Exception):
     pass
 
 
-async def fails(*_: object) -> None:
+async def fails(*_: object) -> NoReturn:
     raise DiskFull
 
 
@@ -698,3 +699,49 @@ async def test_a_suspected_history_lists_under_the_version_it_reached() -> None:
         await fifo.end_replace("9", complete=complete)
 
     assert [delta.floor for delta in (await drained(fifo)).deltas] == ["7", "7", None]
+
+
+# ── Steps behind a list ──────────────────────────────────────────────────────
+
+
+async def test_a_list_ends_behind_the_deltas_that_are_prepared() -> None:
+    """They are neither queued nor known: the list would not find what it lacks."""
+    known, recovered = ObjectVersion(), asyncio.Event()
+
+    async def prepare(deltas: Sequence[QueuedDelta], _position: str | None, _span: Span) -> Sequence[QueuedDelta]:
+        await recovered.wait()
+        return deltas
+
+    async def process(deltas: Sequence[QueuedDelta], _position: str | None) -> None:
+        known.update(dict.fromkeys(delta.key for delta in deltas))
+
+    fifo = DeltaFIFO(known, resumed=True, prepare=prepare)
+    async with asyncio.TaskGroup() as tasks:
+        fifo.happened([(EventType.ADDED, WEB.at(3))])
+        fifo.begin_replace()
+        fifo.replaced([DB.at(4)])
+        tasks.create_task(fifo.drain(process))
+        await asyncio.sleep(1)
+        assert fifo.drained_through == 0
+        ending = tasks.create_task(fifo.end_replace("5"))
+        assert await is_waiting(ending)
+        recovered.set()
+        await ending
+
+    assert summary((await drained(fifo)).deltas) == [("Deleted", WEB.key, None)]
+
+
+async def test_a_batch_without_a_list_is_not_prepared() -> None:
+    fifo = DeltaFIFO(ObjectVersion(), resumed=True, prepare=fails)
+    fifo.happened([(EventType.ADDED, WEB.at(3))], "3")
+
+    assert (await drained(fifo)).position == "3"
+
+
+async def test_deltas_whose_preparation_fails_return_to_the_queue() -> None:
+    fifo = DeltaFIFO(ObjectVersion(WEB.key), resumed=True, prepare=fails)
+    await fifo.replace([], "5")
+    for _ in range(2):
+        with pytest.raises(DiskFull):
+            await drained(fifo)
+        assert len(fifo) == 1

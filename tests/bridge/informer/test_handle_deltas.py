@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.informer.controller import changes_of, contradicts, needs_last_state
-from bridge.informer.deltas import DeltaType, QueuedDelta
+from bridge.informer.deltas import DeltaType, QueuedDelta, Suspicion
 from bridge.model.change import Change, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.primitives.packing import pack
@@ -204,6 +204,6 @@ def test_after_a_restore_older_versions_and_new_uids_are_changes() -> None:
 def test_what_a_list_cannot_have_in_the_history_that_is_known(
     kind: DeltaType, thing: ApiObject | None, known: ApiObject | None, floor: str | None, contradicted: bool
 ) -> None:
-    delta = QueuedDelta(kind, WEB.key, thing, Evidence.RELISTED, 1, None, floor)
+    delta = QueuedDelta(kind, WEB.key, thing, Evidence.RELISTED, 1, None, None if floor is None else Suspicion(floor))
 
     assert contradicts(delta, None if known is None else known_as(known)) is contradicted

@@ -286,7 +286,20 @@ async def test_the_minute_begins_when_the_list_ends() -> None:
         await asyncio.sleep(2)
 
     assert sum(world.source.pauses[:4]) > 90
-    assert world.source.pauses[4] == pytest.approx(1.6, abs=1e-5)
+    assert world.source.pauses[4] == pytest.approx(0.8, abs=1e-5)
+
+
+async def test_an_outage_does_not_delay_the_list_after_it() -> None:
+    """An API server that is killed twice within a minute: whoever says that a version expired can be reached."""
+    down: list[Turn] = [Busy("connection refused")] * 6
+    async with watching(
+        EXPIRED, page(at=9), *down, EXPIRED, page(at=10), start=WATCHES, jitter=lambda: ALWAYS
+    ) as world:
+        await world.played()
+        await asyncio.sleep(1)
+
+    assert sum(world.source.pauses[2:8]) > 45
+    assert world.source.pauses[8] == pytest.approx(0.8, abs=1e-5)
 
 
 # ── Refusals ─────────────────────────────────────────────────────────────────

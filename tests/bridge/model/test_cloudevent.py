@@ -126,7 +126,7 @@ def test_a_snapshots_notices_count_the_objects_between_them(edge: SnapshotEdge) 
         "sequence": "00000000000000000009",
         "snapshot": "snapshot/audit/9",
     }
-    data = {"sink": "audit", "through": 9, "count": 4} | ({"objects": 4} if edge is SnapshotEdge.ENDED else {})
+    data = {"sink": "audit", "through": 9, "count": 4} | ({} if edge is SnapshotEdge.BEGAN else {"objects": 4})
 
     assert read_structured(a_snapshot(edge)) == (expected, data)
     assert read_binary(a_snapshot(edge)) == (expected, data)

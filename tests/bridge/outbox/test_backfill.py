@@ -87,7 +87,7 @@ async def test_a_new_sink_gets_a_snapshot_and_then_the_changes(tmp_path: Path) -
         assert isinstance(ended, Snapshot)
         assert (began.edge, began.count, began.sequence, began.sink) == ("began", 2, 5, "late")
         assert (ended.edge, ended.count, ended.sequence) == ("ended", 2, 5)
-        assert [b.sequence, a.sequence] == [2, 3]
+        assert [b.sequence, a.sequence] == [5, 5]
         assert outbox.sinks["audit"].backfill is None
         assert outbox.sinks["late"].backfill is None
     assert SnapshotBegan("late", 2) in facts

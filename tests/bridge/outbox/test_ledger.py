@@ -14,7 +14,7 @@ from bridge.facts import Fact
 from bridge.model.admin import UnknownTarget
 from bridge.model.change import Change, Evidence, Op
 from bridge.model.object import ApiObject
-from bridge.model.record import Delta
+from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint
 from bridge.outbox import OtherCluster, Outbox
@@ -356,7 +356,7 @@ async def test_many_informers_keep_their_own_order_in_one_log(tmp_path: Path) ->
     resources = [Resource("", "v1", f"things{number}", "Thing", True) for number in range(12)]
     committed: list[int] = []
 
-    def commit(records: Sequence[Delta], _last: int) -> None:
+    def commit(records: Sequence[Record], _last: int) -> None:
         committed.extend(record.sequence for record in records)
 
     async with opened(tmp_path, committed=commit) as outbox:

@@ -20,13 +20,13 @@ from bridge.outbox.log.ledger_sql import PRESENT
 from bridge.outbox.storage import migrations
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
-from tests.bridge.outbox.opened import alter, crashed, feeds_of, opened, rows_of
+from tests.bridge.outbox.opened import alter, crashed, feeds_of, joined, opened, rows_of
 from tests.bridge.outbox.states.write import CLUSTER, PLAIN
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 
 STATES = Path(__file__).parent / "states"
 CHAT = {"chat": StartPolicy.NOW}
-EARLIER = [1, 2, 3, 4, 5]
+EARLIER = [1, 2, 3, 4, 5, 6]
 
 
 def unpacked(number: int, directory: Path) -> Path:
@@ -98,6 +98,22 @@ async def test_an_earlier_state_goes_on_where_it_was(tmp_path: Path, number: int
         assert not (await outbox.check()).problems
 
 
+@pytest.mark.parametrize("number", EARLIER)
+async def test_an_earlier_state_joins_an_election(tmp_path: Path, number: int) -> None:
+    async with opened(unpacked(number, tmp_path), sinks(number)) as outbox:
+        settled = {sink: outbox.sinks[sink].settled for sink in PLAIN}
+        standby = await joined(outbox)
+        informed = await Informed().begin(outbox)
+        await standby.take_over(1, None)
+        await informed.exports(outbox, "updated shop/a", position="203")
+
+        assert {sink: outbox.sinks[sink].settled for sink in PLAIN} == settled
+        assert await received(outbox, "slow") == ["added shop/web", "added shop/a", "updated shop/a"]
+        assert await received(outbox, "audit") == ["updated shop/a"]
+        assert (standby.term, standby.ahead) == (1, 0)
+        assert not (await outbox.check()).problems
+
+
 async def test_a_sink_of_an_earlier_state_begins_to_select(tmp_path: Path) -> None:
     async with opened(unpacked(1, tmp_path), PLAIN, selecting=["audit"]) as outbox:
         stored = outbox.selections.stored["audit"]
@@ -108,7 +124,7 @@ async def test_a_sink_of_an_earlier_state_begins_to_select(tmp_path: Path) -> No
         ]
 
 
-@pytest.mark.parametrize(("number", "effective"), [(2, 5), (3, 0), (4, 0)])
+@pytest.mark.parametrize(("number", "effective"), [(2, 5), (3, 0), (4, 0), (6, 0)])
 async def test_a_selection_of_an_earlier_state_stays(tmp_path: Path, number: int, effective: int) -> None:
     """``effective``: where an earlier format does not say it, a replay is for later records."""
     async with opened(unpacked(number, tmp_path), PLAIN | CHAT, selecting=["chat"]) as outbox:

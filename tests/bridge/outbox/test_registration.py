@@ -118,6 +118,24 @@ async def test_a_pause_at_the_same_time_is_not_forgotten(tmp_path: Path) -> None
         assert outbox.sinks["audit"].paused is PauseCause.OPERATOR
 
 
+@pytest.mark.parametrize(
+    ("later", "changed", "left"),
+    [(PauseCause.OPERATOR, False, PauseCause.GONE), (PauseCause.NONE, True, PauseCause.NONE)],
+)
+async def test_a_pause_knows_of_the_one_under_way(
+    tmp_path: Path, later: PauseCause, changed: bool, left: PauseCause
+) -> None:
+    """An operator asks while the worker saves that the destination is gone."""
+    async with opened(tmp_path) as outbox:
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(outbox.sinks.pause("audit", PauseCause.GONE))
+            second = tasks.create_task(outbox.sinks.pause("audit", later))
+        assert (first.result(), second.result()) == (True, changed)
+        assert outbox.sinks["audit"].paused is left
+    async with opened(tmp_path) as outbox:
+        assert outbox.sinks["audit"].paused is left
+
+
 async def test_an_early_beginning_is_not_trimmed_away(tmp_path: Path) -> None:
     """The log is trimmed behind the cursors that were there a moment ago, while another begins at the first record."""
     async with opened(tmp_path) as outbox:

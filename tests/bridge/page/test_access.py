@@ -52,6 +52,16 @@ async def test_a_wrong_token_is_refused(page: APage, method: str, path: str, giv
     assert page.admin.asked == []
 
 
+async def test_after_ten_wrong_tokens_a_client_waits_a_minute(page: APage) -> None:
+    wrong = {"Authorization": "Bearer wrong"}
+    answers = [await page.ask("GET", "/v1/dead-letters", headers=each) for each in (*[wrong] * 11, BEARER)]
+
+    assert [status for status, _, _ in answers] == [401] * 10 + [429] * 2
+    assert 0 < int(answers[-1][2]["Retry-After"]) <= 60
+    assert len([each for each in page.facts if isinstance(each, PageTokenRefused)]) == 10
+    assert (await page.ask("GET", "/v1/dead-letters"))[0] == 200, "who looks without a token sees on"
+
+
 async def test_a_change_without_the_token_is_refused(page: APage) -> None:
     status, text, _ = await page.ask("POST", "/v1/sinks/pause", data=PAUSE)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.admin.client import AdminClient
-from bridge.model.admin import UnknownTarget
+from bridge.model.admin import SnapshotRequest, UnknownTarget
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.formats.envelope import Envelopes
 from bridge.model.policies import RedactionMode, RedactionRule
@@ -88,6 +88,28 @@ async def test_a_sink_is_followed_in_its_own_form() -> None:
     assert envelope["type"] == "kubedelta.envelope.added.v1"
     assert envelope["data"]["source"]["namespace"] == "shop"
     assert "value" not in json.dumps(envelope["data"]["after"]["data"])
+
+
+async def test_a_sinks_follower_sees_its_snapshot_and_no_others() -> None:
+    view = {"select": (SelectorText(resource="configmaps", namespaces=("shop",)),), "redact": (SECRET,)}
+    async with running(RecordingSink(), RecordingSink(), options={"sink-0": view}) as world:
+        await world.until_ready()
+        world.cluster.create("configmaps", a_config_map("a"))
+        world.cluster.create("configmaps", a_config_map("b", namespace="shop"))
+        await world.until(lambda: [each.delivered for each in world.bridge.snapshot().sinks] == [1, 2])
+        async with Watched(world) as watched:
+            mine, every = await watched.following("sink-0"), await watched.following()
+            async with AdminClient(world.bridge._plan.state) as admin:
+                for sink in ("sink-1", "sink-0"):
+                    await admin.snapshot(SnapshotRequest(sink))
+            events = [await mine.event() for _ in range(3)]
+            world.cluster.create("configmaps", a_config_map("c"))
+            assert (await every.event())["data"]["metadata"]["name"] == "c"
+    types = [each["type"].removeprefix("kubedelta.").removesuffix(".v1") for each in events]
+    assert types == ["snapshot.began", "object.sync", "snapshot.ended"]
+    assert events[1]["data"]["metadata"]["name"] == "b"
+    assert "value" not in events[1]["data"]["data"]
+    assert events[0]["data"]["sink"] == "sink-0"
 
 
 async def test_a_slow_follower_misses_records_and_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

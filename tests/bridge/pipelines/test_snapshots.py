@@ -124,6 +124,7 @@ async def test_a_snapshot_has_the_objects_behind_what_was_taken(tmp_path: Path) 
         ("snapshot/audit/5/1", False),
         ("snapshot/audit/5/1", True),
     ]
+    assert [each.sequence for each in records] == [5, 5, 5, 5, 6, 7]
     assert a.id == a.delivery_id == f"{a.uid}/{a.resource_version}/sync/snapshot/1"
     assert (a.before, a.targets) == (None, None)
     assert (status.objects, status.left, status.state) == (2, 2, SnapshotState.DELIVERING)
@@ -254,7 +255,7 @@ async def test_a_compacted_snapshot_keeps_the_newer_state(tmp_path: Path) -> Non
     assert [each.snapshot for each in records[1:4]] == ["snapshot/audit/3/1", None, None]
 
 
-async def test_a_cancelled_snapshot_ends_without_a_notice(tmp_path: Path) -> None:
+async def test_a_cancelled_snapshot_ends_with_a_notice_of_its_own(tmp_path: Path) -> None:
     async with bench(made(tmp_path / "first")) as it:
         await it.exports("added shop/a", "added shop/b", "added shop/c")
         await it.rest()
@@ -269,15 +270,53 @@ async def test_a_cancelled_snapshot_ends_without_a_notice(tmp_path: Path) -> Non
             await it.cancel()
         await it.outbox.maintain()
         crashed(tmp_path / "first", tmp_path / "second")
-        assert await it.received() == ["updated shop/b"]
+        *_, last = rest = await it.rest()
+        assert story(rest) == ["updated shop/b", "cancelled"]
+        assert isinstance(last, Snapshot)
+        assert (last.id, last.count) == ("snapshot/audit/3/1/cancelled", 1)
         assert it.feed.backfill is None
         assert not any(isinstance(each, SnapshotEnded) for each in it.facts)
         assert (await it.snapshot()).number == 2
     async with bench(tmp_path / "second") as it:
         again = await it.rest()
-        assert story(again) == ["began", "sync shop/a", "updated shop/b"]
+        assert story(again) == ["began", "sync shop/a", "updated shop/b", "cancelled"]
         assert again[1].snapshot == "snapshot/audit/3/1"
         assert not (await it.outbox.check()).problems
+
+
+async def test_a_snapshot_cancelled_before_its_beginning_is_unseen(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        await it.exports("added shop/a", "added shop/b")
+        await it.take()
+        await it.snapshot()
+        assert (await it.cancel()).left == 2
+        assert await it.received() == []
+        assert it.feed.backfill is None
+
+
+async def test_a_former_process_may_have_begun_a_cancelled_snapshot(tmp_path: Path) -> None:
+    async with bench(made(tmp_path / "first")) as it:
+        await it.exports("added shop/a")
+        await it.rest()
+        await it.snapshot()
+        crashed(tmp_path / "first", tmp_path / "second")
+    async with bench(tmp_path / "second") as it:
+        await it.cancel()
+        assert await it.received() == ["added shop/a", "began", "cancelled"]
+
+
+async def test_a_snapshot_whose_end_was_sent_has_no_other_end(tmp_path: Path) -> None:
+    async with bench(made(tmp_path / "first")) as it:
+        await it.exports("added shop/a")
+        await it.rest()
+        await it.snapshot()
+        await it.take()
+        await it.cancel()
+        await it.outbox.maintain()
+        crashed(tmp_path / "first", tmp_path / "second")
+        assert await it.received() == []
+    async with bench(tmp_path / "second") as it:
+        assert await it.received() == ["began", "sync shop/a", "ended"]
 
 
 async def test_the_snapshot_with_which_a_sink_begins_is_not_cancelled(tmp_path: Path) -> None:
@@ -330,6 +369,35 @@ async def test_a_snapshot_waits_until_the_sink_has_the_difference(tmp_path: Path
         await begin_snapshot(outbox, "chat", feed, cluster="test", report=discard)
         await change(outbox, ("9", 1))
         assert await taken(feed) == ["sync 9", "deleted 9"]
+
+
+async def test_a_snapshot_is_newer_than_the_difference_of_a_selection(tmp_path: Path) -> None:
+    table: dict[str, tuple[int, str]] = {}
+    async with started(tmp_path, EVERY) as (outbox, feed):
+        await put(outbox, 1)
+        keep(table, await fetched(feed))
+    async with started(tmp_path, BIG) as (_, feed):
+        keep(table, await fetched(feed))
+    async with started(tmp_path, EVERY) as (outbox, feed):
+        assert [each.op for each in await fetched(feed)] == ["added"], "the table loses this row"
+        await begin_snapshot(outbox, "chat", feed, cluster="test", report=discard)
+        keep(table, await fetched(feed))
+    assert table == {"shop/1": (3, "sync")}
+
+
+async def fetched(feed: SinkFeed) -> list[Delta]:
+    found: list[Delta] = []
+    while not feed.exhausted:
+        fetch = await feed.take(100)
+        found += [each for each in fetch.items if isinstance(each, Delta)]
+        feed.settle(fetch)
+    return found
+
+
+def keep(table: dict[str, tuple[int, str]], rows: Sequence[Delta]) -> None:
+    """By key, the row with the largest sequence number."""
+    for row in rows:
+        table[row.key] = max(table.get(row.key, (0, "")), (row.sequence, row.op))
 
 
 # ── By schedule ──────────────────────────────────────────────────────────────

@@ -53,6 +53,18 @@ def test_a_state_and_the_changes_since_are_the_state_now(steps: list[Step], hist
             assert _after(objects, collection.since(collection.position_after(version))) == collection.objects
 
 
+def test_after_a_restart_lists_go_further_back_than_watches() -> None:
+    store = ObjectStore(history=10)
+    seen = _live(store, [("a/x", True), ("a/x", True)])
+    store.empty_watch_cache()
+    collection = store.collection("things")
+
+    assert dict(collection.at(store.version - 1).objects) == seen[store.version - 1]
+    assert collection.watch_position(store.version) == collection.position_after(store.version)
+    with pytest.raises(Forgotten):
+        collection.watch_position(store.version - 1)
+
+
 def _after(objects: dict[str, StoredObject], events: list[Event]) -> dict[str, StoredObject]:
     now = dict(objects)
     for event in events:

@@ -116,7 +116,7 @@ class Reloading:
 
     def _is_settled(self) -> bool:
         now = self.bridge.snapshot()
-        return now.ready and not any(sink.backlog_records for sink in now.sinks)
+        return now.ready and now.all_live and not any(sink.backlog_records for sink in now.sinks)
 
 
 @asynccontextmanager

@@ -258,6 +258,24 @@ async def test_a_changed_selection_exports_the_difference_alone(tmp_path: Path) 
     assert [(fact.added, fact.deleted) for fact in run.reported(SelectionChanged)][1:] == [(1, 2), (2, 0), (0, 1)]
 
 
+async def test_a_change_of_all_watches_leaves_the_bridge_ready(tmp_path: Path) -> None:
+    view = run_to(tmp_path, "view")
+    async with reloading(tmp_path, sinks={"copy": run_to(tmp_path, "copy"), "view": view}) as run:
+        seed(run, "web-1", tier="web")
+        await arrived(run)
+        run.write_sinks(view={**view, "select": DATABASE})
+        seen = set()
+        async with asyncio.TaskGroup() as tasks:
+            reload = tasks.create_task(run.accepted())
+            while not reload.done() or not run.bridge.snapshot().all_live:
+                now = run.bridge.snapshot()
+                seen.add((now.ready, now.all_live))
+                await asyncio.sleep(0)
+        await run.until_settled()
+        assert not run.bridge.snapshot().changing
+    assert seen == {(True, True), (True, False)}
+
+
 async def test_a_new_sink_with_a_selection_begins_with_it(tmp_path: Path) -> None:
     async with reloading(tmp_path) as run:
         seed(run, "web-1", tier="web")
@@ -326,3 +344,30 @@ async def test_ignored_changes_begin_and_end_while_it_runs(tmp_path: Path) -> No
         await arrived(run)
 
     assert run.steps("copy") == [*exported, "updated a"], "the state that was ignored"
+
+
+async def test_the_recovery_of_steps_begins_and_ends_while_it_runs(tmp_path: Path) -> None:
+    def change_unseen() -> None:
+        for value in ("2", "3"):
+            run.cluster.patch("configmaps", "a", {"data": {"value": value}})
+        run.cluster.misbehave.restart()  # Before any watch has sent a change.
+
+    entry = {"resource": "configmaps", "namespaces": ["default"]}
+    async with reloading(tmp_path) as run:
+        seed(run, "a")
+        await arrived(run)
+        watches = len(run.cluster.seen("watch", "configmaps"))
+        run.write(resources=[{**entry, "recover_steps": False}])
+        assert await run.accepted() == ["resources: changed: configmaps"]
+        assert len(run.cluster.seen("watch", "configmaps")) == watches, "no informer ends"
+        before = run.steps("copy")
+        change_unseen()
+        await arrived(run)
+        relisted = run.steps("copy")
+        run.write(resources=[entry])
+        await run.accepted()
+        change_unseen()
+        await arrived(run)
+
+    assert relisted == [*before, "updated a"], "the newest state alone"
+    assert run.steps("copy") == [*relisted, "updated a", "updated a"]

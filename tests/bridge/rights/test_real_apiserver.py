@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +14,14 @@ from bridge.check.check_resources import MISSING_RIGHTS
 from bridge.cli import main
 from bridge.cli.exits import Exit
 from tests.cluster.fixtures import DefineCustomResource
-from tests.cluster.kube_client import KubeClient, Manifest
-
-API = "/apis/rbac.authorization.k8s.io/v1"
-
-
-class Roles:
-    """Applies roles and bindings, and deletes them after the test."""
-
-    def __init__(self, kube: KubeClient, stack: AsyncExitStack) -> None:
-        self._kube = kube
-        self._stack = stack
-
-    async def create(self, manifest: Manifest) -> None:
-        collection = self._collection(manifest)
-        await self._kube.create(collection, manifest, fieldValidation="Strict")
-        self._stack.push_async_callback(self._kube.delete, f"{collection}/{manifest['metadata']['name']}")
-
-    async def replace(self, manifest: Manifest) -> None:
-        await self._kube.replace(f"{self._collection(manifest)}/{manifest['metadata']['name']}", manifest)
-
-    @staticmethod
-    def _collection(manifest: Manifest) -> str:
-        namespace = manifest["metadata"].get("namespace")
-        return f"{API}{f'/namespaces/{namespace}' if namespace else ''}/{manifest['kind'].lower()}s"
+from tests.cluster.kube_client import KubeClient
+from tests.cluster.roles import Roles, bound_to, roles_of
 
 
 @pytest.fixture
 async def roles(kube: KubeClient) -> AsyncIterator[Roles]:
-    async with AsyncExitStack() as stack:
-        yield Roles(kube, stack)
+    async with roles_of(kube) as roles:
+        yield roles
 
 
 @pytest.fixture
@@ -77,31 +54,25 @@ def run(config: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-def bound_to_user(documents: list[Manifest]) -> list[Manifest]:
-    """The same manifests for the user ``restricted``: nobody has tokens of the service account here."""
-    user = [{"kind": "User", "name": "restricted", "apiGroup": "rbac.authorization.k8s.io"}]
-    return [each | ({"subjects": user} if "subjects" in each else {}) for each in documents]
-
-
 async def test_printed_rights_suffice_and_each_rule_is_needed(run: Any, roles: Roles) -> None:
     code, printed = await run("rbac")
     assert code == Exit.OK
-    documents = bound_to_user(list(yaml.safe_load_all(printed)))
-    for manifest in documents:
-        await roles.create(manifest)
+    # Nobody has tokens of the service account here.
+    documents = bound_to(yaml.safe_load_all(printed), "restricted")
+    await roles.apply(*documents)
     code, checked = await run("check")
     assert code == Exit.OK, checked
 
     for manifest in documents:
         for index, rule in enumerate(manifest.get("rules", ())):
             rest = [each for each in manifest["rules"] if each is not rule]
-            await roles.replace(dict(manifest) | {"rules": rest})
+            await roles.apply(manifest | {"rules": rest})
             code, checked = await run("check")
             assert code == Exit.CONFIG, (index, rule)
             granted = "\n".join(line for line in checked.splitlines() if "RBAC must allow" in line)
             for resource in rule["resources"]:
                 assert resource.replace("*", "widgets") in granted
-            await roles.replace(manifest)
+            await roles.apply(manifest)
 
 
 async def test_check_prints_manifests_that_grant_what_is_missing(run: Any, roles: Roles) -> None:
@@ -110,7 +81,6 @@ async def test_check_prints_manifests_that_grant_what_is_missing(run: Any, roles
     _, _, printed = checked.partition("these manifests grant the missing rights:\n")
     documents = list(yaml.safe_load_all(printed[: printed.index("\nok ")]))
     assert {each["metadata"]["name"] for each in documents} == {MISSING_RIGHTS}
-    for manifest in documents:
-        await roles.create(manifest)
+    await roles.apply(*documents)
     code, checked = await run("check")
     assert code == Exit.OK, checked

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
+from bridge.election import LeaseTiming
 from bridge.kube import SHORT_NAMES, Catalogue, UnknownResource
 from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
 from bridge.model.resource import Resource, Scope
-from bridge.plan.plan import Wanted
-from bridge.rights import IDENTITY, ClusterWide, Right, Subject, in_namespaces, manifests, rights_of
+from bridge.plan.plan import ElectionPlan, Wanted
+from bridge.rights import IDENTITY, ClusterWide, Right, Subject, election_rights, in_namespaces, manifests, rights_of
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)
@@ -88,6 +89,19 @@ def test_an_entry_of_the_whole_cluster_is_refused_by_name() -> None:
 
 
 # ── Manifests ────────────────────────────────────────────────────────────────
+
+
+def test_an_election_needs_its_lease_alone() -> None:
+    """But RBAC cannot restrict a create to a name."""
+    assert election_rights(None) == ()
+    election = ElectionPlan(namespace="", lease="kubedelta", name="a", timing=LeaseTiming())
+    role, _ = documents(*election_rights(election, "monitoring"))
+    assert role["metadata"]["namespace"] == "monitoring"
+    lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    assert role["rules"] == [
+        {**lease, "resourceNames": ["kubedelta"], "verbs": ["get", "update", "watch"]},
+        {**lease, "verbs": ["create"]},
+    ]
 
 
 def test_rights_of_a_group_share_a_rule() -> None:

@@ -300,6 +300,14 @@ def test_off_a_terminal_each_line_is_a_json_object() -> None:
     assert line["timestamp"].endswith("Z")
 
 
+def test_with_a_shard_every_line_names_it() -> None:
+    stream = io.StringIO()
+    set_up_logging("info", "json", stream, shard="2-of-4")
+    Logs().observe(SinkOpened("audit"))
+    logging.getLogger("a.library").warning("careful")
+    assert [line["shard"] for line in _lines(stream)] == ["2-of-4", "2-of-4"]
+
+
 def test_on_a_terminal_lines_are_for_people() -> None:
     stream = Terminal()
     set_up_logging("info", "auto", stream)

@@ -90,6 +90,10 @@ def test_every_fact_is_counted_under_its_resource_or_sink(metrics: Metrics) -> N
         "failed_evaluations_total": 7,
         "discovery_failures_total": 1,
         "discovery_stale_groups_total": 1,
+        "leader_transitions_total{to=leading}": 1,
+        "leader_transitions_total{to=following}": 2,
+        "lease_failures_total{verb=update}": 1,
+        "lease_renew_seconds_count": 1,
     }
     assert {name: samples.get(f"kubedelta_{name}") for name in expected} == expected
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.change import Op
+from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion
 from bridge.plan.plan import Wanted
@@ -306,3 +307,21 @@ def test_there_is_no_difference_exactly_where_both_are_equal(live: dict[str, int
 
     assert {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)} == set(found)
     assert all((each.live, each.stored) == (ours.get(key), theirs.get(key)) for key, each in found.items())
+
+
+# ── Of a shard ───────────────────────────────────────────────────────────────
+
+
+def test_records_of_other_shards_are_counted_and_not_held() -> None:
+    """Of two objects under one name, in two shards, each bridge holds its own."""
+    uids = [f"{number:x}{number:x}0000" for number in range(16)]
+    records = [delta_of(pod("a"), 10 + number, uid=uid) for number, uid in enumerate(uids)]
+    records += [delta_of(pod("b"), 90, Op.DELETED, uid=uid) for uid in uids]
+    found = [Holdings("prod", covering(), Shard(2, index)) for index in range(2)]
+    for each in found:
+        each.take(records)
+
+    held = [each.objects[pod("a")].uid for each in found]
+    assert [Shard(2, index).contains(uid, "shop/a") for index, uid in enumerate(held)] == [True, True]
+    assert [each.records for each in found] == [32, 32]
+    assert sum(each.of_other_shards for each in found) == 32

@@ -13,6 +13,7 @@ from bridge.model.answers import Busy, Expired, ListAnswer, ListRequest, Page
 from bridge.model.change import Op
 from bridge.model.formats.object_paths import partition_key
 from bridge.model.object import ApiObject
+from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import ReadFilter, StoredKind, StoredVersion
 from bridge.plan.plan import Wanted
@@ -209,8 +210,9 @@ class Answers:
     def __init__(self, *answers: ListAnswer) -> None:
         self._answers = list(answers)
 
-    def lister_watcher(self, resource: Resource, scope: Scope, *, metadata_only: bool) -> Self:
+    def lister_watcher(self, resource: Resource, scope: Scope, *, metadata_only: bool, shard: Shard | None) -> Self:
         assert metadata_only
+        assert shard is None
         return self
 
     async def list(self, request: ListRequest) -> ListAnswer:

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridge.facts import ConnectionCut, CutReason, Fact
+from bridge.model.primitives.shard import Shard
 from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
 from bridge.web import listener
 from bridge.web.access import TokenFile
@@ -145,6 +146,12 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
         "[!] sink shy (webhook) waiting backlog=1 backlog_age=1.0s retry_in=3600.0s asked=3600s reason: 503",
         "readyz check failed",
     ]
+
+
+async def test_verbose_readiness_names_the_shard(web: httpx.AsyncClient, bridge: ABridge) -> None:
+    bridge.status = replace(LIVE, shard=Shard(4, 2))
+    answer = await web.get("/readyz?verbose")
+    assert "[+] shard 2 of 4 by uid" in answer.text.splitlines()
 
 
 async def test_verbose_readiness_says_why_nothing_is_read(web: httpx.AsyncClient, bridge: ABridge) -> None:

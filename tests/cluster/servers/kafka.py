@@ -9,9 +9,9 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewPartitions, NewTopic
@@ -134,11 +134,14 @@ class Kafka(Server):
         admin = self._admin()  # Held until the answer: a client that is collected gives up what it asked.
         admin.delete_topics([name])[name].result(timeout=30 * BUSY)
 
-    def read_all(self, topic: str, timeout: float = 30) -> list[KafkaRecord]:
-        """Every record that the topic holds now, by partition and offset. Raises TimeoutError (seconds)."""
+    def read_all(self, topic: str, timeout: float = 30, *, committed: bool = True) -> list[KafkaRecord]:
+        """Every record that the topic holds now, by partition and offset; unless ``committed``, also those of open and
+        aborted transactions. Raises TimeoutError (seconds)."""
         settings = {"bootstrap.servers": self.bootstrap, "group.id": "read-all", "enable.auto.commit": False}
         # An end is reported with an answer to a fetch, which otherwise waits half a second for records.
-        reported = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+        reported: dict[str, Any] = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+        if not committed:
+            reported["isolation.level"] = "read_uncommitted"
         consumer = Consumer({**_SILENT, **settings, **reported})
         try:
             deadline = time.monotonic() + timeout * BUSY
@@ -148,6 +151,19 @@ class Kafka(Server):
             return _read_to_the_end(consumer, set(partitions), deadline)
         finally:
             consumer.close()
+
+    def settle_transactions(self, topic: str, timeout: float = 5) -> None:
+        """Wait until no transaction is open in the topic, at most so many seconds: brokers write the end of a
+        transaction into its partitions a moment after they have answered."""
+        admin, deadline = self._admin(), time.monotonic() + timeout
+        partitions = [
+            TopicPartition(topic, each) for each in admin.list_topics(topic, timeout=10).topics[topic].partitions
+        ]
+        while time.monotonic() < deadline:
+            ends = [_ends(admin, partitions, level) for level in IsolationLevel]
+            if ends[0] == ends[1]:
+                return
+            time.sleep(0.02)
 
     def _admin(self) -> AdminClient:
         return AdminClient({**_SILENT, "bootstrap.servers": self.bootstrap})
@@ -159,18 +175,32 @@ class Kafka(Server):
 
 
 class KafkaBehindALine(Kafka):
-    """Has a second address, for those who come by a line: a client goes to where the broker says, wherever it began."""
+    """Has further addresses, for those who come by a line: a client goes to where the broker says, wherever it
+    began."""
 
-    def __init__(self, folder: Path, build: Path) -> None:
-        self.line_port = reserve_port()
-        self.behind_the_line = reserve_port()
-        super().__init__(folder, build)
+    def __init__(self, folder: Path, build: Path, properties: Mapping[str, str] | None = None, lines: int = 1) -> None:
+        self.line_ports = [reserve_port() for _ in range(lines)]
+        """Where the clients of each line are sent."""
+        self.behind_the_lines = [reserve_port() for _ in range(lines)]
+        """Where each line ends."""
+        super().__init__(folder, build, properties)
+
+    @property
+    def line_port(self) -> int:
+        return self.line_ports[0]
+
+    @property
+    def behind_the_line(self) -> int:
+        return self.behind_the_lines[0]
 
     def _defaults(self, properties: Mapping[str, str]) -> dict[str, str]:
         settings = super()._defaults(properties)
-        settings["listeners"] += f",LINE://127.0.0.1:{self.behind_the_line}"
-        settings["advertised.listeners"] += f",LINE://127.0.0.1:{self.line_port}"
-        settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,LINE:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        protocols = ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"]
+        for number, (public, here) in enumerate(zip(self.line_ports, self.behind_the_lines, strict=True)):
+            settings["listeners"] += f",LINE{number}://127.0.0.1:{here}"
+            settings["advertised.listeners"] += f",LINE{number}://127.0.0.1:{public}"
+            protocols.append(f"LINE{number}:PLAINTEXT")
+        settings["listener.security.protocol.map"] = ",".join(protocols)
         settings["inter.broker.listener.name"] = "PLAINTEXT"
         return settings
 
@@ -186,6 +216,12 @@ def _lead(admin: AdminClient, topic: str, partitions: int) -> bool:
             raise
         return False
     return True
+
+
+def _ends(admin: AdminClient, partitions: Sequence[TopicPartition], level: IsolationLevel) -> list[int]:
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    found = admin.list_offsets(dict.fromkeys(partitions, latest), isolation_level=level, request_timeout=10 * BUSY)
+    return [found[each].result(timeout=30 * BUSY).offset for each in partitions]
 
 
 def _fresh_id() -> str:
@@ -215,7 +251,7 @@ def _read_to_the_end(consumer: Consumer, unfinished: set[int], deadline: float) 
             continue
         error = message.error()
         if error is None:
-            records.append(_record(message))
+            records.append(record_of(message))
         elif error.code() == KafkaError._PARTITION_EOF:
             unfinished.discard(cast("int", message.partition()))
         else:
@@ -223,7 +259,7 @@ def _read_to_the_end(consumer: Consumer, unfinished: set[int], deadline: float) 
     return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
-def _record(message: Message) -> KafkaRecord:
+def record_of(message: Message) -> KafkaRecord:
     place = cast("tuple[int, int]", (message.partition(), message.offset()))  # What was consumed has a place.
     headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
     return KafkaRecord(*place, message.key(), message.value(), tuple(headers))

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from bridge.delivery.sink_worker import split_at_notices
 from bridge.model.change import Op
+from bridge.model.primitives.split import split_at_notices
 from bridge.model.record import Record
 from bridge.model.versions.stored_version import FOREIGN, CannotReadBack, StoredVersion
 from sinks.base import ALL_STORED, SinkUnavailable

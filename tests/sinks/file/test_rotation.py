@@ -32,6 +32,7 @@ from sinks.file.sink import FileSink
 from tests.kit.child import child
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, changes
+from tests.kit.sinks import opened_sink
 from tests.kit.small_disk import CannotMount, mounted_small_disk
 from tests.kit.virtual_time import StandingClock
 from tests.sinks.file import killed_writer
@@ -47,11 +48,8 @@ def options(path: Path, **others: Any) -> FileOptions:
 @asynccontextmanager
 async def opened(path: Path, **others: Any) -> AsyncIterator[FileSink]:
     sink = FileSink("copy", options(path, **others), cluster="prod")
-    await sink.open()
-    try:
+    async with opened_sink(sink):
         yield sink
-    finally:
-        await sink.close()
 
 
 async def write(path: Path, count: int, *, first: int = 1, batch: int = 10, **others: Any) -> None:

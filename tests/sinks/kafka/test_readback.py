@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from bridge.delivery.sink_worker import split_at_notices
 from bridge.model.change import Op
+from bridge.model.primitives.split import split_at_notices
 from bridge.model.record import Record
 from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredVersion
 from sinks.base import ALL_STORED, SinkUnavailable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -23,7 +22,7 @@ from tests.cluster.servers import Kafka, KafkaBehindALine, KafkaRecord, SecuredK
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, changes, ids_of
-from tests.kit.sinks import failure_of
+from tests.kit.sinks import failure_of, opened_sink
 from tests.kit.tcp_line import Line
 
 
@@ -35,11 +34,8 @@ def the_sink(server: Kafka, topic: str, **options: Any) -> KafkaSink:
 @asynccontextmanager
 async def opened(server: Kafka, topic: str, **options: Any) -> AsyncIterator[KafkaSink]:
     sink = the_sink(server, topic, **options)
-    await sink.open()
-    try:
+    async with opened_sink(sink):
         yield sink
-    finally:
-        await sink.close()
 
 
 async def read(server: Kafka, topic: str) -> list[KafkaRecord]:
@@ -255,17 +251,24 @@ async def test_a_topic_deleted_in_use_is_a_failure_until_it_is_back(kafka: Kafka
     assert ids(await read(kafka, topic)) == ids_of(changes(5, first=6))
 
 
-async def test_close_brings_home_what_a_cancelled_deliver_left(kafka: Kafka, kafka_topic: MakeTopic) -> None:
+async def test_what_close_dropped_is_stored_in_order_by_the_next_sink(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
-    batch = changes(500)
+    first, batch = changes(1), changes(500, first=2)
     sink = the_sink(kafka, topic, properties={"linger.ms": 500})
     await sink.open()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(0.2):
+    await until_stored(sink, first)
+    with pytest.raises(TimeoutError):
+        # The topic is known by now, so that all records are with the producer before the first wait.
+        async with asyncio.timeout(0):
             await sink.deliver(batch)
     await sink.close()
+    sent = len(ids(await read(kafka, topic))) - len(first)
+    sink = the_sink(kafka, topic)
+    await sink.open()
+    await until_stored(sink, batch)
+    await sink.close()
 
-    assert ids(await read(kafka, topic)) == ids_of(batch)
+    assert ids(await read(kafka, topic)) == ids_of([*first, *batch[:sent], *batch])
 
 
 async def test_close_does_not_wait_for_a_broker_that_is_away(kafka: KafkaBehindALine, kafka_topic: MakeTopic) -> None:

@@ -15,7 +15,7 @@ from sinks.kafka.options import KafkaOptions
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka, KafkaRecord
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, a_gap, changes, ids_of
-from tests.kit.sinks import failure_of
+from tests.kit.sinks import failure_of, opened_sink
 
 
 def compacted(make: MakeTopic, partitions: int = 1, max_message_bytes: str = "1048588") -> str:
@@ -31,11 +31,8 @@ def the_sink(server: Kafka, topic: str, state: str, **options: Any) -> Any:
 async def opened(server: Kafka, topic: str, state: str, *, memory: bytes = b"", **options: Any) -> AsyncIterator[Sink]:
     sink = the_sink(server, topic, state, **options)
     sink.memory = memory
-    await sink.open()
-    try:
+    async with opened_sink(sink):
         yield sink
-    finally:
-        await sink.close()
 
 
 async def read(server: Kafka, topic: str) -> list[KafkaRecord]:
@@ -99,7 +96,7 @@ async def test_missing_state_topics_are_created_as_compacted(kafka: Kafka, kafka
 
 async def test_a_topic_that_would_lose_states_gets_none(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic, state = kafka_topic(), kafka_topic(cleanup_policy="compact,delete")
-    reason = f"topic {state}: cleanup.policy is compact,delete, which removes states; set it to compact"
+    reason = f"topic {state}: cleanup.policy is compact,delete, which removes the newest records; set it to compact"
     async with opened(kafka, topic, state) as sink:
         receipt = await sink.deliver([a_delta(1)])
         again = await sink.deliver([a_delta(1)])
@@ -118,7 +115,7 @@ async def test_a_check_names_state_topics_that_are_wrong(kafka: Kafka, kafka_top
 
     assert found == [
         f"no topic {prefix}.deployments, and brokers create none: create them, or set create_topics",
-        f"topic {prefix}.pods: cleanup.policy is delete, which removes states; set it to compact",
+        f"topic {prefix}.pods: cleanup.policy is delete, which removes the newest records; set it to compact",
     ]
 
 

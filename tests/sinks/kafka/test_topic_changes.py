@@ -21,6 +21,7 @@ from tests.cluster.fixtures import fresh_name
 from tests.cluster.servers import Kafka, KafkaRecord
 from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, NODES, PODS, a_delta, changes, ids_of
+from tests.kit.sinks import opened_sink
 from tests.sinks.kafka.test_sink import ids, read, the_sink, until_stored
 
 SOON = {"properties": {"topic.metadata.refresh.interval.ms": 200, "topic.metadata.propagation.max.ms": 1000}}
@@ -30,11 +31,8 @@ SOON = {"properties": {"topic.metadata.refresh.interval.ms": 200, "topic.metadat
 async def running(sink: KafkaSink, memory: bytes = b"") -> AsyncIterator[KafkaSink]:
     """As the bridge opens it."""
     sink.memory, sink.watched = memory, lambda: [PODS]
-    await sink.open()
-    try:
+    async with opened_sink(sink):
         yield sink
-    finally:
-        await sink.close()
 
 
 async def remembered(sink: KafkaSink, first: int = 1) -> bytes:

@@ -9,7 +9,8 @@ from typing import Any
 import nats
 import pytest
 from nats.js.api import StreamConfig
-from nats.js.kv import KV_DEL, KV_PURGE
+from nats.js.errors import KeyNotFoundError
+from nats.js.kv import KeyValue
 
 from bridge.model.change import Op
 from bridge.model.record import Delta
@@ -19,7 +20,7 @@ from sinks.nats.options import NatsOptions
 from tests.cluster.fixtures import MakeStream, fresh_name
 from tests.cluster.servers import Nats
 from tests.kit.records import CLUSTER_ROLES, PODS, a_delta, a_gap, changes
-from tests.kit.sinks import failure_of
+from tests.kit.sinks import failure_of, opened_sink
 
 CREATE = {"create_stream": {"duplicate_window": 60}}
 
@@ -34,11 +35,8 @@ def the_sink(server: Nats, stream: Any, bucket: str, **options: Any) -> Any:
 async def opened(server: Nats, stream: Any, bucket: str, *, memory: bytes = b"", **options: Any) -> AsyncIterator[Sink]:
     sink = the_sink(server, stream, bucket, **(CREATE | options))
     sink.memory = memory
-    try:
-        await sink.open()
+    async with opened_sink(sink):
         yield sink
-    finally:
-        await sink.close()
 
 
 @pytest.fixture
@@ -47,16 +45,21 @@ def bucket() -> str:
 
 
 async def state_in(server: Nats, bucket: str) -> dict[str, bytes | None]:
-    """Each key with its value, as a client reads the bucket."""
-    found: dict[str, bytes | None] = {}
+    """Each key with its value, as a client reads the bucket; None for a deleted key.
+
+    Not by ``watchall``: that ends before the first key if the server has sent all keys before they were processed."""
     async with await nats.connect(server.url) as connection:
-        reader = await (await connection.jetstream().key_value(bucket)).watchall()
-        async for entry in reader:
-            if entry is None:
-                break
-            found[entry.key] = None if entry.operation in (KV_DEL, KV_PURGE) else entry.value
-        await reader.stop()  # type: ignore[no-untyped-call]
-    return found
+        jetstream = connection.jetstream()
+        reader, prefix = await jetstream.key_value(bucket), f"$KV.{bucket}."
+        subjects = (await jetstream.stream_info(f"KV_{bucket}", subjects_filter=f"{prefix}>")).state.subjects or {}
+        return {key: await value_of(reader, key) for key in (each.removeprefix(prefix) for each in subjects)}
+
+
+async def value_of(reader: KeyValue, key: str) -> bytes | None:
+    try:
+        return (await reader.get(key)).value
+    except KeyNotFoundError:
+        return None
 
 
 def key_of(delta: Delta) -> str:
@@ -162,6 +165,49 @@ async def test_a_bucket_deleted_under_a_sink_is_a_loss(nats_server: Nats, nats_s
     assert len(await nats_server.read_all(stream.name)) == 2
     async with opened(nats_server, stream, bucket, memory=saved) as sink:
         assert await sink.deliver([a_delta(3)]) == ALL_STORED
+
+
+async def purged(server: Nats, bucket: str) -> None:
+    async with await nats.connect(server.url) as connection:
+        assert await connection.jetstream().purge_stream(f"KV_{bucket}")
+
+
+async def test_a_purged_bucket_is_a_loss(nats_server: Nats, nats_stream: MakeStream, bucket: str) -> None:
+    stream = await nats_stream()
+    async with opened(nats_server, stream, bucket) as sink:
+        await sink.deliver([a_delta(1, key="shop/a"), a_delta(2, key="shop/b")])
+        await sink.deliver([a_delta(3, key="shop/a", op=Op.DELETED), a_delta(4, key="shop/b")])
+        saved = sink.memory  # type: ignore[attr-defined]
+    await purged(nats_server, bucket)
+    async with opened(nats_server, stream, bucket, memory=saved) as sink:
+        receipt, again = await sink.deliver([a_delta(5, key="shop/c")]), await sink.deliver([a_delta(6, key="shop/c")])
+    assert f"bucket {bucket} was purged, and has the objects that change from now on" in receipt.lost
+    assert (receipt.pending, again) == ((), ALL_STORED)
+
+
+async def test_a_bucket_purged_under_a_sink_is_noticed(
+    nats_server: Nats, nats_stream: MakeStream, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sinks.nats.states.sink.LOOK_INTERVAL", 0.0)
+    stream = await nats_stream()
+    async with opened(nats_server, stream, bucket) as sink:
+        await sink.deliver([a_delta(1, key="shop/a")])
+        await purged(nats_server, bucket)
+        assert "was purged" in (await sink.deliver([a_delta(2, key="shop/b")])).lost
+
+
+async def test_a_bucket_whose_objects_are_all_deleted_was_not_purged(
+    nats_server: Nats, nats_stream: MakeStream, bucket: str
+) -> None:
+    """As behind the expiry of their markers."""
+    stream = await nats_stream()
+    async with opened(nats_server, stream, bucket) as sink:
+        await sink.deliver([a_delta(1, key="shop/a"), a_delta(2, key="shop/b")])
+        await sink.deliver([a_delta(3, key="shop/b", op=Op.DELETED), a_delta(4, key="shop/a", op=Op.DELETED)])
+        saved = sink.memory  # type: ignore[attr-defined]
+    await purged(nats_server, bucket)
+    async with opened(nats_server, stream, bucket, memory=saved) as sink:
+        assert await sink.deliver([a_delta(5)]) == ALL_STORED
 
 
 async def test_a_bucket_of_a_known_sink_is_reported(nats_server: Nats, nats_stream: MakeStream, bucket: str) -> None:

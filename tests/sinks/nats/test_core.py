@@ -23,7 +23,7 @@ from tests.cluster.fixtures import StartNats, fresh_name
 from tests.cluster.servers import Nats
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, changes, ids_of
-from tests.kit.sinks import failure_of
+from tests.kit.sinks import failure_of, opened_sink
 
 
 def options(server: Nats, prefix: str, **more: Any) -> NatsOptions:
@@ -34,11 +34,8 @@ def options(server: Nats, prefix: str, **more: Any) -> NatsOptions:
 @asynccontextmanager
 async def opened(server: Nats, prefix: str, **more: Any) -> AsyncIterator[NatsSink]:
     sink = NatsSink("live", options(server, prefix, **more), cluster="prod")
-    await sink.open()
-    try:
+    async with opened_sink(sink):
         yield sink
-    finally:
-        await sink.close()
 
 
 @asynccontextmanager

@@ -66,6 +66,17 @@ async def test_the_last_records_are_those_that_were_chosen(
         assert versions(list(few)) == [7, 98]
 
 
+async def test_messages_behind_the_end_of_a_wait_are_read(
+    nats_server: Nats, nats_stream: MakeStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower, "_WAIT", 0.0001)
+    chosen = options(nats_server, await nats_stream())
+    await write(chosen, changes(3))
+    async with following(chosen) as found:
+        for _ in range(20):
+            assert versions(await last(found, 5)) == [1, 2, 3]
+
+
 async def test_it_begins_with_the_oldest_or_at_a_time(nats_server: Nats, nats_stream: MakeStream) -> None:
     chosen = options(nats_server, await nats_stream())
     await write(chosen, changes(20))

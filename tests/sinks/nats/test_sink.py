@@ -29,7 +29,7 @@ from tests.cluster.servers.ports import reserve_port
 from tests.kit.certificates import Authority
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, changes, ids_of
-from tests.kit.sinks import failure_of
+from tests.kit.sinks import failure_of, opened_sink
 
 MADE = Receipt(created="stream K8S")
 MADE_AGAIN = "stream K8S was deleted and created again"
@@ -44,11 +44,8 @@ def the_sink(server: Nats, stream: str, prefix: str, **options: Any) -> NatsSink
 @asynccontextmanager
 async def opened(server: Nats, stream: NatsStream, **options: Any) -> AsyncIterator[NatsSink]:
     sink = the_sink(server, stream.name, stream.prefix, **options)
-    await sink.open()
-    try:
+    async with opened_sink(sink):
         yield sink
-    finally:
-        await sink.close()
 
 
 async def ids_in(server: Nats, stream: NatsStream) -> list[str]:
@@ -613,3 +610,19 @@ async def test_a_cancelled_deliver_leaves_the_sink_usable(nats_server: Nats, nat
         assert await sink.deliver(batch) == ALL_STORED
 
     assert await ids_in(nats_server, stream) == ids_of(batch)
+
+
+async def test_the_first_message_of_a_batch_names_the_streams_last(nats_server: Nats, nats_stream: MakeStream) -> None:
+    """Whatever another writer puts between, nothing is stored in a wrong place without a word."""
+    stream = await nats_stream()
+    async with opened(nats_server, stream) as sink:
+        assert await sink.deliver(changes(3)) == ALL_STORED
+        async with await nats.connect(nats_server.url) as other:
+            await other.jetstream().publish(f"{stream.prefix}.other", b"{}")
+        refused = await sink.deliver(changes(3, first=4))
+        assert "another publisher writes into the stream" in failure_of(refused)
+        assert list(refused.pending) == [0, 1, 2]
+        assert await sink.deliver(changes(3, first=4)) == ALL_STORED
+    stored = await nats_server.read_all(stream.name)
+    expected = [(each.headers or {}).get("Nats-Expected-Last-Sequence") for each in stored]
+    assert (len(stored), expected[0], expected[4]) == (7, "0", "4")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from cloudevents.core.bindings import http
 from cloudevents.core.formats.json import JSONFormat
+from msgspec.structs import replace
 from standardwebhooks import Webhook
 
 from bridge.model.formats.content import Include
@@ -62,6 +63,24 @@ async def test_every_request_is_one_structured_cloudevent(receiver: WebhookRecei
     assert {event.get_id() for event in events} == {record.id for record in batch}
     assert {each.headers["content-type"] for each in receiver.accepted} == {"application/cloudevents+json"}
     assert "webhook-signature" not in receiver.accepted[0].headers
+
+
+async def test_requests_of_a_leader_have_its_term(receiver: WebhookReceiver) -> None:
+    """An endpoint that has seen a later one answers 412, and takes no record from this replica."""
+    sink = await opened(receiver)
+    await sink.deliver(changes(1))
+    in_term: list[Record] = [replace(each, term=7) for each in changes(2)]
+    await sink.deliver(in_term)
+    assert [each.headers.get("kubedelta-term") for each in receiver.accepted] == [None, "7", "7"]
+
+    receiver.answer = lambda posted: Answer(412)
+    receipt = await sink.deliver(in_term)
+    await sink.close()
+
+    assert (list(receipt.pending), dict(receipt.rejected)) == ([0, 1], {})
+    assert "answers 412: it knows a leader of a later term than 7" in failure_of(receipt)
+    assert receipt.failure is not None
+    assert receipt.failure.doubted
 
 
 async def test_an_envelope_is_the_data_of_a_binary_cloudevent(receiver: WebhookReceiver) -> None:

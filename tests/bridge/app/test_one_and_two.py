@@ -1,0 +1,155 @@
+"""From one replica to two and back: the state of one goes on in the election, and without one again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bridge.facts import ListCompleted, OutboxRebuilt
+from bridge.model.record import Delta
+from bridge.outbox import StateUnusable
+from tests.bridge.app.test_bridge import a_config_map
+from tests.bridge.app.test_election import LEASE, Replica
+from tests.kit.playground import Playground
+from tests.kit.sinks import RecordingSink, StuckSink
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Playground]:
+    async with Playground(bookmark_interval=0.1) as cluster:
+        cluster.create(LEASE, {"metadata": {"name": "kubedelta", "namespace": "default"}, "spec": {}})  # It is free.
+        yield cluster
+
+
+@asynccontextmanager
+async def alone(cluster: Playground, volume: Path, sink: RecordingSink) -> AsyncIterator[Replica]:
+    """Without an election."""
+    async with asyncio.TaskGroup() as tasks:
+        replica = Replica(cluster, "only", volume, elects=False, sink=sink)
+        replica.start(tasks)
+        await replica.until_ready()
+        yield replica
+        await replica.stop()
+
+
+@asynccontextmanager
+async def both(
+    cluster: Playground, volumes: Sequence[Path], sink: RecordingSink
+) -> AsyncIterator[tuple[Replica, Replica]]:
+    """The one on the first volume leads, before the other begins."""
+    async with asyncio.TaskGroup() as tasks:
+        first, second = (
+            Replica(cluster, f"kubedelta-{number}", volume, sink=sink) for number, volume in enumerate(volumes)
+        )
+        first.start(tasks)
+        await first.until(lambda: first.leads)
+        second.start(tasks)
+        await second.until_ready()
+        yield first, second
+        for each in (first, second):
+            each.bridge.stop()
+
+
+def assert_delivered_once(sink: RecordingSink, expected: Sequence[str]) -> None:
+    """In this order, with ascending numbers, and nothing else: no snapshot, no gap."""
+    assert all(isinstance(each, Delta) for each in sink.records)
+    assert sink.delivered() == expected
+    numbers = [each.sequence for each in sink.records]
+    assert numbers == sorted(set(numbers))
+
+
+def assert_resumed(replica: Replica) -> None:
+    assert not replica.reported(ListCompleted)
+    assert not replica.reported(OutboxRebuilt)
+
+
+@pytest.mark.parametrize("kept", [0, 1], ids=["first volume", "second volume"])
+async def test_one_becomes_two_and_one_again(cluster: Playground, tmp_path: Path, kept: int) -> None:
+    volumes, sink = [tmp_path / "state-0", tmp_path / "state-1"], RecordingSink()
+    async with alone(cluster, volumes[0], sink):
+        for name in "ab":
+            cluster.create("configmaps", a_config_map(name))
+        await sink.until(lambda sink: len(sink.records) == 2)
+
+    cluster.patch("configmaps", "a", {"data": {"value": "2"}})
+    cluster.delete("configmaps", "b")
+    async with both(cluster, volumes, sink) as (first, second):
+        await sink.until(lambda sink: len(sink.records) == 4)
+        cluster.patch("configmaps", "a", {"data": {"value": "3"}})
+        await sink.until(lambda sink: len(sink.records) == 5)
+        if kept == 1:
+            await first.stop()
+            await second.until(lambda: second.leads)
+            cluster.create("configmaps", a_config_map("c"))
+            await sink.until(lambda sink: len(sink.records) == 6)
+            await second.stop()
+        else:
+            await second.stop()
+            cluster.create("configmaps", a_config_map("c"))
+            await sink.until(lambda sink: len(sink.records) == 6)
+            await first.stop()
+        assert_resumed(first)
+
+    cluster.delete("configmaps", "c")
+    async with alone(cluster, volumes[kept], sink) as again:
+        cluster.patch("configmaps", "a", {"data": {"value": "4"}})
+        await sink.until(lambda sink: len(sink.records) == 8)
+        assert_resumed(again)
+    async with both(cluster, [volumes[kept], tmp_path / "state-2"], sink) as (again, _):
+        cluster.create("configmaps", a_config_map("d"))
+        await sink.until(lambda sink: len(sink.records) == 9)
+        assert_resumed(again)
+
+    deltas = sink.deltas
+    assert [each.term for each in deltas] == [0] * 2 + [1] * 3 + [1 + kept] * 3 + [2 + kept]
+    steps = [
+        "added a",
+        "added b",
+        "updated a",
+        "deleted b",
+        "updated a",
+        "added c",
+        "deleted c",
+        "updated a",
+        "added d",
+    ]
+    assert_delivered_once(sink, [step.replace(" ", " default/") for step in steps])
+
+
+async def test_what_one_had_not_delivered_the_leader_of_two_does(cluster: Playground, tmp_path: Path) -> None:
+    stuck, sink = StuckSink(), RecordingSink()
+    volumes = [tmp_path / "state-0", tmp_path / "state-1"]
+    async with alone(cluster, volumes[0], RecordingSink()):
+        cluster.create("configmaps", a_config_map("a"))
+    async with asyncio.TaskGroup() as tasks:
+        one = Replica(cluster, "only", volumes[0], elects=False, sink=stuck)
+        one.start(tasks)
+        await one.until_ready()
+        cluster.delete("configmaps", "a")
+        cluster.create("configmaps", a_config_map("b"))
+        await one.until(lambda: one.bridge.snapshot().sinks[0].backlog_records >= 2)
+        await one.stop()
+
+    async with both(cluster, volumes, sink) as (_first, second):
+        await second.until(lambda: second.bridge.snapshot().sinks[0].backlog_records == 0)
+        await sink.until(lambda sink: "added default/b" in sink.delivered())
+    assert stuck.records == []
+    assert sink.delivered()[-2:] == ["deleted default/a", "added default/b"]
+
+
+async def test_a_volume_that_did_not_lead_last_is_refused(cluster: Playground, tmp_path: Path) -> None:
+    volumes, sink = [tmp_path / "state-0", tmp_path / "state-1"], RecordingSink()
+    async with both(cluster, volumes, sink) as (_first, second):
+        cluster.create("configmaps", a_config_map("a"))
+        await second.until(lambda: second.bridge.snapshot().sinks[0].backlog_records == 0)
+    only = Replica(cluster, "only", volumes[1], elects=False, sink=sink)
+    with pytest.raises(StateUnusable, match=r"kubedelta-0_.* delivered in term 1"):
+        await only.bridge.run()
+    async with alone(cluster, volumes[0], sink):
+        cluster.create("configmaps", a_config_map("b"))
+        await sink.until(lambda sink: len(sink.records) == 2)
+    assert_delivered_once(sink, ["added default/a", "added default/b"])

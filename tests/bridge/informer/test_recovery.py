@@ -1,0 +1,367 @@
+"""Steps that no watch announced come from the server's history. On a simulated cluster, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from bridge.facts import Fact, RecoveryEnd, StepsRecovered
+from bridge.informer import RecoveryLimits, RecoverySlots, SharedInformer, Timing
+from bridge.informer.history.history import History
+from bridge.informer.history.outcomes import SameHistory
+from bridge.model.answers import Busy, ErrorAnswer, Failed, ListAnswer, ListRequest, Match, Refused, TakePart, TooLarge
+from bridge.model.change import ChangeBatch, Evidence
+from bridge.model.resource import Scope
+from tests.kit.model_ledger import ModelLedger
+from tests.kit.objects import PODS
+from tests.kit.scripted_source import TakenOnTrust
+from tests.kit.simulated_cluster import SimulatedCluster
+
+
+class Cluster(SimulatedCluster):
+    """Remembers the lists at exact versions, and may answer them otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__(page_size=3)
+        self.exact: list[ListRequest] = []
+        self.instead: list[ErrorAnswer] = []
+        """To the next lists at exact versions."""
+        self.most_at_once = 0
+        self.restores_at = 0
+        """The number of the list at an exact version before which the store is restored."""
+        self._under_way = 0
+        self._asked = asyncio.Event()
+
+    async def until_asked(self, times: int) -> None:
+        """Returns after so many lists at exact versions."""
+        while len(self.exact) < times:
+            self._asked.clear()
+            await self._asked.wait()
+
+    async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
+        if request.match is not Match.EXACT:
+            return await super().list(request, take)
+        self.exact.append(request)
+        self._asked.set()
+        self._under_way += 1
+        self.most_at_once = max(self.most_at_once, self._under_way)
+        try:
+            await asyncio.sleep(0.01)
+            if self.instead:
+                return self.instead.pop(0)
+            if len(self.exact) == self.restores_at:
+                self.restore(2)
+                for _ in range(40):
+                    self.put("other")
+                self.oldest = 1
+            return await super().list(request, take)
+        finally:
+            self._under_way -= 1
+
+
+@dataclass
+class World:
+    cluster: Cluster = field(default_factory=Cluster)
+    ledger: ModelLedger = field(default_factory=ModelLedger)
+    batches: list[ChangeBatch] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    limits: RecoveryLimits = field(default_factory=RecoveryLimits)
+    wanted: bool = True
+    proves: bool = False
+    """The server's history is proven, with lists at exact versions of its own."""
+
+    async def deliver(self, batch: ChangeBatch) -> None:
+        self.batches.append(batch)
+        self.ledger.commit(batch)
+
+    def informer(self, *, watch_list: bool = False, history: History | None = None) -> SharedInformer:
+        return SharedInformer(
+            PODS,
+            Scope(),
+            self.cluster,
+            self.deliver,
+            report=self.facts.append,
+            timing=Timing(),
+            watch_list=watch_list,
+            stored=self.ledger.stored,
+            checkpoint=self.ledger.checkpoint(),
+            history=history or (History() if self.proves else TakenOnTrust()),
+            recovery=RecoverySlots(self.limits, lambda _resource, _scope: self.wanted),
+        )
+
+    @asynccontextmanager
+    async def running(self, *, watch_list: bool = False) -> AsyncGenerator[SharedInformer]:
+        informer = self.informer(watch_list=watch_list)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(informer.run())
+            await informer.wait_synced()
+            await asyncio.sleep(5)
+            yield informer
+            informer.stop()
+
+    async def missed(self, *, watch_list: bool = False) -> list[str]:
+        """The exported changes after what happened to the cluster while nobody watched, with ``recovered`` as
+        ``!``."""
+        self.batches.clear()
+        async with self.running(watch_list=watch_list):
+            await asyncio.sleep(60)
+        return self.exported
+
+    @property
+    def exported(self) -> list[str]:
+        return [
+            f"{'!' if each.evidence is Evidence.RECOVERED else ''}{each.op} {each.object.name}"
+            f" {each.object.resource_version}"
+            for batch in self.batches
+            for each in batch.changes
+        ]
+
+    @property
+    def recoveries(self) -> list[StepsRecovered]:
+        return [fact for fact in self.facts if isinstance(fact, StepsRecovered)]
+
+    @property
+    def ended_by(self) -> RecoveryEnd:
+        return self.recoveries[-1].ended_by
+
+
+async def a_life(*names: str) -> World:
+    """Objects of these names were exported, the informer has ended, and the watch cache will be empty."""
+    world = World()
+    for name in names:
+        world.cluster.put(name)
+    async with world.running():
+        pass
+    assert not world.cluster.exact, "the first list has no steps behind it"
+    return world
+
+
+def changed(world: World, *ops: str) -> World:
+    """``web``: a change or an addition; ``-web``: a delete."""
+    for op in ops:
+        (world.cluster.delete if op.startswith("-") else world.cluster.put)(op.removeprefix("-"))
+    world.cluster.cached_from = world.cluster.version
+    return world
+
+
+async def test_every_step_of_the_outage_is_exported_in_order() -> None:
+    world = changed(await a_life("web", "db"), "web", "db", "web", "web")
+
+    exported = await world.missed()
+
+    assert [each for each in exported if "web" in each] == ["!updated web 4", "!updated web 6", "!updated web 7"]
+    assert [each for each in exported if "db" in each] == ["!updated db 5"]
+    (recovery,) = world.recoveries
+    assert (recovery.objects, recovery.steps, recovery.ended_by) == (2, 4, RecoveryEnd.COMPLETE)
+    assert recovery.requests == len(world.cluster.exact)
+
+
+async def test_a_running_bridge_recovers_after_a_restart_of_the_server() -> None:
+    world = World()
+    world.cluster.put("web")
+    async with world.running():
+        world.batches.clear()
+        world.cluster.put("web")
+        await asyncio.sleep(1)
+        world.cluster.end_watches(Failed("the server restarts"))
+        for _ in range(5):
+            world.cluster.put("web")
+        world.cluster.cached_from = world.cluster.version
+        await asyncio.sleep(60)
+
+    assert world.exported == ["updated web 3"] + [f"!updated web {version}" for version in range(4, 9)]
+
+
+@pytest.mark.parametrize("watch_list", [False, True], ids=["list", "WatchList"])
+async def test_deletes_have_their_last_state_and_their_version(watch_list: bool) -> None:
+    world = changed(await a_life("web", "db"), "web", "-web", "db", "db")
+
+    exported = await world.missed(watch_list=watch_list)
+
+    assert [each for each in exported if "web" in each] == ["!updated web 4", "!deleted web 5"]
+
+
+async def test_a_successor_comes_behind_the_delete_of_its_predecessor() -> None:
+    world = changed(await a_life("web"), "web", "-web", "web", "web")
+
+    assert await world.missed() == ["!updated web 3", "!deleted web 4", "!added web 5", "!updated web 6"]
+
+
+async def test_objects_that_came_and_went_are_found_in_samples() -> None:
+    world = changed(await a_life("web"), "job", "job", "web", "web", "-job", "web")
+
+    exported = await world.missed()
+
+    assert [each for each in exported if "job" in each] == ["!added job 3", "!updated job 4", "!deleted job 7"]
+
+
+async def test_a_deleted_object_did_not_come_and_go() -> None:
+    """It is gone from the store before the samples are looked at."""
+    world = changed(await a_life("a", "b", "web"), "web", "web", "-web", *(f"new-{n}" for n in range(9)))
+
+    exported = await world.missed()
+
+    assert [each for each in exported if each.endswith("web 5") or "web" in each] == [
+        "!updated web 5",
+        "!updated web 6",
+        "!deleted web 7",
+    ]
+
+
+async def test_compacted_steps_stay_relisted() -> None:
+    world = changed(await a_life("web"), "web", "web")
+    world.cluster.oldest = world.cluster.version
+    changed(world, "web", "web")
+
+    assert await world.missed() == ["updated web 4", "!updated web 5", "!updated web 6"]
+    assert world.ended_by is RecoveryEnd.FORGOTTEN
+
+
+async def test_the_bound_on_requests_leaves_the_newest_steps() -> None:
+    world = changed(await a_life("web"), *["web"] * 10)
+    world.limits = RecoveryLimits(most_requests=3)
+
+    assert await world.missed() == ["updated web 9", *(f"!updated web {version}" for version in (10, 11, 12))]
+    assert world.ended_by is RecoveryEnd.REQUESTS
+
+
+async def test_concurrency_is_bounded() -> None:
+    names = [f"pod-{number}" for number in range(20)]
+    world = changed(await a_life(*names), *names, *names)
+    world.limits = RecoveryLimits(concurrency=2)
+
+    assert all(each.startswith("!") for each in await world.missed())
+    assert world.cluster.most_at_once == 2
+
+
+@pytest.mark.parametrize(
+    ("answers", "seconds"),
+    [([Busy("429", 3.0)], 3), ([Failed("no connection")] * 7, 7), ([TooLarge("a server behind")], 1)],
+    ids=["busy", "starting", "behind"],
+)
+async def test_a_server_that_is_not_ready_is_asked_again(answers: list[ErrorAnswer], seconds: float) -> None:
+    world = changed(await a_life("web"), "web", "web")
+    world.cluster.instead = answers
+
+    assert await world.missed() == ["!updated web 3", "!updated web 4"]
+    assert seconds <= world.recoveries[0].seconds < seconds + 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "ended_by"),
+    [
+        ([Busy("429")] * 8, RecoveryEnd.FAILED),
+        ([Busy("429", 30.0)], RecoveryEnd.SECONDS),
+        ([Failed("500")] * 8, RecoveryEnd.FAILED),
+        ([Refused(403, "RBAC")], RecoveryEnd.FAILED),
+        ([Refused(405, "no")], RecoveryEnd.UNSUPPORTED),
+    ],
+    ids=["busy for long", "wants a long pause", "fails for long", "not allowed", "not supported"],
+)
+async def test_a_failure_leaves_the_state_of_the_list(answers: list[ErrorAnswer], ended_by: RecoveryEnd) -> None:
+    world = changed(await a_life("web"), "web", "web")
+    world.cluster.instead = answers
+
+    assert await world.missed() == ["updated web 4"]
+    assert world.ended_by is ended_by
+
+
+async def test_a_server_that_ignores_the_version_is_asked_once() -> None:
+    world = World()
+    world.cluster.put("web")
+    world.cluster.ignores_exact = True
+    async with world.running():
+        for _ in range(2):
+            world.cluster.end_watches(Failed("the server restarts"))
+            changed(world, "web", "web")
+            await asyncio.sleep(100)
+
+    assert world.exported == ["added web 2", "updated web 4", "updated web 6"]
+    assert [each.ended_by for each in world.recoveries] == [RecoveryEnd.UNSUPPORTED]
+    assert len([each for each in world.cluster.exact if each.version == "3"]) == 1
+
+
+async def test_the_operator_may_turn_it_off_for_a_resource() -> None:
+    world = changed(await a_life("web"), "web", "web")
+    world.wanted = False
+
+    assert await world.missed() == ["updated web 4"]
+    assert not world.recoveries
+
+
+async def test_steps_of_a_store_restored_meanwhile_are_dropped() -> None:
+    """The proofs of the history are of before and after: in between, a restored store may answer."""
+    world = changed(await a_life("web"), *["web"] * 12)
+    world.cluster.restores_at = 4
+    world.proves = True
+
+    exported = await world.missed()
+
+    assert world.recoveries[0].ended_by is RecoveryEnd.CONTRADICTED
+    assert exported[0] == "updated web 14", "as the list had it"
+    assert world.batches[0].epoch < world.batches[-1].epoch
+
+
+async def test_a_crash_within_the_recovery_repeats_it_with_equal_ids() -> None:
+    world = changed(await a_life("web"), "web", "web", "web")
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(world.informer().run())
+        await world.cluster.until_asked(2)
+        running.cancel()
+
+    assert await world.missed() == ["!updated web 3", "!updated web 4", "!updated web 5"]
+
+
+async def ended_within_50_steps(end: Callable[[SharedInformer], None]) -> World:
+    """The informer ends while it asks for the steps."""
+    world = changed(await a_life("web"), *["web"] * 50)
+    world.batches.clear()
+    informer = world.informer()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(informer.run())
+        await world.cluster.until_asked(10)
+        end(informer)
+    return world
+
+
+async def test_a_stop_within_the_recovery_leaves_it_to_the_next_start() -> None:
+    world = await ended_within_50_steps(SharedInformer.stop)
+    assert world.exported == []
+
+    assert await world.missed() == [f"!updated web {version}" for version in range(3, 53)]
+
+
+async def test_a_removed_resource_does_not_wait_for_its_steps() -> None:
+    world = await ended_within_50_steps(SharedInformer.remove)
+    assert world.exported == ["updated web 52", "deleted web 52"]
+
+
+async def test_changes_of_the_next_watch_wait_behind_the_steps() -> None:
+    world = changed(await a_life("web"), *["web"] * 100)
+    world.batches.clear()
+    async with asyncio.TaskGroup() as tasks:
+        informer = world.informer()
+        tasks.create_task(informer.run())
+        await world.cluster.until_asked(10)
+        world.cluster.put("web")
+        await asyncio.sleep(60)
+        informer.stop()
+
+    assert world.exported == [*(f"!updated web {version}" for version in range(3, 103)), "updated web 103"]
+
+
+async def test_a_proof_of_the_history_waits_for_the_steps() -> None:
+    world = changed(await a_life("web"), *["web"] * 300)
+    world.batches.clear()
+    history = History()
+    informer = world.informer(history=history)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(informer.run())
+        await world.cluster.until_asked(10)
+        assert await history.prove(informer) == SameHistory()
+        assert len(world.exported) == 300, "none of them is unknown to the proof"
+        informer.stop()

@@ -1,0 +1,197 @@
+"""Copies between replicas, over HTTP: who gets one, and what a replica with an empty disk makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from msgspec.structs import replace
+
+from bridge.app.bridge import Bridge
+from bridge.election.lease import FRONTIER
+from bridge.facts import Fact, ListCompleted
+from bridge.facts.election import CopyFailed, CopyFetched, CopySent
+from bridge.plan.plan import CopyPlan
+from bridge.plan.preflight import preflight
+from bridge.replicas.serving import CopyServer
+from tests.bridge.app.test_bridge import a_config_map
+from tests.bridge.app.test_election import LEASE, Replica
+from tests.bridge.outbox.opened import opened
+from tests.kit.certificates import Authority
+from tests.kit.deadlines import BUSY
+from tests.kit.informed import Informed
+from tests.kit.playground import Playground
+
+TOKEN = "a-token-of-some-length"
+LOCAL = ("127.0.0.1", 0)
+
+
+def a_token(folder: Path, text: str = TOKEN) -> Path:
+    file = folder / "copy-token"
+    file.write_text(text)
+    return file
+
+
+# ── The server ───────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def serving(folder: Path, leads: Callable[[], bool] = lambda: True) -> AsyncIterator[tuple[str, list[Fact]]]:
+    """The URL of a copy of a state with an object, and the facts."""
+    facts: list[Fact] = []
+    (state := folder / "state").mkdir()
+    async with opened(state) as outbox:
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/a")
+        server = CopyServer(CopyPlan(listen=LOCAL, token_file=a_token(folder)), state, leads, facts.append)
+        await server.start()
+        try:
+            yield f"{server.address}/copy", facts
+        finally:
+            await server.stop()
+
+
+async def asked(url: str, token: str | None = None) -> tuple[int, bytes]:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
+        return answer.status, await answer.read()
+
+
+async def test_only_the_token_opens_the_state(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (url, facts):
+        assert (await asked(url))[0] == 401
+        for _ in range(9):
+            assert (await asked(url, "wrong"))[0] == 401
+        assert (await asked(url, TOKEN))[0] == 429, "guesses are few"
+        assert facts == []
+
+
+async def test_a_copy_is_a_whole_database(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (url, facts):
+        status, content = await asked(url, TOKEN)
+        assert (status, content[:15]) == (200, b"SQLite format 3")
+        async with asyncio.timeout(10 * BUSY):
+            while not facts:  # noqa: ASYNC110  # the server notes the end a little later than the client
+                await asyncio.sleep(0)
+        assert [type(fact) for fact in facts] == [CopySent]
+        assert sorted(path.name for path in (tmp_path / "state").iterdir() if "copy" in path.name) == []
+
+
+async def test_a_follower_sends_no_copy(tmp_path: Path) -> None:
+    async with serving(tmp_path, lambda: False) as (url, _):
+        assert (await asked(url, TOKEN))[0] == 503
+
+
+# ── Replicas ─────────────────────────────────────────────────────────────────
+
+
+class Copying(Replica):
+    """A replica that sends copies, and gets them."""
+
+    def __init__(self, cluster: Playground, name: str, folder: Path, copy: CopyPlan) -> None:
+        super().__init__(cluster, name, folder / name)
+        plan = self.bridge._plan  # the plan of the other replica, with copies
+        assert plan.election is not None
+        self.bridge = Bridge(replace(plan, election=replace(plan.election, copy=copy)), self.facts.append)
+
+
+def frontier_of(cluster: Playground) -> str:
+    return str(cluster.get(LEASE, "kubedelta")["metadata"].get("annotations", {}).get(FRONTIER, ""))
+
+
+@asynccontextmanager
+async def a_leader_and(
+    folder: Path, leader: CopyPlan, follower: CopyPlan
+) -> AsyncIterator[tuple[Playground, Copying, Copying]]:
+    """The leader has delivered three objects; the other replica is still to begin."""
+    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
+        cluster.create(LEASE, {"metadata": {"name": "kubedelta", "namespace": "default"}, "spec": {}})
+        first, second = Copying(cluster, "first", folder, leader), Copying(cluster, "second", folder, follower)
+        first.start(tasks)
+        for number in range(3):
+            cluster.create("configmaps", a_config_map(f"a{number}"))
+        await first.sink.until(lambda sink: "added default/a2" in sink.delivered())
+        await first.until(lambda: '"address":"http' in frontier_of(cluster))
+        second.start(tasks)
+        await second.until(lambda: second.reported(CopyFetched) or second.reported(CopyFailed))
+        await second.until_ready()
+        yield cluster, first, second
+        for each in (first, second):
+            each.bridge.stop()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_an_empty_replica_begins_with_the_leaders_state(tmp_path: Path, tls: bool) -> None:
+    plan = CopyPlan(listen=LOCAL, token_file=a_token(tmp_path))
+    if tls:
+        authority = Authority.make(tmp_path / "ca")
+        shown = authority.issue("replica")
+        plan = replace(plan, cert_file=shown.certificate, key_file=shown.key, ca_file=authority.certificate)
+    async with a_leader_and(tmp_path, plan, plan) as (cluster, first, second):
+        assert [type(fact) for fact in second.facts if isinstance(fact, CopyFetched | CopyFailed)] == [CopyFetched]
+        assert first.reported(CopySent)
+        assert second.reported(ListCompleted) == [], "it goes on with watches"
+        assert second.bridge.snapshot().ledger_objects == 3
+        await first.stop()
+        cluster.create("configmaps", a_config_map("b"))
+        await second.sink.until(lambda sink: "added default/b" in sink.delivered())
+        assert second.sink.delivered() == ["added default/b"], "the first has delivered the others"
+
+
+async def test_a_leader_without_a_proof_gets_no_token(tmp_path: Path) -> None:
+    """Whoever may write the Lease chooses the address: the certificate must be of the configured authorities."""
+    ours, theirs = Authority.make(tmp_path / "ours"), Authority.make(tmp_path / "theirs")
+    shown = theirs.issue("replica")
+    plan = CopyPlan(
+        listen=LOCAL,
+        token_file=a_token(tmp_path),
+        cert_file=shown.certificate,
+        key_file=shown.key,
+        ca_file=theirs.certificate,
+    )
+    async with a_leader_and(tmp_path, plan, replace(plan, ca_file=ours.certificate)) as (_, first, second):
+        assert "could not be fetched" in second.reported(CopyFailed)[0].reason
+        assert first.reported(CopySent) == []
+        assert len(second.reported(ListCompleted)) == 1, "it begins as any new replica"
+
+
+async def test_a_replica_with_another_token_begins_with_lists(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = CopyPlan(listen=LOCAL, token_file=a_token(tmp_path / "other", "another-token-altogether"))
+    leader = CopyPlan(listen=LOCAL, token_file=a_token(tmp_path))
+    async with a_leader_and(tmp_path, leader, other) as (_, _first, second):
+        assert second.reported(CopyFailed)[0].reason == "the leader answers HTTP 401"
+        assert "token" not in repr(second.facts).replace("token_file", "")
+
+
+# ── Its options ──────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({}, []),
+        ({"listen": ("0.0.0.0", 8082)}, ["url"]),
+        ({"url": "http://kubedelta-0:8082"}, ["url"]),
+        ({"url": "http://kubedelta-0:8082", "allow_http": True}, []),
+        ({"url": "https://kubedelta-0:8082"}, ["url"]),
+        ({"cert_file": Path("missing.crt")}, ["", "ca_file", "cert_file"]),
+        ({"token_file": Path("missing")}, ["token_file"]),
+    ],
+)
+def test_a_server_that_shows_secrets_is_refused(tmp_path: Path, options: dict[str, object], wrong: list[str]) -> None:
+    copy = CopyPlan(**{"listen": ("127.0.0.1", 8082), "token_file": a_token(tmp_path), **options})  # type: ignore[arg-type]
+    replica = Copying.__new__(Copying)
+    Replica.__init__(replica, _Nowhere(), "first", tmp_path / "first")  # type: ignore[arg-type]
+    plan = replica.bridge._plan
+    assert plan.election is not None
+    found = [where for where, _ in preflight(replace(plan, election=replace(plan.election, copy=copy)))]
+    paths = [f"election.base_copy.{name}".rstrip(".") for name in wrong]
+    assert [where for where in found if where.startswith("election.base_copy")] == paths
+
+
+class _Nowhere:
+    url = "http://127.0.0.1:1"

@@ -1,0 +1,156 @@
+"""Steps that no watch announced come back from etcd's history, as far as it reaches."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import httpx
+import pytest
+
+from tests.cluster.kube_client import KubeClient, KubeError
+from tests.kit.bridge_process import BridgeProcess, Metrics
+from tests.kit.churn import KINDS, an_object, churning
+from tests.kit.etcd_history import advance
+from tests.kit.scene import Scene
+
+pytestmark = pytest.mark.long
+
+OBJECTS, TURNS, WRITERS = 20, 50, 5
+
+
+class Updates:
+    """A thousand updates, made by some writers that wait out whatever happens to the server."""
+
+    def __init__(self, kube: KubeClient, paths: list[str]) -> None:
+        self._kube = kube
+        self._left = iter(list(itertools.product(range(TURNS), paths)))
+        self._made = 0
+        self._news = asyncio.Condition()
+
+    async def write(self) -> None:
+        for turn, path in self._left:
+            while not await self._update(path, str(turn)):  # noqa: ASYNC110  # Nothing announces the server.
+                await asyncio.sleep(0.05)
+            async with self._news:
+                self._made += 1
+                self._news.notify_all()
+
+    async def _update(self, path: str, turn: str) -> bool:
+        try:
+            await self._kube.patch(path, {"metadata": {"labels": {"turn": turn}}})
+        except (httpx.TransportError, KubeError):  # The server is down, or has only just started.
+            return False
+        return True
+
+    async def until_made(self, count: int) -> None:
+        async with self._news:
+            await self._news.wait_for(lambda: self._made >= count)
+
+
+async def test_a_restart_in_the_middle_of_1000_updates_loses_none(scene: Scene) -> None:
+    """The bridge stands still while the server starts, so that it comes back after 300 updates."""
+    api, bridge = scene.servers.api, scene.bridge()
+    paths = [f"{scene.root}/configmaps/many-{number}" for number in range(OBJECTS)]
+    async with KubeClient(api) as kube, bridge.started():
+        for path in paths:
+            await kube.create(f"{scene.root}/configmaps", an_object("configmaps", path.rpartition("/")[2]))
+        updates = Updates(kube, paths)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(WRITERS):
+                tasks.create_task(updates.write())
+            await updates.until_made(300)
+            await asyncio.to_thread(api.kill9)
+            bridge.pause()
+            await advance(scene.servers.etcd)
+            await asyncio.to_thread(api.start)
+            await updates.until_made(600)
+            bridge.resume()
+        await scene.until_received(bridge)
+        metrics = await bridge.metrics()
+
+    for verdict in (await scene.judged()).values():
+        assert verdict.versions >= OBJECTS * TURNS
+        assert (verdict.relisted, verdict.skipped) == (0, 0)
+        assert verdict.recovered >= 250
+    _print_recovery(metrics, bridge)
+
+
+async def test_a_restart_within_all_kinds_of_changes_is_bridged(scene: Scene) -> None:
+    """Objects that came and went meanwhile may be missing; nothing else."""
+    api, bridge = scene.servers.api, scene.bridge()
+    async with bridge.started():
+        async with churning(api, scene.namespace) as churn:
+            await churn.until_made(100)
+            await asyncio.to_thread(api.kill9)
+            await asyncio.to_thread(api.start)
+            await churn.until_made(100)
+        await scene.until_received(bridge)
+        metrics = await bridge.metrics()
+
+    for verdict in (await scene.judged()).values():
+        assert verdict.relisted == 0
+    _print_recovery(metrics, bridge)
+
+
+async def test_what_happened_while_the_bridge_was_down_comes_back(scene: Scene) -> None:
+    """Down for longer than the watch cache reaches back: here the API server's restart has emptied it."""
+    bridge = scene.bridge()
+    async with KubeClient(scene.servers.api) as kube, bridge.started():
+        for kind, name in itertools.product(KINDS, ("changed", "deleted", "recreated")):
+            await kube.create(f"{scene.root}/{kind}", an_object(kind, name))
+        await scene.until_received(bridge)
+        await asyncio.to_thread(bridge.kill9)
+        for kind in KINDS:
+            await _change(kube, f"{scene.root}/{kind}", kind)
+        await asyncio.to_thread(scene.servers.api.restart)
+        await asyncio.to_thread(bridge.start)
+        await scene.until_received(bridge)
+        metrics = await bridge.metrics()
+
+    for verdict in (await scene.judged()).values():
+        assert (verdict.relisted, verdict.skipped) == (0, 0)
+        assert verdict.recovered >= 8 * len(KINDS)
+    _print_recovery(metrics, bridge)
+
+
+async def _change(kube: KubeClient, collection: str, kind: str) -> None:
+    """Eight changes of four objects."""
+    for turn in ("1", "2", "3"):
+        await kube.patch(f"{collection}/changed", {"metadata": {"labels": {"turn": turn}}})
+    await kube.patch(f"{collection}/deleted", {"metadata": {"labels": {"turn": "1"}}})
+    for name in ("deleted", "recreated"):
+        await kube.delete(f"{collection}/{name}")
+    for name in ("recreated", "created"):
+        await kube.create(collection, an_object(kind, name))
+
+
+async def test_what_etcd_has_forgotten_stays_relisted(scene: Scene) -> None:
+    bridge = scene.bridge()
+    async with KubeClient(scene.servers.api) as kube, bridge.started():
+        for kind in KINDS:
+            await kube.create(f"{scene.root}/{kind}", an_object(kind, "changed"))
+        await scene.until_received(bridge)
+        await asyncio.to_thread(bridge.kill9)
+        await _turn(kube, scene.root, "1", "2")
+        await scene.forget()
+        await _turn(kube, scene.root, "3", "4")
+        await asyncio.to_thread(bridge.start)
+        await scene.until_received(bridge)
+
+    for verdict in (await scene.judged()).values():
+        assert verdict.relisted == verdict.skipped == len(KINDS), "the second turn is found, the first is not"
+        assert verdict.recovered >= 2 * len(KINDS)
+
+
+async def _turn(kube: KubeClient, root: str, *turns: str) -> None:
+    for kind, turn in itertools.product(KINDS, turns):
+        await kube.patch(f"{root}/{kind}/changed", {"metadata": {"labels": {"turn": turn}}})
+
+
+def _print_recovery(now: Metrics, bridge: BridgeProcess) -> None:
+    print(
+        f"{now.value('reflector_recovered_steps_total'):.0f} steps recovered with"
+        f" {now.value('reflector_recovery_requests_total'):.0f} requests"
+    )
+    print(*bridge.logged("steps that no watch announced"), sep="\n")

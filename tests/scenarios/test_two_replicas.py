@@ -1,0 +1,155 @@
+"""Two replicas of a bridge, each with a state of its own: the leader is killed, stopped and frozen, again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.kit.bridge_process import BridgeProcess
+from tests.kit.churn import churning
+from tests.kit.deadlines import BUSY
+from tests.kit.judge import assert_complete, assert_makes_sense, assert_true
+from tests.kit.received import Received, received_lists, repeats, without_repeats
+from tests.kit.replicas import Replicas
+from tests.kit.scene import Scene
+
+pytestmark = pytest.mark.long
+
+SHORT = {"lease_duration": "3s", "renew_deadline": "2s", "retry_period": "300ms"}
+PATIENT = {"lease_duration": "9s", "renew_deadline": "6s", "retry_period": "300ms"}
+"""No request of the holder is so late, however busy the machine is."""
+
+
+class JudgedReplicas(Replicas):
+    def __init__(self, scene: Scene, both: Sequence[BridgeProcess]) -> None:
+        super().__init__(both)
+        self.scene = scene
+
+    async def until_exact(self, leader: BridgeProcess) -> None:
+        """Wait until a takeover by the other replica would lack no step."""
+        term = (await leader.metrics()).value("leader_term")
+        await self.other(leader).until(
+            "it is exact", lambda now: now.value("leader_term") >= term and now.value("leader_exact") == 1
+        )
+
+    async def until_received(self, timeout: float = 120) -> None:
+        markers = {each["metadata"]["uid"] for each in await self.scene.mark()}
+        async with asyncio.timeout(timeout * BUSY):
+            while True:
+                streams = await self.streams()
+                if not any(markers - {each.uid for each in stream} for stream in streams.values()):
+                    return
+                await asyncio.sleep(0.1)
+
+    async def streams(self) -> dict[str, list[Received]]:
+        streams = await self.scene.sinks.streams()
+        return {name: received_lists(streams[name]) for name in ("log", "live", "hook")}
+
+    async def judged(self) -> dict[str, int]:
+        """Every step reached every sink, in the order of its object; sink → records that came twice."""
+        happened = await self.scene.remember()
+        again = {}
+        for name, stream in (await self.streams()).items():
+            first = without_repeats(stream)
+            assert_makes_sense(first, name)
+            assert_true(first, happened, name)
+            assert assert_complete(first, happened, name) == 0, f"{name}: steps were skipped"
+            again[name] = repeats(stream)
+            print(f"{name}: {len(happened)} versions, {len(stream)} delivered, {again[name]} of them again, 0 lost")
+        return again
+
+
+@asynccontextmanager
+async def replicas(scene: Scene, **election: str) -> AsyncIterator[JudgedReplicas]:
+    """Both run, and are ready."""
+    key = scene.folder / "redaction.key"
+    key.write_text("k" * 64)
+    sinks = {name: options for name, options in scene.sinks.section.items() if name != "copy"}
+    both = [BridgeProcess(scene.folder / name, _config(scene, name, sinks, election)) for name in ("pod-0", "pod-1")]
+    async with AsyncExitStack() as stack:
+        for each in both:
+            await stack.enter_async_context(each.started())
+        yield JudgedReplicas(scene, both)
+
+
+def _config(scene: Scene, name: str, sinks: dict[str, Any], election: dict[str, str]) -> dict[str, Any]:
+    return scene.config(
+        sinks=sinks,
+        redaction={"key_file": str(scene.folder / "redaction.key")},
+        election={"enabled": True, "namespace": scene.namespace, "identity": name, **election},
+    )
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        pytest.param(3, id="3 times"),
+        pytest.param(100, id="100 times", marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
+    ],
+)
+async def test_a_leader_that_is_killed_loses_no_step(scene: Scene, rounds: int) -> None:
+    seed = int(os.environ.get("SEED", random.randrange(2**32)))
+    print(f"SEED={seed} makes the same changes")
+    chance = random.Random(seed)
+    times = []
+    async with replicas(scene, **SHORT) as run:
+        now = asyncio.get_running_loop().time
+        async with churning(scene.servers.api, scene.namespace, seed=seed, pause=0.1) as churn:
+            for _ in range(rounds):
+                leader = await run.leader()
+                await churn.until_made(chance.randrange(5, 40))
+                await run.until_exact(leader)
+                await asyncio.to_thread(leader.kill9)
+                killed = now()
+                await run.leader(other_than=leader)
+                times.append(now() - killed)
+                await asyncio.to_thread(leader.start)
+        await run.until_received()
+    again = await run.judged()
+    print(f"takeovers after {', '.join(f'{each:.1f}' for each in times)} s; again: {again}")
+    assert max(times) < (3 + 1 + 2 * 0.3) * BUSY
+
+
+async def test_a_leader_that_is_stopped_hands_over_at_once(scene: Scene) -> None:
+    async with replicas(scene, **PATIENT) as run:
+        async with churning(scene.servers.api, scene.namespace, seed=1, pause=0.1) as churn:
+            leader = await run.leader()
+            await churn.until_made(20)
+            await run.until_exact(leader)
+            os.kill(leader.pid, signal.SIGTERM)
+            other = await run.leader(other_than=leader)
+            await asyncio.to_thread(leader.wait)
+            assert leader.logged("the Lease is released after the last delivery")
+            assert other.logged("no replica holds the Lease; this replica may take it"), "it waits for no deadline"
+            await asyncio.to_thread(leader.start)
+            await churn.until_made(20)
+        await run.until_received()
+    again = await run.judged()
+    seconds = [json.loads(line)["takeover_seconds"] for line in other.logged("this replica leads: it delivers")]
+    print(f"the other leads {seconds[0]} s after it took the Lease; again: {again}")
+
+
+async def test_a_frozen_leader_delivers_nothing_when_it_wakes(scene: Scene) -> None:
+    async with replicas(scene, **SHORT) as run:
+        async with churning(scene.servers.api, scene.namespace, seed=2, pause=0.1) as churn:
+            leader = await run.leader()
+            await churn.until_made(20)
+            await run.until_exact(leader)
+            os.kill(leader.pid, signal.SIGSTOP)
+            await run.leader(other_than=leader)
+            await churn.until_made(20)
+            os.kill(leader.pid, signal.SIGCONT)
+            await leader.until("it follows", lambda metrics: metrics.value("leader") == 0)
+            await churn.until_made(20)
+        await run.until_received()
+        assert leader.logged("this replica leads no more")
+        assert not leader.logged("listed again")
+    await run.judged()

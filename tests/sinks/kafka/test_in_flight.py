@@ -1,0 +1,85 @@
+"""Records in flight from one attempt to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+import pytest
+from confluent_kafka import Message
+
+from bridge.model.record import Record
+from sinks.kafka.client.producer import InFlight, KafkaProducer
+from sinks.kafka.encode import KafkaMessage
+from sinks.kafka.sending.delivery import InFlightRecords, KafkaDelivery
+from sinks.receipt import BatchResult
+from tests.kit.records import a_delta
+
+
+class ReportedMessage:
+    """As confluent_kafka gives it to a delivery report."""
+
+    def partition(self) -> int:
+        return 3
+
+
+class SilentProducer:
+    """Takes messages; their reports come when the test says so, and no wait sees one."""
+
+    produced = reported = 0
+    broken = None
+    last_error = ""
+
+    def __init__(self) -> None:
+        self.sent: list[InFlight] = []
+
+    def produce(self, record: InFlight, message: KafkaMessage, value: bytes | None) -> bool:
+        self.sent.append(record)
+        return True
+
+    async def wait(self, reports: int, idle_timeout: float) -> bool:
+        return False
+
+    def report_all(self) -> None:
+        for record in self.sent:
+            if not record.reported:
+                record.report(None, cast("Message", ReportedMessage()))
+
+
+class LateReports(InFlightRecords):
+    """The reports arrive while the end of an attempt is being decided, as a thread's may."""
+
+    def __init__(self, producer: SilentProducer) -> None:
+        super().__init__()
+        self._producer = producer
+
+    def keep(self, records: Iterable[tuple[Record, InFlight]]) -> None:
+        self._producer.report_all()
+        super().keep(records)
+
+
+@pytest.mark.parametrize("snapshot", [None, "snapshot/log/1"])
+async def test_a_report_behind_the_last_look_is_no_loss(snapshot: str | None) -> None:
+    """The records are pending, and the next attempt finds them stored: nothing is sent twice, nor counted twice."""
+    producer = SilentProducer()
+    in_flight = LateReports(producer)
+    batch = [a_delta(number, snapshot=snapshot) for number in range(1, 4)]
+    messages = {index: KafkaMessage("topic", "key", (b"value",), {}) for index in range(3)}
+    counted: list[tuple[str, str, int]] = []
+
+    async def attempt() -> list[int]:
+        delivery = KafkaDelivery(
+            cast("KafkaProducer", producer),
+            messages,
+            BatchResult(batch),
+            unusable_topics={},
+            in_flight=in_flight,
+            idle_timeout=1.0,
+            count=lambda *stored: counted.append(stored),
+        )
+        return (await delivery.run(one_by_one=False)).pending
+
+    assert await attempt() == [0, 1, 2]
+    assert await attempt() == []
+    assert len(producer.sent) == 3
+    assert counted == ([] if snapshot is None else [(snapshot, "topic", 3)] * 3)

@@ -1,0 +1,76 @@
+"""The producer, with librdkafka's own cluster in the process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+from sinks.kafka.client.config import ClientConfig
+from sinks.kafka.client.producer import InFlight, KafkaProducer
+from sinks.kafka.encode import KafkaMessage
+
+
+class SlowCluster:
+    """The part of ClientConfig that a producer uses. Each request holds a single message, and takes ``seconds``."""
+
+    tokens = None
+
+    def __init__(self, seconds: float) -> None:
+        self._milliseconds = round(1000 * seconds)
+
+    def files(self) -> Sequence[object]:
+        return ()
+
+    def refused(self, _error: str) -> bool:
+        return False
+
+    def producer(self, *, gapless: bool) -> dict[str, Any]:
+        return {
+            "test.mock.num.brokers": 1,
+            "test.mock.broker.rtt": self._milliseconds,
+            "batch.num.messages": 1,
+            "max.in.flight": 1,
+            "linger.ms": 0,
+            "enable.idempotence": gapless,
+        }
+
+
+async def test_close_sends_nothing_any_more() -> None:
+    """What is sent has its answer awaited; what waits in the queue would be stored while the next leader delivers."""
+    seconds = 0.1
+    clients = cast(ClientConfig, SlowCluster(seconds))
+    with ThreadPoolExecutor(2) as threads:
+        producer = await asyncio.to_thread(KafkaProducer, clients, threads, asyncio.get_running_loop(), gapless=True)
+        records = [InFlight(producer, 1) for _ in range(100)]
+        for each in records:
+            assert producer.produce(each, KafkaMessage("k8s", "a", (b"{}",), {}), b"{}")
+        await producer.wait(3, 30.0)
+        stored, counted = sum(each.acknowledged for each in records), time.monotonic()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(producer.close(30.0))
+            await asyncio.sleep(0)
+            between = time.monotonic() - counted
+
+    assert all(record.reported for record in records)
+    # One request at a time: the one under way, and those that began between the count and the call.
+    assert stored <= sum(each.acknowledged for each in records) <= stored + 2 + between / seconds
+
+
+async def test_close_does_not_wait_for_reports_that_come_one_by_one() -> None:
+    """Else a replica that has lost its Lease would still be delivering when the next leader begins."""
+    clients = cast(ClientConfig, SlowCluster(0.2))
+    with ThreadPoolExecutor(2) as threads:
+        producer = await asyncio.to_thread(KafkaProducer, clients, threads, asyncio.get_running_loop(), gapless=True)
+        records = []
+        for _ in range(50):
+            records.append(InFlight(producer, 1))
+            assert producer.produce(records[-1], KafkaMessage("k8s", "a", (b"{}",), {}), b"{}")
+        await producer.wait(1, 30.0)
+        await producer.close(0.5)
+
+    assert records[0].acknowledged
+    assert all(record.reported for record in records)
+    assert not records[-1].acknowledged, "it took a request too long to be waited for"
