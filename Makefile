@@ -14,13 +14,13 @@ HELM ?= helm
 ENGINE ?=
 BASE ?=
 
-QUICK = not soak and not image and not browser
+QUICK = not soak and not image and not browser and not long
 
 # The site: pages, and the files that they link to
 DOCS ?= build/docs
 PAGES = $(wildcard *.md docs/*.md docs/images/*) LICENSE requirements.txt requirements-build.txt sinks/README.md $(wildcard sinks/*.py) \
 	tests/contracts/test_every_sink.py benchmarks/README.md $(wildcard benchmarks/results/*) \
-	config/reference.yaml $(wildcard config/examples/* deploy/*.yaml deploy/chart/*.yaml deploy/chart/files/*)
+	config/reference.yaml $(wildcard config/examples/* deploy/*.yaml deploy/replicas/* deploy/chart/*.yaml deploy/chart/files/*)
 
 # Rooms and units sync thousands of small files, in memory where there is room. The servers' groups write to the disk.
 IN_MEMORY = TMPDIR="$$($(BIN)/python -m tests.kit.memory)"
@@ -29,7 +29,7 @@ IN_MEMORY = TMPDIR="$$($(BIN)/python -m tests.kit.memory)"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-rooms test-units test-servers test-sinks test-image test-page screenshots test-scenarios test-pythons sbom release check docs fmt e2e bench bench-quick soak lock reference chart clean
+.PHONY: help setup run test test-rooms test-units test-servers test-sinks test-image test-page screenshots test-scenarios test-long test-pythons sbom release check docs fmt e2e bench bench-quick faults soak lock reference chart clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -71,6 +71,9 @@ test-image: $(READY) ## the image, built and run as the chart's pod; needs root,
 test-scenarios: $(READY) ## whole processes between real servers, one story per file
 	$(BIN)/pytest -rP -m "(go or java) and $(QUICK)" tests/scenarios $(ARGS) $(NONE_IS_FINE)
 
+test-long: $(READY) ## the longest stories, which `make test` leaves out and .ci/run has; two to three minutes
+	$(BIN)/pytest --servers -rP -m "long and not soak" tests/scenarios $(ARGS)
+
 check: $(READY) ## style, types, who imports whom, the Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -87,7 +90,7 @@ fmt: $(READY) ## format, and mend what can be mended by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-e2e: test-servers test-sinks test-scenarios ## everything that needs real servers
+e2e: test-servers test-sinks test-scenarios test-long ## everything that needs real servers
 
 test-engines: $(READY) ## ClickHouse reads our rows; installs it into .venv first, 250 MB
 	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-engines.txt
@@ -118,6 +121,9 @@ bench: $(READY) ## the bridge beside its peers, side by side; needs Go, Rust, Ja
 
 bench-quick: $(READY) ## the bridge against the floor in under two minutes; fails on a blunder
 	$(BIN)/python -m benchmarks.quick $(ARGS)
+
+faults: $(READY) ## two replicas and their servers killed, frozen and cut off, and what arrives counted; an hour and a half (ARGS="--only freeze --rounds 1")
+	$(BIN)/python -m benchmarks.faults $(ARGS)
 
 soak: $(READY) ## the long tests that `make test` leaves out, and forty times the examples of properties
 	$(BIN)/pytest -m soak -s $(ARGS)
