@@ -14,6 +14,9 @@ HELM ?= helm
 ENGINE ?=
 BASE ?=
 
+# What failed in any of the groups stands at the end of `make test`, not between their pages.
+FAILURES ?= build/failures
+
 QUICK = not soak and not image and not browser and not long
 
 # The site: pages, and the files that they link to
@@ -51,7 +54,9 @@ run: $(READY) ## the main job on the embedded default: kubedelta demo
 test: $(READY) ## the default suite, with the real servers where Go and Java are there
 	@echo "Five groups at once, because tests of servers wait much; each is printed whole when it ends."
 	@echo "The first time, servers are built: minutes."
-	@$(MAKE) --no-print-directory -j5 --output-sync=target test-scenarios test-servers test-sinks test-rooms test-units
+	@rm -rf $(FAILURES) && mkdir -p $(FAILURES)
+	@KUBEDELTA_FAILURES=$(abspath $(FAILURES)) $(MAKE) --no-print-directory -j5 --output-sync=target \
+	test-scenarios test-servers test-sinks test-rooms test-units || { cat $(FAILURES)/*; exit 1; }
 
 test-rooms: $(READY) ## the rooms of the bridge, without servers
 	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" tests/bridge $(ARGS) $(NONE_IS_FINE)

@@ -24,7 +24,7 @@ sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 # A shell's background job ignores SIGINT, and its children would, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.cluster.plugin"]
+pytest_plugins = ["tests.cluster.plugin", "tests.kit.failures"]
 
 
 @pytest.hookimpl(trylast=True)
