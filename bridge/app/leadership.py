@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from bridge.app.predecessor import read_predecessor, write_identity
 from bridge.election import DivisionRefused, Elector, Inheritor, LeaseApi, Rules, Tenure
 from bridge.facts import FrontierTooLarge, FrontierUnreadable, Report, SettingsDiffer
+from bridge.model.policies import OnRejected
 from bridge.model.primitives.election import ElectionStatus
 from bridge.model.primitives.shard import Division
 from bridge.model.versions import frontier as frontiers
@@ -112,6 +113,7 @@ class Leadership:
     def use(self, plan: Plan, settings: Mapping[str, str]) -> None:
         """The plan in effect, with digests of its settings: see plan.equal_settings."""
         self._standby.starts = {sink.name: sink.start for sink in plan.sinks if sink.select is None}
+        self._standby.passing = {sink.name for sink in plan.sinks if sink.on_rejected is OnRejected.PASS}
         self._standby.settings = settings
         self._compare()
 

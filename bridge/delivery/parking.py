@@ -60,6 +60,6 @@ class Parking:
 
 
 def _behind(sequence: int | None) -> str:
-    # None: an operator has dropped the dead letter in front meanwhile.
-    front = "an earlier record" if sequence is None else f"record {sequence}"
+    # None: an operator has dropped the dead letter in front meanwhile. 0: another replica has it.
+    front = f"record {sequence}" if sequence else "an earlier record"
     return f"parked behind {front} of this object, which was rejected"

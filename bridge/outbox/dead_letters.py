@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
 from bridge.model.record import NO_OBJECT, OrderingKey
+from bridge.model.versions.held import HeldObjects
 from bridge.outbox.consumers import dead_letters_sql
 from bridge.outbox.consumers.dead_letters_sql import SavedDeadLetters
 from bridge.outbox.log import record_codec
@@ -30,7 +31,7 @@ class DeadLetters:
         self._objects: dict[int, OrderingKey] = {}
         self._parked: set[int] = set()
         self._by_object: dict[OrderingKey, dict[int, int]] = {}
-        self.keys: dict[OrderingKey, int] = {}
+        self.keys = HeldObjects()
         """Objects that have a dead letter → the sequence number of their first."""
         self.retrying = found.retrying
         """True while some dead letters are marked for another delivery."""
@@ -45,11 +46,10 @@ class DeadLetters:
         """Number of dead letters that were parked without an attempt."""
         return len(self._parked)
 
-    def hold(self, objects: Iterable[OrderingKey]) -> None:
-        """Another replica has dead letters of these objects: their next records here are parked, until an operator
-        retries or drops these. Not kept over a restart."""
-        for key in objects:
-            self.keys.setdefault(key, 0)
+    def hold(self, digests: Collection[bytes]) -> None:
+        """Another replica has dead letters of the objects with these digests: their next records here are parked, until
+        an operator retries or drops these."""
+        self.keys.hold(digests)
 
     async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> None:
         """Appends dead letters in this order. A record that is a dead letter already keeps its single entry. Waits
@@ -150,7 +150,7 @@ class DeadLetters:
         if key == NO_OBJECT:
             return
         self._by_object.setdefault(key, {})[number] = sequence
-        self.keys.setdefault(key, sequence)
+        self.keys.add(key, sequence)
 
     def _forget(self, numbers: Iterable[int]) -> None:
         self._has_changed.set()
@@ -161,6 +161,7 @@ class DeadLetters:
                 continue
             del self._by_object[key][number]
             if self._by_object[key]:
-                self.keys[key] = next(iter(self._by_object[key].values()))
+                self.keys.move(key, next(iter(self._by_object[key].values())))
             else:
-                del self._by_object[key], self.keys[key]
+                del self._by_object[key]
+                self.keys.remove(key)

@@ -166,9 +166,12 @@ class Divisions(RuleBasedStateMachine):
             self.hear(member, sink, record)
         member.outstanding[sink].append(fetch)
         if settles:
-            for each in member.outstanding[sink]:
-                feed.settle(each)
-            member.outstanding[sink].clear()
+            self.settle(member, sink)
+
+    def settle(self, member: ShardMember, sink: str) -> None:
+        for each in member.outstanding[sink]:
+            member.feeds[sink].settle(each)
+        member.outstanding[sink].clear()
 
     def hear(self, member: ShardMember, sink: str, delta: Delta) -> None:
         arrived, version, informer = (
@@ -288,6 +291,7 @@ class Divisions(RuleBasedStateMachine):
         for sink in SINKS:
             while not member.feeds[sink].exhausted:
                 self.give(member, sink, 100, True)
+            self.settle(member, sink)
         self.renew(member)
 
     # ── In the end ───────────────────────────────────────────────────────────

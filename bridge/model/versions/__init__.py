@@ -3,6 +3,7 @@
 beyond           objects of which a destination has more than a frontier says
 followed_record  a record that a destination holds, read for `tail`
 frontier         how far each sink has settled each informer, in numbers that all replicas share
+held             objects whose later records wait behind a dead letter
 joining          the frontiers of shards whose objects another shard takes
 leading          records as they leave under the leader of a term
 progress         how far a sink has come, as its destination stores it

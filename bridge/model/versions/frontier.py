@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from bridge.model.primitives.shard import MOST_SHARDS, Shard
 from bridge.model.resource import Scope
+from bridge.model.versions.held import DIGEST, MOST_HELD, digests_in
 from bridge.model.versions.version import is_reached
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ T = TypeVar("T")
 MOST_CHARACTERS = 200_000
 """Of an encoded frontier. All annotations of an object have at most 256 KiB (apimachinery, ValidateAnnotations)."""
 MOST_RETIRED = 100
-MOST_PARKED = 200
+MOST_KEPT = 16
 MOST_SCOPE = 2048
 """Characters."""
 _PLAIN = 32 << 10
@@ -67,10 +68,15 @@ class SinkFrontier(msgspec.Struct, frozen=True, omit_defaults=True):
     """A PauseCause."""
     dead_letters: _Count = 0
     """Their bodies are on the disk of ``Frontier.by``."""
-    parked: Annotated[tuple[tuple[_Name, _Name], ...], Meta(max_length=MOST_PARKED)] = ()
-    """Objects (resource and key) that have a dead letter: their later records wait. The first of ``objects``."""
+    parked: Annotated[bytes, Meta(max_length=MOST_HELD * DIGEST)] = b""
+    """Digests of the objects that have a dead letter, whose later records wait: see ``HeldObjects.packed``. All of
+    them, or none where there is no room."""
     objects: _Count = 0
     """The number of objects that have a dead letter."""
+
+    @property
+    def names_all_parked(self) -> bool:
+        return self.objects <= len(digests_in(self.parked))
 
 
 class ShardFrontier(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -110,6 +116,8 @@ class Frontier(msgspec.Struct, frozen=True, omit_defaults=True):
     """Informers that left the configuration (``retired_key``), of which every sink has settled all records. The newest
     are the last."""
     sinks: Annotated[dict[_Name, SinkFrontier], Meta(max_length=1000)] = {}
+    kept: Annotated[tuple[_Name, ...], Meta(max_length=MOST_KEPT)] = ()
+    """Replicas that have led, and have dead letters which the leader has not. The newest are the last."""
     address: _Name = ""
     """The URL from which replicas get a copy of the leader's state; empty for none. See bridge.replicas.sources."""
     settings: Annotated[dict[_Name, _Digest], Meta(max_length=2000)] = {}
@@ -181,7 +189,7 @@ def encode(frontier: Frontier) -> str:
 def fitted(frontier: Frontier) -> tuple[str, int]:
     """The text of the annotation, and the characters that the whole frontier takes. If an annotation holds fewer, the
     text has no positions of sinks: behind it nobody is exact, and all records are delivered again that are still in the
-    log. If need be, it names neither parked objects nor settings. The term and the numbers are always there."""
+    log. If need be, it has neither parked objects nor settings. The term and the numbers are always there."""
     whole = _text(frontier)
     if len(whole) <= MOST_CHARACTERS:
         return whole, len(whole)
@@ -189,7 +197,7 @@ def fitted(frontier: Frontier) -> tuple[str, int]:
     less = replace(frontier, informers=dict.fromkeys(frontier.informers), retired=(), sinks=sinks, parts=())
     text = _text(less)
     if len(text) > MOST_CHARACTERS:
-        sinks = {sink: replace(each, parked=()) for sink, each in sinks.items()}
+        sinks = {sink: replace(each, parked=b"") for sink, each in sinks.items()}
         text = _text(replace(less, sinks=sinks, settings={}))
     return text, len(whole)
 

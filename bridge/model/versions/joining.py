@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from bridge.model.primitives.shard import Shard
 from bridge.model.versions.frontier import (
-    MOST_PARKED,
     Frontier,
     Point,
     ShardFrontier,
@@ -19,6 +18,7 @@ from bridge.model.versions.frontier import (
     furthest,
     later,
 )
+from bridge.model.versions.held import MOST_HELD, digests_in
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -108,11 +108,14 @@ def _joined_sink(
     each: Sequence[SinkFrontier], least: Mapping[str, Point | None], most: Mapping[str, Point | None]
 ) -> SinkFrontier:
     under_way = next((one for one in each if one.backfill), SinkFrontier())
+    parked = {digest for one in each for digest in digests_in(one.parked)}
+    are_named = all(one.names_all_parked for one in each)
     return SinkFrontier(
         behind={key: point for key, point in least.items() if point != most[key]},
         backfill=under_way.backfill,
         scope=under_way.scope,
         paused=max(one.paused for one in each),
         dead_letters=sum(one.dead_letters for one in each),
-        parked=tuple(dict.fromkeys(key for one in each for key in one.parked))[:MOST_PARKED],
+        parked=b"".join(sorted(parked)) if are_named and len(parked) <= MOST_HELD else b"",
+        objects=len(parked) if are_named else sum(one.objects for one in each),
     )

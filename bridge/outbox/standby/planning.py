@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -15,6 +15,7 @@ from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
 from bridge.outbox.consumers.notice_items import scope_of
 from bridge.outbox.errors import Damaged
 from bridge.outbox.standby.covered import may_lack, reached
+from bridge.outbox.standby.kept import unnamed
 from bridge.outbox.standby.progress import OwedSnapshot
 from bridge.outbox.standby.takeover import Takeover
 from bridge.outbox.waypoints.index import Waypoints
@@ -22,6 +23,19 @@ from bridge.outbox.waypoints.index import Waypoints
 _SKIPPED = 1_000_000
 """Numbers left out for each term: those that a leader may have used after its last publication."""
 _MOST_TERMS = 1000
+
+
+def require(term: int, newest: int, found: Frontier | None, cluster: str) -> None:
+    """Raises ValueError for a term that is not new, and for another cluster's frontier. ``newest``: the newest term
+    known here."""
+    newest = max(newest, 0 if found is None else found.term)
+    if term <= newest:
+        raise ValueError(f"term {term} does not come after term {newest}, which a frontier has: delete the Lease")
+    if found is not None and found.cluster != cluster:
+        raise ValueError(
+            f"the Lease has the frontier of cluster {found.cluster}, and this bridge is for {cluster}:"
+            " give each bridge a Lease of its own (election.lease)"
+        )
 
 
 def plan_takeover(
@@ -41,6 +55,7 @@ def plan_takeover(
     ended = [sink for sink, (_, is_over) in now.items() if is_over]
     lacking = [] if led_last else [each.sink for each in cursors if may_lack(waypoints, each, known, ended)]
     owed = {sink: OwedSnapshot(None) for sink in lacking} | _owed(known)
+    doubted = unnamed(known, led_last=led_last)
     begins = Takeover(
         term,
         known.replays,
@@ -48,9 +63,10 @@ def plan_takeover(
         ended,
         [*_beginning(known), *(sink for sink, start in new.items() if start is StartPolicy.SNAPSHOT)],
         [sink for sink, start in new.items() if start is StartPolicy.EARLIEST],
-        {} if led_last else {each.sink: _pause(each, known) for each in cursors if each.sink in known.sinks},
+        _pauses(cursors, known, doubted, led_last=led_last),
         owed,
         lacking,
+        doubted,
         last,
         time,
     )
@@ -78,6 +94,17 @@ def _owed(known: Frontier) -> dict[str, OwedSnapshot]:
             except Damaged:
                 scope = None
             found[sink] = OwedSnapshot(None if scope == SnapshotScope() else scope)
+    return found
+
+
+def _pauses(
+    cursors: Sequence[SinkCursor], known: Frontier, doubted: Collection[str], *, led_last: bool
+) -> Mapping[str, PauseCause]:
+    """As the leader before had them; and of sinks for which the order of objects with dead letters is not known."""
+    found = {} if led_last else {each.sink: _pause(each, known) for each in cursors if each.sink in known.sinks}
+    for cursor in cursors:
+        if cursor.sink in doubted and found.get(cursor.sink, cursor.paused) is PauseCause.NONE:
+            found[cursor.sink] = PauseCause.OPERATOR
     return found
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from bridge.model.record import OrderingKey, SnapshotScope
+from bridge.model.record import SnapshotScope
 from bridge.model.status import PauseCause
 from bridge.model.versions.frontier import (
-    MOST_PARKED,
     MOST_RETIRED,
     MOST_SCOPE,
     Frontier,
@@ -21,6 +19,7 @@ from bridge.model.versions.frontier import (
     furthest,
     later,
 )
+from bridge.model.versions.held import MOST_HELD, HeldObjects
 from bridge.model.versions.joining import parts_ahead
 from bridge.outbox.consumers.backfill import Backfill, BackfillKind
 from bridge.outbox.consumers.cursors import SinkCursor
@@ -48,9 +47,17 @@ class Owing(msgspec.Struct, frozen=True):
     """What a sink waits for, beside the log: its dead letters, and a snapshot."""
 
     number: int = 0
-    objects: Collection[OrderingKey] = ()
+    objects: int = 0
+    """Whose later records wait."""
+    digests: bytes = b""
+    """See ``HeldObjects.packed``."""
     snapshot: str | None = None
     """Of a snapshot that this replica owes the sink: see ``OwedSnapshot.text``."""
+
+
+def owing(number: int, held: HeldObjects, snapshot: str | None, *, parks: bool) -> Owing:
+    """``number``: of dead letters. ``parks``: later records of their objects wait behind them."""
+    return Owing(number, *((held.count, held.packed) if parks else (0, b"")), snapshot)
 
 
 class OwedSnapshot(msgspec.Struct, frozen=True):
@@ -81,21 +88,18 @@ def advanced(
         own = waypoints.settled(cursor.settled)
         reached[cursor.sink] = {each: later(own.get(each), found.of(cursor.sink, each)) for each in informers}
     most = {each: furthest(of_sink[each] for of_sink in reached.values()) for each in sorted(informers)}
+    named = with_room(held)
     progress = replace(
         found,
         replays=max([found.replays, *(each.backfill.replay for each in cursors if each.backfill is not None)]),
         informers=most,
         retired=_retired(found, waypoints, cursors),
-        sinks={cursor.sink: _of_sink(cursor, reached[cursor.sink], most, held) for cursor in cursors},
+        sinks={
+            cursor.sink: _of_sink(cursor, reached[cursor.sink], most, named.get(cursor.sink, Owing()))
+            for cursor in cursors
+        },
     )
     return replace(progress, parts=parts_ahead(progress)) if progress.parts else progress
-
-
-def beyond(held: SinkFrontier) -> str:
-    """The objects whose later records are not held back, in words; empty if all are."""
-    if held.objects <= len(held.parked):
-        return ""
-    return f"; later records of {held.objects - len(held.parked)} of their {held.objects} objects are not held back"
 
 
 def _retired(found: Frontier, waypoints: Waypoints, cursors: Sequence[SinkCursor]) -> tuple[str, ...]:
@@ -104,8 +108,16 @@ def _retired(found: Frontier, waypoints: Waypoints, cursors: Sequence[SinkCursor
     return (*known, *now)[-MOST_RETIRED:]
 
 
-def _of_sink(cursor: SinkCursor, points: Points, most: Points, held: Mapping[str, Owing]) -> SinkFrontier:
-    owing = held.get(cursor.sink, Owing())
+def with_room(held: Mapping[str, Owing]) -> Mapping[str, Owing]:
+    """Without the digests of the sinks for which there is no room, those with the most objects."""
+    room, found = MOST_HELD, {}
+    for sink, each in sorted(held.items(), key=lambda item: item[1].objects):
+        room -= each.objects
+        found[sink] = each if room >= 0 else replace(each, digests=b"")
+    return found
+
+
+def _of_sink(cursor: SinkCursor, points: Points, most: Points, owing: Owing) -> SinkFrontier:
     kind, scope = _under_way(cursor.backfill) if owing.snapshot is None else (BackfillKind.SNAPSHOT, owing.snapshot)
     return SinkFrontier(
         behind={each: point for each, point in points.items() if point != most[each]},
@@ -114,8 +126,8 @@ def _of_sink(cursor: SinkCursor, points: Points, most: Points, held: Mapping[str
         # A fence concerns the term that it ended.
         paused=0 if cursor.paused is PauseCause.FENCED else cursor.paused.value,
         dead_letters=owing.number,
-        parked=tuple(islice(owing.objects, MOST_PARKED)),
-        objects=len(owing.objects),
+        parked=owing.digests,
+        objects=owing.objects,
     )
 
 

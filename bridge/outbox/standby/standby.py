@@ -4,7 +4,7 @@ publishes its progress."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,16 +16,17 @@ from bridge.model.policies import StartPolicy
 from bridge.model.primitives.election import replica_of
 from bridge.model.record import Record
 from bridge.model.versions import frontier as frontiers
-from bridge.model.versions.frontier import Frontier, Point, SinkFrontier
+from bridge.model.versions.frontier import Frontier, Point
+from bridge.model.versions.held import digests_in
 from bridge.model.versions.leading import in_term
 from bridge.outbox.appender import Appender
-from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby import takeover
 from bridge.outbox.standby.covered import is_exact, reached, settled_elsewhere
 from bridge.outbox.standby.epochs import passed, take_epochs
-from bridge.outbox.standby.planning import numbers_ahead, plan_takeover
-from bridge.outbox.standby.progress import OwedSnapshot, Owing, Replica, advanced, beyond, blank
+from bridge.outbox.standby.kept import begun_by, said
+from bridge.outbox.standby.planning import numbers_ahead, plan_takeover, require
+from bridge.outbox.standby.progress import OwedSnapshot, Replica, advanced, blank, owing
 from bridge.outbox.standby.settled import SettledElsewhere
 from bridge.outbox.standby.takeover import TakenOver, Takeover
 from bridge.outbox.store import Store
@@ -84,6 +85,8 @@ class Standby:
         """See ``Frontier.address``: of this replica."""
         self.starts: Mapping[str, StartPolicy] = {}
         """The starts of configured sinks without a selection."""
+        self.passing: Collection[str] = ()
+        """Configured sinks whose later records do not wait behind a dead letter (``on_rejected: pass``)."""
         self.owed: dict[str, OwedSnapshot] = {}
         """Of a leader: snapshots that it is still to begin."""
         self.moved: Callable[[str, int], None] = lambda _sink, _settled: None
@@ -105,7 +108,8 @@ class Standby:
         cursors = self._sinks.all
         owed = {sink: each.text for sink, each in self.owed.items()}
         held = {
-            name: Owing(len(each), each.keys.keys(), owed.get(name)) for name, each in self._sinks.dead_letters.items()
+            name: owing(len(each), each.keys, owed.get(name), parks=name not in self.passing)
+            for name, each in self._sinks.dead_letters.items()
         }
         self.found = replace(
             advanced(found, self._waypoints, cursors, held),
@@ -122,7 +126,7 @@ class Standby:
         transaction, durable on return. If this replica is not ``exact`` for a sink, a Gap is the last record of the
         log: an object may be gone that this replica never knew. No ``take`` of a feed runs; feeds made later begin
         where the cursors are. Raises ValueError for a term that is not new, and for another cluster's frontier."""
-        self._require(term, found)
+        require(term, self.term, found, self._replica.cluster)
         async with self._lock:
             behind = found or self.found
             known = behind or blank(self._replica, term)
@@ -169,9 +173,8 @@ class Standby:
         # Runs once it is durable, even if the caller was cancelled: memory follows the database.
         for cursor in done.cursors.values():
             self._sinks.enter(cursor)
-        for sink, held in known.sinks.items():
-            if sink in done.cursors and not self._is_own(known):
-                self._report_kept(sink, held, known.by)
+        for sink in known.sinks.keys() & done.cursors.keys() & self._sinks.dead_letters.keys():
+            self._take_kept(known, sink, is_unnamed=sink in begun.unnamed)
         if begun.gap is not None:
             self._appender.appended([begun.gap], Waypoint(UNKNOWN, None), 0)
         elsewhere.begin(done.batches)
@@ -181,8 +184,7 @@ class Standby:
         self.owed = {
             sink: replace(each, after=after) if sink in begun.lacking else each for sink, each in begun.owed.items()
         }
-        mine, start = self._replica, self._sinks.progress.starts.present
-        self.found = replace(known, term=begun.term, by=mine.identity, version=mine.version, settings={}, start=start)
+        self.found = begun_by(known, begun.term, self._replica, self._sinks.progress.starts.present)
 
     def _is_own(self, known: Frontier) -> bool:
         """Whether this replica has published it, in this process or an earlier one, with this state directory: not one
@@ -191,23 +193,12 @@ class Standby:
             return False
         return self._sinks.progress.starts.have(known.start, known.sequence - self.ahead)
 
-    def _report_kept(self, sink: str, held: SinkFrontier, replica: str) -> None:
-        if sink in self._sinks.dead_letters:
-            self._sinks.dead_letters[sink].hold(held.parked)
-        if held.dead_letters:
-            self._report(KeptElsewhere(sink, f"{held.dead_letters} dead letters{beyond(held)}", replica))
-        if held.backfill == BackfillKind.REPLAY:
-            self._report(KeptElsewhere(sink, "a replay under way; ask for it again", replica))
-
-    def _require(self, term: int, found: Frontier | None) -> None:
-        newest = max(self.term, 0 if found is None else found.term)
-        if term <= newest:
-            raise ValueError(f"term {term} does not come after term {newest}, which a frontier has: delete the Lease")
-        if found is not None and found.cluster != self._replica.cluster:
-            raise ValueError(
-                f"the Lease has the frontier of cluster {found.cluster}, and this bridge is for"
-                f" {self._replica.cluster}: give each bridge a Lease of its own (election.lease)"
-            )
+    def _take_kept(self, known: Frontier, sink: str, *, is_unnamed: bool) -> None:
+        own = self._is_own(known)
+        if not own or known.kept:
+            self._sinks.dead_letters[sink].hold(digests_in(known.sinks[sink].parked))
+        for what in said(known, sink, own=own, is_unnamed=is_unnamed):
+            self._report(KeptElsewhere(sink, what, known.by))
 
     # ── A follower ───────────────────────────────────────────────────────────
 

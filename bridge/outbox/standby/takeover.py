@@ -36,6 +36,8 @@ class Takeover(msgspec.Struct, frozen=True):
     owed: Mapping[str, OwedSnapshot]
     lacking: Collection[str]
     """Sinks for which this replica is not exact."""
+    unnamed: Collection[str]
+    """See ``kept.unnamed``: they are paused."""
     last: int
     """The newest record that the decision knew."""
     time: str

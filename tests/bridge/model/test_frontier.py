@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from bridge.model.resource import Scope
 from bridge.model.versions import frontier
 from bridge.model.versions.frontier import Frontier, Point, SinkFrontier, informer_key, later
+from bridge.model.versions.held import DIGEST, MOST_HELD
 
 POINTS = st.builds(Point, st.integers(1, 5), st.text(max_size=20))
 KEYS = st.text("abc/234", min_size=1, max_size=20)
@@ -24,7 +25,7 @@ SINKS = st.builds(
     backfill=st.sampled_from(["", "snapshot", "replay"]),
     dead_letters=st.integers(0, 9),
     objects=st.integers(0, 9),
-    parked=st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), max_size=3).map(tuple),
+    parked=st.binary(max_size=24),
 )
 FRONTIERS = st.builds(
     Frontier,
@@ -68,8 +69,8 @@ def too_large(parked: int = 0) -> Frontier:
         {informer_key(f"kind{each}", Scope()): Point(1, str(random.getrandbits(64))) for each in range(9000)}
         for _ in "abc"
     ]
-    objects = tuple(("pods", random.randbytes(250).hex()) for _ in range(parked))
-    sinks = {str(each): SinkFrontier(behind=dict(of_sink), parked=objects) for each, of_sink in enumerate(points)}
+    digests = random.randbytes(parked * DIGEST)
+    sinks = {str(each): SinkFrontier(behind=dict(of_sink), parked=digests) for each, of_sink in enumerate(points)}
     return replace(of_size(9000), sinks=sinks, settings={"resources": "5f"}, retired=("a/1",))
 
 
@@ -91,10 +92,10 @@ def test_a_frontier_that_is_too_large_has_no_positions() -> None:
 
 
 def test_the_smallest_frontier_always_fits() -> None:
-    whole = too_large(parked=200)
+    whole = too_large(parked=MOST_HELD)
     text, _ = frontier.fitted(whole)
     found = frontier.decode(text)
-    assert (found.term, found.sequence, found.sinks["2"].parked) == (whole.term, whole.sequence, ())
+    assert (found.term, found.sequence, found.sinks["2"].parked) == (whole.term, whole.sequence, b"")
 
 
 def test_a_frontier_that_fits_is_published_whole() -> None:
@@ -129,7 +130,8 @@ def changed(**fields: object) -> str:
         changed(informers={"a": [1, "2" * 300]}),
         changed(informers={str(each): [1, "2"] for each in range(10_001)}),
         changed(retired=["a"] * 101),
-        changed(sinks={"kafka": {"parked": [["pods", "a"]] * 201}}),
+        changed(sinks={"kafka": {"parked": b64encode(bytes(8 * MOST_HELD + 1)).decode()}}),
+        changed(kept=["kubedelta-1"] * 17),
         packed(b"x" * 3_000_000),
         packed(frontier.encode(of_size(2)).encode())[:-8],
         packed(b"[" * 100_000),

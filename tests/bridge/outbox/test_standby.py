@@ -20,13 +20,15 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Scope
 from bridge.model.versions import frontier
-from bridge.model.versions.frontier import MOST_PARKED, Frontier, Point, SinkFrontier, informer_key
+from bridge.model.versions.frontier import Frontier, Point, informer_key
+from bridge.model.versions.held import digest_of
 from bridge.outbox import Outbox, Standby
 from tests.bridge.outbox.opened import crashed, feeds_of, joined, opened, rows_of, story
 from tests.kit.informed import Informed
 
 SINKS = dict.fromkeys(("audit", "slow"), StartPolicy.NOW)
 PODS_KEY = informer_key("pods", Scope())
+SHOP_A = digest_of(("pods", "shop/a"))
 
 
 class Side:
@@ -122,9 +124,8 @@ async def test_a_frontier_in_a_longer_form_stops_no_replica(tmp_path: Path) -> N
     async with replicas(tmp_path) as [leader, follower]:
         await leader.standby.take_over(1, None)
         noise = Random(1)
-        parked = tuple(("pods", "".join(noise.choices(printable[:94], k=512))) for _ in range(MOST_PARKED))
-        sinks = {sink: SinkFrontier(parked=parked) for sink in SINKS}
-        found = replace(published(leader), sinks=sinks)
+        settings = {"".join(noise.choices(printable[:94], k=512)): "" for _ in range(500)}
+        found = replace(published(leader), settings=settings)
         with pytest.raises(ValueError, match="an annotation holds"):
             frontier.encode(found)
         follower.standby.observe(found)
@@ -366,7 +367,7 @@ async def test_dead_letters_are_published_by_number(tmp_path: Path) -> None:
         dead_letters = leader.outbox.sinks.dead_letters["audit"]
         await dead_letters.add_dead_letters([NewDeadLetter(rejected, "too large", parked=False)])
         found = published(leader).sinks["audit"]
-        assert (found.dead_letters, found.parked) == (1, (("pods", "shop/a"),))
+        assert (found.dead_letters, found.objects, found.parked) == (1, 1, SHOP_A)
 
 
 async def test_objects_with_dead_letters_elsewhere_are_held_back(tmp_path: Path) -> None:
@@ -379,7 +380,8 @@ async def test_objects_with_dead_letters_elsewhere_are_held_back(tmp_path: Path)
         held = follower.outbox.sinks.dead_letters["audit"]
         assert ("pods", "shop/a") in held.keys
         assert KeptElsewhere("audit", "1 dead letters", "kubedelta-0_1") in facts
-        assert published(follower).sinks["audit"].parked == (("pods", "shop/a"),)
+        assert published(follower).sinks["audit"].parked == SHOP_A
+        assert published(follower).kept == ("kubedelta-0",)
 
         [later] = await follower.sees("added shop/a", position="110")
         await held.add_dead_letters([NewDeadLetter(later, "parked", parked=True)])

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import Fact, KeptElsewhere, discard
+from bridge.facts import discard
 from bridge.model.change import Evidence
-from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.model.record import SnapshotScope
 from bridge.model.status import PauseCause
-from bridge.model.versions.frontier import MOST_PARKED
 from bridge.outbox import OwedSnapshot
 from bridge.pipelines.snapshots import SnapshotSchedule
 from bridge.plan.plan import SinkPlan
@@ -165,19 +163,6 @@ async def test_a_fence_belongs_to_the_term_that_it_ended(tmp_path: Path) -> None
         await leader.outbox.sinks.pause("audit", PauseCause.FENCED)
         await follower.standby.take_over(2, published(leader))
         assert follower.outbox.sinks["audit"].paused is PauseCause.NONE
-
-
-async def test_objects_that_the_lease_cannot_name_are_counted(tmp_path: Path) -> None:
-    facts: list[Fact] = []
-    async with replicas(tmp_path, facts=facts) as [leader, follower]:
-        await leader.standby.take_over(1, None)
-        rejected = await leader.sees(*(f"added shop/{number}" for number in range(MOST_PARKED + 3)), position="900")
-        letters = [NewDeadLetter(each, "no", parked=False) for each in rejected]
-        await leader.outbox.sinks.dead_letters["audit"].add_dead_letters(letters)
-        await follower.standby.take_over(2, published(leader))
-        assert len(follower.outbox.sinks.dead_letters["audit"].keys) == MOST_PARKED
-        [kept] = [each.what for each in facts if isinstance(each, KeptElsewhere)]
-        assert kept == "203 dead letters; later records of 3 of their 203 objects are not held back"
 
 
 # ── Sinks that are new ───────────────────────────────────────────────────────

@@ -1,0 +1,92 @@
+"""Objects whose later records wait behind a dead letter: known by name, or by a digest that another replica published.
+
+A digest is the same on every replica, and takes 8 bytes in the Lease whatever the object's name. Two objects share one
+by accident with a probability of 2^-64: then records of an object wait that need not, as its parked records show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from hashlib import blake2b
+
+import msgspec
+
+from bridge.model.record import OrderingKey
+
+DIGEST = 8
+"""Bytes."""
+MOST_HELD = 8192
+"""Objects of all sinks that the Lease has digests of: 88,000 characters."""
+
+
+def digest_of(key: OrderingKey) -> bytes:
+    return blake2b(msgspec.json.encode(key), digest_size=DIGEST).digest()
+
+
+def digests_in(packed: bytes) -> set[bytes]:
+    """Of the form that ``HeldObjects.packed`` has; a rest at the end is left out."""
+    return {packed[at : at + DIGEST] for at in range(0, len(packed) - DIGEST + 1, DIGEST)}
+
+
+class HeldObjects(Mapping[OrderingKey, int]):
+    """Object → the sequence number of its first dead letter; 0 for the digest of a dead letter that another replica
+    has. Iteration and length are of the objects with known names."""
+
+    def __init__(self) -> None:
+        self._first: dict[OrderingKey, int] = {}
+        self._elsewhere: set[bytes] = set()
+        self._packed: bytes | None = b""
+
+    def __getitem__(self, key: OrderingKey) -> int:
+        first = self._first.get(key)
+        if first is not None:
+            return first
+        if self._elsewhere and digest_of(key) in self._elsewhere:
+            return 0
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[OrderingKey]:
+        return iter(self._first)
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def __bool__(self) -> bool:
+        return bool(self._first or self._elsewhere)
+
+    @property
+    def count(self) -> int:
+        """Of all objects."""
+        return len(self._first) + len(self._elsewhere)
+
+    @property
+    def packed(self) -> bytes:
+        """The digests of all objects, in their order; empty for more than ``MOST_HELD``."""
+        if self.count > MOST_HELD:
+            return b""
+        if self._packed is None:
+            self._packed = b"".join(sorted({*map(digest_of, self._first), *self._elsewhere}))
+        return self._packed
+
+    def hold(self, digests: Collection[bytes]) -> None:
+        """Another replica has dead letters of these objects."""
+        if digests:
+            self._elsewhere |= set(digests).difference(map(digest_of, self._first))
+            self._packed = None
+
+    def add(self, key: OrderingKey, sequence: int) -> None:
+        """A dead letter behind those that the object has."""
+        if key not in self._first:
+            self._first[key] = self.get(key, sequence)
+            if self._elsewhere:
+                self._elsewhere.discard(digest_of(key))
+            self._packed = None
+
+    def move(self, key: OrderingKey, sequence: int) -> None:
+        """The first dead letter of the object is another one now."""
+        self._first[key] = sequence
+
+    def remove(self, key: OrderingKey) -> None:
+        """The object has no dead letter any more."""
+        del self._first[key]
+        self._packed = None

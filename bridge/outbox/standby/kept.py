@@ -1,0 +1,47 @@
+"""What another replica keeps of a sink when this one begins to lead (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from msgspec.structs import replace
+
+from bridge.model.primitives.election import replica_of
+from bridge.model.versions.frontier import MOST_KEPT, Frontier
+from bridge.outbox.consumers.backfill import BackfillKind
+from bridge.outbox.standby.progress import Replica
+
+
+def begun_by(known: Frontier, term: int, mine: Replica, start: str) -> Frontier:
+    """``known``, as this replica goes on behind it. ``start``: see ``Frontier.start``."""
+    kept = _kept(known, replica_of(mine.identity))
+    return replace(known, term=term, by=mine.identity, version=mine.version, settings={}, start=start, kept=kept)
+
+
+def _kept(known: Frontier, mine: str) -> tuple[str, ...]:
+    before = replica_of(known.by)
+    has_letters = any(each.dead_letters for each in known.sinks.values())
+    names = dict.fromkeys([*known.kept, *([before] if has_letters else [])])
+    return tuple(each for each in names if each != mine)[-MOST_KEPT:]
+
+
+def unnamed(known: Frontier, *, led_last: bool) -> Collection[str]:
+    """Sinks with objects whose later records have to wait, and that the Lease does not name: more than there is room
+    for. ``led_last``: this replica has led in the term before, so that it knows its own."""
+    if led_last and not known.kept:
+        return ()
+    return [sink for sink, each in known.sinks.items() if not each.names_all_parked]
+
+
+def said(known: Frontier, sink: str, *, own: bool, is_unnamed: bool) -> Iterator[str]:
+    """What the former leader keeps, for the operator. ``own``: this replica was the former leader."""
+    held = known.sinks[sink]
+    if is_unnamed:
+        yield (
+            f"{held.dead_letters} dead letters of {held.objects} objects, more than the Lease can name: the sink is"
+            f" paused until `kubedelta sinks resume {sink}`, from which on later records of these objects are delivered"
+        )
+    elif held.dead_letters and not own:
+        yield f"{held.dead_letters} dead letters"
+    if held.backfill == BackfillKind.REPLAY and not own:
+        yield "a replay under way; ask for it again"
