@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from math import ceil
 from pathlib import Path
 from time import monotonic
@@ -53,7 +53,7 @@ class CopyServer:
         app = web.Application(client_max_size=0)
         app.router.add_get(PATH, self._copy)
         host, port = plan.listen
-        tls = None if plan.cert_file is None else server_context(plan)
+        tls = None if plan.cert_file is None else RenewedContext(plan).first
         self._listener = HttpListener(
             app, host, port, server=COPY_SERVER, most=_MOST_CONNECTIONS, report=report, tls=tls
         )
@@ -119,6 +119,33 @@ class CopyServer:
             raise web.HTTPUnauthorized(
                 text="the token of election.base_copy.token_file is needed\n", headers=_AUTHENTICATE
             )
+
+
+class RenewedContext:
+    """Shows the certificate that is in the files at each handshake: issuers renew it while the leader runs. Files that
+    cannot be used leave the former certificate in place."""
+
+    def __init__(self, plan: CopyPlan) -> None:
+        """Blocks. Raises PlanRefused for files that cannot be used."""
+        self._plan = plan
+        self._seen = self._versions()
+        self.first = self._newest = server_context(plan)
+        """For the listener."""
+        self.first.sni_callback = self._choose
+
+    def _choose(self, handshake: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Reads files, a few KB, only where they changed."""
+        if (found := self._versions()) != self._seen:
+            self._seen = found
+            with suppress(PlanRefused):
+                self._newest = server_context(self._plan)
+        handshake.context = self._newest
+
+    def _versions(self) -> Sequence[int]:
+        files = (self._plan.cert_file, self._plan.key_file)
+        with suppress(OSError):
+            return [file.stat().st_mtime_ns for file in files if file is not None]
+        return []
 
 
 def server_context(plan: CopyPlan) -> ssl.SSLContext:

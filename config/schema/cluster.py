@@ -109,8 +109,9 @@ class CopySettings(Ruled, Section):
     url: CopyUrl | None = Field(
         default=None,
         description="The address of this replica for the others; its Lease has it. Without it: that of listen. In a "
-        "StatefulSet, set it in the environment: KUBEDELTA__ELECTION__BASE_COPY__URL=https://$(POD_NAME).kubedelta:8082.",
-        examples=["https://kubedelta-0.kubedelta:8082"],
+        "StatefulSet, set it in the environment: "
+        "KUBEDELTA__ELECTION__BASE_COPY__URL=https://$(POD_NAME).kubedelta-replicas:8082. The chart does.",
+        examples=["https://kubedelta-0.kubedelta-replicas:8082"],
     )
     token_file: Path | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""The plain manifests, as kustomize would bring them, alone and with the component for two replicas."""
+"""The plain manifests, as kustomize would bring them, alone and with the components for replicas."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.deploy.helm import ROOT, Manifest
 
 DEPLOY = ROOT / "deploy"
 REPLICAS = DEPLOY / "replicas"
+COPIES = DEPLOY / "copies"
 
 
 def plain() -> list[Manifest]:
@@ -21,16 +22,24 @@ def plain() -> list[Manifest]:
 
 def plain_replicas() -> list[Manifest]:
     """Those of two replicas."""
-    made = plain()
-    for patch in _kustomization(REPLICAS)["patches"]:
+    return _with(REPLICAS, plain())
+
+
+def plain_copies() -> list[Manifest]:
+    """Those of two replicas with base copies."""
+    return _with(COPIES, plain_replicas())
+
+
+def _with(component: Path, made: list[Manifest]) -> list[Manifest]:
+    for patch in _kustomization(component)["patches"]:
         target = patch["target"]
         [place] = [place for place, each in enumerate(made) if _is(each, target)]
         if "path" in patch:
-            made[place] = _patched(made[place], yaml.safe_load((REPLICAS / patch["path"]).read_text()))
+            made[place] = _patched(made[place], yaml.safe_load((component / patch["path"]).read_text()))
         else:
             assert yaml.safe_load(patch["patch"])["$patch"] == "delete"
             del made[place]
-    return made + _resources(REPLICAS)
+    return made + _resources(component)
 
 
 def _kustomization(folder: Path) -> dict[str, Any]:
@@ -39,7 +48,7 @@ def _kustomization(folder: Path) -> dict[str, Any]:
 
 
 def _resources(folder: Path) -> list[Manifest]:
-    names = _kustomization(folder)["resources"]
+    names = _kustomization(folder).get("resources", ())
     return [each for name in names for each in yaml.safe_load_all((folder / name).read_text())]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,7 +87,17 @@ REPLICAS: Values = {
 }
 """The same with a standby."""
 
+COPIES: Values = {
+    **REPLICAS,
+    "baseCopy": {"tlsSecret": "kubedelta-copy-tls", "tokenSecret": "kubedelta-copy-token"},
+}
+"""A standby with an empty volume begins with a copy of the leader's state."""
+
+DIVIDED_ANEW: Values = {**COPIES, "shards": 4, "formerShards": 2}
+"""Two shards hand over to four."""
+
 _HELM_LABELS = {
+    "app.kubernetes.io/component",
     "app.kubernetes.io/instance",
     "app.kubernetes.io/version",
     "app.kubernetes.io/managed-by",
@@ -141,9 +152,9 @@ class Helm:
         )
 
 
-def one(manifests: list[Manifest], kind: str) -> Manifest:
-    """The only manifest of this kind."""
-    [found] = [manifest for manifest in manifests if manifest["kind"] == kind]
+def one(manifests: list[Manifest], kind: str, name: str = "") -> Manifest:
+    """The only manifest of this kind, or the one of this name."""
+    [found] = [each for each in all_of(manifests, kind) if name in ("", each["metadata"]["name"])]
     return found
 
 
@@ -153,12 +164,31 @@ def pod_of(manifests: list[Manifest]) -> Manifest:
     return spec
 
 
-def configuration_of(manifests: list[Manifest], folder: Path) -> Settings:
-    """Of the ConfigMap, as the bridge reads it."""
+def configuration_of(manifests: list[Manifest], folder: Path, of: str = "") -> Settings:
+    """Of the ConfigMap, as the first pod of a workload reads it: of the one called ``of``, or of the only one."""
     [text] = [each["data"]["kubedelta.yaml"] for each in manifests if "kubedelta.yaml" in each.get("data", {})]
     path = folder / "kubedelta.yaml"
     path.write_text(text)
-    return load(path, {}, TYPES)
+    workloads = [each for each in manifests if each["kind"] in ("Deployment", "StatefulSet")]
+    [workload] = [each for each in workloads if of in ("", each["metadata"]["name"])]
+    return load(path, environ_of(workload), TYPES)
+
+
+def environ_of(workload: Manifest) -> dict[str, str]:
+    """The environment of its first pod, as the kubelet makes it."""
+    [container] = workload["spec"]["template"]["spec"]["containers"]
+    found = {"POD_NAME": f"{workload['metadata']['name']}-0"}
+    for each in container.get("env", ()):
+        if "valueFrom" in each:
+            assert each["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+            assert each["name"] in found
+        else:
+            found[each["name"]] = re.sub(r"\$\((\w+)\)", lambda match: found[match[1]], each["value"])
+    return found
+
+
+def all_of(manifests: list[Manifest], kind: str) -> list[Manifest]:
+    return [each for each in manifests if each["kind"] == kind]
 
 
 def without_helm(part: Any) -> Any:

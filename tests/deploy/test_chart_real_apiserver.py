@@ -12,7 +12,7 @@ import yaml
 
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient, KubeError
-from tests.deploy.helm import CHART, CONFIG, EVERYTHING, REPLICAS, Helm, Manifest, Values, one
+from tests.deploy.helm import CHART, CONFIG, DIVIDED_ANEW, EVERYTHING, REPLICAS, Helm, Manifest, Values, one
 
 PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
@@ -51,7 +51,7 @@ async def with_operator(kube: KubeClient, definitions: list[Manifest]) -> AsyncI
         await kube.delete_crd(resource)
 
 
-EACH = {"one": EVERYTHING, "two": REPLICAS, "shards": {**REPLICAS, "shards": 2}}
+EACH = {"one": EVERYTHING, "two": REPLICAS, "shards": DIVIDED_ANEW}
 """Name → values."""
 
 

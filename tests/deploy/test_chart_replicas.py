@@ -1,22 +1,23 @@
-"""What the chart renders for replicas that elect one among themselves, and for shards."""
+"""What the chart renders for replicas that elect one among themselves."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import pytest
 
 from tests.deploy.helm import (
     CONFIG,
+    DIVIDED_ANEW,
     EVERYTHING,
     KUBERNETES,
     REPLICAS,
     Helm,
     Manifest,
     Values,
+    all_of,
     configuration_of,
     one,
 )
@@ -36,17 +37,8 @@ def replicas(helm: Helm) -> list[Manifest]:
 
 
 @pytest.fixture(scope="module")
-def sharded(helm: Helm) -> list[Manifest]:
-    return helm.rendered({**EVERYTHING, "shards": 4})
-
-
-@pytest.fixture(scope="module")
-def both(helm: Helm) -> list[Manifest]:
-    return helm.rendered({**REPLICAS, "shards": 2})
-
-
-def _all(manifests: list[Manifest], kind: str) -> list[Manifest]:
-    return [each for each in manifests if each["kind"] == kind]
+def anew(helm: Helm) -> list[Manifest]:
+    return helm.rendered(DIVIDED_ANEW)
 
 
 def _labels(stateful: Manifest) -> dict[str, str]:
@@ -54,25 +46,29 @@ def _labels(stateful: Manifest) -> dict[str, str]:
     return labels
 
 
-def _environ(stateful: Manifest) -> dict[str, Any]:
-    [container] = stateful["spec"]["template"]["spec"]["containers"]
-    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
-
-
-# ── Replicas ─────────────────────────────────────────────────────────────────
-
-
 def test_a_replica_is_a_pod_with_a_volume(replicas: list[Manifest], full: list[Manifest]) -> None:
     spec = one(replicas, "StatefulSet")["spec"]
     pod = spec["template"]["spec"]
     [claim] = spec["volumeClaimTemplates"]
 
-    assert (spec["replicas"], spec["serviceName"]) == (2, one(replicas, "Service")["metadata"]["name"])
+    assert spec["replicas"] == 2
     assert claim["spec"] == one(full, "PersistentVolumeClaim")["spec"]
     assert claim["metadata"] == {"name": "state", "annotations": {"backup": "no"}}
     assert "state" in [each["name"] for each in pod["containers"][0]["volumeMounts"]]
     assert "state" not in [each["name"] for each in pod["volumes"]]
     assert {"Deployment", "PersistentVolumeClaim"}.isdisjoint(each["kind"] for each in replicas)
+
+
+def test_each_pod_has_a_name_by_a_headless_service(replicas: list[Manifest], full: list[Manifest]) -> None:
+    stateful = one(replicas, "StatefulSet")
+    headless = one(replicas, "Service", stateful["spec"]["serviceName"])["spec"]
+
+    assert headless["clusterIP"] == "None"
+    assert headless["publishNotReadyAddresses"]
+    assert headless["selector"].items() <= _labels(stateful).items()
+    assert "ports" not in headless, "or Prometheus would scrape each pod twice"
+    assert one(full, "Service")["metadata"]["name"] == "kubedelta"
+    assert "clusterIP" not in one(replicas, "Service", "kubedelta")["spec"]
 
 
 def test_pods_start_at_once_and_are_replaced_one_by_one(replicas: list[Manifest]) -> None:
@@ -94,6 +90,8 @@ def test_the_pod_is_the_deployments_otherwise(replicas: list[Manifest], full: li
     pod["volumes"].insert(1, state)
     pod["topologySpreadConstraints"] = EVERYTHING["topologySpreadConstraints"]
     pod["terminationGracePeriodSeconds"] -= 10
+
+    assert template["metadata"]["labels"].pop("app.kubernetes.io/component") == "bridge"
 
     assert template == one(full, "Deployment")["spec"]["template"]
 
@@ -117,7 +115,8 @@ def test_replicas_have_one_configuration_and_names_of_their_own(replicas: list[M
     settings = configuration_of(replicas, tmp_path)
     assert (settings.election.enabled, settings.election.lease, settings.election.identity) == (True, "kubedelta", None)
     assert settings.redaction.key_file == Path("/etc/kubedelta-secrets/redaction/redaction.key")
-    assert _environ(one(replicas, "StatefulSet"))["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    [container] = one(replicas, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    assert {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}} in container["env"]
 
 
 def test_two_releases_do_not_share_a_lease(helm: Helm, tmp_path: Path) -> None:
@@ -126,7 +125,7 @@ def test_two_releases_do_not_share_a_lease(helm: Helm, tmp_path: Path) -> None:
     values["config"] = {**CONFIG, "election": {"enabled": True, "lease": "mine"}}
     manifests = helm.rendered(values)
     assert configuration_of(manifests, tmp_path).election.lease == "mine"
-    [role] = [each for each in _all(manifests, "Role") if each["metadata"]["namespace"] == "kubedelta"]
+    [role] = [each for each in all_of(manifests, "Role") if each["metadata"]["namespace"] == "kubedelta"]
     assert role["rules"][0]["resourceNames"] == ["mine"]
 
 
@@ -186,102 +185,17 @@ def test_a_volume_may_be_for_a_single_pod(helm: Helm, mode: str) -> None:
     assert claim["spec"]["accessModes"] == [mode]
 
 
-# ── Shards ───────────────────────────────────────────────────────────────────
-
-
-def test_a_shard_is_a_group_of_its_own(sharded: list[Manifest], full: list[Manifest], tmp_path: Path) -> None:
-    found = _all(sharded, "StatefulSet")
-
-    assert [each["metadata"]["name"] for each in found] == [f"kubedelta-{index}" for index in range(4)]
-    assert [_environ(each)["KUBEDELTA__SHARD__INDEX"] for each in found] == ["0", "1", "2", "3"]
-    for each in found:
-        spec = each["spec"]
-        [claim] = spec["volumeClaimTemplates"]
-        assert (spec["replicas"], spec["podManagementPolicy"]) == (1, "Parallel")
-        assert claim["spec"] == one(full, "PersistentVolumeClaim")["spec"]
-        assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
-    assert {"Deployment", "PersistentVolumeClaim"}.isdisjoint(each["kind"] for each in sharded)
-    settings = configuration_of(sharded, tmp_path)
-    assert settings.shard is not None
-    assert (settings.shard.of, settings.shard.index, settings.election.enabled) == (4, None, False)
-
-
-@pytest.mark.parametrize("values", [{**EVERYTHING, "shards": 4}, {**REPLICAS, "shards": 2}], ids=["one", "replicas"])
-def test_a_pod_belongs_to_one_shard(values: Values, helm: Helm) -> None:
-    manifests = helm.rendered(values)
-    pods = [_labels(each).items() for each in _all(manifests, "StatefulSet")]
-    for kind in ("StatefulSet", "PodDisruptionBudget"):
-        for each in _all(manifests, kind):
-            assert sum(each["spec"]["selector"]["matchLabels"].items() <= pod for pod in pods) == 1
-    for selector in (
-        one(manifests, "Service")["spec"]["selector"],
-        one(manifests, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
-    ):
-        assert all(selector.items() <= pod for pod in pods)
-
-
-def test_the_replicas_of_a_shard_elect_among_themselves(both: list[Manifest]) -> None:
-    assert [(each["metadata"]["name"], each["spec"]["replicas"]) for each in _all(both, "StatefulSet")] == [
-        ("kubedelta-0", 2),
-        ("kubedelta-1", 2),
-    ]
-    for each in _all(both, "StatefulSet"):
-        for spread in each["spec"]["template"]["spec"]["topologySpreadConstraints"]:
-            assert spread["labelSelector"]["matchLabels"] == each["spec"]["selector"]["matchLabels"]
-    [role] = [each for each in _all(both, "Role") if each["metadata"]["namespace"] == "kubedelta"]
-    names = [name for rule in role["rules"] for name in rule.get("resourceNames", ())]
-    assert names == ["kubedelta-0-of-2", "kubedelta-1-of-2"]
-
-
-def test_without_retain_the_volumes_go(helm: Helm) -> None:
-    for values in ({"shards": 2}, REPLICAS):
-        manifests = helm.rendered({**values, "persistence": {"retain": False}})
-        for each in _all(manifests, "StatefulSet"):
-            assert each["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
-
-
-def test_shards_without_persistence_or_replicas(helm: Helm, tmp_path: Path) -> None:
-    manifests = helm.rendered({"shards": 2, "replicas": 0, "persistence": {"enabled": False}})
-    for each in _all(manifests, "StatefulSet"):
-        assert each["spec"]["replicas"] == 0
-        assert {"name": "state", "emptyDir": {}} in each["spec"]["template"]["spec"]["volumes"]
-        assert "volumeClaimTemplates" not in each["spec"]
-    settings = configuration_of(manifests, tmp_path).shard
-    assert settings is not None
-    assert settings.of == 2
-
-
-def test_the_division_by_namespace_stays(helm: Helm, tmp_path: Path) -> None:
-    config = {**CONFIG, "shard": {"of": 4, "by": "namespace"}}
-    settings = configuration_of(helm.rendered({"shards": 4, "config": config}), tmp_path).shard
-
-    assert settings is not None
-    assert (settings.of, settings.by) == (4, "namespace")
-
-
-def test_the_notes_name_the_pods_of_shards(helm: Helm) -> None:
-    notes = helm.notes({"shards": 4})
-
-    assert "pod/kubedelta-0-0" in notes
-    assert "deploy/" not in notes
-
-
-# ── Both ─────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.usefixtures("schemas_once")
 @pytest.mark.parametrize("version", KUBERNETES)
-def test_schemas_of_kubernetes_accept_them(
-    version: str, replicas: list[Manifest], sharded: list[Manifest], both: list[Manifest]
-) -> None:
-    own = [each for each in (*replicas, *sharded, *both) if not each["apiVersion"].startswith("monitoring.coreos.com/")]
+def test_schemas_of_kubernetes_accept_them(version: str, replicas: list[Manifest], anew: list[Manifest]) -> None:
+    own = [each for each in (*replicas, *anew) if not each["apiVersion"].startswith("monitoring.coreos.com/")]
     assert {"StatefulSet", "PodDisruptionBudget", "Role"} <= {each["kind"] for each in own}
     for manifest in own:
         assert kubernetes_validate.validate(manifest, version, strict=True) == version
 
 
 def test_the_linter_finds_nothing_in_replicas(helm: Helm) -> None:
-    linted = helm.lint({**REPLICAS, "shards": 2})
+    linted = helm.lint(DIVIDED_ANEW)
     assert linted.returncode == 0, linted.stdout + linted.stderr
     assert "[WARNING]" not in linted.stdout + linted.stderr
 
@@ -311,12 +225,6 @@ def test_the_linter_finds_nothing_in_replicas(helm: Helm) -> None:
             {"config": ELECTION, "redaction": KEY, "fullnameOverride": "a" * 53},
             f"fullnameOverride: {'a' * 53}: the API server takes at most 52 characters",
         ),
-        ({"shards": 4, "fullnameOverride": "a" * 51}, f"fullnameOverride: {'a' * 51}-0: the API server takes"),
-        ({"shards": 3}, "/shards"),
-        ({"shards": 4, "config": {**CONFIG, "shard": {"of": 2}}}, "config.shard.of: found 2"),
-        ({"shards": 4, "config": {**CONFIG, "shard": {"of": 4, "index": 1}}}, "config.shard.index"),
-        ({"config": {**CONFIG, "shard": {"of": 2}}}, "config.shard: set shards"),
-        ({"shards": 4, "persistence": {"existingClaim": "mine"}}, "persistence.existingClaim"),
     ],
 )
 def test_values_that_they_cannot_have_are_refused(helm: Helm, values: Values, words: str) -> None:

@@ -1,9 +1,10 @@
 {{/* The configuration as YAML: the values' config over the state and telemetry of files/kubedelta.yaml, or that file. A
-null section is a missing section, as for the loader. Files with keys, the election and the number of shards are added. */}}
+null section is a missing section, as for the loader. Files with keys and the election are added. The shard is in
+the pod's environment: while the number of shards changes, two numbers run with one file. */}}
 {{- define "kubedelta.config" -}}
 {{- $file := .Files.Get "files/kubedelta.yaml" -}}
 {{- $added := dict -}}
-{{- range list "encryption" "redaction" "election" "shard" -}}
+{{- range list "encryption" "redaction" "election" "baseCopy" -}}
   {{- $added = merge $added (include (printf "kubedelta.%s" .) $ | fromYaml) -}}
 {{- end -}}
 {{- if or .Values.config $added -}}
@@ -13,28 +14,10 @@ null section is a missing section, as for the loader. Files with keys, the elect
 {{- end -}}
 {{- $base := fromYaml $file -}}
 {{- if .Values.config -}}{{- $base = pick $base "state" "telemetry" -}}{{- end -}}
+{{- $_ := unset $own "shard" -}}
 {{- mergeOverwrite $base $own $added | toYaml -}}
 {{- else -}}
 {{- trimSuffix "\n" $file -}}
-{{- end -}}
-{{- end -}}
-
-{{/* The section of the configuration for shards. */}}
-{{- define "kubedelta.shard" -}}
-{{- $written := .Values.config.shard | default dict -}}
-{{- if .Values.shards -}}
-{{- if and $written.of (ne (int $written.of) (int .Values.shards)) -}}
-{{- fail (printf "config.shard.of: found %v; with shards: %v, leave it out" $written.of .Values.shards) -}}
-{{- end -}}
-{{- if hasKey $written "index" -}}
-{{- fail "config.shard.index: leave it out, since the pods of each shard have theirs" -}}
-{{- end -}}
-{{- if .Values.persistence.existingClaim -}}
-{{- fail "persistence.existingClaim: leave it out, since each pod of a shard has a claim of its own" -}}
-{{- end -}}
-{{- dict "shard" (dict "of" (int .Values.shards)) | toYaml -}}
-{{- else if $written -}}
-{{- fail "config.shard: set shards, too: each shard needs a pod of its own" -}}
 {{- end -}}
 {{- end -}}
 

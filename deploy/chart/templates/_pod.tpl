@@ -14,8 +14,8 @@ metadata:
     {{- end }}
   labels:
     {{- include "kubedelta.labels" . | nindent 4 }}
-    {{- with $group.shard }}
-    app.kubernetes.io/component: shard-{{ . }}
+    {{- with $group.component }}
+    app.kubernetes.io/component: {{ . }}
     {{- end }}
     {{- with .Values.podLabels }}
     {{- toYaml . | nindent 4 }}
@@ -54,9 +54,12 @@ spec:
             fieldRef:
               fieldPath: metadata.name
         {{- end }}
-        {{- with $group.shard }}
-        - name: KUBEDELTA__SHARD__INDEX
+        {{- with include "kubedelta.copyUrl" . }}
+        - name: KUBEDELTA__ELECTION__BASE_COPY__URL
           value: {{ quote . }}
+        {{- end }}
+        {{- with include "kubedelta.shardEnv" $ | trim }}
+        {{- . | nindent 8 }}
         {{- end }}
         {{- with .Values.env }}
         {{- toYaml . | nindent 8 }}
@@ -67,6 +70,10 @@ spec:
           containerPort: {{ include "kubedelta.port" . }}
         {{- with include "kubedelta.pagePort" . }}
         - name: page
+          containerPort: {{ . }}
+        {{- end }}
+        {{- with include "kubedelta.copyPort" . }}
+        - name: copies
           containerPort: {{ . }}
         {{- end }}
       # Opening a state with millions of records takes a while.
@@ -119,6 +126,14 @@ spec:
           mountPath: {{ include "kubedelta.redactionKey" . }}
           readOnly: true
         {{- end }}
+        {{- if .Values.baseCopy.tlsSecret }}
+        - name: copy-tls
+          mountPath: {{ include "kubedelta.copyFiles" . }}/tls
+          readOnly: true
+        - name: copy-token
+          mountPath: {{ include "kubedelta.copyFiles" . }}/token
+          readOnly: true
+        {{- end }}
         {{- with .Values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -155,6 +170,16 @@ spec:
     - name: redaction
       secret:
         secretName: {{ . }}
+        defaultMode: 0440
+    {{- end }}
+    {{- if .Values.baseCopy.tlsSecret }}
+    - name: copy-tls
+      secret:
+        secretName: {{ .Values.baseCopy.tlsSecret }}
+        defaultMode: 0440
+    - name: copy-token
+      secret:
+        secretName: {{ .Values.baseCopy.tokenSecret }}
         defaultMode: 0440
     {{- end }}
     {{- with .Values.extraVolumes }}

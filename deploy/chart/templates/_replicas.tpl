@@ -1,22 +1,11 @@
 {{/* Not empty where pods have volumes of their own: replicas of an election, and shards. */}}
 {{- define "kubedelta.stateful" -}}
-{{- if or .Values.shards (include "kubedelta.election" .) -}}yes{{- end -}}
+{{- if or (gt (int .Values.shards) 1) .Values.formerShards (include "kubedelta.election" .) -}}yes{{- end -}}
 {{- end -}}
 
-{{/* The replicas that elect among themselves: one group, or one for each shard. A JSON list. */}}
-{{- define "kubedelta.groups" -}}
-{{- $name := include "kubedelta.fullname" . -}}
-{{- $groups := list -}}
-{{- range until (int .Values.shards) -}}
-{{- $groups = append $groups (dict "name" (printf "%s-%d" $name .) "shard" (toString .)) -}}
-{{- end -}}
-{{- $groups = $groups | default (list (dict "name" $name "shard" "")) -}}
-{{- range $groups -}}
-{{- if and (include "kubedelta.stateful" $) (gt (len .name) 52) -}}
-{{- fail (printf "fullnameOverride: %s: the API server takes at most 52 characters for a StatefulSet with pods" .name) -}}
-{{- end -}}
-{{- end -}}
-{{- toJson $groups -}}
+{{/* The headless Service, by which each pod has a name. */}}
+{{- define "kubedelta.replicas" -}}
+{{ include "kubedelta.fullname" . }}-replicas
 {{- end -}}
 
 {{/* The section of the configuration for an election; empty without one. */}}
@@ -56,7 +45,7 @@ be. A JSON list. "root" and "group" as for kubedelta.pod. */}}
 {{/* The labels of a group's pods alone. "root" and "group" as for kubedelta.pod. */}}
 {{- define "kubedelta.groupSelector" -}}
 {{ include "kubedelta.selector" .root }}
-{{- with .group.shard }}
-app.kubernetes.io/component: shard-{{ . }}
+{{- with .group.component }}
+app.kubernetes.io/component: {{ . }}
 {{- end }}
 {{- end -}}

@@ -36,15 +36,14 @@
 {{- concat $rights (include "kubedelta.leaseRights" . | fromJsonArray) | uniq | toJson -}}
 {{- end -}}
 
-{{/* The rights on the Lease of an election, or on those of its shards. */}}
+{{/* The rights on the Lease of an election, or on those of its shards, the former ones, too. */}}
 {{- define "kubedelta.leaseRights" -}}
 {{- $rights := list -}}
 {{- $election := (include "kubedelta.config" . | fromYaml).election | default dict -}}
 {{- if $election.enabled -}}
   {{- $lease := dict "group" "coordination.k8s.io" "resource" "leases" "namespace" ($election.namespace | default .Release.Namespace) -}}
   {{- range include "kubedelta.groups" . | fromJsonArray -}}
-    {{- $name := empty .shard | ternary $election.lease (printf "%s-%s-of-%v" $election.lease .shard $.Values.shards) -}}
-    {{- $rights = append $rights (merge (dict "name" $name "verbs" (list "get" "update" "watch")) $lease) -}}
+    {{- $rights = append $rights (merge (dict "name" .lease "verbs" (list "get" "update" "watch")) $lease) -}}
   {{- end -}}
   {{- $rights = append $rights (merge (dict "name" "" "verbs" (list "create")) $lease) -}}
 {{- end -}}

@@ -18,6 +18,7 @@ from bridge.facts.election import CopyFailed, CopyFetched, CopySent
 from bridge.plan.plan import CopyPlan
 from bridge.plan.preflight import preflight
 from bridge.replicas.serving import CopyServer
+from sinks.tls import tls_context
 from tests.bridge.app.test_bridge import a_config_map
 from tests.bridge.app.test_election import LEASE, Replica
 from tests.bridge.outbox.opened import opened
@@ -78,6 +79,36 @@ async def test_a_copy_is_a_whole_database(tmp_path: Path) -> None:
                 await asyncio.sleep(0)
         assert [type(fact) for fact in facts] == [CopySent]
         assert sorted(path.name for path in (tmp_path / "state").iterdir() if "copy" in path.name) == []
+
+
+async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) -> None:
+    """Half a renewal leaves the former one in place."""
+    former, later = Authority.make(tmp_path / "former"), Authority.make(tmp_path / "later")
+    shown, renewed = former.issue("replica"), later.issue("replica")
+    plan = CopyPlan(listen=LOCAL, token_file=a_token(tmp_path), cert_file=shown.certificate, key_file=shown.key)
+    facts: list[Fact] = []
+    server = CopyServer(plan, tmp_path, lambda: False, facts.append)
+    await server.start()
+
+    async def trusted(authority: Authority) -> bool:
+        tls = tls_context(authority.certificate, None, None)
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"{server.address}/copy", ssl=tls, headers={"Authorization": f"Bearer {TOKEN}"}) as answer,
+            ):
+                return answer.status == 503
+        except aiohttp.ClientSSLError:
+            return False
+
+    try:
+        assert (await trusted(former), await trusted(later)) == (True, False)
+        renewed.certificate.replace(shown.certificate)
+        assert (await trusted(former), await trusted(later)) == (True, False)
+        renewed.key.replace(shown.key)
+        assert (await trusted(former), await trusted(later)) == (False, True)
+    finally:
+        await server.stop()
 
 
 async def test_a_follower_sends_no_copy(tmp_path: Path) -> None:
