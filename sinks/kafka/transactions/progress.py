@@ -6,12 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from concurrent.futures import TimeoutError as FuturesTimeout
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.model.versions.progress import BeyondPart, Progress, decode_part, decode_progress, encode_progress
 from sinks.errors import SinkUnavailable
@@ -48,10 +46,10 @@ class ProgressTopic:
     def _key_of_part(self, number: int) -> str:
         return f"{self.key}/beyond/{number}"
 
-    async def read(self) -> Progress | None:
-        """The newest committed progress under the key; None if there is none. Waits for open transactions of other
-        sinks in front of the topic's end. Raises SinkUnavailable."""
-        found = (await self._newest([self.key])).get(self.key)
+    async def read(self, *, committed: bool = True) -> Progress | None:
+        """The newest progress under the key; None if there is none. If ``committed``, waits for open transactions in
+        front of the topic's end; otherwise also reads what they and aborted ones have. Raises SinkUnavailable."""
+        found = (await self._newest([self.key], committed=committed)).get(self.key)
         return None if found is None else self._understood(self.key, decode_progress, found)
 
     async def read_parts(self, number: int) -> list[BeyondPart]:
@@ -60,10 +58,11 @@ class ProgressTopic:
         found = await self._newest(keys) if keys else {}
         return [self._understood(key, decode_part, found[key]) for key in keys if key in found]
 
-    async def _newest(self, keys: Sequence[str]) -> Mapping[str, bytes]:
+    async def _newest(self, keys: Sequence[str], *, committed: bool = True) -> Mapping[str, bytes]:
+        loop = asyncio.get_running_loop()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, frozenset(keys))
-        except (KafkaException, FuturesTimeout) as error:
+            return await loop.run_in_executor(self._threads, self._read, frozenset(keys), committed)
+        except KafkaException as error:
             reason = self._last_error or (error.args[0].str() if error.args else "no answer")
             raise SinkUnavailable(f"cannot read the progress in topic {self._partition[0]}: {reason}") from error
 
@@ -76,14 +75,12 @@ class ProgressTopic:
                 " kubedelta that wrote it, or set another progress_topic, and records may be delivered again"
             ) from error
 
-    def _read(self, keys: Collection[str]) -> dict[str, bytes]:
+    def _read(self, keys: Collection[str], committed: bool) -> dict[str, bytes]:
         """Key → its newest value, of the keys that have one."""
-        reader = self._config.reader("progress") | {"isolation.level": "read_committed", "error_cb": self._on_error}
-        consumer = Consumer(reader)
         found: dict[str, bytes] = {}
-        try:
-            end = self._end()
-            low, _ = consumer.get_watermark_offsets(self._at(0), timeout=self._options.connect_timeout)
+        with self._consumer(committed) as consumer:
+            low, end = self._offsets(consumer)
+            end = self._settled_end(consumer) if committed else end
             for start in _starts(low, end):
                 for message in self._between(consumer, start, end):
                     key, value = bytes(message.key() or b"").decode(errors="replace"), message.value()
@@ -91,16 +88,25 @@ class ProgressTopic:
                         found[key] = bytes(value)
                 if len(found) == len(keys):
                     break
-            return found
+        return found
+
+    @contextmanager
+    def _consumer(self, committed: bool) -> Iterator[Consumer]:
+        level = "read_committed" if committed else "read_uncommitted"
+        # An end is reported with an answer to a fetch, which by default waits half a second for records.
+        special = {"isolation.level": level, "fetch.wait.max.ms": 10, "error_cb": self._on_error}
+        consumer = Consumer(self._config.reader("progress") | special)
+        try:
+            yield consumer
         finally:
             consumer.close()
 
-    def _end(self) -> int:
+    def _settled_end(self, consumer: Consumer) -> int:
         """The present end of the partition, once no open transaction stands in front of it."""
-        admin = AdminClient(self._config.connection() | {"log_level": 0})
-        end = self._offset(admin, IsolationLevel.READ_UNCOMMITTED)
+        with self._consumer(committed=False) as of_all:
+            _, end = self._offsets(of_all)
         until = time.monotonic() + self._options.connect_timeout
-        while self._offset(admin, IsolationLevel.READ_COMMITTED) < end:
+        while self._offsets(consumer)[1] < end:
             if time.monotonic() > until:
                 raise SinkUnavailable(
                     f"an open transaction of another producer hides the end of topic {self._partition[0]}: it ends"
@@ -109,11 +115,10 @@ class ProgressTopic:
             time.sleep(_WAIT)
         return end
 
-    def _offset(self, admin: AdminClient, level: IsolationLevel) -> int:
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        timeout = self._options.connect_timeout
-        (answer,) = admin.list_offsets({self._at(0): latest}, isolation_level=level, request_timeout=timeout).values()
-        return int(answer.result(timeout).offset)
+    def _offsets(self, consumer: Consumer) -> tuple[int, int]:
+        """The first one, and the end at the consumer's isolation level. A consumer asks for them, because librdkafka's
+        AdminClient takes three seconds now and then: it misses the first metadata, and waits before it asks again."""
+        return consumer.get_watermark_offsets(self._at(0), timeout=self._options.connect_timeout)
 
     def _between(self, consumer: Any, start: int, end: int) -> Iterator[Any]:
         """The records from an offset to the end. Raises SinkUnavailable when none comes for a while."""

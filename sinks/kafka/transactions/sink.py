@@ -218,10 +218,14 @@ class ExactlyOnceKafkaSink:
 
     async def _look(self) -> None:
         """Raises OtherOwner if another process has stored progress since. The next call does not look."""
-        found = await self._topic.read()
-        if found is not None and found.owner != self._owner:
-            self._owns = False
-            raise other_owner()
+        # Whoever stores has fenced this process first: nobody has, if the newest record is its own, committed or not.
+        # So it does not wait for the transaction that it left open, which the next producer ends.
+        for committed in (False, True):
+            found = await self._topic.read(committed=committed)
+            if found is None or found.owner == self._owner:
+                return
+        self._owns = False
+        raise other_owner()
 
     async def _new_inner(self) -> KafkaSink:
         """Without what an aborted transaction left behind."""

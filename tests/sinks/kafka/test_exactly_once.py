@@ -16,10 +16,11 @@ from bridge.model.change import Op
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Concern, Record, SnapshotEdge
 from bridge.model.versions.beyond import Beyond
-from bridge.model.versions.progress import BeyondPart, Progress, SharedProgress, decode_progress
+from bridge.model.versions.progress import BeyondPart, Progress, SharedProgress, decode_progress, encode_progress
 from sinks.base import ALL_STORED, ProgressSink, SinkUnavailable, StatefulSink
 from sinks.kafka import TYPE
 from sinks.kafka.options import KafkaOptions
+from sinks.kafka.transactions.producer import TransactionalProducer
 from sinks.kafka.transactions.sink import ExactlyOnceKafkaSink
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka, KafkaBehindALine
@@ -142,18 +143,64 @@ async def test_a_transaction_that_brokers_timed_out_is_sent_again(place: Place) 
     assert Counter(await place.stored()) == Counter(ids_of(batch))
 
 
+STEPS = [
+    ("begin", "ends"),
+    ("wait", "runs"),  # For the reports of the records.
+    ("store", "begins"),
+    ("store", "ends"),
+    ("commit", "begins"),
+    ("commit", "runs"),
+    ("commit", "ends"),
+]
+
+
 async def test_a_cancelled_delivery_is_stored_once_however_far_it_came(place: Place) -> None:
-    batch = changes(120)
-    async with place.opened() as sink:
-        for start in range(0, 120, 20):
-            part = batch[start : start + 20]
+    """And at the first attempt: the next delivery does not wait until brokers time out what this one left open."""
+    batch = changes(20 * len(STEPS))
+    async with place.opened(connect_timeout=30) as sink:
+        for number, (step, moment) in enumerate(STEPS):
+            part = batch[20 * number :][:20]
             sink.progress = reaching(part[-1].sequence)
-            delivering = asyncio.get_running_loop().create_task(sink.deliver(part))
-            await asyncio.wait({delivering}, timeout=0.02 * (start // 20))
-            delivering.cancel()
-            await asyncio.wait({delivering})
-            if delivering.cancelled():
-                await deliver(sink, part)
+            with pytest.MonkeyPatch.context() as patch:
+                reached = held(patch, step, moment)
+                delivering = asyncio.get_running_loop().create_task(sink.deliver(part))
+                await asyncio.wait_for(reached.wait(), 30 * BUSY)
+                delivering.cancel()
+                await asyncio.wait({delivering})
+            assert await sink.deliver(part) == ALL_STORED
+    assert Counter(await place.stored()) == Counter(ids_of(batch))
+
+
+def held(patch: pytest.MonkeyPatch, step: str, moment: str) -> asyncio.Event:
+    """Set when a producer's next call of ``step`` begins, runs or ends. Only one that runs goes on."""
+    reached, call = asyncio.Event(), getattr(TransactionalProducer, step)
+
+    async def stopped(*arguments: Any) -> Any:
+        if moment == "runs":
+            asyncio.get_running_loop().call_soon(reached.set)
+            return await call(*arguments)
+        if moment == "ends":
+            await call(*arguments)
+        reached.set()
+        return await asyncio.Event().wait()
+
+    patch.setattr(TransactionalProducer, step, stopped)
+    return reached
+
+
+async def test_an_owner_whose_first_progress_was_aborted_owns_nothing(place: Place) -> None:
+    batch = changes(20)
+    async with place.opened(connect_timeout=30) as sink:
+        await deliver(sink, batch[:10])
+        name = f"{place.records}/audit/0"
+        other = Producer({"bootstrap.servers": place.server.bootstrap, "transactional.id": name, "log_level": 0})
+        await asyncio.to_thread(other.init_transactions, 30 * BUSY)
+        other.begin_transaction()
+        other.produce(place.progress, encode_progress(Progress(owner="other")), name, 0)
+        await asyncio.to_thread(other.flush, 30 * BUSY)
+        assert "fenced" in failure_of(await sink.deliver(batch[10:]))
+        await asyncio.to_thread(other.abort_transaction, 30 * BUSY)
+        assert await sink.deliver(batch[10:]) == ALL_STORED
     assert Counter(await place.stored()) == Counter(ids_of(batch))
 
 
