@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from bridge.model.formats.definitions import Definitions
+from bridge.model.primitives.election import TermBegan
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import OrderingKey, Record
 from bridge.model.resource import Resource
@@ -30,6 +31,7 @@ __all__ = [
     "ChecksDestinations",
     "Claim",
     "EventOptions",
+    "FencingSink",
     "Format",
     "Lanes",
     "NamesGaps",
@@ -103,6 +105,17 @@ class StatefulSink(Protocol):
     A few kilobytes at most, and the same object until the value changes."""
     watched: Callable[[], Sequence[Resource] | None]
     """Returns the watched resources; None until discovery has answered."""
+
+
+@runtime_checkable
+class FencingSink(Protocol):
+    """A sink whose destination rejects a former leader once ``open`` has announced the next one."""
+
+    term: TermBegan | None
+    """Set by the bridge before ``open``; None without an election."""
+    in_doubt: int
+    """The number of the last message of a stream that may be a later leader's. The sink that the bridge makes next has
+    it, too. The Lease is confirmed before the next attempt: then its leader counts, whatever that message is."""
 
 
 @runtime_checkable

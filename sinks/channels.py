@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bridge.model.formats.cloudevent import STRUCTURED_JSON, HeaderNames
 from bridge.model.formats.content import JSON
 from bridge.model.formats.definitions import Definitions, JsonSchema
-from bridge.model.formats.schema import NOTICE_KINDS, EventSchemas
+from bridge.model.formats.schema import NOTICE_KINDS, EventSchemas, NoticeKind
 from sinks.options import EventOptions
 
 
@@ -64,10 +64,12 @@ def object_messages(
 
 
 def notice_messages(
-    options: EventOptions, cluster: str, definitions: Definitions, names: HeaderNames
+    options: EventOptions,
+    cluster: str,
+    definitions: Definitions,
+    names: HeaderNames,
+    kinds: Sequence[NoticeKind] = NOTICE_KINDS,
 ) -> tuple[SentMessage, ...]:
     """Notices in the binary form."""
     schemas = EventSchemas(definitions, options.form(cluster))
-    return tuple(
-        SentMessage(kind[0], schemas.notice_data(kind), schemas.notice_headers(kind, names)) for kind in NOTICE_KINDS
-    )
+    return tuple(SentMessage(kind[0], schemas.notice_data(kind), schemas.notice_headers(kind, names)) for kind in kinds)

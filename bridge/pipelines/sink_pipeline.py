@@ -19,6 +19,7 @@ from bridge.delivery import (
     report_halt,
 )
 from bridge.facts import Report, SinkPaused
+from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Record
 from bridge.model.status import PauseCause
 from bridge.model.versions.leading import gap_in_shard
@@ -30,7 +31,7 @@ from bridge.resources.current_resources import CurrentResources
 from bridge.selection.language import Cel, MissingLibrary
 from bridge.transform.for_sink import redact_for_sink
 from bridge.transform.redaction import Redaction
-from sinks.base import ProgressSink, Sink, StatefulSink
+from sinks.base import FencingSink, ProgressSink, Sink, StatefulSink
 
 _HALTED = {
     PauseCause.GONE: "the destination answered before this start that it is gone for good (HTTP 410)",
@@ -42,12 +43,22 @@ class SinkFactory:
     """Creates a sink for each attempt to open it. A new sink gets the memory of the sink before; its feed saves the
     memory with the cursor."""
 
-    def __init__(self, make: Callable[[], Sink], feed: SinkFeed, cursor: SinkCursor, watched: CurrentResources) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Sink],
+        feed: SinkFeed,
+        cursor: SinkCursor,
+        watched: CurrentResources,
+        begun: Callable[[int], TermBegan | None],
+    ) -> None:
+        """``begun``: see Participation.term_begun."""
         self._make = make
         self._feed = feed
         self._cursor = cursor
         self._watched = watched
+        self._begun = begun
         self._last: ProgressSink | None = None
+        self._fencing: FencingSink | None = None
 
     def make(self) -> Sink:
         sink = self._make()
@@ -55,6 +66,10 @@ class SinkFactory:
             sink.memory = self._cursor.memory
             sink.watched = self._watched
             self._feed.stateful = sink
+        if isinstance(sink, FencingSink):
+            sink.term = self._begun(self._cursor.settled)
+            sink.in_doubt = 0 if self._fencing is None else self._fencing.in_doubt
+            self._fencing = sink
         if isinstance(self._feed, TransactionFeed) and isinstance(sink, ProgressSink):
             sink.shard, sink.progress = self._feed.shard, self._feed.first_progress
             sink.doubted = self._last is not None and self._last.doubted
@@ -124,7 +139,7 @@ def _make_pipeline(
     if isinstance(feed, TransactionFeed):
         feed.report = report
     feed.redact = redact_for_sink(plan.redact, redaction) if plan.redact else None
-    sinks = SinkFactory(plan.make, feed, outbox.sinks[plan.name], watched)
+    sinks = SinkFactory(plan.make, feed, outbox.sinks[plan.name], watched, outbox.election.term_begun)
     dead_letters = outbox.sinks.dead_letters[plan.name]
     in_term = outbox.election.in_term
     leaving = make_content if in_term is None else _composed(make_content, in_term)

@@ -12,13 +12,10 @@ from sinks.nats.encode import NatsMessage
 from sinks.nats.jetstream.duplicates import Duplicates
 from sinks.nats.jetstream.pub_ack import MessageRejected
 from sinks.nats.jetstream.publish_window import PublishWindow
-from sinks.nats.jetstream.stream import NatsStream
+from sinks.nats.jetstream.stream import OTHER_WRITER, NatsStream
 from sinks.nats.options import NatsOptions
 from sinks.receipt import BatchResult, Receipt, RetryLater
 
-_OTHER_WRITER = (
-    "another publisher writes into the stream {}: set sole_writer: false, or give this sink a stream of its own"
-)
 _LOST_AGAIN = "the stream {} says that it has these messages, but it does not"
 _MAX_FRUITLESS = 100
 """Exchanges of a ``deliver`` that store no message."""
@@ -36,15 +33,19 @@ class NatsDelivery:
         messages: dict[int, NatsMessage],
         result: BatchResult,
         last: int | None = None,
+        *,
+        fences: bool = False,
     ) -> None:
         """``messages``: by index in the batch of ``result``. ``last``: the number of the last message in the stream, if
-        no other writer may write behind it; None if unknown."""
+        no other writer may write behind it; None if unknown. ``fences``: it is known, and no message leaves without the
+        name of its predecessor."""
         self._options = options
         self._connection = connection
         self._stream = stream
         self._duplicates = duplicates
         self._messages = messages
         self._result = result
+        self._fences = fences
         self._sent_again: set[int] = set()
         """Indexes of messages that are sent again with another id."""
         self.last = last if options.sole_writer else None
@@ -61,11 +62,7 @@ class NatsDelivery:
                 return self._result.receipt(pending, failure)
             window = await self._exchange(pending)
             done = window.stored.keys() | window.rejected.keys()
-            clean = not (window.duplicates or window.broken())
-            if window.stored and not window.duplicates:
-                self.last_stored = next(reversed(window.stored.values()))
-            if window.stored or not clean:
-                self.last = self.last_stored if clean and self._options.sole_writer else None
+            self._note_last(window)
             try:
                 failure = await self._failure_of(window)
                 done -= await self._to_send_again(window)
@@ -76,6 +73,15 @@ class NatsDelivery:
                 self._result.reject(index, rejected.reason, rejected.answer)
             pending = self._result.sendable(index for index in pending if index not in done)
         return self._result.receipt(pending, RetryLater(_LOST_AGAIN.format(self._options.stream_name)))
+
+    def _note_last(self, window: PublishWindow) -> None:
+        if new := [number for index, number in window.stored.items() if index not in window.duplicates]:
+            self.last_stored = new[-1]
+        clean = not (window.duplicates or window.broken())
+        if window.failure is not None or not (clean or self._fences):
+            self.last = None  # Messages behind a failure may be stored.
+        elif new and self._options.sole_writer:
+            self.last = new[-1]
 
     async def _exchange(self, pending: Sequence[int]) -> PublishWindow:
         # A duplicate may have to be sent again, and no message of its object may be in front of it then.
@@ -127,9 +133,10 @@ class NatsDelivery:
                 headers, size = message.after(previous)
             elif previous is None and self.last is not None:
                 headers, size = message.behind(self.last)
-                chained = True
+                chained = not self._fences
             if size > connection.max_payload:
-                self.last = None
+                if previous is None:
+                    self.last = None
                 return  # It fits without the name of its predecessor: the next exchange begins with this message.
             await window.room_for(size)
             if window.broken():
@@ -169,7 +176,7 @@ class NatsDelivery:
                     return RetryLater(f"the stream {self._options.stream_name} was missing, and is created again")
             return RetryLater(window.failure.reason)
         if window.chain_broke and not window.chain_excused:
-            return RetryLater(_OTHER_WRITER.format(self._options.stream_name), doubted=True)
+            return RetryLater(OTHER_WRITER.format(self._options.stream_name), doubted=True)
         return None
 
     def _first_of_each_object(self, indexes: Sequence[int]) -> list[int]:

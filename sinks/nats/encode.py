@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from bridge.model.formats.cloudevent import CloudEvents, HeaderNames, percent_encoded
+from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Record
 from sinks.nats.options import NatsOptions
 from sinks.template import Template
@@ -15,6 +16,8 @@ MSG_ID = "Nats-Msg-Id"
 EXPECTED_STREAM = "Nats-Expected-Stream"
 EXPECTED_LAST_MSG_ID = "Nats-Expected-Last-Msg-Id"
 EXPECTED_LAST_SEQUENCE = "Nats-Expected-Last-Sequence"
+ROOM_FOR_SEQUENCE = len(EXPECTED_LAST_SEQUENCE) + len(str(2**64)) + len(": \r\n")
+"""Bytes: the most that ``behind`` adds."""
 
 MAX_SUBJECT = 2048
 """Bytes. The server closes a connection whose line of subject, reply and sizes is longer than 4096."""
@@ -93,6 +96,17 @@ class NatsEncoder:
             headers[EXPECTED_STREAM] = self._stream
         payload = self._events.data(record)
         return NatsMessage(identity, subject, headers, payload, headers_size(headers) + len(payload))
+
+    def term(self, began: TermBegan) -> NatsMessage:
+        """The message that begins a term, behind the one that it names."""
+        headers = self._events.encoded_headers(began, NATS_NAMES)
+        headers |= {MSG_ID: percent_encoded(began.id), _CONTENT_TYPE: headers[_DATA_TYPE]}
+        if self._stream is not None:
+            headers[EXPECTED_STREAM] = self._stream
+        headers[EXPECTED_LAST_SEQUENCE] = str(began.behind)
+        payload = self._events.data(began)
+        size = headers_size(headers) + len(payload)
+        return NatsMessage(headers[MSG_ID], self._subject.of_notices(), headers, payload, size)
 
 
 def escaped(value: str) -> str:

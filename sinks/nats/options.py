@@ -96,6 +96,7 @@ BucketName: TypeAlias = Annotated[
     str, Matching("[A-Za-z0-9_-]+", "a bucket's name has letters, digits, '-' and '_'", longest=252)
 ]
 _CORE = Is("mode", DeliveryMode.CORE.value)
+_SHARED = "the bridge of each shard writes into the stream: set sole_writer to false"
 _NO_STREAM = "mode core has no stream: leave out stream, state, create_stream and sole_writer"
 
 
@@ -129,8 +130,8 @@ class NatsOptions(EventOptions):
     sole_writer: Flag = Field(
         default=True,
         description="Only this sink writes into the stream. Then every message names its predecessor, the server stores"
-        " no message without its predecessor, and whole batches are in flight at once. Set false for a shared stream:"
-        " messages of an object then wait for each other.",
+        " no message without its predecessor, whole batches are in flight at once, and with an election a former leader"
+        " is refused. Set false for a shared stream: messages of an object then wait for each other.",
     )
     state: BucketName | None = Field(
         default=None,
@@ -223,14 +224,16 @@ class NatsOptions(EventOptions):
         """The stream of the bucket; empty without one."""
         return "" if self.state is None else f"KV_{self.state}"
 
+    @property
+    def fences(self) -> bool:
+        """With an election, it rejects a former leader."""
+        return self.sole_writer and self.mode is DeliveryMode.JETSTREAM
+
     def against_shards(self, shard: Shard) -> Sequence[WrongOption]:
-        found = [*super().against_shards(shard)]
-        if self.sole_writer and self.mode is DeliveryMode.JETSTREAM:
-            reason = "the bridge of each shard writes into the stream: set sole_writer to false"
-            found.append(WrongOption("sole_writer", reason))
+        found = [WrongOption("sole_writer", _SHARED)] if self.fences else []
         if self.state is not None and shard.by is ShardBy.UID:
             found.append(WrongOption("state", NAMES_NEED_ORDER))
-        return found
+        return [*super().against_shards(shard), *found]
 
     def caution(self) -> str | None:
         if self.mode is DeliveryMode.JETSTREAM:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from bridge.model.formats.definitions import Definitions
+from bridge.model.formats.schema import NOTICE_KINDS, TERM_NOTICE
 from sinks.channels import Channel, notice_messages, object_messages
 from sinks.nats.encode import NATS_NAMES, escaped
 from sinks.nats.options import NatsOptions
@@ -18,6 +19,7 @@ def channels(options: NatsOptions, cluster: str, definitions: Definitions) -> Se
     template = Template(options.subject, cluster, escaped)
     server = urlsplit(options.servers[0])
     host = server.netloc.rpartition("@")[2]
+    kinds = (*NOTICE_KINDS, TERM_NOTICE) if options.fences else NOTICE_KINDS
     objects = object_messages(options, cluster, definitions, NATS_NAMES)
     return [
         Channel(
@@ -31,7 +33,7 @@ def channels(options: NatsOptions, cluster: str, definitions: Definitions) -> Se
         Channel(
             name="notices",
             address=template.of_notices(),
-            messages=notice_messages(options, cluster, definitions, NATS_NAMES),
+            messages=notice_messages(options, cluster, definitions, NATS_NAMES, kinds),
             protocol=server.scheme,
             host=host,
         ),

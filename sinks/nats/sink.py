@@ -9,14 +9,16 @@ from time import monotonic
 
 from msgspec.structs import replace as replace_fields
 
+from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Record
 from sinks.errors import SinkUnavailable
 from sinks.gaps import NamesGaps, gap_before
 from sinks.nats.connection import NatsConnection
 from sinks.nats.core_delivery import CoreDelivery
 from sinks.nats.delivery import NatsDelivery
-from sinks.nats.encode import NatsEncoder, NatsMessage, stream_subjects
+from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsEncoder, NatsMessage, stream_subjects
 from sinks.nats.jetstream.duplicates import Duplicates
+from sinks.nats.jetstream.leading import StreamInDoubt, take_over
 from sinks.nats.jetstream.losses import KnownStream, StreamDescription, loss_of
 from sinks.nats.jetstream.stream import NatsStream
 from sinks.nats.memory import KnownBucket, NatsMemory
@@ -46,6 +48,9 @@ class NatsSink(NamesGaps):
     every new connection, and every half minute of deliveries. A Gap stands in front of the next records. Messages that
     the stream's own limits may have removed are no loss.
 
+    **With an election** and ``sole_writer``, ``open`` begins the leader's term with a notice, and every message names
+    the message before it: the stream stores nothing more of a former leader.
+
     With ``mode: core`` there is no stream: a record is stored when the server has read it (``CoreDelivery``).
     """
 
@@ -69,6 +74,8 @@ class NatsSink(NamesGaps):
         self._loss = ""
         self._last: int | None = None
         """The number of the last message in the stream; None if unknown."""
+        self.term: TermBegan | None = None
+        self.in_doubt = 0
         self._look_at = float("inf")
         """When to look at the stream again, on the monotonic clock."""
         self._saved = NatsMemory(), b""
@@ -95,11 +102,12 @@ class NatsSink(NamesGaps):
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         try:
             connection = await self._connected()
+            if monotonic() >= self._look_at or (self._fences and self._last is None):
+                await self._look(connection)
         except SinkUnavailable as error:
-            return Receipt(pending=range(len(batch)), failure=RetryLater(str(error), unavailable=True))
+            failure = RetryLater(str(error), unavailable=True, doubted=error.doubted)
+            return Receipt(pending=range(len(batch)), failure=failure)
         lost = ""
-        if monotonic() >= self._look_at:
-            await self._look(connection)
         if self._found is not None:
             lost = f"stream {self._options.stream_name} {self._loss}"
             receipt = await self._send(connection, [gap_before(batch, lost, None)])
@@ -140,7 +148,9 @@ class NatsSink(NamesGaps):
             timeout = self._options.ack_timeout
             return self.note_gaps(batch, await CoreDelivery(connection, messages, result, timeout=timeout).run())
         last, self._last = self._last, None  # Unknown if this is cancelled.
-        delivery = NatsDelivery(self._options, connection, self._stream, self._duplicates, messages, result, last)
+        delivery = NatsDelivery(
+            self._options, connection, self._stream, self._duplicates, messages, result, last, fences=self._fences
+        )
         receipt = self.note_gaps(batch, await delivery.run())
         self._last = delivery.last
         if receipt.failure is not None:
@@ -153,18 +163,37 @@ class NatsSink(NamesGaps):
         return receipt
 
     async def _look(self, connection: NatsConnection) -> None:
-        """Compares the stream with what the sink knows of it."""
+        """Compares the stream with what the sink knows of it. With an election, takes it over: raises SinkUnavailable
+        if that fails."""
         self._look_at = monotonic() + LOOK_INTERVAL
+        known, self._last = self._last, None
         try:
             found = await self._stream.describe(connection)
         except SinkUnavailable:
+            if self._fences:
+                raise
             return  # The delivery fails too, if it matters.
-        self._last = found.state.last_seq
+        last = found.state.last_seq
         self._loss = loss_of(self._known, found, time.time()) if self._known is not None else ""
         if self._loss:
             self._found = found
         else:
             self._see(found)
+        if self.term is not None and self._options.fences and (self._loss or last != known):
+            last = await self._take_over(connection, self.term, last)
+        self._last = last
+
+    @property
+    def _fences(self) -> bool:
+        return self.term is not None and self._options.fences
+
+    async def _take_over(self, connection: NatsConnection, term: TermBegan, last: int) -> int:
+        """See ``leading.take_over``."""
+        try:
+            return await take_over(self._stream, connection, self._encoder, term, last, self.in_doubt)
+        except StreamInDoubt as doubt:
+            self.in_doubt = doubt.last
+            raise
 
     def _see(self, stream: StreamDescription) -> None:
         known, state = self._known, stream.state
@@ -173,8 +202,10 @@ class NatsSink(NamesGaps):
         self._known, self._found = KnownStream(stream.created, state.first_seq, state.last_seq, at), None
 
     def _encode(self, result: BatchResult, max_payload: int) -> dict[int, NatsMessage]:
+        most = max_payload - ROOM_FOR_SEQUENCE if self._fences else max_payload
+
         def encode(record: Record) -> NatsMessage:
-            return self._encoder.encode(record).within(max_payload)
+            return self._encoder.encode(record).within(most)
 
         return result.encode(encode)
 
@@ -187,6 +218,8 @@ class NatsSink(NamesGaps):
                 if self._options.mode is DeliveryMode.JETSTREAM:
                     await self._stream.find(connection, self._options.create_stream)
                     self._look_at, self._last = 0.0, None
+                    if self._fences:
+                        await self._look(connection)
             except BaseException:
                 await connection.close()
                 raise

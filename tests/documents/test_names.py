@@ -10,7 +10,7 @@ import yaml
 
 from bridge.cli.command_line.parser import parse
 from bridge.cli.exits import Exit
-from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES
+from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES, TERM_TYPE
 from bridge.model.formats.content import Include
 from config.schema import Settings
 from config.schema.shape import type_at
@@ -138,4 +138,4 @@ def test_the_table_of_sinks_has_every_built_in_type() -> None:
 
 def test_every_type_of_notice_is_documented() -> None:
     types = {each for each in code_spans("docs/events.md") if each.startswith("kubedelta.") and each.endswith(".v1")}
-    assert types == {GAP_TYPE, *SNAPSHOT_TYPES.values()}
+    assert types == {GAP_TYPE, TERM_TYPE, *SNAPSHOT_TYPES.values()}

@@ -18,6 +18,7 @@ from tests.cluster.servers import KafkaRecord, NatsRecord
 
 GAP = "kubedelta.gap.v1"
 SNAPSHOT_EDGES = {f"kubedelta.snapshot.{edge}.v1": edge for edge in ("began", "ended", "cancelled")}
+TERM = "kubedelta.term.began.v1"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -109,14 +110,16 @@ def from_kafka(records: Iterable[KafkaRecord]) -> list[AnyReceived]:
 
 
 def from_nats(records: Iterable[NatsRecord]) -> list[AnyReceived]:
-    """Binary CloudEvents: attributes in `ce-…` headers, percent-encoded. The message id must be the event's."""
+    """Binary CloudEvents: attributes in `ce-…` headers, percent-encoded. The message id must be the event's. Notices
+    of a leader's term are left out."""
     stream = []
     for record in records:
         headers = {name: unquote(value) for name, value in record.headers.items()}
         attributes = {name.removeprefix("ce-"): value for name, value in headers.items() if name.startswith("ce-")}
         later = "" if attributes.get("epoch", "1") == "1" else f"{attributes['epoch']}/"
         assert headers["Nats-Msg-Id"] == later + attributes["id"], headers["Nats-Msg-Id"]
-        stream.append(_received(attributes, msgspec.json.decode(record.data)))
+        if attributes["type"] != TERM:
+            stream.append(_received(attributes, msgspec.json.decode(record.data)))
     return stream
 
 

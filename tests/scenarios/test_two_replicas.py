@@ -63,6 +63,10 @@ class JudgedReplicas(Replicas):
             assert_true(first, happened, name)
             assert assert_complete(first, happened, name) == 0, f"{name}: steps were skipped"
             again[name] = repeats(stream)
+            if name == "live":
+                terms = [each.term for each in stream]
+                assert terms == sorted(terms), "the stream has nothing of a former leader behind its successor"
+                assert again[name] == 0, "the stream drops what it has, within its duplicate window"
             print(f"{name}: {len(happened)} versions, {len(stream)} delivered, {again[name]} of them again, 0 lost")
         return again
 

@@ -18,6 +18,7 @@ from bridge.model.formats.made import MadeData
 from bridge.model.formats.notice import notice_data
 from bridge.model.formats.object_paths import ObjectPaths
 from bridge.model.formats.structured import DeltaEvent, NoticeEvent
+from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Gap, Notice, Record, SnapshotEdge
 from bridge.model.resource import Resource
 
@@ -27,6 +28,7 @@ STRUCTURED_JSON_BATCH = "application/cloudevents-batch+json"
 GAP_HEADER = "kubedelta-gap"
 """A header with the id of the newest gap, on every record of a topic that gets no notices."""
 GAP_TYPE = "kubedelta.gap.v1"
+TERM_TYPE = "kubedelta.term.began.v1"
 SNAPSHOT_TYPES = {edge: f"kubedelta.snapshot.{edge}.v1" for edge in SnapshotEdge}
 
 Attributes: TypeAlias = tuple[str, ...]
@@ -123,7 +125,7 @@ class CloudEvents:
             return (self._paths.get(record.resource) or self._new_paths(record.resource)).of(record.key)[1]
         return self._cluster
 
-    def attributes(self, record: Record) -> Attributes:
+    def attributes(self, record: Record | TermBegan) -> Attributes:
         """The values for the binary form: texts, in the order of the attributes, without the snapshot."""
         if not isinstance(record, Delta):
             return self._notice_attributes(record)
@@ -145,7 +147,7 @@ class CloudEvents:
             headers[GAP_HEADER] = self._gap.encode()
         return headers
 
-    def encoded_headers(self, record: Record, names: HeaderNames) -> dict[str, str]:
+    def encoded_headers(self, record: Record | TermBegan, names: HeaderNames) -> dict[str, str]:
         """Like ``headers``, with values encoded for the bindings to HTTP and NATS."""
         values = self.attributes(record)
         if _UNSAFE.search("".join(values)) is not None:
@@ -159,7 +161,7 @@ class CloudEvents:
             headers[GAP_HEADER] = self._gap
         return headers
 
-    def data(self, record: Record) -> bytes:
+    def data(self, record: Record | TermBegan) -> bytes:
         """The payload of the binary form: JSON, or a text that ``data`` made. Notices have a form and a type of their
         own, in every format."""
         if isinstance(record, Delta):
@@ -200,8 +202,14 @@ class CloudEvents:
             delta.epoch,
         )
 
-    def _notice_attributes(self, notice: Notice) -> tuple[str, str, str, str, str, str, str, str]:
-        kind = GAP_TYPE if isinstance(notice, Gap) else SNAPSHOT_TYPES[notice.edge]
+    def _notice_attributes(self, notice: Notice | TermBegan) -> tuple[str, str, str, str, str, str, str, str]:
+        match notice:
+            case Gap():
+                kind = GAP_TYPE
+            case TermBegan():
+                kind = TERM_TYPE
+            case _:
+                kind = SNAPSHOT_TYPES[notice.edge]
         sequence = f"{notice.sequence:020d}"
         return (SPEC_VERSION, notice.id, self._source, kind, notice.time, JSON, self._cluster, sequence)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Gap, Notice, Snapshot, SnapshotEdge, SnapshotScope
 
 
@@ -18,6 +19,12 @@ class GapData(msgspec.Struct, frozen=True):
     count: Annotated[int | None, Meta(description="How many records are missing; null if unknown.")]
     reason: Annotated[str, Meta(description="Why, in words for an operator.")]
     resources: Annotated[list[str] | None, Meta(description="The resources of the missing records; null if unknown.")]
+
+
+class TermData(msgspec.Struct, frozen=True):
+    """A leader has taken the stream over: no message of an earlier leader comes behind this one."""
+
+    term: Annotated[int, Meta(description="The term of the leader.")]
 
 
 class SnapshotData(msgspec.Struct, frozen=True):
@@ -42,7 +49,9 @@ class SnapshotData(msgspec.Struct, frozen=True):
 _encode = msgspec.json.Encoder().encode
 
 
-def notice_data(notice: Notice) -> bytes:
+def notice_data(notice: Notice | TermBegan) -> bytes:
+    if isinstance(notice, TermBegan):
+        return _encode(TermData(notice.term))
     if isinstance(notice, Gap):
         about = sorted({concern.resource.name for concern in notice.concerns}) if notice.only else None
         return _encode(GapData(notice.first, notice.sequence, notice.count, notice.reason, about))

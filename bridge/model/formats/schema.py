@@ -14,12 +14,13 @@ from bridge.model.formats.cloudevent import (
     NOTICE_ATTRIBUTES,
     SNAPSHOT_ATTRIBUTE,
     SNAPSHOT_TYPES,
+    TERM_TYPE,
     DeltaForm,
     HeaderNames,
 )
 from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.formats.made import MEDIA_TYPES, MadeData
-from bridge.model.formats.notice import GapData, SnapshotData
+from bridge.model.formats.notice import GapData, SnapshotData, TermData
 from bridge.model.formats.structured import DeltaEvent, NoticeEvent
 
 NoticeKind: TypeAlias = tuple[str, list[str], type]
@@ -29,6 +30,8 @@ NOTICE_KINDS: tuple[NoticeKind, ...] = (
     ("Gap", [GAP_TYPE], GapData),
     ("Snapshot", [*SNAPSHOT_TYPES.values()], SnapshotData),
 )
+TERM_NOTICE: NoticeKind = ("Term", [TERM_TYPE], TermData)
+"""In streams with one writer, with an election."""
 
 
 _TERM = "With an election, the term of the leader."

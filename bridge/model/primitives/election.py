@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
 import msgspec
 
@@ -23,6 +24,24 @@ class ElectionState(StrEnum):
 def replica_of(identity: str) -> str:
     """The name of the replica: an identity is that of one process of it (``name_random``)."""
     return identity.rpartition("_")[0]
+
+
+class TermBegan(msgspec.Struct, frozen=True, gc=False):
+    """A notice that a leader writes into a stream before its first record there: a destination that stores a message
+    only behind the expected one stores nothing more of the leader before."""
+
+    term: int
+    sequence: int
+    """The sequence number of the last record that the sink had settled."""
+    time: str
+    """RFC 3339, UTC."""
+    behind: int = 0
+    """The number of the last message of the stream before this one."""
+    snapshot: ClassVar[None] = None
+
+    @property
+    def id(self) -> str:
+        return f"term/{self.term}/{self.behind}"
 
 
 class ElectionStatus(msgspec.Struct, frozen=True, kw_only=True):

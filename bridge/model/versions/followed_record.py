@@ -36,7 +36,7 @@ class FollowedRecord(msgspec.Struct, frozen=True, gc=False):
     before: bytes | None = None
     """The state before the change, if the format has it."""
     notice: str = ""
-    """A gap or the edge of a snapshot, in words."""
+    """A gap, the edge of a snapshot or the beginning of a term, in words."""
     is_gap: bool = False
     foreign: bool = False
     """A record of another program, or one that cannot be read."""

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from bridge.model.change import Op
-from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES
+from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES, TERM_TYPE
 from bridge.model.formats.envelope import OP_OF_CODE
-from bridge.model.formats.notice import GapData, SnapshotData
+from bridge.model.formats.notice import GapData, SnapshotData, TermData
 from bridge.model.record import SnapshotEdge
 from bridge.model.versions.followed_record import FollowedRecord
 from bridge.model.versions.stored_version import StoredKind, stored_version_of
@@ -128,6 +128,9 @@ def _of_event(line: bytes) -> FollowedRecord:
     data = bytes(event.data)
     if event.type == GAP_TYPE:
         return FollowedRecord(line, time=event.time, notice=_gap_in_words(data), is_gap=True)
+    if event.type == TERM_TYPE:
+        term = msgspec.json.decode(data, type=TermData).term
+        return FollowedRecord(line, time=event.time, notice=f"the leader of term {term} delivers from here on")
     for edge, kind in SNAPSHOT_TYPES.items():
         if event.type == kind:
             return FollowedRecord(line, time=event.time, notice=_edge_in_words(edge, data))

@@ -10,6 +10,7 @@ from functools import partial
 import apsw
 
 from bridge.facts import Report
+from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Record
 from bridge.model.versions import frontier
 from bridge.model.versions.frontier import Frontier
@@ -53,6 +54,13 @@ class Participation:
     def follows(self) -> bool:
         """Whether another replica delivers, or none."""
         return self.standby is not None and not self.standby.leading
+
+    def term_begun(self, settled: int) -> TermBegan | None:
+        """``settled``: the last record that a sink has settled. None on a replica that does not lead."""
+        standby = self.standby
+        if standby is None or not standby.leading:
+            return None
+        return TermBegan(standby.term, settled + standby.ahead, self._clock())
 
     async def join(self, replica: Replica, number_now: Callable[[], int] = number_of_now) -> Standby:
         """Takes part, as a follower. Call before the first informer and the first feed. ``number_now``: returns a

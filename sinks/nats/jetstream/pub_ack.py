@@ -64,7 +64,7 @@ class _PubAck(msgspec.Struct):
 _decode = msgspec.json.Decoder(_PubAck).decode
 
 # Numbers of errors in server/errors.json of nats-server.
-_WRONG_LAST = {10070, 10071}
+WRONG_LAST = {10070, 10071}
 _REJECTED = {10054: "larger than the stream's max_msg_size", 10097: "its headers are larger than the server takes"}
 _HINTS = {
     10060: "another stream takes this subject; see stream and subject",
@@ -91,7 +91,7 @@ def read_answer(headers: Mapping[str, str] | None, payload: bytes) -> Answer:
             return PublishFailed("the server's answer is no acknowledgement of JetStream")
         return Acknowledged(ack.seq, ack.duplicate)
     number = ack.error.err_code
-    if number in _WRONG_LAST:
+    if number in WRONG_LAST:
         return WrongLastMessage()
     if number in _REJECTED:
         return MessageRejected(_REJECTED[number], excerpt(payload, Secrets(())))

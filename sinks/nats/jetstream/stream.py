@@ -11,19 +11,30 @@ import msgspec
 import nats.errors
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StoreCompression, StreamConfig
-from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
+from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
 
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
+from sinks.nats.encode import NATS_NAMES, NatsMessage
 from sinks.nats.jetstream.losses import StreamDescription
+from sinks.nats.jetstream.pub_ack import STREAM_MISSING, WRONG_LAST
 from sinks.nats.options import CreateStream, NatsOptions
 
 _CONCURRENCY = 16
 """Requests for messages at the same time. The server sends each message with its payload."""
 
 
+OTHER_WRITER = (
+    "another publisher writes into the stream {}: set sole_writer: false, or give this sink a stream of its own"
+)
+
+
 class NoStream(SinkUnavailable):
     """The stream does not exist, and the options do not say how to create it."""
+
+
+class OtherWriter(SinkUnavailable):
+    """The last message of the stream is not the expected one."""
 
 
 class NatsStream:
@@ -31,7 +42,7 @@ class NatsStream:
 
     def __init__(self, options: NatsOptions, subjects: list[str]) -> None:
         self._options = options
-        self._name = options.stream_name
+        self.name = self._name = options.stream_name
         self._subjects = subjects
         self.created = False
         """``find`` created the stream. The sink resets this when a receipt has reported it."""
@@ -71,6 +82,30 @@ class NatsStream:
                 return msgspec.json.decode(answer, type=StreamDescription)
             except msgspec.MsgspecError:
                 raise SinkUnavailable(f"{connection.server} does not describe the stream {self._name}") from None
+
+    async def term_at(self, connection: NatsConnection, sequence: int) -> int | None:
+        """The term of the message with this number: 0 for one without. None if the stream has removed the message, or
+        does not answer, as without the permission for ``$JS.API.STREAM.MSG.GET``."""
+        with self._errors(connection):
+            try:
+                found = await connection.jetstream(self._options.connect_timeout).get_msg(self._name, sequence)
+            except (NotFoundError, TimeoutError):
+                return None
+        term = (found.headers or {}).get(NATS_NAMES.term, "")
+        return int(term) if term.isdecimal() else 0
+
+    async def append(self, connection: NatsConnection, message: NatsMessage) -> int:
+        """Stores a message behind the one that it expects, and returns its number. Raises OtherWriter."""
+        with self._errors(connection):
+            jetstream = connection.jetstream(self._options.ack_timeout)
+            try:
+                return (await jetstream.publish(message.subject, message.payload, headers=message.headers)).seq
+            except NoStreamResponseError:
+                raise SinkUnavailable(f"{connection.server}: {STREAM_MISSING}: {message.subject}") from None
+            except APIError as error:
+                if error.err_code not in WRONG_LAST:
+                    raise
+                raise OtherWriter(OTHER_WRITER.format(self._name)) from None
 
     async def lost(self, connection: NatsConnection, sought: Mapping[int, str]) -> set[int]:
         """Returns the numbers of the messages that the stream has lost. ``sought``: number → subject of the message.

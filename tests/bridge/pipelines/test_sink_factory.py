@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Gap, Record
 from bridge.model.resource import Resource
-from bridge.outbox import Outbox
+from bridge.outbox import Outbox, Replica
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.pipelines.sink_pipeline import SinkFactory
 from bridge.plan.plan import SinkPlan, Wanted
@@ -34,9 +35,17 @@ class Counting(RecordingSink):
         return receipt
 
 
-def ends(outbox: Outbox, watched: CurrentResources | None = None) -> tuple[SinkFactory, SinkFeed]:
+class Fencing(RecordingSink):
+    term: TermBegan | None = None
+    in_doubt = 0
+
+
+def ends(
+    outbox: Outbox, watched: CurrentResources | None = None, kind: type[RecordingSink] = Counting
+) -> tuple[SinkFactory, SinkFeed]:
     feed = feeds_of(outbox).feed("audit")
-    return SinkFactory(Counting, feed, outbox.sinks["audit"], watched or CurrentResources()), feed
+    known = watched or CurrentResources()
+    return SinkFactory(kind, feed, outbox.sinks["audit"], known, outbox.election.term_begun), feed
 
 
 async def test_a_checkpoint_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
@@ -93,6 +102,27 @@ async def test_watched_resources_are_unknown_before_discovery_answers(tmp_path: 
         assert sink.watched() is None
         watched.replace([PODS])
         assert sink.watched() == (PODS,)
+
+
+async def test_a_fencing_sink_gets_the_term_and_the_doubt(tmp_path: Path) -> None:
+    replica = Replica("prod", "0.1.0", "pod-0_1")
+    async with opened(tmp_path) as outbox:
+        await Informed().begin(outbox)
+        standby = await outbox.election.join(replica)
+        sinks, _ = ends(outbox, kind=Fencing)
+        following = sinks.make()
+        await standby.take_over(4, None)
+        first = sinks.make()
+        assert isinstance(following, Fencing)
+        assert isinstance(first, Fencing)
+        assert following.term is None
+        assert first.term is not None
+        assert first.term.term == 4
+        assert first.term.sequence == outbox.sinks["audit"].settled + standby.ahead
+        first.in_doubt = 17
+        again = sinks.make()
+        assert isinstance(again, Fencing)
+        assert again.in_doubt == 17
 
 
 class WaitsForWhatIsWatched(Counting):

@@ -1,0 +1,259 @@
+"""Leaders of several terms on one stream of a real server: from the notice of a term on, no earlier leader stores a
+message."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import nats
+import pytest
+from msgspec.structs import replace
+
+from bridge.delivery.attempts import SinkAttempts
+from bridge.delivery.circuit import Retry
+from bridge.facts import Fact, LeadershipDoubted
+from bridge.model.primitives.election import TermBegan
+from bridge.model.record import Delta, Record
+from bridge.model.versions.stored_version import StoredKind
+from sinks.base import ALL_STORED, Receipt, SinkUnavailable
+from sinks.nats.jetstream.leading import StreamInDoubt
+from sinks.nats.readback import version_in
+from sinks.nats.sink import NatsSink
+from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
+from tests.cluster.servers import Nats
+from tests.kit.deadlines import BUSY
+from tests.kit.records import a_delta, changes, ids_of
+from tests.kit.sinks import failure_of, opened_sink
+from tests.sinks.nats.test_sink import the_sink
+
+FORMER, NEXT = 1, 2
+TIME = "2026-11-23T09:41:01.613392Z"
+
+
+def a_leader(server: Nats, stream: NatsStream, term: int, in_doubt: int = 0) -> NatsSink:
+    sink = the_sink(server, stream.name, stream.prefix)
+    sink.term, sink.in_doubt = TermBegan(term, 3, TIME), in_doubt
+    return sink
+
+
+@asynccontextmanager
+async def leading(server: Nats, stream: NatsStream, term: int, in_doubt: int = 0) -> AsyncIterator[NatsSink]:
+    async with opened_sink(a_leader(server, stream, term, in_doubt)) as sink:
+        yield sink
+
+
+def in_term(term: int, batch: Sequence[Delta]) -> list[Record]:
+    return [replace(record, term=term) for record in batch]
+
+
+async def ids_of_stream(server: Nats, stream: NatsStream) -> list[str]:
+    """The ids in the stream; of a notice, the term alone."""
+    ids = [record.headers["ce-id"] for record in await server.read_all(stream.name)]
+    return [each.rpartition("/")[0] if each.startswith("term/") else each for each in ids]
+
+
+async def terms(server: Nats, stream: NatsStream) -> list[int]:
+    return [int(record.headers["ce-term"]) for record in await server.read_all(stream.name)]
+
+
+async def test_a_former_leader_is_refused_before_the_next_record(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream()
+    async with leading(nats_server, stream, FORMER) as former:
+        assert await former.deliver(in_term(FORMER, changes(3))) == ALL_STORED
+        async with leading(nats_server, stream, NEXT) as successor:
+            late = in_term(FORMER, changes(3, first=4))
+            for reason in ("another publisher writes", "its last message 5 is of a leader of term 2"):
+                refused = await former.deliver(late)
+                assert list(refused.pending) == [0, 1, 2]
+                assert reason in failure_of(refused)
+                assert refused.failure is not None
+                assert refused.failure.doubted, "it sends nothing more until it has read the Lease"
+            assert await ids_of_stream(nats_server, stream) == ["term/1", *ids_of(changes(3)), "term/2"]
+            assert await successor.deliver(in_term(NEXT, changes(3, first=4))) == ALL_STORED
+
+    assert await ids_of_stream(nats_server, stream) == [
+        "term/1",
+        *ids_of(changes(3)),
+        "term/2",
+        *ids_of(changes(3, first=4)),
+    ]
+
+
+async def test_a_former_leader_that_connects_anew_is_refused(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream()
+    async with leading(nats_server, stream, FORMER) as former:
+        async with leading(nats_server, stream, NEXT):
+            pass
+        await former.close()
+        refused = await former.deliver(in_term(FORMER, changes(3)))
+        assert "is of a leader of term 2" in failure_of(refused)
+        with pytest.raises(SinkUnavailable, match="is of a leader of term 2, and this leader has term 1"):
+            await a_leader(nats_server, stream, FORMER).open()
+
+    assert await ids_of_stream(nats_server, stream) == ["term/1", "term/2"]
+
+
+@pytest.mark.parametrize("rounds", [5, pytest.param(200, marks=pytest.mark.soak)])
+async def test_a_takeover_ends_what_a_former_leader_has_in_flight(
+    nats_server: Nats, nats_stream: MakeStream, rounds: int
+) -> None:
+    for _ in range(rounds):
+        stream = await nats_stream()
+        batch = changes(400, keys=100)
+
+        async def deliver(stream: NatsStream = stream, batch: list[Delta] = batch) -> Receipt:
+            async with leading(nats_server, stream, FORMER) as former:
+                return await former.deliver(in_term(FORMER, batch))
+
+        delivering = asyncio.get_running_loop().create_task(deliver())
+        await asyncio.sleep(random.uniform(0, 0.1))
+        left: Sequence[Record] = in_term(NEXT, batch)
+        in_doubt = 0
+        while left:
+            sink = a_leader(nats_server, stream, NEXT, in_doubt)
+            try:
+                async with opened_sink(sink):
+                    receipt = await sink.deliver(left)
+                left = [left[index] for index in receipt.pending]
+            except SinkUnavailable:
+                in_doubt = sink.in_doubt  # The former leader stored one more in between.
+        with suppress(StreamInDoubt):
+            await delivering
+
+        found = await terms(nats_server, stream)
+        assert found == sorted(found), "nothing of term 1 behind term 2"
+        ids = [each for each in await ids_of_stream(nats_server, stream) if not each.startswith("term/")]
+        assert ids == ids_of(batch), "each once, in order"
+
+
+class FakeLease:
+    is_valid = True
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.renewed = asyncio.Event()
+
+    async def confirmed(self) -> None:
+        self.asked.set()
+        await self.renewed.wait()
+
+
+async def test_a_leader_pauses_and_goes_on_once_its_lease_is_confirmed(
+    nats_server: Nats, nats_stream: MakeStream
+) -> None:
+    stream, lease, facts = await nats_stream(), FakeLease(), list[Fact]()
+    made: list[NatsSink] = []
+
+    def make() -> NatsSink:
+        made.append(a_leader(nats_server, stream, FORMER, made[-1].in_doubt if made else 0))
+        return made[-1]
+
+    async def no_pause(_cause: object) -> None:
+        return
+
+    attempts = SinkAttempts(
+        "live",
+        make,
+        backlog_records=lambda: 0,
+        report=facts.append,
+        retry=Retry(),
+        jitter=lambda: 0.0,
+        save_pause=no_pause,
+        lease=lease,
+    )
+    async with leading(nats_server, stream, NEXT):
+        pass
+    opening = asyncio.get_running_loop().create_task(attempts.open())
+    async with asyncio.timeout(10 * BUSY):
+        await lease.asked.wait()
+        assert await ids_of_stream(nats_server, stream) == ["term/2"], "nothing before"
+        lease.renewed.set()
+        await opening
+    receipt, _ = await attempts.deliver(in_term(FORMER, changes(3)))
+    await attempts.close()
+
+    assert receipt == ALL_STORED
+    assert [fact.sink for fact in facts if isinstance(fact, LeadershipDoubted)] == ["live"]
+    assert await ids_of_stream(nats_server, stream) == ["term/2", "term/1", *ids_of(changes(3))]
+
+
+async def test_a_leader_that_connects_again_begins_no_other_term(start_nats: StartNats) -> None:
+    server, stream = start_nats(), NatsStream("K8S", "k8s")
+    sink = the_sink(server, "K8S", "k8s", create_stream={})
+    sink.term = TermBegan(FORMER, 0, TIME)
+    async with opened_sink(sink):
+        assert (await sink.deliver(in_term(FORMER, changes(3)))).created
+        for first in (4, 7):
+            await asyncio.to_thread(server.kill9)
+            await asyncio.to_thread(server.start)
+            left: Sequence[Record] = in_term(FORMER, changes(3, first=first))
+            async with asyncio.timeout(20 * BUSY):
+                while left:
+                    left = [left[index] for index in (await sink.deliver(left)).pending]
+
+    assert await ids_of_stream(server, stream) == ["term/1", *ids_of(changes(9))]
+
+
+async def test_known_records_of_a_takeover_are_stored_once(nats_server: Nats, nats_stream: MakeStream) -> None:
+    """And none without the name of a predecessor."""
+    stream, batch = await nats_stream(), changes(60)
+    async with leading(nats_server, stream, FORMER) as former:
+        assert await former.deliver(in_term(FORMER, batch[:40:2])) == ALL_STORED
+    async with leading(nats_server, stream, NEXT) as successor:
+        assert await successor.deliver(in_term(NEXT, batch)) == ALL_STORED
+
+    stored = await nats_server.read_all(stream.name)
+    assert sorted(await ids_of_stream(nats_server, stream)) == sorted(["term/1", "term/2", *ids_of(batch)])
+    expected = {"Nats-Expected-Last-Sequence", "Nats-Expected-Last-Msg-Id"}
+    assert all(expected & record.headers.keys() for record in stored)
+
+
+async def test_what_leaves_no_room_for_its_predecessor_is_rejected(start_nats: StartNats, tmp_path: Path) -> None:
+    config = tmp_path / "nats.conf"
+    config.write_text("max_payload: 20000\n")
+    server, stream = start_nats("-c", str(config)), NatsStream("K8S", "k8s")
+    sink = the_sink(server, "K8S", "k8s", create_stream={})
+    sink.term = TermBegan(FORMER, 0, TIME)
+    [probe] = in_term(FORMER, [a_delta(5)])
+    free = 20_000 - sink._encoder.encode(probe).size + len(a_delta(5).body)
+    async with opened_sink(sink):
+        receipt = await sink.deliver(
+            in_term(FORMER, [a_delta(5, body=b"1" * (free - 100)), a_delta(6, key="shop/web-2", body=b"1" * free)])
+        )
+
+    assert list(receipt.rejected) == [1]
+    assert await ids_of_stream(server, stream) == ["term/1", a_delta(5).id]
+
+
+async def test_a_stream_without_its_last_message_waits_for_the_lease(
+    nats_server: Nats, nats_stream: MakeStream
+) -> None:
+    stream = await nats_stream()
+    async with leading(nats_server, stream, FORMER) as former, await nats.connect(nats_server.url) as operator:
+        assert await former.deliver(in_term(FORMER, changes(3))) == ALL_STORED
+        await operator.jetstream().purge_stream(stream.name)
+        successor = a_leader(nats_server, stream, NEXT)
+        with pytest.raises(SinkUnavailable, match="its last message 4 cannot be read"):
+            await successor.open()
+        async with leading(nats_server, stream, NEXT, successor.in_doubt) as confirmed:
+            assert await confirmed.deliver(in_term(NEXT, changes(3, first=4))) == ALL_STORED
+
+    assert await ids_of_stream(nats_server, stream) == ["term/2", *ids_of(changes(3, first=4))]
+
+
+async def test_readers_take_the_notice_for_a_notice(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream()
+    async with leading(nats_server, stream, NEXT):
+        pass
+    [notice] = await nats_server.read_all(stream.name)
+    assert notice.data == b'{"term":2}'
+    assert notice.subject == f"{stream.prefix}.notice._._"
+    assert notice.headers["ce-type"] == "kubedelta.term.began.v1"
+    assert notice.headers["ce-sequence"] == f"{3:020d}"
+    async with await nats.connect(nats_server.url) as connection:
+        message = await connection.jetstream().get_msg(stream.name, 1)
+    assert version_in(message).kind is StoredKind.NOTICE  # type: ignore[arg-type]
