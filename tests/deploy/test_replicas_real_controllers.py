@@ -1,0 +1,236 @@
+"""The chart's replicas under the controllers of Kubernetes, and the steps of the guides with kubectl."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import textwrap
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from tests.cluster.kube_client import KubeClient, KubeError, Manifest
+from tests.cluster.servers import ControllerManager
+from tests.deploy.helm import CHART, CONFIG, ROOT, Helm, Values
+from tests.deploy.nodes import VOLUMES, Nodes, running
+from tests.kit.deadlines import BUSY
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
+]
+
+ELECTION: Values = {"config": {**CONFIG, "election": {"enabled": True}}}
+KEY: Values = {"redaction": {"existingSecret": "kubedelta-redaction"}}
+Release: TypeAlias = Callable[..., Awaitable[None]]
+"""``release(**values)``: installs or upgrades."""
+Shell: TypeAlias = Callable[[str], Awaitable[str]]
+
+
+@pytest.fixture
+async def nodes(kube: KubeClient, controller_manager: ControllerManager, namespace: str) -> AsyncIterator[Nodes]:
+    assert controller_manager.running
+    async with running(kube, namespace) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def kubeconfig(kube: KubeClient, tmp_path: Path) -> Path:
+    return kube.server.kubeconfig(tmp_path / "kubeconfig")
+
+
+@pytest.fixture
+def release(helm: Helm, nodes: Nodes, kubeconfig: Path) -> Release:
+    async def release(**values: object) -> None:
+        words = ("upgrade", "--install", "kubedelta", str(CHART), "-f", "-")
+        of_test = {"rbac": {"create": False}, "persistence": {"storageClass": nodes.storage_class}, "config": CONFIG}
+        merged = {**of_test, **values}
+        merged["persistence"] = {**of_test["persistence"], **merged["persistence"]}  # type: ignore[dict-item]
+        await asyncio.to_thread(helm.on_cluster, kubeconfig, nodes.namespace, *words, values=merged)
+
+    return release
+
+
+@pytest.fixture
+def shell(nodes: Nodes, kubeconfig: Path, tmp_path: Path) -> Shell:
+    """Runs commands of a guide, in the test's namespace."""
+
+    async def run(commands: str) -> str:
+        ours = commands.replace("-n kubedelta", f"-n {nodes.namespace}")
+        process = await asyncio.create_subprocess_exec(
+            *("sh", "-euc", ours),
+            cwd=tmp_path,
+            env=os.environ | {"KUBECONFIG": str(kubeconfig)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, error = await asyncio.wait_for(process.communicate(), 60 * BUSY)
+        assert process.returncode == 0, error.decode()
+        return out.decode()
+
+    return run
+
+
+def _commands(guide: str, heading: str) -> list[str]:
+    """The blocks of commands in a section."""
+    [section] = re.findall(rf"\n#+ {heading}\n(.*?)(?=\n#|\Z)", (ROOT / "docs" / guide).read_text(), re.DOTALL)
+    blocks = re.findall(r"\n\n((?:    +[^\n]*\n)+)", section)
+    return [textwrap.dedent(each) for each in blocks if "kubectl" in each]
+
+
+def _uids(pods: dict[str, Manifest]) -> dict[str, str]:
+    return {name: pod["metadata"]["uid"] for name, pod in pods.items()}
+
+
+def _workloads(nodes: Nodes, kind: str) -> str:
+    return f"/apis/apps/v1/namespaces/{nodes.namespace}/{kind}"
+
+
+async def test_one_replica_becomes_two_with_its_volume_and_back(
+    nodes: Nodes, release: Release, shell: Shell, tmp_path: Path
+) -> None:
+    key, rebind = _commands("replicas.md", "From one replica to two")
+    await release()
+    await nodes.kube.wait_for(nodes.pods, lambda pods: len(pods) == 1)
+    volume = await nodes.volume_of("kubedelta-state")
+
+    (tmp_path / "redaction.key").write_text("0" * 64)
+    await shell(key[key.index("\n") + 1 :])  # The first line reads a file in the pod.
+    await release(replicas=0)
+    await nodes.ready()
+    await shell(rebind)
+    await release(**ELECTION, **KEY, replicas=1)
+
+    alone = await nodes.ready("kubedelta-0")
+    assert await nodes.volume_of("state-kubedelta-0") == volume
+    await release(**ELECTION, **KEY, replicas=2)
+    both = await nodes.ready("kubedelta-0", "kubedelta-1")
+    assert _uids(both)["kubedelta-0"] == _uids(alone)["kubedelta-0"]
+    assert await nodes.volume_of("state-kubedelta-1") != volume
+
+    await release(**ELECTION, **KEY, replicas=1)
+    assert _uids(await nodes.ready("kubedelta-0")) == _uids(alone)
+    await release(**ELECTION, **KEY, replicas=0)
+    await nodes.ready()
+    await release(persistence={"existingClaim": "state-kubedelta-0"})
+    [pod] = await nodes.kube.wait_for(nodes.pods, lambda pods: len(pods) == 1)
+    claims = [each["persistentVolumeClaim"] for each in pod["spec"]["volumes"] if "persistentVolumeClaim" in each]
+    assert claims == [{"claimName": "state-kubedelta-0"}]
+    assert await nodes.volume_of("state-kubedelta-0") == volume
+
+
+@pytest.fixture
+async def two(nodes: Nodes, release: Release) -> dict[str, Manifest]:
+    """Two replicas that are ready."""
+    await release(**ELECTION, **KEY, replicas=2)
+    return await nodes.ready("kubedelta-0", "kubedelta-1")
+
+
+async def test_a_roll_out_replaces_a_pod_when_the_last_one_is_ready(
+    nodes: Nodes, release: Release, two: dict[str, Manifest]
+) -> None:
+    nodes.sick.add("kubedelta-1")
+    await release(config={**ELECTION["config"], "latency": 0.05}, replicas=2, **KEY)
+    await nodes.kube.wait_for(
+        _workloads(nodes, "statefulsets"),
+        lambda found: (found[0]["status"].get("updatedReplicas"), found[0]["status"].get("readyReplicas")) == (1, 1),
+    )
+    first = await nodes.kube.get(f"{nodes.pods}/kubedelta-0")
+    assert first["metadata"]["uid"] == _uids(two)["kubedelta-0"]
+
+    await nodes.heal("kubedelta-1")
+    await nodes.kube.wait_for(
+        _workloads(nodes, "statefulsets"),
+        lambda found: (found[0]["status"].get("updatedReplicas"), found[0]["status"].get("readyReplicas")) == (2, 2),
+    )
+    after = await nodes.ready("kubedelta-0", "kubedelta-1")
+    assert not _uids(after).items() & _uids(two).items()
+    steps = [
+        (pods[name], what)
+        for name in ("kubedelta-1", "kubedelta-0")
+        for pods, what in ((two, "gone"), (after, "made"), (after, "ready"))
+    ]
+    assert await nodes.saw(*steps) == steps
+
+
+async def test_going_back_replaces_only_the_pod_that_does_not_start(
+    nodes: Nodes, release: Release, two: dict[str, Manifest], helm: Helm, kubeconfig: Path
+) -> None:
+    nodes.sick.add("kubedelta-1")
+    await release(config={**ELECTION["config"], "latency": 0.05}, replicas=2, **KEY)
+    broken = await nodes.replaced(two["kubedelta-1"])
+
+    await asyncio.to_thread(helm.on_cluster, kubeconfig, nodes.namespace, "rollback", "kubedelta")
+    mended = await nodes.replaced(broken)
+    await nodes.heal("kubedelta-1")
+
+    after = await nodes.ready("kubedelta-0", "kubedelta-1")
+    assert _uids(after) == {**_uids(two), "kubedelta-1": mended["metadata"]["uid"]}
+
+
+async def test_a_drain_gets_one_replica_at_a_time(nodes: Nodes, two: dict[str, Manifest]) -> None:
+    budgets = f"/apis/policy/v1/namespaces/{nodes.namespace}/poddisruptionbudgets"
+
+    async def allowed(number: int) -> Manifest:
+        found = await nodes.kube.wait_for(
+            budgets, lambda budgets: budgets[0].get("status", {}).get("disruptionsAllowed") == number
+        )
+        return dict(found[0]["status"])
+
+    async def evict(name: str) -> None:
+        await nodes.kube.create(f"{nodes.pods}/{name}/eviction", {"metadata": {"name": name}})
+
+    status = await allowed(1)
+    assert (status["expectedPods"], status["desiredHealthy"], status["currentHealthy"]) == (2, 1, 2)
+    nodes.sick.add("kubedelta-0")
+    await evict("kubedelta-0")
+    await allowed(0)
+    with pytest.raises(KubeError, match="429"):
+        await evict("kubedelta-1")
+    await nodes.heal("kubedelta-0")
+    await allowed(1)
+    await evict("kubedelta-1")
+
+
+async def test_a_lost_volume_is_made_anew_with_its_pod(nodes: Nodes, two: dict[str, Manifest], shell: Shell) -> None:
+    [anew] = _commands("replicas.md", "A volume is lost")
+    lost, kept = await nodes.volume_of("state-kubedelta-1"), await nodes.volume_of("state-kubedelta-0")
+
+    await shell(anew)
+
+    await nodes.kube.wait_for(VOLUMES, lambda volumes: not volumes, fieldSelector=f"metadata.name={lost}")
+    after = await nodes.ready("kubedelta-0", "kubedelta-1")
+    assert await nodes.volume_of("state-kubedelta-1") != lost
+    assert await nodes.volume_of("state-kubedelta-0") == kept
+    assert _uids(after)["kubedelta-0"] == _uids(two)["kubedelta-0"]
+
+
+async def test_two_shards_become_four_beside_each_other(nodes: Nodes, release: Release, shell: Shell) -> None:
+    former, new = (tuple(f"kubedelta-{index}-of-{of}-0" for index in range(of)) for of in (2, 4))
+    leases, claims = _commands("large-clusters.md", "Another number of shards")
+    await release(**ELECTION, **KEY, shards=2)
+    before = _uids(await nodes.ready(*former))
+
+    await release(**ELECTION, **KEY, shards=4, formerShards=2)
+    during = _uids(await nodes.ready(*former, *new))
+    assert before.items() <= during.items(), "the former pods go on"
+    for index in range(2):
+        annotations = {"kubedelta/heirs": f'{{"of":4,"done":{"true" if index else "false"}}}'}
+        lease = {"metadata": {"name": f"kubedelta-{index}-of-2", "annotations": annotations}}
+        await nodes.kube.create(f"/apis/coordination.k8s.io/v1/namespaces/{nodes.namespace}/leases", lease)
+    assert (await shell(leases)).split() == ['{"of":4,"done":false}', '{"of":4,"done":true}']
+
+    await release(**ELECTION, **KEY, shards=4)
+    after = await nodes.ready(*new)
+    await nodes.kube.wait_for(
+        _workloads(nodes, "statefulsets"), lambda found: all(each["status"].get("updatedReplicas") for each in found)
+    )
+    assert "KUBEDELTA__SHARD__FORMER" not in str(await nodes.ready(*new))
+    assert after.keys() == set(new)
+    await shell(claims)
+    left = (await nodes.kube.get(nodes.claims))["items"]
+    assert sorted(each["metadata"]["name"] for each in left) == sorted(f"state-{each}" for each in new)
