@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import yaml
 
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient, KubeError
+from tests.deploy.component import COPIES
 from tests.deploy.helm import CHART, CONFIG, DIVIDED_ANEW, EVERYTHING, REPLICAS, Helm, Manifest, Values, one
 
 PATHS = {
@@ -33,22 +35,37 @@ PATHS = {
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
-@pytest.fixture
-def definitions(prometheus_operator_build: Path) -> list[Manifest]:
-    return [yaml.safe_load(file.read_text()) for file in sorted(prometheus_operator_build.glob("*.yaml"))]
+def _all_in(folder: Path) -> list[Manifest]:
+    return [yaml.safe_load(file.read_text()) for file in sorted(folder.glob("*.yaml"))]
+
+
+@asynccontextmanager
+async def _defined(kube: KubeClient, definitions: list[Manifest]) -> AsyncIterator[None]:
+    """Serves these custom resources."""
+    async with AsyncExitStack() as stack:
+        for each in definitions:
+            spec = each["spec"]
+            [version] = spec["versions"]
+            made = await kube.create_crd(
+                spec["group"],
+                spec["names"]["plural"],
+                spec["names"]["kind"],
+                schema=version["schema"]["openAPIV3Schema"],
+            )
+            stack.push_async_callback(kube.delete_crd, made)
+        yield
 
 
 @pytest.fixture
-async def with_operator(kube: KubeClient, definitions: list[Manifest]) -> AsyncIterator[KubeClient]:
-    made = []
-    for definition in definitions:
-        spec = definition["spec"]
-        [version] = spec["versions"]
-        schema = version["schema"]["openAPIV3Schema"]
-        made.append(await kube.create_crd(spec["group"], spec["names"]["plural"], spec["names"]["kind"], schema=schema))
-    yield kube
-    for resource in made:
-        await kube.delete_crd(resource)
+async def with_operator(kube: KubeClient, prometheus_operator_build: Path) -> AsyncIterator[KubeClient]:
+    async with _defined(kube, _all_in(prometheus_operator_build)):
+        yield kube
+
+
+@pytest.fixture
+async def with_cert_manager(kube: KubeClient, cert_manager_build: Path) -> AsyncIterator[KubeClient]:
+    async with _defined(kube, _all_in(cert_manager_build)):
+        yield kube
 
 
 EACH = {"one": EVERYTHING, "two": REPLICAS, "shards": DIVIDED_ANEW}
@@ -79,6 +96,18 @@ async def test_an_api_server_takes_every_object(
         await with_operator.create(
             PATHS["ServiceMonitor"].format(namespace), monitor, fieldValidation="Strict", dryRun="All"
         )
+
+
+async def test_cert_manager_takes_the_certificates(with_cert_manager: KubeClient, namespace: str) -> None:
+    found = list(yaml.safe_load_all((COPIES / "certificates.yaml").read_text()))
+    path = f"/apis/cert-manager.io/v1/namespaces/{namespace}"
+    for each in found:
+        each["metadata"]["namespace"] = namespace
+        plural = f"{each['kind'].lower()}s"
+        await with_cert_manager.create(f"{path}/{plural}", each, fieldValidation="Strict", dryRun="All")
+    found[-1]["spec"]["dnsName"] = []
+    with pytest.raises(KubeError, match="dnsName"):
+        await with_cert_manager.create(f"{path}/certificates", found[-1], fieldValidation="Strict", dryRun="All")
 
 
 @pytest.fixture
