@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -113,37 +114,40 @@ class Helm:
 
     def rendered(self, values: Values | None = None) -> list[Manifest]:
         """The manifests of a release kubedelta in the namespace kubedelta."""
-        ran = self._run("template", "kubedelta", str(CHART), "--namespace", NAMESPACE, "-f", "-", values=values or {})
+        ran = _template(self, json.dumps(values or {}))
         assert ran.returncode == 0, ran.stderr
         return [each for each in yaml.load_all(ran.stdout, yaml.CSafeLoader) if each]
 
     def refusal(self, values: Values) -> str:
         """The error of values that must not be rendered."""
-        ran = self._run("template", "kubedelta", str(CHART), "--namespace", NAMESPACE, "-f", "-", values=values)
+        ran = _template(self, json.dumps(values))
         assert ran.returncode != 0, ran.stdout
         return ran.stderr
 
     def lint(self, values: Values) -> subprocess.CompletedProcess[str]:
-        return self._run("lint", "--strict", str(CHART), "-f", "-", values=values)
+        return self.run("lint", "--strict", str(CHART), "-f", "-", values=json.dumps(values))
 
     def notes(self, values: Values) -> str:
         """The text behind an installation."""
         client = ("--dry-run=client", "--hide-secret")
-        ran = self._run("install", "kubedelta", str(CHART), "-n", NAMESPACE, *client, "-f", "-", values=values)
+        ran = self.run(
+            "install", "kubedelta", str(CHART), "-n", NAMESPACE, *client, "-f", "-", values=json.dumps(values)
+        )
         assert ran.returncode == 0, ran.stderr
         return ran.stdout.partition("NOTES:\n")[2]
 
     def on_cluster(self, kubeconfig: Path, namespace: str, *words: str, values: Values | None = None) -> None:
         """A command that changes the cluster; values are read from ``-f -``."""
-        ran = self._run(*words, "--kubeconfig", str(kubeconfig), "--namespace", namespace, values=values or {})
+        of_cluster = ("--kubeconfig", str(kubeconfig), "--namespace", namespace)
+        ran = self.run(*words, *of_cluster, values=json.dumps(values or {}))
         assert ran.returncode == 0, ran.stderr
 
-    def _run(self, *words: str, values: Values) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, values: str) -> subprocess.CompletedProcess[str]:
         folders = {f"HELM_{name}_HOME": str(self.home / name) for name in ("CACHE", "CONFIG", "DATA")}
         folders["GOGC"] = "off"  # It lives for a moment: collecting garbage would be half of what it costs.
         return subprocess.run(
             [self.binary, *words],
-            input=json.dumps(values),
+            input=values,
             env=os.environ | folders,
             capture_output=True,
             text=True,
@@ -185,6 +189,12 @@ def environ_of(workload: Manifest) -> dict[str, str]:
         else:
             found[each["name"]] = re.sub(r"\$\((\w+)\)", lambda match: found[match[1]], each["value"])
     return found
+
+
+@cache
+def _template(helm: Helm, values: str) -> subprocess.CompletedProcess[str]:
+    """Once: many tests look at the same values."""
+    return helm.run("template", "kubedelta", str(CHART), "--namespace", NAMESPACE, "-f", "-", values=values)
 
 
 def all_of(manifests: list[Manifest], kind: str) -> list[Manifest]:

@@ -29,6 +29,7 @@ from tests.deploy.helm import (
 )
 
 ELECTION: Values = {"config": {**CONFIG, "election": {"enabled": True}}, "redaction": REPLICAS["redaction"]}
+RESTARTING: Values = {**REPLICAS, "restartOnConfigChange": True}
 CHANGES = [(2, 4), (4, 2), (1, 4), (4, 1)]
 """A number of shards before, and one after."""
 
@@ -143,8 +144,8 @@ def test_the_notes_name_the_pods_of_shards(helm: Helm) -> None:
 @pytest.mark.parametrize(("before", "after"), CHANGES)
 def test_former_pods_go_on_beside_the_new_ones(helm: Helm, before: int, after: int) -> None:
     """Neither they nor their file change, so that nothing restarts them."""
-    former = helm.rendered({**REPLICAS, "restartOnConfigChange": True, "shards": before})
-    changing = helm.rendered({**REPLICAS, "restartOnConfigChange": True, "shards": after, "formerShards": before})
+    former = helm.rendered({**RESTARTING, "shards": before})
+    changing = helm.rendered({**RESTARTING, "shards": after, "formerShards": before})
 
     for kind in ("StatefulSet", "PodDisruptionBudget"):
         found = {each["metadata"]["name"]: each for each in all_of(changing, kind)}
@@ -157,8 +158,8 @@ def test_former_pods_go_on_beside_the_new_ones(helm: Helm, before: int, after: i
 
 @pytest.mark.parametrize(("before", "after"), CHANGES)
 def test_new_pods_know_the_number_before(helm: Helm, tmp_path: Path, before: int, after: int) -> None:
-    changing = helm.rendered({**REPLICAS, "shards": after, "formerShards": before})
-    done = helm.rendered({**REPLICAS, "shards": after})
+    changing = helm.rendered({**RESTARTING, "shards": after, "formerShards": before})
+    done = helm.rendered({**RESTARTING, "shards": after})
 
     for index, name in enumerate(_names(after)):
         assert _shard(changing, tmp_path, name) == ShardSettings(of=after, index=index, former=before)
@@ -184,7 +185,7 @@ def test_a_division_by_namespace_changes_its_number(helm: Helm, tmp_path: Path) 
 def test_each_pod_has_its_rights_on_leases(
     helm: Helm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int, after: int
 ) -> None:
-    manifests = helm.rendered({**REPLICAS, "shards": after, "formerShards": before})
+    manifests = helm.rendered({**RESTARTING, "shards": after, "formerShards": before})
     [role] = [each for each in all_of(manifests, "Role") if each["metadata"]["namespace"] == NAMESPACE]
     granted = {(rule.get("resourceNames", [""])[0], *rule["verbs"]) for rule in role["rules"]}
 
