@@ -204,7 +204,8 @@ class Rules(Endings):
         if lease is None:
             return replace(state, known=known, renew_at=-inf)
         if isinstance(state, Releasing) and state.finished:
-            return Ended()  # Mostly our release: the watch may be faster than the answer.
+            # Mostly our release: the watch may be faster than the answer.
+            return self.released(replace(state, known=known), known.heard)
         reason = f"{lease.holder} holds it" if lease.holder else "its holder was removed"
         return SteppingDown(known=known, term=state.term, reason=reason)
 

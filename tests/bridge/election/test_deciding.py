@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 
 import pytest
+from msgspec.structs import replace
 
 from bridge.election.deciding import Rules
+from bridge.election.division.heirs import Heirs
 from bridge.election.lease import LAST_TERM, Lease, LeaseHolder, created, lease_of, renewed, taken
 from bridge.election.states import (
     Acquiring,
@@ -181,6 +183,20 @@ def test_a_released_lease_is_not_lost() -> None:
 
     assert seen == Ended()
     assert RULES.written(seen, a_lease("", 21), began=100.4, now=100.6) == Ended()
+
+
+def test_a_holder_that_has_handed_over_follows() -> None:
+    """Also where the watch is faster than the answer: it tells the operator that it can be removed."""
+    ready = Heirs(2, {"0": "b", "1": "c"})
+    handing = RULES.hand_over(leading(replace(a_lease("a", 20), heirs=ready)))
+    finished = RULES.work_ended(handing, 100.2)
+    done = replace(a_lease("", 21), heirs=replace(ready, done=True))
+
+    seen = RULES.watched(finished, done, "21", 100.5)
+
+    assert isinstance(seen, Following)
+    assert RULES.written(seen, done, began=100.4, now=100.6) == seen
+    assert RULES.take_at(seen.known, exact=True) == inf, "it is over"
 
 
 def test_a_leader_still_at_work_loses_a_lease_without_holder() -> None:
