@@ -7,7 +7,7 @@ import json
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -74,22 +74,23 @@ class JudgedReplicas(Replicas):
 @asynccontextmanager
 async def replicas(scene: Scene, **election: str) -> AsyncIterator[JudgedReplicas]:
     """Both run, and are ready."""
-    key = scene.folder / "redaction.key"
-    key.write_text("k" * 64)
-    sinks = {name: options for name, options in scene.sinks.section.items() if name != "copy"}
-    both = [BridgeProcess(scene.folder / name, _config(scene, name, sinks, election)) for name in ("pod-0", "pod-1")]
+    both = [BridgeProcess(scene.folder / name, config_of(scene, name, election)) for name in ("pod-0", "pod-1")]
     async with AsyncExitStack() as stack:
         for each in both:
             await stack.enter_async_context(each.started())
         yield JudgedReplicas(scene, both)
 
 
-def _config(scene: Scene, name: str, sinks: dict[str, Any], election: dict[str, str]) -> dict[str, Any]:
-    return scene.config(
-        sinks=sinks,
-        redaction={"key_file": str(scene.folder / "redaction.key")},
-        election={"enabled": True, "namespace": scene.namespace, "identity": name, **election},
-    )
+def config_of(scene: Scene, name: str, election: Mapping[str, Any], **sections: Any) -> dict[str, Any]:
+    """Of the replica of this name. ``sections`` come on top."""
+    key = scene.folder / "redaction.key"
+    key.write_text("k" * 64)
+    settings: dict[str, Any] = {
+        "sinks": {name: options for name, options in scene.sinks.section.items() if name != "copy"},
+        "redaction": {"key_file": str(key)},
+        "election": {"enabled": True, "namespace": scene.namespace, "identity": name, **election},
+    }
+    return scene.config(**settings | sections)
 
 
 @pytest.mark.parametrize(
