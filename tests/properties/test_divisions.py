@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from bridge.model.change import Evidence, Op
+from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.shard import Division
-from bridge.model.record import Delta
+from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions import frontier
 from bridge.model.versions.frontier import Frontier, Point, informer_key
@@ -29,7 +30,8 @@ from bridge.model.versions.joining import joined
 from tests.kit import memory
 from tests.kit.deadlines import run_bounded
 from tests.kit.examples import examples
-from tests.properties.test_standby import RESOURCES, SINKS, Event, Informing, Member, Server
+from tests.kit.replicated_server import Event, Informing, Member, Server
+from tests.properties.test_standby import RESOURCES, SINKS
 
 T = TypeVar("T")
 
@@ -52,7 +54,8 @@ class ShardMember(Member):
     """A shard of one replica."""
 
     def __init__(self, number: int, directory: Path, mine: Division) -> None:
-        super().__init__(number, directory, lambda: 0)
+        super().__init__(number, directory, RESOURCES, SINKS, lambda: 0)
+        self.outstanding: dict[str, list[Fetch[Record]]] = {}
         self.mine = mine
         self.lease = ""
         """The frontier in its Lease."""
@@ -82,7 +85,7 @@ class Divisions(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.root = Path(tempfile.mkdtemp(prefix="divisions-", dir=memory.folder()))
         self.numbers = count()
-        self.server = SpreadServer()
+        self.server = SpreadServer(RESOURCES)
         self.now: list[ShardMember] = []
         self.next: list[ShardMember] = []
         """The shards of another division, that follow."""
@@ -152,7 +155,7 @@ class Divisions(RuleBasedStateMachine):
 
     # ── Deliveries ───────────────────────────────────────────────────────────
 
-    @rule(data=st.data(), sink=st.sampled_from(SINKS), most=st.integers(1, 5), settles=st.booleans())
+    @rule(data=st.data(), sink=st.sampled_from(tuple(SINKS)), most=st.integers(1, 5), settles=st.booleans())
     def deliver(self, data: st.DataObject, sink: str, most: int, settles: bool) -> None:
         self.give(self.draw(data, self.now), sink, most, settles)
 
@@ -210,7 +213,8 @@ class Divisions(RuleBasedStateMachine):
     def lead(self, member: ShardMember, term: int, found: Frontier | None) -> None:
         self.run(member.standby.take_over(term, found))
         member.term, member.leads = term, True
-        member.lead()
+        member.renew()
+        member.outstanding = {sink: [] for sink in SINKS}
         self.renew(member)
 
     @rule(data=st.data())
@@ -220,12 +224,7 @@ class Divisions(RuleBasedStateMachine):
         self.run(member.outbox.maintain())  # Else a position that was not saved makes it list.
         directory = self.root / f"{next(self.numbers)}-again"
         directory.mkdir()
-        for suffix in ("", "-wal"):
-            if (member.directory / f"outbox.db{suffix}").exists():
-                shutil.copy(member.directory / f"outbox.db{suffix}", directory)
-        self.run(member.outbox.close())
-        member.directory = directory
-        self.run(member.open())
+        self.run(member.crash(directory))
         if member.leads:
             self.lead(member, member.term + 1, frontier.decode(member.lease) if member.lease else None)
 
@@ -272,7 +271,7 @@ class Divisions(RuleBasedStateMachine):
             for sink in SINKS:
                 self.give(former, sink, data.draw(st.integers(1, 5)), True)
             self.renew(former)
-            former.follow()
+            former.standby.step_down()
             former.leads = False
         term = max(each.term for each in self.now) + 1
         for member in self.next:

@@ -68,9 +68,9 @@ class World:
         while self.events and self.events[0][0] <= LENGTH:
             self.now, _, act = heapq.heappop(self.events)
             act()
-            self.check()
+            self.i5_one_holder_works()
 
-    def check(self) -> None:
+    def i5_one_holder_works(self) -> None:
         working = [each for each in self.electors if each.works]
         assert len(working) <= 1, (self.now, [each.identity for each in working])
 

@@ -26,7 +26,8 @@ from bridge.model.versions.progress import (
 )
 from bridge.pipelines.feeds import TransactionFeed
 from tests.kit.examples import examples
-from tests.properties.test_standby import KEYS, RESOURCES, SINKS, Election, Member
+from tests.kit.replicated_server import Key, Member, step_of
+from tests.properties.test_standby import KEYS, LISTS, RESOURCES, SINKS, Election
 
 
 class End(Enum):
@@ -73,20 +74,21 @@ class Writer:
 class Transactions(Election):
     """``Election``, whose sinks deliver in transactions."""
 
-    relists = True
+    features: tuple[str, ...] = (LISTS,)
 
     def __init__(self) -> None:
         super().__init__()
         self.topics = {sink: Topic() for sink in SINKS}
         self.stored: dict[str, set[tuple[str, str, str, bool]]] = {sink: set() for sink in SINKS}
-        self.newest: dict[str, dict[tuple[str, str], int]] = {sink: {} for sink in SINKS}
+        self.newest: dict[str, dict[Key, int]] = {sink: {} for sink in SINKS}
         """Object → its newest version at the destination."""
         self.unsettled: set[str] = set()
         """Sinks whose last transaction is stored, and the leader does not know it."""
 
     def begin_delivering(self, member: Member) -> None:
-        member.feeds, member.outstanding, self.unsettled = {}, {sink: [] for sink in SINKS}, set()
+        self.outstanding, self.unsettled = {sink: [] for sink in SINKS}, set()
         for sink in SINKS:
+            member.all_feeds.end(sink)
             feed = member.all_feeds.feed(sink, TransactionFeed, window=4)
             assert isinstance(feed, TransactionFeed)
             feed.report, feed.sink_with_progress = discard, Writer(self.topics[sink])
@@ -95,9 +97,9 @@ class Transactions(Election):
             member.feeds[sink] = feed
 
     def transact(self, sink: str, most: int, end: End) -> None:
-        if self.leader is None:
+        if self.leader is None or sink not in SINKS:
             return
-        feed, waiting = self.leader.feeds[sink], self.leader.outstanding[sink]
+        feed, waiting = self.leader.feeds[sink], self.outstanding[sink]
         assert isinstance(feed, TransactionFeed)
         if not waiting:
             if feed.exhausted:
@@ -120,7 +122,7 @@ class Transactions(Election):
         resource=st.sampled_from(RESOURCES),
         changes=st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=2, max_size=8),
         seen=st.lists(st.integers(1, 8), min_size=1, max_size=6),
-        ends=st.lists(st.tuples(st.sampled_from(SINKS), st.integers(1, 5), st.sampled_from(End)), max_size=5),
+        ends=st.lists(st.tuples(st.sampled_from(tuple(SINKS)), st.integers(1, 5), st.sampled_from(End)), max_size=5),
         killed=st.booleans(),
     )
     def a_busy_time(
@@ -138,30 +140,30 @@ class Transactions(Election):
             self.server.change(resource.name, key, delete)
         for member in self.members:
             for most in seen:
-                self.watch_some(member, resource, most, bookmark=False)
+                self.see(member, resource, most, bookmark=False)
             seen = seen[1:] + seen[:1]
         for sink, most, end in ends:
             self.transact(sink, most, end)
         if killed:
             self.take_over(self.draw(data))
 
-    def deliver(self, sink: str, most: int, settles: bool) -> None:
-        self.transact(sink, most, End.SETTLED if settles else End.UNKNOWN)
+    def deliver(self, sink: str, most: int, sends: bool, settles: bool, rejects: int) -> None:
+        self.transact(sink, most, End.SETTLED if settles else End.UNKNOWN if sends else End.ABORTED)
 
-    def has_more(self, member: Member, sink: str) -> bool:
-        return bool(member.outstanding[sink]) or super().has_more(member, sink)
+    def deliver_all(self, member: Member, sink: str) -> None:
+        while self.outstanding[sink] or not member.feeds[sink].exhausted:
+            self.transact(sink, 100, End.SETTLED)
 
     def store(self, feed: TransactionFeed, fetch: Fetch[Record]) -> None:
         writer = feed.sink_with_progress
         assert isinstance(writer, Writer)
         writer.store()
         for record in fetch.items:
+            self.hear(feed.sink, record)
             if isinstance(record, Delta):
-                self.hear(feed.sink, record)
-                self.count(feed.sink, record)
-            else:
-                assert self.relists, "a replica that follows from the start is exact"
-                self.heard[feed.sink].unsure |= self.heard[feed.sink].state.keys()
+                self.heard[feed.sink].settled.add(step_of(record))
+                if record.snapshot is None:
+                    self.count(feed.sink, record)
 
     def count(self, sink: str, delta: Delta) -> None:
         gone = delta.op is Op.DELETED
@@ -179,7 +181,7 @@ class Transactions(Election):
 class TransactionsWithoutLists(Transactions):
     """Replicas whose watches never break: no step is missing, either."""
 
-    relists = False
+    features = ()
 
 
 TestTransactions = Transactions.TestCase

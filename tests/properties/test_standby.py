@@ -1,207 +1,123 @@
 """Replicas in an election, on real outboxes: whoever leads, however far others lag, whatever crashes: every sink gets
-each version of the API server's history, in order, with the same ids; and none twice that the frontier covers."""
+each version of the API server's history, in order, with the same ids; and none twice that the frontier covers.
+
+Named by the invariants of an election:
+
+- I1: a standby lets go only of what a frontier that was read from the Lease covers.
+- I2: a frontier covers a record only if the sink stored it, or it is a dead letter, or a Gap or a compaction covers it.
+- I3: a frontier never goes back within an epoch, over all terms.
+- I4: after a takeover everything arrives that was not told, in order for each object.
+- I5: no delivery begins after the deadline: see test_election.
+- I6: terms and numbers ascend in every stream.
+- I7: equal changes have equal ids, and an id has one content.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from hypothesis import HealthCheck
+from hypothesis import HealthCheck, note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bridge.facts import discard
-from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
-from bridge.model.object import ApiObject
+from bridge.model.change import Evidence, Op
+from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.fetch import Fetch
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta, Gap, OrderingKey, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import PauseCause
 from bridge.model.versions import frontier
 from bridge.model.versions.frontier import Frontier, Point, informer_key
-from bridge.outbox import Outbox, Replica, Standby
-from bridge.outbox.log.cleaner import CleanerPolicy
-from bridge.pipelines.feeds import Feeds
-from bridge.pipelines.sink_feed import SinkFeed
+from bridge.model.versions.held import digest_of, digests_in
+from bridge.pipelines.snapshots import begin_snapshot
+from sinks.base import is_blocked
 from tests.kit import memory
 from tests.kit.deadlines import run_bounded
 from tests.kit.examples import examples
 from tests.kit.informed import DEPLOYMENTS, PODS
+from tests.kit.replicated_server import Backup, Key, Member, Server, Step, step_of
 
 T = TypeVar("T")
 
 RESOURCES = (PODS, DEPLOYMENTS, Resource("", "v1", "nodes", "Node", False))
 KEYS = ("a", "b", "c")
-SINKS = ("left", "right")
-REPLICAS = (0, 1, 2)
-EAGER = CleanerPolicy(min_bytes=0, min_ratio=0.0)
-
-
-class Event(NamedTuple):
-    version: int
-    op: Op
-    key: str
-    uid: str
-
-
-@dataclass
-class Server:
-    """The API server: one counter of versions for all resources."""
-
-    version: int = 100
-    events: dict[str, list[Event]] = field(default_factory=lambda: {each.name: [] for each in RESOURCES})
-    objects: dict[str, dict[str, Event]] = field(default_factory=lambda: {each.name: {} for each in RESOURCES})
-
-    def change(self, resource: str, key: str, delete: bool) -> None:
-        self.version += 1
-        known = self.objects[resource].get(key)
-        op = Op.ADDED if known is None else Op.DELETED if delete else Op.UPDATED
-        event = Event(self.version, op, key, f"uid-{self.version}" if known is None else known.uid)
-        self.events[resource].append(event)
-        if op is Op.DELETED:
-            del self.objects[resource][key]
-        else:
-            self.objects[resource][key] = event
-
-
-@dataclass
-class Informing:
-    """An informer of a replica, without its queues: what it knows, and up to where."""
-
-    resource: Resource
-    position: int | None = None
-    known: dict[str, ObjectVersion] = field(default_factory=dict)
-    first: bool = True
-
-    def watched(self, events: list[Event], position: int) -> ChangeBatch:
-        changes = [self._change(event.op, Evidence.WATCHED, event) for event in events]
-        self.position = position
-        return ChangeBatch(self.resource, Scope(), changes, str(position))
-
-    def listed(self, objects: dict[str, Event], position: int) -> list[ChangeBatch]:
-        """Two pages, and the deletes with the position."""
-        evidence = Evidence.LISTED if self.first else Evidence.RELISTED
-        found = []
-        for key, event in objects.items():
-            known = self.known.get(key)
-            if known is not None and known.uid != event.uid:
-                found.append(self._change(Op.DELETED, Evidence.RELISTED, self._last(key, known)))
-                known = None
-            if known is None or known.resource_version != str(event.version):
-                op = Op.ADDED if known is None else Op.UPDATED
-                found.append(self._change(op, evidence, event))
-        gone = [(key, known) for key, known in self.known.items() if key not in objects]
-        deletes = [self._change(Op.DELETED, Evidence.RELISTED, self._last(key, known)) for key, known in gone]
-        middle = len(found) // 2
-        pages = [found[:middle], found[middle:]]
-        self.position, self.first = position, False
-        return [
-            *(ChangeBatch(self.resource, Scope(), page, None) for page in pages if page),
-            ChangeBatch(self.resource, Scope(), deletes, str(position)),
-        ]
-
-    def offload(self, deltas: list[Delta]) -> None:
-        for delta in deltas:
-            if delta.op is not Op.DELETED and delta.key in self.known:
-                self.known[delta.key] = ObjectVersion(delta.uid, delta.resource_version, delta.sequence)
-
-    def _last(self, key: str, known: ObjectVersion) -> Event:
-        return Event(int(known.resource_version), Op.DELETED, key, known.uid)
-
-    def _change(self, op: Op, evidence: Evidence, event: Event) -> Change:
-        version = str(event.version)
-        thing = ApiObject(event.key, event.uid, version, f'{{"version":"{version}"}}'.encode())
-        before = self.known.pop(event.key, None)
-        if op is not Op.DELETED:
-            self.known[event.key] = ObjectVersion(event.uid, version, thing.body)
-        return Change(op, evidence, thing, before)
-
-
-class Member:
-    """A replica: an outbox, its informers, and its feeds while it leads."""
-
-    def __init__(self, number: int, directory: Path, number_now: Callable[[], int]) -> None:
-        self.number = number
-        self.number_now = number_now
-        self.directory = directory
-        self.informers = {each.name: Informing(each) for each in RESOURCES}
-        self.feeds: dict[str, SinkFeed] = {}
-        self.outstanding: dict[str, list[Fetch[Record]]] = {}
-        self.outbox: Outbox
-        self.standby: Standby
-
-    async def open(self) -> None:
-        start = dict.fromkeys(SINKS, StartPolicy.NOW)
-        self.all_feeds = await Feeds.open(self.directory, start, report=discard, cleaner_policy=EAGER)
-        self.outbox = self.all_feeds.outbox
-        replica = Replica("prod", f"kubedelta-{self.number}", "1.0")
-        self.standby = await self.outbox.election.join(replica, number_now=self.number_now)
-        self.feeds, self.outstanding = {}, {}
-        for name, informing in self.informers.items():
-            found, _ = await self.outbox.ledger.adopt(informing.resource, [Scope()])
-            if (checkpoint := found[Scope()]) is None:
-                self.informers[name] = Informing(informing.resource)
-                continue
-            position = None if checkpoint.position is None else int(checkpoint.position)
-            self.informers[name] = Informing(informing.resource, position, dict(checkpoint.objects), first=False)
-
-    def lead(self) -> None:
-        self.feeds = {sink: self.all_feeds.feed(sink, window=4) for sink in SINKS}
-        self.outstanding = {sink: [] for sink in SINKS}
-
-    def follow(self) -> None:
-        for sink in self.feeds:
-            self.all_feeds.end(sink)
-        self.feeds, self.outstanding = {}, {}
-        self.standby.step_down()
+SINKS = dict.fromkeys(("left", "right"), StartPolicy.NOW)
+NEW = "new"
+"""A sink that comes and goes."""
+EVERY = (*SINKS, NEW)
+LISTS, RESTORES, COMPACTIONS, DROPS = "lists", "restores", "compactions", "drops"
+LETTERS, SNAPSHOTS, COPIES, DISKS, NEWS = "dead letters", "snapshots", "copies", "empty disks", "sinks that come and go"
 
 
 @dataclass
 class Heard:
     """What the destination of a sink has received."""
 
-    state: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-    versions: set[tuple[str, str]] = field(default_factory=set)
-    """Resource and version."""
+    state: dict[Key, tuple[str, str]] = field(default_factory=dict)
+    steps: set[Step] = field(default_factory=set)
     ids: dict[tuple[str, str, bool], str] = field(default_factory=dict)
-    in_term: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Object → its newest version in this term."""
+    contents: dict[str, bytes] = field(default_factory=dict)
+    in_term: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    """Object → its newest epoch and version in this term."""
     newest: int = 0
     """The largest number in any term before."""
+    last: int = 0
+    """The number before, in this term."""
     largest: int = 0
     """The largest number."""
-    unsure: set[tuple[str, str]] = field(default_factory=set)
-    """Objects that it had when a Gap said that a delete may be missing."""
+    unsure: set[Key] = field(default_factory=set)
+    """Objects about which a Gap left doubt."""
+    set_back: bool = False
+    """In this term, a snapshot may have set objects back, so that later records come again."""
+    snapshot: set[Key] | None = None
+    """Objects of the snapshot under way."""
+    settled: set[Step] = field(default_factory=set)
+    """Stored and settled, or dead letters."""
+    excused: set[Step] = field(default_factory=set)
+    """Steps that the sink need not get."""
+    rejected: set[OrderingKey] = field(default_factory=set)
+    """Objects that ever had a dead letter."""
+    held: set[bytes] = field(default_factory=set)
+    """Digests of objects with a dead letter on another replica, as the present leader found them."""
+    begun: int | None = None
+    """The server's version when a leader first published the sink."""
 
 
 class Election(RuleBasedStateMachine):
-    relists = True
+    features: tuple[str, ...] = (LISTS, RESTORES, COMPACTIONS, DROPS, LETTERS, SNAPSHOTS, COPIES, DISKS, NEWS)
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
         self.root = Path(tempfile.mkdtemp(prefix="standby-", dir=memory.folder()))
         self.numbers = count()
-        self.server = Server()
+        self.server = Server(RESOURCES)
+        self.backups: list[tuple[Backup, str | None]] = []
+        self.restored = False
         self.members: list[Member] = []
         self.leader: Member | None = None
         self.lease: str | None = None
         self.found: Frontier | None = None
         """The frontier that the leader found."""
         self.term = 0
-        self.led = -1
-        """Number of the last leader."""
-        self.heard = {sink: Heard() for sink in SINKS}
-        self.paused = dict.fromkeys(SINKS, PauseCause.NONE)
-        self.missed: set[tuple[str, str]] = set()
-        """Steps that some list passed over."""
+        self.led: object = None
+        """The disk of the last leader."""
+        self.outstanding: dict[str, list[Fetch[Record]]] = {}
+        """Of the leader, by sink: fetches that are not settled."""
+        self.unsent: dict[str, list[Record]] = {}
+        """Those of their records that were not sent."""
+        self.heard = {sink: Heard() for sink in EVERY}
+        self.paused = dict.fromkeys(EVERY, PauseCause.NONE)
+        self.disks: dict[int, object] = {}
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
         return run_bounded(self.runner, what)
@@ -219,15 +135,24 @@ class Election(RuleBasedStateMachine):
         directory.mkdir()
         return directory
 
-    @initialize(replicas=st.sampled_from([2, 3]))
-    def begin(self, replicas: int) -> None:
+    @initialize(replicas=st.sampled_from([2, 3]), data=st.data())
+    def begin(self, replicas: int, data: st.DataObject) -> None:
+        self.enabled = data.draw(st.sets(st.sampled_from(sorted(self.features)))) if self.features else set()
+        note(f"with {sorted(self.enabled)}")
+        for sink in SINKS:
+            self.heard[sink].begun = 0
         for number in range(replicas):
-            member = Member(number, self.directory(), lambda: max(each.largest for each in self.heard.values()) + 10)
+            number_now = lambda: max(each.largest for each in self.heard.values()) + 10  # noqa: E731
+            member = Member(number, self.directory(), RESOURCES, SINKS, number_now)
+            self.disks[number] = object()
             self.run(member.open())
-            for informing in member.informers.values():
-                self.list(member, informing)
+            for resource in RESOURCES:
+                self.run(member.list(self.server, resource))
             self.members.append(member)
         self.take_over(self.members[0])
+
+    def has(self, *features: str) -> bool:
+        return self.enabled.issuperset(features)
 
     # ── The API server, and what replicas see of it ──────────────────────────
 
@@ -237,97 +162,212 @@ class Election(RuleBasedStateMachine):
 
     @rule(data=st.data(), resource=st.sampled_from(RESOURCES), most=st.integers(1, 4), bookmark=st.booleans())
     def watch(self, data: st.DataObject, resource: Resource, most: int, bookmark: bool) -> None:
-        self.watch_some(self.draw(data), resource, most, bookmark)
+        self.see(self.draw(data), resource, most, bookmark)
 
-    def watch_some(self, member: Member, resource: Resource, most: int, bookmark: bool) -> None:
-        informing = member.informers[resource.name]
-        if informing.position is None:
-            self.list(member, informing)
-            return
-        events = [each for each in self.server.events[resource.name] if each.version > informing.position]
-        some = events[:most]
-        position = self.server.version if len(some) == len(events) and (bookmark or not some) else some[-1].version
-        self.append(member, informing, informing.watched(some, position))
+    def see(self, member: Member, resource: Resource, most: int, bookmark: bool) -> None:
+        before = set(member.lacks)
+        self.run(member.watch(self.server, resource, most, bookmark))
+        self.excuse_leader(member, before)
 
-    @precondition(lambda self: self.relists)
+    def excuse_leader(self, member: Member, before: set[Step]) -> None:
+        """What the leader's lists pass over, nobody gets."""
+        if member is self.leader:
+            for heard in self.heard.values():
+                heard.excused |= member.lacks - before
+
+    @precondition(lambda self: self.has(LISTS))
     @rule(data=st.data(), resource=st.sampled_from(RESOURCES), breaks_off=st.booleans())
     def relist(self, data: st.DataObject, resource: Resource, breaks_off: bool) -> None:
-        member = self.draw(data)
-        self.list(member, member.informers[resource.name], breaks_off)
-
-    def list(self, member: Member, informing: Informing, breaks_off: bool = False) -> None:
-        name, since = informing.resource.name, informing.position or 0
-        passed = {(name, str(each.version)) for each in self.server.events[name] if each.version > since}
-        self.missed |= passed - {(name, str(each.version)) for each in self.server.objects[name].values()}
-        batches = informing.listed(self.server.objects[name], self.server.version)
-        for batch in batches[:-1] if breaks_off and len(batches) > 1 else batches:
-            self.append(member, informing, batch)
-        if breaks_off and len(batches) > 1:
+        member, before = (member := self.draw(data)), set(member.lacks)
+        broke_off = self.run(member.list(self.server, resource, breaks_off=breaks_off))
+        self.excuse_leader(member, before)
+        if broke_off:
             self.crash(member)
 
-    def append(self, member: Member, informing: Informing, batch: ChangeBatch) -> None:
-        deltas = self.run(member.outbox.append(batch))
-        informing.offload(list(deltas))
+    @precondition(lambda self: self.has(LISTS))
+    @rule()
+    def compact_etcd(self) -> None:
+        self.server.oldest = self.server.version
+
+    @precondition(lambda self: self.has(RESTORES))
+    @rule()
+    def back_up(self) -> None:
+        self.backups.append((self.server.back_up(), self.lease))
+
+    @precondition(lambda self: self.has(RESTORES) and self.backups)
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        """With the Lease, which its holder writes again once it has noticed. Excluded: a replica that is wholly behind
+        the backup. It would go on in an epoch in which another one has told what the restore undid."""
+        backup, self.lease = data.draw(st.sampled_from(self.backups))
+        for member in self.members:
+            if member.newest <= backup.version < self.server.version:
+                for resource in RESOURCES:
+                    self.see(member, resource, 1000, True)
+        undone = self.server.restore(backup)
+        self.backups.clear()
+        self.restored = True
+        for heard in self.heard.values():
+            heard.excused |= undone
 
     # ── Deliveries ───────────────────────────────────────────────────────────
 
-    @rule(sink=st.sampled_from(SINKS), most=st.integers(1, 5), settles=st.booleans())
-    def deliver(self, sink: str, most: int, settles: bool) -> None:
-        if self.leader is None:
+    @rule(
+        sink=st.sampled_from(EVERY),
+        most=st.integers(1, 5),
+        sends=st.booleans(),
+        settles=st.booleans(),
+        rejects=st.integers(0, 9),
+    )
+    def deliver(self, sink: str, most: int, sends: bool, settles: bool, rejects: int) -> None:
+        """A crash may come before the records are sent, and before they are settled."""
+        leader = self.leader
+        if leader is None or sink not in leader.feeds or leader.feeds[sink].exhausted:
             return
-        feed = self.leader.feeds[sink]
-        if feed.exhausted:
-            return
-        fetch = self.run(feed.take(most))
+        fetch = self.run(leader.feeds[sink].take(most))
         assert fetch.missed is None
-        for record in fetch.items:
-            if isinstance(record, Delta):
-                self.hear(sink, record)
-            else:
-                assert self.relists, "a replica that follows from the start is exact"
-                self.heard[sink].unsure |= self.heard[sink].state.keys()
-        self.leader.outstanding[sink].append(fetch)
+        self.outstanding.setdefault(sink, []).append(fetch)
+        self.unsent.setdefault(sink, []).extend(fetch.items)
+        if sends or settles:
+            self.send(sink, rejects if self.has(LETTERS) else 0)
         if settles:
-            for each in self.leader.outstanding[sink]:
-                feed.settle(each)
-            self.leader.outstanding[sink].clear()
+            self.settle(sink)
 
-    def hear(self, sink: str, delta: Delta) -> None:
-        heard, name = self.heard[sink], delta.resource.name
-        version, key, deleted = delta.resource_version, (name, delta.key), delta.op is Op.DELETED
-        assert self.leader is not None
+    def send(self, sink: str, rejects: int = 0) -> None:
+        """``rejects``: the number of a record, from 1, that the destination rejects."""
+        leader, heard = self.leader, self.heard[sink]
+        assert leader is not None
+        letters = leader.outbox.sinks.dead_letters[sink]
+        for number, record in enumerate(self.unsent.get(sink, []), 1):
+            blocked = isinstance(record, Delta) and is_blocked(letters.keys, record, record.sequence)
+            if isinstance(record, Delta) and (blocked or number == rejects):
+                self.run(letters.add_dead_letters([NewDeadLetter(record, "rejected", blocked)]))
+                heard.rejected.add(record.ordering_key)
+                heard.settled.add(step_of(record))
+            else:
+                self.hear(sink, record)
+        self.unsent[sink] = []
+
+    def settle(self, sink: str) -> None:
+        leader, heard = self.leader, self.heard[sink]
+        assert leader is not None
+        for each in self.outstanding.get(sink, []):
+            heard.settled |= {step_of(record) for record in each.items if isinstance(record, Delta)}
+            leader.feeds[sink].settle(each)
+        self.outstanding[sink] = []
+
+    def hear(self, sink: str, record: Record) -> None:
+        heard, leader = self.heard[sink], self.leader
+        assert leader is not None
+        self.i6_terms_and_numbers_ascend(heard, leader.standby.in_term(record))
+        match record:
+            case Gap():
+                assert self.enabled, "a replica that follows from the start is exact"
+                heard.unsure |= {(each.name, key) for each in RESOURCES for key in KEYS}
+            case Snapshot(edge=SnapshotEdge.BEGAN):
+                heard.snapshot, heard.set_back = set(), True
+            case Snapshot(edge=SnapshotEdge.ENDED) if heard.snapshot is not None:
+                for key in heard.unsure - heard.snapshot:
+                    heard.state.pop(key, None)
+                heard.unsure, heard.snapshot = set(), None
+            case Delta():
+                self.hear_delta(sink, heard, record)
+
+    def hear_delta(self, sink: str, heard: Heard, delta: Delta) -> None:
+        key, deleted, step = (delta.resource.name, delta.key), delta.op is Op.DELETED, step_of(delta)
+        assert digest_of(delta.ordering_key) not in heard.held, "another replica has a dead letter of the object"
         heard.unsure.discard(key)
-        if self.found is not None and delta.evidence is Evidence.WATCHED:
-            point = self.found.of(sink, informer_key(name, Scope()))
-            assert point is None or not point.covers(Point(delta.epoch, version)), "it was delivered before"
-        assert int(version) >= heard.in_term.get(key, 0)
-        heard.in_term[key] = int(version)
-        number = delta.sequence + self.leader.standby.ahead
-        heard.largest = max(heard.largest, number)
-        if not self.relists:
-            assert heard.ids.setdefault((name, version, deleted), delta.id) == delta.id
-        heard.versions.add((name, version))
+        if heard.snapshot is not None:
+            heard.snapshot.add(key)
+        if self.found is not None and delta.evidence is Evidence.WATCHED and not heard.set_back:
+            point = self.found.of(sink, informer_key(step.resource, Scope()))
+            assert point is None or not point.covers(Point(delta.epoch, delta.resource_version)), "delivered before"
+        self.i4_an_object_is_in_order(heard, key, (delta.epoch, step.version))
+        self.i7_equal_changes_have_equal_ids(heard, delta)
+        if not (deleted and delta.evidence is Evidence.RELISTED):
+            heard.steps.add(step)
         if not deleted:
-            heard.state[key] = (delta.uid, version)
+            heard.state[key] = (delta.uid, delta.resource_version)
         elif heard.state.get(key, ("", ""))[0] == delta.uid:
             del heard.state[key]
 
-    # ── The election ─────────────────────────────────────────────────────────
+    # ── What an operator and a full backlog do ───────────────────────────────
 
-    @rule()
-    def publish(self) -> None:
-        if self.leader is None:
+    @precondition(lambda self: self.has(COMPACTIONS))
+    @rule(sink=st.sampled_from(EVERY))
+    def compact(self, sink: str) -> None:
+        leader = self.leader
+        if leader is None or sink not in leader.feeds:
             return
-        before = None if self.lease is None else frontier.decode(self.lease)
-        self.lease = frontier.encode(self.leader.standby.published())
-        after = frontier.decode(self.lease)
-        assert before is None or after.sequence >= before.sequence
-        for sink in SINKS if before is not None else ():
-            for informer in before.informers if before is not None else ():
-                was, now = before.of(sink, informer) if before is not None else None, after.of(sink, informer)
-                assert was is None or (now is not None and now.covers(was)), "the frontier went back"
+        feed = leader.feeds[sink]
+        newest: dict[OrderingKey, Delta] = {}
+        for delta in self.waiting(leader, sink, feed.taken):
+            if delta.ordering_key in newest:
+                self.heard[sink].excused.add(step_of(newest[delta.ordering_key]))
+            newest[delta.ordering_key] = delta
+        self.heard[sink].excused |= {step_of(each) for each in newest.values() if each.op is Op.DELETED}
+        self.run(feed.compact())
 
-    @rule(sink=st.sampled_from(SINKS), cause=st.sampled_from([PauseCause.NONE, PauseCause.OPERATOR, PauseCause.GONE]))
+    @precondition(lambda self: self.has(DROPS))
+    @rule(data=st.data(), sink=st.sampled_from(EVERY))
+    def drop(self, data: st.DataObject, sink: str) -> None:
+        """Of a follower, too."""
+        member = self.draw(data)
+        feed = member.feeds.get(sink)
+        if feed is None or feed.taken >= member.outbox.last:
+            return
+        through = data.draw(st.integers(feed.taken + 1, member.outbox.last))
+        dropped = {step_of(each) for each in self.waiting(member, sink, feed.taken) if each.sequence <= through}
+        if self.run(feed.drop(through)) == (0, 0):
+            return
+        if member is self.leader:
+            self.heard[sink].excused |= dropped
+        else:
+            member.lacks |= dropped
+
+    def waiting(self, member: Member, sink: str, after: int) -> Iterable[Delta]:
+        found = self.run(member.outbox.read(min(after, member.outbox.sinks[sink].settled), 10_000))
+        return [each for each in found.items if isinstance(each, Delta)]
+
+    @precondition(lambda self: self.has(LETTERS))
+    @rule(sink=st.sampled_from(EVERY), drops=st.booleans())
+    def retry(self, sink: str, drops: bool) -> None:
+        leader, heard = self.leader, self.heard[sink]
+        if leader is None or sink not in leader.feeds:
+            return
+        letters = leader.outbox.sinks.dead_letters[sink]
+        heard.held -= {*map(digest_of, letters.keys)}
+        if drops:
+            self.run(letters.drop(None))
+            return
+        self.run(letters.retry(None))
+        while found := self.run(letters.next_retries(10)):
+            heard.steps |= {step_of(each.record) for each in found if isinstance(each.record, Delta)}
+            self.run(letters.delivered([each.number for each in found]))
+
+    @precondition(lambda self: self.has(SNAPSHOTS))
+    @rule(sink=st.sampled_from(EVERY))
+    def snapshot(self, sink: str) -> None:
+        leader = self.leader
+        if leader is None or sink not in leader.feeds or leader.outbox.sinks[sink].backfill is not None:
+            return
+        self.run(begin_snapshot(leader.outbox, sink, leader.feeds[sink], cluster="prod", report=discard))
+
+    @rule(sink=st.sampled_from(EVERY))
+    def begin_owed(self, sink: str) -> None:
+        """See SnapshotSchedule."""
+        leader = self.leader
+        if leader is None or sink not in leader.feeds or leader.outbox.sinks[sink].backfill is not None:
+            return
+        owed, feed = leader.standby.owed.get(sink), leader.feeds[sink]
+        if owed is not None and feed.taken >= owed.after:
+            self.run(begin_snapshot(leader.outbox, sink, feed, cluster="prod", report=discard, scope=owed.scope))
+            del leader.standby.owed[sink]
+
+    @rule(
+        sink=st.sampled_from(tuple(SINKS)),
+        cause=st.sampled_from([PauseCause.NONE, PauseCause.OPERATOR, PauseCause.GONE]),
+    )
     def pause(self, sink: str, cause: PauseCause) -> None:
         """Published at once, as far as the model goes."""
         if self.leader is not None:
@@ -335,54 +375,127 @@ class Election(RuleBasedStateMachine):
                 self.paused[sink] = cause
             self.publish()
 
+    @precondition(lambda self: self.has(NEWS))
+    @rule(data=st.data())
+    def configure(self, data: st.DataObject) -> None:
+        """A sink comes or goes, on one replica after the other."""
+        member = self.draw(data)
+        if NEW in member.sinks:
+            del member.sinks[NEW]
+            member.all_feeds.end(NEW)
+            del member.feeds[NEW]
+            member.outbox.registration.end(NEW)
+            if member is self.leader:
+                self.outstanding.pop(NEW, None)
+                self.unsent.pop(NEW, None)
+        else:
+            if member is not self.leader:  # It has read the Lease since its start.
+                self.follow(member)
+            member.sinks[NEW] = StartPolicy.NOW
+            self.run(member.outbox.registration.begin({NEW: StartPolicy.NOW}, (), before=False))
+            member.feeds[NEW] = member.all_feeds.feed(NEW, window=4)
+        member.standby.starts = member.sinks
+
+    # ── The election ─────────────────────────────────────────────────────────
+
+    @rule()
+    def publish(self) -> None:
+        if self.leader is None:
+            return
+        self.run(self.leader.notice_restores(self.server))
+        before = None if self.lease is None else frontier.decode(self.lease)
+        self.lease = frontier.encode(self.leader.standby.published())
+        after = frontier.decode(self.lease)
+        if NEW in after.sinks and self.heard[NEW].begun is None:
+            self.heard[NEW].begun = self.server.version
+        for sink in self.leader.sinks:
+            letters = self.leader.outbox.sinks.dead_letters[sink]
+            assert {*map(digest_of, letters.keys)} <= digests_in(after.sinks[sink].parked)
+        self.i2_it_covers_what_is_stored(after)
+        if before is not None:
+            self.i3_it_never_goes_back(before, after)
+
     @rule(data=st.data())
     def observe(self, data: st.DataObject) -> None:
         member = self.draw(data)
-        if member is not self.leader and self.lease is not None:
-            member.standby.observe(frontier.decode(self.lease))
+        if member is not self.leader:
+            self.follow(member)
+
+    def follow(self, member: Member) -> None:
+        if self.lease is None:
+            return
+        before = {sink: member.outbox.sinks[sink].settled for sink in member.sinks}
+        backfills = {sink: member.outbox.sinks[sink].backfill for sink in member.sinks}
+        logs = {sink: self.run(member.outbox.read(settled, 10_000)).items for sink, settled in before.items()}
+        found = frontier.decode(self.lease)
+        member.standby.observe(found)
+        for sink, log in logs.items():
+            if backfills[sink] is None and sink in found.sinks:
+                gone = [each for each in log if each.sequence <= member.outbox.sinks[sink].settled]
+                self.i1_it_lets_go_of_what_is_told(sink, [each for each in gone if isinstance(each, Delta)])
 
     @rule(data=st.data())
     def another_leads(self, data: st.DataObject) -> None:
         self.take_over(self.draw(data))
 
     def take_over(self, member: Member) -> None:
-        same = member.number == self.led
+        same = self.disks[member.number] is self.led
         if self.leader is not None:
-            self.leader.follow()
+            self.leader.standby.step_down()
+            self.leader.renew()
         self.leader = None
+        self.outstanding, self.unsent = {}, {}
         self.found = None if self.lease is None else frontier.decode(self.lease)
+        if member is not self.leader:
+            self.follow(member)
         self.term += 1
+        exact = {sink: self.found is not None and member.standby.exact(sink) for sink in member.sinks}
         self.run(member.standby.take_over(self.term, self.found))
         assert member.standby.term == self.term
-        if self.lease is not None:
-            assert {sink: member.outbox.sinks[sink].paused for sink in SINKS} == self.paused
-        for sink, heard in self.heard.items():
+        if self.found is not None and not self.restored:
+            assert {sink: member.outbox.sinks[sink].paused for sink in SINKS} == {s: self.paused[s] for s in SINKS}
+        for sink in member.sinks:
+            heard = self.heard[sink]
             heard.in_term.clear()
+            heard.snapshot, heard.last, heard.held, heard.set_back = None, 0, set(), False
             if not same:
                 heard.newest = heard.largest
+                if self.found is not None and sink in self.found.sinks:
+                    heard.held = digests_in(self.found.sinks[sink].parked)
+            if same or not exact[sink]:
+                heard.excused |= member.lacks
             assert member.outbox.sinks[sink].settled + 1 + member.standby.ahead > (0 if same else heard.newest)
-        self.leader, self.led = member, member.number
+        self.leader, self.led = member, self.disks[member.number]
         self.begin_delivering(member)
+        if NEW not in member.sinks:  # Behind a leader without it, it begins anew.
+            self.heard[NEW].begun = None
+            self.heard[NEW].state.clear()
 
     def begin_delivering(self, member: Member) -> None:
-        member.lead()
+        member.renew()
 
     @rule(data=st.data())
     def crashes(self, data: st.DataObject) -> None:
         self.crash(self.draw(data))
 
     def crash(self, member: Member) -> None:
-        if not self.relists:
+        if not self.has(LISTS):
             self.run(member.outbox.maintain())  # Else a position that was not saved makes it list.
-        copy = self.directory()
-        for suffix in ("", "-wal"):
-            if (member.directory / f"outbox.db{suffix}").exists():
-                shutil.copy(member.directory / f"outbox.db{suffix}", copy)
         if member is self.leader:
             self.leader = None
-        self.run(member.outbox.close())
-        member.directory = copy
-        self.run(member.open())
+        self.run(member.crash(self.directory()))
+
+    @precondition(lambda self: self.has(COPIES) or self.has(DISKS))
+    @rule(data=st.data())
+    def lose_a_disk(self, data: st.DataObject) -> None:
+        member = self.draw(data)
+        if member is self.leader or self.leader is None or self.lease is None:
+            return
+        if self.has(COPIES):
+            self.run(member.begin_with_copy(self.leader, self.directory(), self.lease))
+        else:
+            self.run(member.begin_empty(self.directory()))
+        self.disks[member.number] = object()
 
     @rule(data=st.data())
     def maintain(self, data: st.DataObject) -> None:
@@ -391,48 +504,111 @@ class Election(RuleBasedStateMachine):
     def draw(self, data: st.DataObject) -> Member:
         return self.members[data.draw(st.sampled_from(range(len(self.members))))]
 
-    def has_more(self, member: Member, sink: str) -> bool:
-        return not member.feeds[sink].exhausted
-
     # ── In the end ───────────────────────────────────────────────────────────
 
     @rule(data=st.data())
     def everything_arrives(self, data: st.DataObject) -> None:
-        """A replica sees all changes, leads and delivers: no step is missing."""
+        """A replica sees all changes, leads and delivers."""
         member = self.draw(data)
-        for informing in member.informers.values():
-            if informing.position is None:
-                self.list(member, informing)
-                continue
-            events = [e for e in self.server.events[informing.resource.name] if e.version > (informing.position or 0)]
-            self.append(member, informing, informing.watched(events, self.server.version))
+        for resource in RESOURCES:
+            self.see(member, resource, 1000, True)
         if member is not self.leader:
             self.take_over(member)
-        for sink in SINKS:
-            while self.has_more(member, sink):
-                self.deliver(sink, 100, True)
-            heard = self.heard[sink]
-            steps = {(name, str(each.version)) for name, events in self.server.events.items() for each in events}
-            assert steps <= heard.versions | self.missed
-            state = {
-                (name, key): (event.uid, str(event.version))
-                for name, objects in self.server.objects.items()
-                for key, event in objects.items()
-            }
-            assert {key: each for key, each in heard.state.items() if key in state or key not in heard.unsure} == state
+        for sink in member.sinks:
+            self.deliver_all(member, sink)
+            self.begin_owed(sink)
+            self.deliver_all(member, sink)
+            self.i4_nothing_is_missing(sink)
         self.publish()
+
+    def deliver_all(self, member: Member, sink: str) -> None:
+        self.send(sink)
+        self.settle(sink)
+        while not member.feeds[sink].exhausted:
+            self.deliver(sink, 100, sends=True, settles=True, rejects=0)
+
+    # ── Invariants ───────────────────────────────────────────────────────────
+
+    def i1_it_lets_go_of_what_is_told(self, sink: str, gone: Collection[Delta]) -> None:
+        heard = self.heard[sink]
+        for delta in gone:
+            if delta.op is Op.DELETED and delta.evidence is Evidence.RELISTED:
+                continue  # A watch of the leader may have seen the delete, at its own version.
+            step = step_of(delta)
+            assert self.need_not(heard, step), f"{sink} has not got {step}, and a standby lets go of it"
+
+    def i2_it_covers_what_is_stored(self, after: Frontier) -> None:
+        leader = self.leader
+        assert leader is not None
+        if leader.restores != len(self.server.restored):
+            return
+        for sink in leader.sinks:
+            for name, events in self.server.events.items():
+                informer = leader.outbox.ledger._appender.informers[name, Scope()]
+                point = after.of(sink, informer.key)
+                if point is None or point.epoch != informer.epoch:
+                    continue
+                for event in events:
+                    step = Step(name, event.version, event.history)
+                    if event.version <= int(point.version):
+                        assert self.need_not(self.heard[sink], step), f"{sink} has not got {step}, and is said to"
+
+    def need_not(self, heard: Heard, step: Step) -> bool:
+        if step in heard.settled or step in heard.excused:
+            return True
+        return heard.begun is None or step.version <= heard.begun
+
+    def i3_it_never_goes_back(self, before: Frontier, after: Frontier) -> None:
+        assert after.sequence >= before.sequence
+        for sink in after.sinks.keys() & before.sinks.keys():
+            for informer in before.informers:
+                was, now = before.of(sink, informer), after.of(sink, informer)
+                if was is not None and now is not None and now.epoch > was.epoch:
+                    continue
+                assert was is None or (now is not None and now.covers(was)), "the frontier went back"
+
+    def i4_an_object_is_in_order(self, heard: Heard, key: Key, version: tuple[int, int]) -> None:
+        assert version >= heard.in_term.get(key, (0, 0))
+        heard.in_term[key] = version
+
+    def i4_nothing_is_missing(self, sink: str) -> None:
+        heard, steps = self.heard[sink], self.server.steps()
+        if (begun := heard.begun) is None:
+            return
+        assert {each for each in steps if each.version > begun} <= heard.steps | heard.settled | heard.excused
+        state = self.server.states()
+        unsure = heard.unsure | heard.rejected
+        if sink == NEW:  # Of objects that did not change since it began, it has nothing.
+            unsure |= {key for key, (_, version) in state.items() if int(version) <= begun}
+        known = {key: each for key, each in heard.state.items() if key not in unsure}
+        assert known == {key: each for key, each in state.items() if key not in unsure}
+
+    def i6_terms_and_numbers_ascend(self, heard: Heard, leaving: Record) -> None:
+        assert leaving.term == self.term
+        assert leaving.sequence >= heard.last
+        if not (isinstance(leaving, Delta) and leaving.snapshot):
+            heard.last = leaving.sequence
+        heard.largest = max(heard.largest, leaving.sequence)
+
+    def i7_equal_changes_have_equal_ids(self, heard: Heard, delta: Delta) -> None:
+        content = delta.body
+        assert heard.contents.setdefault(delta.unique_id, content) == content, f"{delta.unique_id} was used twice"
+        if self.enabled.isdisjoint({LISTS, RESTORES, COMPACTIONS, DROPS, SNAPSHOTS, COPIES, DISKS}):
+            identity = (delta.resource.name, delta.resource_version, delta.op is Op.DELETED)
+            assert heard.ids.setdefault(identity, delta.unique_id) == delta.unique_id
 
     @invariant()
     def a_standby_keeps_what_nobody_has_settled(self) -> None:
         for member in self.members:
             for cursor in member.outbox.sinks.all:
-                assert member.outbox.first - 1 <= cursor.settled <= member.outbox.last
+                assert member.outbox.first - 1 <= cursor.holds
+                assert cursor.settled <= member.outbox.last
 
 
 class ElectionWithoutLists(Election):
     """Replicas whose watches never break: no step may be missing, and all ids are the same."""
 
-    relists = False
+    features = (LETTERS, NEWS)
 
 
 TestElection = Election.TestCase
