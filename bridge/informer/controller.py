@@ -43,6 +43,7 @@ class Queue(Protocol):
 
     epoch: int
     contradicted: bool
+    listed: bool
 
     async def drain(self, process: Callable[[Sequence[QueuedDelta], str | None], Awaitable[None]]) -> None: ...
 
@@ -99,6 +100,8 @@ class Controller:
         position = None if self._fifo.contradicted else position
         self.tombstones.position = position
         batch = ChangeBatch(self.resource, self._scope, changes, position, self._fifo.epoch)
+        if position is not None:
+            batch.listed, self._fifo.listed = self._fifo.listed, False
         if self._ignored is not None:
             batch.ignoring, batch.ignored = self._ignored.paths, self._ignored.take()
         if changes and changes[-1].op is Op.DELETED and changes[-1].evidence is Evidence.WATCHED:

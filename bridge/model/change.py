@@ -96,6 +96,8 @@ class ChangeBatch:
     resync, or begins a new epoch."""
     epoch: int = 1
     """Grows where the API server's versions ran backwards, so that a repeated uid and version get a new source."""
+    listed: bool = False
+    """A list ended with this batch, which may have passed over steps."""
     first: int | None = None
     """Sequence number of the first change's record; the others follow one by one. Set by the outbox; None before, and
     where changes become no records."""

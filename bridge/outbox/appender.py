@@ -60,14 +60,14 @@ class Appender:
         while the disk is full.
 
         A batch without changes has its position saved within half a second; a crash before that repeats a part of the
-        watch, which exports no change twice. A batch with changes and without a position clears the saved position,
-        because after a crash only a list can find the state; a resync keeps it. A new epoch clears the position of the
-        old epoch.
-        """
+        watch, which exports no change twice. A batch with changes and without a position clears the saved position:
+        after a crash only a list can find the state; a resync keeps it. A new epoch clears that of the old epoch."""
         informer = self.informers[batch.resource.name, batch.scope]
         waypoints, rebuilding, since = self.waypoints, informer.rebuilding, None
         if waypoints is not None:
             since, batch.epoch = informer.point, batch.epoch + informer.epochs_ahead
+            if batch.listed:
+                waypoints.reach(informer.key, None)
         moved = informer.advance(batch)
         self._epoch = max(self._epoch, informer.epoch)
         if not batch.changes:
@@ -120,8 +120,7 @@ class Appender:
         return self._assigned, self._epoch + 1
 
     def number_next(self) -> int:
-        """Assigns the next sequence number. The caller submits its records before the next await, so that numbers reach
-        the log in order."""
+        """Assigns the next sequence number. The caller submits its records before the next await, in this order."""
         self._assigned += 1
         return self._assigned
 

@@ -144,7 +144,9 @@ class Informing:
         middle = len(found) // 2
         pages = [found[:middle], found[middle:]]
         self.position, self.first = position, False
-        return [*(self._batch(page, None) for page in pages if page), self._batch(deletes, position)]
+        last = self._batch(deletes, position)
+        last.listed = True
+        return [*(self._batch(page, None) for page in pages if page), last]
 
     def offload(self, deltas: Sequence[Delta]) -> None:
         for delta in deltas:

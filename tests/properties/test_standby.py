@@ -6,7 +6,7 @@ Named by the invariants of an election:
 - I1: a standby lets go only of what a frontier that was read from the Lease covers.
 - I2: a frontier covers a record only if the sink stored it, or it is a dead letter, or a Gap or a compaction covers it.
 - I3: a frontier never goes back within an epoch, over all terms.
-- I4: after a takeover everything arrives that was not told, in order for each object.
+- I4: after a takeover everything arrives that was not delivered, in order for each object.
 - I5: no delivery begins after the deadline: see test_election.
 - I6: terms and numbers ascend in every stream.
 - I7: equal changes have equal ids, and an id has one content.
@@ -198,7 +198,7 @@ class Election(RuleBasedStateMachine):
     @rule(data=st.data())
     def restore(self, data: st.DataObject) -> None:
         """With the Lease, which its holder writes again once it has noticed. Excluded: a replica that is wholly behind
-        the backup. It would go on in an epoch in which another one has told what the restore undid."""
+        the backup. It would go on in an epoch in which another one has delivered what the restore undid."""
         backup, self.lease = data.draw(st.sampled_from(self.backups))
         for member in self.members:
             if member.newest <= backup.version < self.server.version:
@@ -432,7 +432,7 @@ class Election(RuleBasedStateMachine):
         for sink, log in logs.items():
             if backfills[sink] is None and sink in found.sinks:
                 gone = [each for each in log if each.sequence <= member.outbox.sinks[sink].settled]
-                self.i1_it_lets_go_of_what_is_told(sink, [each for each in gone if isinstance(each, Delta)])
+                self.i1_it_lets_go_of_what_arrived(sink, [each for each in gone if isinstance(each, Delta)])
 
     @rule(data=st.data())
     def another_leads(self, data: st.DataObject) -> None:
@@ -529,7 +529,7 @@ class Election(RuleBasedStateMachine):
 
     # ── Invariants ───────────────────────────────────────────────────────────
 
-    def i1_it_lets_go_of_what_is_told(self, sink: str, gone: Collection[Delta]) -> None:
+    def i1_it_lets_go_of_what_arrived(self, sink: str, gone: Collection[Delta]) -> None:
         heard = self.heard[sink]
         for delta in gone:
             if delta.op is Op.DELETED and delta.evidence is Evidence.RELISTED:

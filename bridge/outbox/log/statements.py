@@ -208,7 +208,7 @@ class RunningInformer:
         if began:
             self.epoch, self.position, self.newest, self.ignored = batch.epoch, None, None, None
         if batch.position is not None:
-            if self.position is None:
+            if self.position is None or batch.listed:
                 self.listed = batch.position
             self.position, self.rebuilding = batch.position, False
         elif any(change.op is not Op.SYNC for change in batch.changes):

@@ -136,6 +136,29 @@ async def test_a_relist_without_any_change_still_saves_its_position() -> None:
     assert world.batches[1] == ([], "7")
 
 
+async def test_the_batch_that_ends_a_list_says_so() -> None:
+    world = World()
+    batches: list[ChangeBatch] = []
+
+    async def deliver(batch: ChangeBatch) -> None:
+        batches.append(batch)
+
+    world.controller = Controller(PODS, Scope(), world.fifo, world.indexer, deliver, None)
+    async with world.running():
+        for version in (1, 3):
+            await world.fifo.replace([WEB.at(1)], str(version))
+            await world.fifo.wait_processed()
+            world.fifo.happened([(EventType.ADDED, DB.at(version + 1))], str(version + 1))
+            await world.fifo.wait_processed()
+
+    assert [(batch.position, batch.listed) for batch in batches] == [
+        ("1", True),
+        ("2", False),
+        ("3", True),
+        ("4", False),
+    ]
+
+
 async def test_objects_missing_from_a_list_are_deleted_with_last_state() -> None:
     world = World()
     async with world.running():

@@ -222,6 +222,26 @@ async def test_a_standby_is_exact_once_its_list_is_passed(tmp_path: Path) -> Non
         assert not follower.standby.exact("slow"), "the leader has delivered nothing to it"
 
 
+@pytest.mark.parametrize("steps", [(), ("updated shop/a",)], ids=["without a difference", "in one batch"])
+async def test_a_standby_that_listed_anew_is_not_exact(tmp_path: Path, steps: tuple[str, ...]) -> None:
+    """Objects may have come and gone meanwhile, which the leader has watched."""
+    async with replicas(tmp_path) as [leader, follower]:
+        await leader.standby.take_over(1, None)
+        await all_see([leader, follower], "added shop/a", position="110")
+        await leader.delivers("audit")
+        follower.standby.observe(published(leader))
+        assert follower.standby.exact("audit")
+        batch = follower.pods.batch([follower.pods.change(step) for step in steps], "120")
+        batch.listed = True
+        await follower.outbox.append(batch)
+        follower.standby.observe(published(leader))
+        assert not follower.standby.exact("audit")
+        await leader.sees("added shop/b", "deleted shop/b", position="120")
+        await leader.delivers("audit")
+        follower.standby.observe(published(leader))
+        assert follower.standby.exact("audit")
+
+
 async def test_a_replica_that_is_not_exact_says_so_by_a_gap(tmp_path: Path) -> None:
     async with replicas(tmp_path) as [leader, follower]:
         await leader.standby.take_over(1, None)
