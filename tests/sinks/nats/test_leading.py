@@ -245,6 +245,27 @@ async def test_a_stream_without_its_last_message_waits_for_the_lease(
     assert await ids_of_stream(nats_server, stream) == ["term/2", *ids_of(changes(3, first=4))]
 
 
+async def test_without_the_right_to_read_a_message_the_lease_decides(start_nats: StartNats, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("hush")
+    (tmp_path / "nats.conf").write_text(
+        "authorization: { users: [ { user: owner, password: hush }, { user: me, password: hush, permissions: {"
+        ' publish: ["$JS.API.STREAM.INFO.>", "k8s.>"], subscribe: ["_INBOX.>"] } } ] }\n'
+    )
+    server = start_nats("-c", str(tmp_path / "nats.conf"))
+    limited = {"user": "me", "password_file": tmp_path / "password", "connect_timeout": 1}
+    async with await nats.connect(server.url, user="owner", password="hush") as owner:
+        await owner.jetstream().add_stream(name="K8S", subjects=["k8s.>"])
+        await owner.jetstream().publish("k8s.before", b"{}")
+        first, confirmed = (the_sink(server, "K8S", "k8s", **limited) for _ in range(2))
+        first.term = confirmed.term = TermBegan(NEXT, 0, TIME)
+        with pytest.raises(SinkUnavailable, match="its last message 1 cannot be read"):
+            await first.open()
+        confirmed.in_doubt = first.in_doubt
+        async with opened_sink(confirmed):
+            assert await confirmed.deliver(in_term(NEXT, changes(3))) == ALL_STORED
+        assert (await owner.jetstream().stream_info("K8S")).state.messages == 5
+
+
 async def test_readers_take_the_notice_for_a_notice(nats_server: Nats, nats_stream: MakeStream) -> None:
     stream = await nats_stream()
     async with leading(nats_server, stream, NEXT):
