@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from bridge.app.predecessor import read_predecessor, write_identity
+from bridge.app.selection_changes import SelectionChanges, first_of
 from bridge.election import DivisionRefused, Elector, Inheritor, LeaseApi, Rules, Tenure
 from bridge.facts import FrontierTooLarge, FrontierUnreadable, Report, SettingsDiffer
 from bridge.model.policies import OnRejected
@@ -21,11 +23,13 @@ from bridge.model.versions.frontier import Frontier, Point
 from bridge.model.versions.joining import Joined
 from bridge.outbox import Standby
 from bridge.pipelines.running_sinks import RunningSinks
-from bridge.plan.equal_settings import differing
+from bridge.pipelines.selecting import Selecting
+from bridge.plan.equal_settings import differing, digests, digests_of_entries
 from bridge.plan.plan import ElectionPlan, Plan, PlanRefused
+from bridge.transform.redaction_key import RedactionKey
 
-MakeLeadership: TypeAlias = "Callable[[RunningSinks, asyncio.Event, Callable[[], float]], Leadership]"
-"""With the last three parameters of Leadership."""
+MakeLeadership: TypeAlias = "Callable[[RunningSinks, Selecting, asyncio.Event, Callable[[], float]], Leadership]"
+"""With the last four parameters of Leadership."""
 
 
 class Leadership:
@@ -41,6 +45,7 @@ class Leadership:
         standby: Standby,
         report: Report,
         sinks: RunningSinks,
+        selecting: Selecting,
         started: asyncio.Event,
         grace_ends: Callable[[], float],
     ) -> None:
@@ -50,6 +55,7 @@ class Leadership:
         self._state = state
         self._standby = standby
         self._sinks = sinks
+        self.changes = SelectionChanges(selecting, standby)
         self._started = started
         self._grace_ends = grace_ends
         self._report = report
@@ -110,29 +116,32 @@ class Leadership:
         exact = self.exact() if self._inherits else status.exact
         return replace(status, exact=exact, differs=() if self._leads else self._differs)
 
-    def use(self, plan: Plan, settings: Mapping[str, str]) -> None:
-        """The plan in effect, with digests of its settings: see plan.equal_settings."""
+    def use(self, plan: Plan, election: ElectionPlan, keys: Sequence[RedactionKey]) -> None:
+        """The plan in effect. ``keys``: of the digests of its settings, see plan.equal_settings."""
         self._standby.starts = {sink.name: sink.start for sink in plan.sinks if sink.select is None}
         self._standby.passing = {sink.name for sink in plan.sinks if sink.on_rejected is OnRejected.PASS}
-        self._standby.settings = settings
+        self._standby.settings = digests(election.settings, keys)
+        self._standby.selected.digests = partial(digests_of_entries, keys=keys)
         self._compare()
 
     # ── Duties ───────────────────────────────────────────────────────────────
 
     async def lead(self, tenure: Tenure, took_over: Callable[[], None]) -> None:
         """See Duties. Raises PlanRefused if the Lease belongs to a bridge of another cluster."""
-        await _first(self._started.wait(), tenure.ending.wait())
+        await first_of(self._started.wait(), tenure.ending.wait())
         if tenure.ending.is_set():
             return
         self._leads = True
         try:
             await self._take_over(tenure)
-            await self._sinks.lead(tenure)
             took_over()
+            await self.changes.lead(tenure)
+            await self._sinks.lead(tenure)
             await tenure.ending.wait()
             await self._sinks.end(tuple(self._sinks.pipelines), by=self._grace_ends())
         finally:
             self._leads = False
+            self.changes.follow()
             await self._end()
 
     async def _take_over(self, tenure: Tenure) -> None:
@@ -163,6 +172,7 @@ class Leadership:
             self._found = found
             self._standby.observe(found)
             self._compare()
+            self.changes.observed()
 
     def _compare(self) -> None:
         if self._found is None:
@@ -212,16 +222,3 @@ class Leadership:
         """See Duties. Without the file, the next process only waits for longer."""
         with suppress(OSError):
             await asyncio.to_thread(write_identity, self._state, identity)
-
-
-async def _first(*waits: Awaitable[object]) -> None:
-    """Returns when one of them does."""
-    async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(_awaited(each)) for each in waits]
-        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        for each in running:
-            each.cancel()
-
-
-async def _awaited(wait: Awaitable[object]) -> None:
-    await wait

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 
 import msgspec
@@ -28,7 +28,6 @@ from bridge.pipelines.live_tail import LiveTail
 from bridge.pipelines.running_sinks import RunningSinks
 from bridge.pipelines.selecting import Selecting
 from bridge.pipelines.snapshots import SnapshotSchedule
-from bridge.plan.equal_settings import digests
 from bridge.plan.plan import Plan
 from bridge.reload.live_change import LiveChange
 from bridge.reload.reloader import Reloader
@@ -67,7 +66,6 @@ class RunningBridge:
         self._backlogs = Backpressure(pipelines, outbox, report)
         self._snapshots = SnapshotSchedule(pipelines, outbox, plan.cluster, report)
         self._exporter = Exporter(outbox, self._backlogs.admit if self._backlogs.can_block else None, report)
-        reload = None if reloader is None else reloader.reload
         self._live_tail = LiveTail(feeds.processor, outbox.sinks, pipelines, plan.cluster)
         self._admin = LiveOperations(
             outbox,
@@ -75,7 +73,7 @@ class RunningBridge:
             report,
             cluster=plan.cluster,
             catalogue=self._catalogue,
-            reload=reload,
+            reload=None if reloader is None else reloader.reload,
             live_tail=self._live_tail,
             status=self.snapshot,
         )
@@ -84,7 +82,7 @@ class RunningBridge:
         """The informers of the first discovery run."""
         self._leadership: Leadership | None = None
         if make_leadership is not None:
-            self._leadership = make_leadership(self._sinks, self._started, self._end_of_grace)
+            self._leadership = make_leadership(self._sinks, self._selecting, self._started, self._end_of_grace)
             self._use(plan)
             self._backlogs.delivers = self._snapshots.delivers = lambda: self._sinks.deliver
         self._factory: SharedInformerFactory | None = None
@@ -144,8 +142,10 @@ class RunningBridge:
                 tasks.create_task(self._note_start(watched_resources), name="start"),
             ]
             electing = [] if self._leadership is None else [tasks.create_task(self._leadership.run(), name="election")]
+            live = self._live_change(client, watched_resources)
+            if self._leadership is not None:
+                following.append(tasks.create_task(self._leadership.changes.run(live), name="changed selections"))
             if self._reloader is not None:
-                live = self._live_change(client, watched_resources)
                 following.append(tasks.create_task(self._reloader.run(live), name="reload"))
             await stopping.wait()
             self._grace_ends = asyncio.get_running_loop().time() + self.plan.grace_seconds
@@ -176,8 +176,7 @@ class RunningBridge:
         self._started.set()
 
     async def _follow(self, client: KubeClient, watched_resources: WatchedResources) -> None:
-        restart = self.plan.restart_on_cluster_change
-        await identify(client, self._outbox.ledger, restart=restart, report=self._report)
+        await identify(client, self._outbox.ledger, restart=self.plan.restart_on_cluster_change, report=self._report)
         await watched_resources.run()
 
     # ── State ────────────────────────────────────────────────────────────────
@@ -241,10 +240,11 @@ class RunningBridge:
             exporter=self._exporter,
             watched_resources=watched_resources,
             use=self._use,
+            announcing=nullcontext if self._leadership is None else self._leadership.changes.announcing,
             replacing=lambda: self._steady.changing(self.snapshot()),
         )
 
     def _use(self, plan: Plan) -> None:
         self.plan = plan
         if self._leadership is not None and plan.election is not None:
-            self._leadership.use(plan, digests(plan.election.settings, self._redaction.keys))
+            self._leadership.use(plan, plan.election, self._redaction.keys)

@@ -30,7 +30,7 @@ from bridge.outbox.consumers.backlog import why_full
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.judged import JudgedRecords
 from bridge.outbox.consumers.replays import condition
-from bridge.outbox.consumers.selections import EVERYTHING, StoredSelection
+from bridge.outbox.consumers.selections import EVERYTHING, Admitted, StoredSelection
 from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.encryption.cipher import OPTION as KEY_FILES_OPTION
 from bridge.outbox.encryption.cipher import Cipher
@@ -56,6 +56,7 @@ __all__ = [
     "EVERYTHING",
     "FILE",
     "KEY_FILES_OPTION",
+    "Admitted",
     "Backfill",
     "BaseCopy",
     "Cipher",

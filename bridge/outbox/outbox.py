@@ -75,11 +75,11 @@ class Outbox:
         self.ledger = Ledger(self._store, self._appender, clock)
         dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
         own = {sink: OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
-        last = lambda: self.last  # noqa: E731
-        self.sinks = SinkCursors(store, opened.cursors, dead, own, last=last, clock=clock, report=report)
+        self.sinks = SinkCursors(store, opened.cursors, dead, own, last=lambda: self.last, clock=clock, report=report)
         self.snapshots = Snapshots(store, self.sinks, self.selections, clock, report)
-        self.registration = SinkRegistration(store, self._appender, self.sinks, self.selections, clock, report)
-        self.election = Participation(store, self._appender, self.sinks, clock, self.registration.lock, report)
+        parts = store, self._appender, self.sinks, self.selections, clock
+        self.registration = SinkRegistration(*parts, report)
+        self.election = Participation(*parts, self.registration.lock, report)
         self.registration.follows = self.election.follows
         self.last_at_start = opened.last
         """A process before may have delivered records up to this sequence number without saving the cursor."""

@@ -16,7 +16,7 @@ from bridge.outbox.appender import Appender
 from bridge.outbox.consumers import judged, selections
 from bridge.outbox.consumers.judged import JudgedRecords
 from bridge.outbox.consumers.replays import condition
-from bridge.outbox.consumers.selections import HeldObject, StoredSelection
+from bridge.outbox.consumers.selections import Admitted, HeldObject, StoredSelection
 from bridge.outbox.errors import StateError
 from bridge.outbox.log import ledger_sql, statements
 from bridge.outbox.log.selecting import Decide
@@ -58,6 +58,11 @@ class Selections:
         self._clock = clock
         self.stored = dict(stored)
         """Sink → its selection; sinks without a selection are absent."""
+        self.admitted: Callable[[Mapping[str, str]], Mapping[str, Admitted]] = lambda wanted: dict.fromkeys(
+            wanted, Admitted()
+        )
+        """Sinks with other entries than the stored ones → those whose entries may take effect now. Another replica may
+        deliver by the stored ones."""
 
     def decide_by(self, decide: Decide) -> None:
         """Lets ``decide`` decide on all records from now on."""
@@ -72,9 +77,9 @@ class Selections:
                 f" most {MOST_SELECTIONS} may; removed sinks count until state.forget_sinks_after"
             )
 
-    async def define(self, sink: str, entries: str, names: str, *, changed: bool) -> None:
+    async def define(self, sink: str, entries: str, names: str, *, changed: bool, behind: int = 0) -> None:
         """See consumers.selections.define. Durable on return."""
-        define = partial(selections.define, sink=sink, entries=entries, names=names, changed=changed)
+        define = partial(selections.define, sink=sink, entries=entries, names=names, changed=changed, behind=behind)
         self.stored[sink] = await self._store.write(define, shrinks=True)
 
     async def states(self, sequences: Sequence[int] | None = None) -> AsyncIterator[Sequence[LastState]]:

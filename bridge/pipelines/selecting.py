@@ -20,7 +20,7 @@ from bridge.facts import (
 from bridge.kube import Catalogue
 from bridge.model.change import Evidence, Op
 from bridge.model.policies import StartPolicy
-from bridge.outbox import LastState, Moved, Selections, StateError, StoredSelection
+from bridge.outbox import Admitted, LastState, Moved, Selections, StateError, StoredSelection
 from bridge.pipelines.judging import decide_alone, judge_anew, report_failures
 from bridge.pipelines.select_meaning import SelectMeaning, meaning_of
 from bridge.pipelines.sink_pipeline import SinkPipeline
@@ -58,16 +58,26 @@ class Selecting:
         self._failures = Failures()
         self._decides = asyncio.Event()
         """Some sink has a selection."""
+        self.deferred: Mapping[str, str] = {}
+        """Configured entries by sink that wait until this replica leads, or follows a leader that has them."""
 
     async def prepare(self, catalogue: Catalogue, resolution: Resolution) -> None:
         """Compares the selections with those that hold, exports the differences, and decides on every record from now
-        on. A kill in the middle is repaired by the next call. Raises PlanRefused and Damaged."""
+        on: by the entries that hold, where other entries are deferred. A kill in the middle is repaired by the next
+        call. Raises PlanRefused and Damaged."""
         stored = self._selections.stored
         if not stored:
             return
         present = [name for name in self._pipelines if name in stored]
+        meanings = {name: self._checked(self._pipelines[name].plan, catalogue, resolution) for name in present}
+        wanted = {name: each.entries for name, each in meanings.items() if each.entries != stored[name].entries}
+        admitted = self._selections.admitted(wanted)
+        waiting = {name: entries for name, entries in wanted.items() if name not in admitted}
+        # Stored entries that this version cannot read decide no more.
+        self.deferred = {name: each for name, each in waiting.items() if self._digest(name, stored[name].entries)}
         for name in present:
-            await self._define(self._pipelines[name].plan, catalogue, resolution)
+            if name not in self.deferred:
+                await self._define(name, meanings[name], admitted.get(name, Admitted()))
         compiled = {name: await self._stored_selection(name) for name in tuple(stored)}
         begun = [stored[name] for name in present if stored[name].pending]
         await self._export_difference({each.sink: compiled[each.sink] for each in begun})
@@ -112,6 +122,13 @@ class Selecting:
             found.append(str(error))
         return found
 
+    def changed(self, sinks: Iterable[SinkPlan], catalogue: Catalogue, resolution: Resolution) -> Mapping[str, str]:
+        """Sink → its entries in these plans, where ``prepare`` would change the entries that hold."""
+        stored = self._selections.stored
+        known = [sink for sink in sinks if sink.name in stored and not stored[sink.name].start]
+        entries = {sink.name: self._meaning(sink, catalogue, resolution).entries for sink in known}
+        return {name: each for name, each in entries.items() if each != stored[name].entries}
+
     async def count_leaving(
         self, sinks: Iterable[SinkPlan], catalogue: Catalogue, resolution: Resolution
     ) -> Mapping[str, int]:
@@ -133,19 +150,24 @@ class Selecting:
 
     # ── The entries ──────────────────────────────────────────────────────────
 
-    async def _define(self, sink: SinkPlan, catalogue: Catalogue, resolution: Resolution) -> None:
-        """Saves the entries of a sink if they changed. Raises PlanRefused for an entry that can mean no watched
-        resource, and reports an entry that means none now."""
-        stored, meaning = self._selections.stored[sink.name], self._meaning(sink, catalogue, resolution)
+    def _checked(self, sink: SinkPlan, catalogue: Catalogue, resolution: Resolution) -> SelectMeaning:
+        """Raises PlanRefused for an entry that can mean no watched resource, and reports an entry that means none
+        now."""
+        meaning = self._meaning(sink, catalogue, resolution)
         # Before anything is saved: a mistake leaves the state as it was.
         self._compile(sink.name, decode_entries(meaning.entries))
         if meaning.mistakes:
             raise PlanRefused("\n".join(meaning.mistakes))
         for option, resource in meaning.unserved.items():
             self._report(SelectorUnserved(sink.name, option, resource))
+        return meaning
+
+    async def _define(self, sink: str, meaning: SelectMeaning, admitted: Admitted) -> None:
+        """Saves the entries of a sink if they changed."""
+        stored, (behind, is_followed) = self._selections.stored[sink], admitted
         if (meaning.entries, meaning.names) != (stored.entries, stored.names):
-            changed = self._digest(sink.name, meaning.entries) != self._digest(sink.name, stored.entries)
-            await self._selections.define(sink.name, meaning.entries, meaning.names, changed=changed)
+            changed = is_followed or self._digest(sink, meaning.entries) != self._digest(sink, stored.entries)
+            await self._selections.define(sink, meaning.entries, meaning.names, changed=changed, behind=behind)
 
     def _meaning(self, sink: SinkPlan, catalogue: Catalogue, resolution: Resolution) -> SelectMeaning:
         stored = self._selections.stored.get(sink.name)

@@ -45,9 +45,18 @@ def digests(sections: Mapping[str, str], keys: Sequence[RedactionKey]) -> Mappin
     """Section → a digest of its settings under the first of the keys; with the section ``KEYS``."""
     found = {KEYS: " ".join(key.id for key in keys)}
     for section, text in sections.items():
-        digest = keys[0].digest(b"kubedelta settings", section.encode(), text.encode("utf-8", "surrogatepass"))
-        found[section] = digest.rpartition(":")[2][:_DIGITS]
+        found[section] = _digest(keys[0], section, text)
     return found
+
+
+def digests_of_entries(entries: str, keys: Sequence[RedactionKey]) -> Sequence[str]:
+    """Digests of the entries of a ``select``, under each of the keys: a leader may use a former one."""
+    return [_digest(key, "select", entries) for key in keys]
+
+
+def _digest(key: RedactionKey, section: str, text: str) -> str:
+    digest = key.digest(b"kubedelta settings", section.encode(), text.encode("utf-8", "surrogatepass"))
+    return digest.rpartition(":")[2][:_DIGITS]
 
 
 def differing(own: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ differences, and repairs a kill in the middle at the next start.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 from bridge.kube import KubeClient
@@ -59,6 +59,8 @@ class LiveChange:
     """Makes a plan the present one, for rules of redaction, status and the end of the bridge."""
     replacing: Callable[[], AbstractContextManager[None]]
     """Surrounds a change that ends informers and begins others."""
+    announcing: Callable[[Mapping[str, str]], AbstractAsyncContextManager[object]]
+    """Surrounds a change of the entries of these sinks."""
 
     async def foresee(self, plan: Plan, difference: SettingsDifference) -> Foreseen:
         """Raises PlanRefused, CannotForesee and Damaged."""
@@ -93,7 +95,27 @@ class LiveChange:
         """Puts the plan into effect. Records in flight to sinks that change or go have ``grace_seconds``. Raises what a
         start raises; a cancelled change is completed by the next start."""
         async with self.sinks.lock:
-            await self._apply(plan, difference, resources)
+            changed = self.selecting.changed(plan.sinks, self.watched_resources.catalogue, resources.resolution)
+            async with self.announcing(changed):
+                await self._apply(plan, difference, resources)
+
+    async def renew_selections(self) -> None:
+        """Prepares the selections of the present plan again. Raises what a start raises."""
+        async with self.sinks.lock:
+            unchanged = await self.watched_resources.foresee(self.watched_resources.wanted)
+            async with self._restarting(unchanged, self.watched_resources.watched):
+                pass
+
+    @asynccontextmanager
+    async def _restarting(self, resources: ResourceChange, released: Collection[str]) -> AsyncIterator[None]:
+        # An informer whose batch waits for the backlog of a sink could not end.
+        self.backlogs.release()
+        try:
+            with self.replacing():
+                async with self.watched_resources.changing(resources, released=released):
+                    yield
+        finally:
+            self.backlogs.hold()
 
     async def _apply(self, plan: Plan, difference: SettingsDifference, resources: ResourceChange) -> None:
         until = asyncio.get_running_loop().time() + plan.grace_seconds
@@ -101,15 +123,8 @@ class LiveChange:
         if not (difference.resources or difference.selecting):
             await self._replace_sinks(plan, difference)
             return
-        # An informer whose batch waits for the backlog of a sink could not end.
-        self.backlogs.release()
-        try:
-            released = self._released(difference, resources)
-            with self.replacing():
-                async with self.watched_resources.changing(resources, released=released):
-                    await self._replace_sinks(plan, difference)
-        finally:
-            self.backlogs.hold()
+        async with self._restarting(resources, self._released(difference, resources)):
+            await self._replace_sinks(plan, difference)
 
     def _released(self, difference: SettingsDifference, resources: ResourceChange) -> Collection[str]:
         """The resources whose informers end before the change. While a difference of selections is exported, none may

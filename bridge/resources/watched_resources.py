@@ -48,7 +48,7 @@ class WatchedResources:
         prepare: Callable[[Catalogue, Resolution], Awaitable[None]] | None = None,
     ) -> None:
         """``prepare`` is awaited after the first discovery, and in ``changing``, before informers begin."""
-        self._wanted = wanted
+        self.wanted = wanted
         self._client = client
         self._factory = factory
         self._ledger = ledger
@@ -97,7 +97,7 @@ class WatchedResources:
 
     async def foresee(self, wanted: Sequence[Wanted]) -> ResourceChange:
         """The effect of other entries, by the last discovery."""
-        return await foresee(self._wanted, wanted, self.catalogue, self._ledger)
+        return await foresee(self.wanted, wanted, self.catalogue, self._ledger)
 
     @asynccontextmanager
     async def changing(self, change: ResourceChange, *, released: Collection[str]) -> AsyncIterator[None]:
@@ -109,7 +109,7 @@ class WatchedResources:
                     informer.stop()  # All before the first wait: they end side by side.
             for name in released:
                 await self._release(name)
-            self._wanted = change.wanted
+            self.wanted = change.wanted
             yield
             # The next two discoveries decide about resources that went since, as always.
             self._missing, self._divided = set(), {}
@@ -123,7 +123,7 @@ class WatchedResources:
 
     async def _follow(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
-        resolution = resolve_wanted(self._wanted, catalogue)
+        resolution = resolve_wanted(self.wanted, catalogue)
         self._report_unresolved(resolution)
         found = resolution.desired
         if not self._started.is_set():
@@ -164,7 +164,7 @@ class WatchedResources:
             if resource.name in there:
                 continue
             known = await self._ledger.scopes(resource.name)
-            if scopes := absent_scopes(self._wanted, resolution, resource, catalogue, known):
+            if scopes := absent_scopes(self.wanted, resolution, resource, catalogue, known):
                 await self._adopt(dict.fromkeys(scopes, resource))
                 continue
             _, left = await self._ledger.adopt(resource, ())

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from bridge.model.primitives.shard import MOST_SHARDS, Shard
 from bridge.model.resource import Scope
 from bridge.model.versions.held import DIGEST, MOST_HELD, digests_in
+from bridge.model.versions.selection_frontier import SelectionFrontier
 from bridge.model.versions.version import is_reached
 
 T = TypeVar("T")
@@ -73,6 +74,7 @@ class SinkFrontier(msgspec.Struct, frozen=True, omit_defaults=True):
     them, or none where there is no room."""
     objects: _Count = 0
     """The number of objects that have a dead letter."""
+    selection: SelectionFrontier = SelectionFrontier()
 
     @property
     def names_all_parked(self) -> bool:

@@ -9,16 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from bridge.model.primitives.shard import Shard
-from bridge.model.versions.frontier import (
-    Frontier,
-    Point,
-    ShardFrontier,
-    SinkFrontier,
-    earlier,
-    furthest,
-    later,
-)
+from bridge.model.versions.frontier import Frontier, Point, ShardFrontier, SinkFrontier, earlier, furthest, later
 from bridge.model.versions.held import MOST_HELD, digests_in
+from bridge.model.versions.selection_frontier import ALL_ENTRIES, SelectionFrontier
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -118,4 +111,13 @@ def _joined_sink(
         dead_letters=sum(one.dead_letters for one in each),
         parked=b"".join(sorted(parked)) if are_named and len(parked) <= MOST_HELD else b"",
         objects=len(parked) if are_named else sum(one.objects for one in each),
+        selection=_joined_selection([one.selection for one in each]),
     )
+
+
+def _joined_selection(each: Sequence[SelectionFrontier]) -> SelectionFrontier:
+    """Of shards with different entries: those of the first are on their way to those of another."""
+    entries, number = each[0].entries, max(one.number for one in each)
+    others = [one for one in each if one.changing or one.entries != entries]
+    changing = next((one.changing or one.entries or ALL_ENTRIES for one in others), "")
+    return SelectionFrontier(entries, changing, number)

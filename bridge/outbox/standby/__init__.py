@@ -7,6 +7,7 @@ kept          what another replica keeps when this one begins to lead (pure)
 opening       a replica joins an election, or goes on without one
 planning      what a takeover is to write (pure)
 progress      the frontier that a replica publishes (pure)
+selected      by which entries of ``select`` the sinks get their records (pure)
 settled       records of the own log that another replica has delivered (pure)
 standby       a replica in an election
 takeover      the transaction with which a replica begins to lead

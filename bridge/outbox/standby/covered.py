@@ -9,15 +9,17 @@ from bridge.model.versions.frontier import Frontier, ShardFrontier, SinkFrontier
 from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.standby.settled import Settled, SettledByShards, SettledElsewhere
-from bridge.outbox.waypoints.index import ALL, Waypoints
+from bridge.outbox.waypoints.index import ALL, MOVED, Waypoints
 
 
-def reached(waypoints: Waypoints, cursor: SinkCursor, found: Frontier, last: int) -> tuple[int, bool]:
-    """The end of the log that the sink needs no more, at most ``last``; and whether its backfill has no record left."""
+def reached(waypoints: Waypoints, cursor: SinkCursor, found: Frontier, last: int, *, holds: bool) -> tuple[int, bool]:
+    """The end of the log that the sink needs no more, at most ``last``; and whether its backfill has no record left.
+    ``holds``: the sink has settled the difference of the selection that holds here (``SelectedSinks``)."""
     known = found.sinks.get(cursor.sink)
     # A sink that the leader does not know has got nothing: it will begin where the others are.
     point_of = found.informers.get if known is None else partial(found.of, cursor.sink)
-    through = waypoints.settled_through(cursor.settled, last, point_of, _retired(found))
+    moved = {MOVED} if holds else set()
+    through = waypoints.settled_through(cursor.settled, last, point_of, _retired(found) | moved)
     return _behind_backfill(cursor, through, known or SinkFrontier())
 
 
@@ -56,7 +58,7 @@ def settled(
     return by_informer
 
 
-def _retired(found: Frontier) -> Collection[str]:
+def _retired(found: Frontier) -> set[str]:
     """The names under which the deletes of retired informers are noted, and those of their other batches."""
     return {*found.retired, *(each.partition("/")[0] for each in found.retired)}
 

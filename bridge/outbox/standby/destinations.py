@@ -56,8 +56,9 @@ class Destinations:
 
     async def _go_behind(self, sink: str, shared: SharedProgress) -> None:
         standby, cursor, waypoints, last = self._standby, self._sinks[sink], self._waypoints, self._sinks.last
-        frontier = self._joined(sink, shared)
-        through, ended = reached(waypoints, cursor, frontier, last)
+        frontier, lease = self._joined(sink, shared), standby.found
+        holds = lease is None or standby.selected.holds(sink, lease)
+        through, ended = reached(waypoints, cursor, frontier, last, holds=holds)
         standby.elsewhere.learn(sink, settled(waypoints, sink, frontier, last))
         batches = await self._store.ask(partial(sql.between, after=cursor.settled, through=last))
         standby.elsewhere.begin(batches)

@@ -18,9 +18,11 @@ from bridge.model.versions.leading import in_term
 from bridge.outbox.appender import Appender
 from bridge.outbox.errors import StateUnusable
 from bridge.outbox.recovery.rebuild import number_of_now
+from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby.destinations import Destinations
 from bridge.outbox.standby.progress import Replica
+from bridge.outbox.standby.selected import SelectedSinks
 from bridge.outbox.standby.standby import SavedTerms, Standby
 from bridge.outbox.storage.database import row
 from bridge.outbox.store import Store
@@ -35,6 +37,7 @@ class Participation:
         store: Store,
         appender: Appender,
         sinks: SinkCursors,
+        selections: Selections,
         clock: Callable[[], str],
         lock: asyncio.Lock,
         report: Report,
@@ -43,6 +46,7 @@ class Participation:
         self._store = store
         self._appender = appender
         self._sinks = sinks
+        self._selections = selections
         self._clock = clock
         self._lock = lock
         self._report = report
@@ -67,16 +71,20 @@ class Participation:
         number behind all numbers of replicas that are lost."""
         await self._sinks.progress.begin()
         followed = await self._store.write(_follow)
-        self.standby = Standby(
+        self.standby = standby = Standby(
             self._store,
             self._appender,
             self._sinks,
             replica,
             followed,
+            SelectedSinks(lambda: self._selections.stored),
             clock=self._clock,
             number_now=number_now,
             lock=self._lock,
             report=self._report,
+        )
+        self._selections.admitted = lambda wanted: standby.selected.admitted(
+            wanted, standby.found, leads=standby.leading
         )
         self._sinks.progress.sharing = Destinations(self._store, self._appender, self._sinks, self.standby)
         self.in_term = self.standby.in_term

@@ -17,6 +17,7 @@ from bridge.outbox.errors import Damaged
 from bridge.outbox.standby.covered import may_lack, reached
 from bridge.outbox.standby.kept import unnamed
 from bridge.outbox.standby.progress import OwedSnapshot
+from bridge.outbox.standby.selected import SelectedSinks
 from bridge.outbox.standby.takeover import Takeover
 from bridge.outbox.waypoints.index import Waypoints
 
@@ -41,6 +42,7 @@ def require(term: int, newest: int, found: Frontier | None, cluster: str) -> Non
 def plan_takeover(
     term: int,
     waypoints: Waypoints,
+    selected: SelectedSinks,
     cursors: Sequence[SinkCursor],
     known: Frontier,
     last: int,
@@ -51,9 +53,13 @@ def plan_takeover(
 ) -> tuple[Takeover, int]:
     """Behind the frontier ``known``; and the end of the log that no sink needs any more. ``led_last``: this replica
     has led in the term before, so that it lacks nothing, and knows the pauses. ``new``: sinks that no leader knew."""
-    now = {cursor.sink: reached(waypoints, cursor, known, last) for cursor in cursors}
+    now = {each.sink: reached(waypoints, each, known, last, holds=selected.holds(each.sink, known)) for each in cursors}
     ended = [sink for sink, (_, is_over) in now.items() if is_over]
-    lacking = [] if led_last else [each.sink for each in cursors if may_lack(waypoints, each, known, ended)]
+    lacking = []
+    for each in cursors if not led_last else ():
+        agrees = selected.agrees(each.sink, now[each.sink][0], known)
+        if not agrees or may_lack(waypoints, each, known, ended):
+            lacking.append(each.sink)
     owed = {sink: OwedSnapshot(None) for sink in lacking} | _owed(known)
     doubted = unnamed(known, led_last=led_last)
     begins = Takeover(

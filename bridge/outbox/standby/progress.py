@@ -10,17 +10,10 @@ from msgspec.structs import replace
 
 from bridge.model.record import SnapshotScope
 from bridge.model.status import PauseCause
-from bridge.model.versions.frontier import (
-    MOST_RETIRED,
-    MOST_SCOPE,
-    Frontier,
-    Point,
-    SinkFrontier,
-    furthest,
-    later,
-)
+from bridge.model.versions.frontier import MOST_RETIRED, MOST_SCOPE, Frontier, Point, SinkFrontier, furthest, later
 from bridge.model.versions.held import MOST_HELD, HeldObjects
 from bridge.model.versions.joining import parts_ahead
+from bridge.model.versions.selection_frontier import SelectionFrontier
 from bridge.outbox.consumers.backfill import Backfill, BackfillKind
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.notice_items import scope_text
@@ -53,11 +46,12 @@ class Owing(msgspec.Struct, frozen=True):
     """See ``HeldObjects.packed``."""
     snapshot: str | None = None
     """Of a snapshot that this replica owes the sink: see ``OwedSnapshot.text``."""
+    selection: SelectionFrontier = SelectionFrontier()
 
 
-def owing(number: int, held: HeldObjects, snapshot: str | None, *, parks: bool) -> Owing:
+def owing(number: int, held: HeldObjects, snapshot: str | None, selection: SelectionFrontier, *, parks: bool) -> Owing:
     """``number``: of dead letters. ``parks``: later records of their objects wait behind them."""
-    return Owing(number, *((held.count, held.packed) if parks else (0, b"")), snapshot)
+    return Owing(number, *((held.count, held.packed) if parks else (0, b"")), snapshot, selection)
 
 
 class OwedSnapshot(msgspec.Struct, frozen=True):
@@ -128,6 +122,7 @@ def _of_sink(cursor: SinkCursor, points: Points, most: Points, owing: Owing) -> 
         dead_letters=owing.number,
         parked=owing.digests,
         objects=owing.objects,
+        selection=owing.selection,
     )
 
 

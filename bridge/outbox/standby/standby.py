@@ -27,6 +27,7 @@ from bridge.outbox.standby.epochs import passed, take_epochs
 from bridge.outbox.standby.kept import begun_by, said
 from bridge.outbox.standby.planning import numbers_ahead, plan_takeover, require
 from bridge.outbox.standby.progress import OwedSnapshot, Replica, advanced, blank, owing
+from bridge.outbox.standby.selected import SelectedSinks
 from bridge.outbox.standby.settled import SettledElsewhere
 from bridge.outbox.standby.takeover import TakenOver, Takeover
 from bridge.outbox.store import Store
@@ -56,6 +57,7 @@ class Standby:
         sinks: SinkCursors,
         replica: Replica,
         followed: SavedTerms,
+        selected: SelectedSinks,
         *,
         clock: Callable[[], str],
         number_now: Callable[[], int],
@@ -67,6 +69,7 @@ class Standby:
         self._appender = appender
         self._sinks = sinks
         self._replica = replica
+        self.selected = selected
         self._clock = clock
         self._number_now = number_now
         self._lock = lock
@@ -105,10 +108,10 @@ class Standby:
         found = self.found
         if not self.leading or found is None:
             raise RuntimeError("a follower has no progress to publish")
-        cursors = self._sinks.all
+        cursors, of, passing = self._sinks.all, self.selected.progress, self.passing
         owed = {sink: each.text for sink, each in self.owed.items()}
         held = {
-            name: owing(len(each), each.keys, owed.get(name), parks=name not in self.passing)
+            name: owing(len(each), each.keys, owed.get(name), of(self._sinks[name], found), parks=name not in passing)
             for name, each in self._sinks.dead_letters.items()
         }
         self.found = replace(
@@ -147,7 +150,7 @@ class Standby:
         led_last = self._is_own(known) and known.term == term - 1
         new = {} if not text else {sink: each for sink, each in self.starts.items() if sink not in known.sinks}
         begins, lowest = plan_takeover(
-            term, waypoints, self._sinks.all, known, last, self._clock(), led_last=led_last, new=new
+            term, waypoints, self.selected, self._sinks.all, known, last, self._clock(), led_last=led_last, new=new
         )
         ahead = self.ahead if led_last else numbers_ahead(self.ahead, term, found, lowest, self._number_now)
         gap = taken_over_gap(lowest + 1, self._appender.number_next(), begins.time) if begins.lacking else None
@@ -163,7 +166,7 @@ class Standby:
         if record.snapshot is not None:
             # A snapshot sets objects back to states of the own log: later records must bring them forward again.
             self.elsewhere.forget(sink)
-        return self.elsewhere.has(sink, record)
+        return self.elsewhere.has(sink, record) and not self.selected.changed_before(sink, record.sequence)
 
     def in_term(self, record: Record) -> Record:
         """The record as it leaves: see ``leading.in_term``."""
@@ -179,7 +182,7 @@ class Standby:
             self._appender.appended([begun.gap], Waypoint(UNKNOWN, None), 0)
         elsewhere.begin(done.batches)
         self.before = known.by
-        self._led, self.ahead = begun.term, begun.ahead
+        self._led, self.ahead, self.selected.led_behind = begun.term, begun.ahead, begun.last
         after = 0 if begun.gap is None else begun.gap.sequence
         self.owed = {
             sink: replace(each, after=after) if sink in begun.lacking else each for sink, each in begun.owed.items()
@@ -213,7 +216,8 @@ class Standby:
         take_epochs(self._appender, self._waypoints, self._store, found)
         last = self._sinks.last
         for cursor in self._sinks.all:
-            through, ended = reached(self._waypoints, cursor, found, last)
+            holds = self.selected.holds(cursor.sink, found)
+            through, ended = reached(self._waypoints, cursor, found, last, holds=holds)
             if ended:
                 self._sinks.end_backfill(cursor.sink)
             if through > cursor.settled or ended:
@@ -224,7 +228,10 @@ class Standby:
     def exact(self, sink: str) -> bool:
         """Whether this replica would go on without losing a step of any object, and with the ids that the leader would
         use: the leader has passed the newest list of every informer here. Raises UnknownTarget."""
-        return self.leading or (self.found is not None and is_exact(self._waypoints, self._sinks[sink], self.found))
+        cursor, found = self._sinks[sink], self.found
+        if self.leading or found is None:
+            return self.leading
+        return is_exact(self._waypoints, cursor, found) and self.selected.agrees(sink, cursor.settled, found)
 
     def passed(self, apart: Mapping[str, Sequence[Point]]) -> bool:
         """The same for informers whose points in the frontiers of former shards cannot be compared (``Joined.apart``):

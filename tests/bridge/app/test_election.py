@@ -30,6 +30,7 @@ from bridge.model.status import SinkState
 from bridge.model.versions import frontier as frontiers
 from bridge.model.versions.frontier import Frontier
 from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
+from bridge.selection import SelectorText
 from bridge.web.readiness import report
 from tests.bridge.app.test_bridge import QUICK, World, a_config_map
 from tests.kit.deadlines import BUSY
@@ -52,8 +53,9 @@ class Replica(World):
         settings: Mapping[str, str] | None = None,
         sink: RecordingSink | None = None,
         elects: bool = True,
+        select: str | None = None,
     ) -> None:
-        """``settings``: those that must be equal."""
+        """``settings``: those that must be equal. ``select``: labels of the objects that the sink gets."""
         self.sink = sink or RecordingSink()
         self.loaded: list[str] = []
         """The sinks whose code was imported."""
@@ -71,6 +73,7 @@ class Replica(World):
                     make=lambda: self.sink,
                     load=lambda: self.loaded.append("copy"),
                     max_batch=100,
+                    select=None if select is None else (SelectorText(resource="configmaps", label_selector=select),),
                 ),
             ),
             timing=QUICK,

@@ -17,6 +17,7 @@ from bridge.model.status import PauseCause
 from bridge.model.versions.frontier import Frontier, SinkFrontier
 from bridge.model.versions.held import MOST_HELD, HeldObjects, digest_of, digests_in
 from bridge.model.versions.joining import joined as joined_frontiers
+from bridge.model.versions.selection_frontier import SelectionFrontier
 from bridge.outbox.standby.progress import Owing, Replica, blank, owing, with_room
 from tests.bridge.outbox.opened import crashed, joined, opened
 from tests.bridge.outbox.test_standby import SINKS, Side, published, replicas
@@ -119,7 +120,7 @@ def owing_of(objects: int, name: str) -> Owing:
     held = HeldObjects()
     for number in range(objects):
         held.add(("pods", f"{name}/{number}"), 1)
-    return owing(objects, held, None, parks=True)
+    return owing(objects, held, None, SelectionFrontier(), parks=True)
 
 
 def test_the_objects_of_joined_shards_wait_in_the_heir() -> None:

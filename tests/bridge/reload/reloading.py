@@ -120,9 +120,14 @@ class Reloading:
 
 
 @asynccontextmanager
-async def reloading(folder: Path, **sections: Any) -> AsyncIterator[Reloading]:
-    """Begins with configmaps, and a file sink ``copy``, unless ``sections`` say otherwise. Settled."""
+async def reloading(folder: Path, *, lease: str = "", **sections: Any) -> AsyncIterator[Reloading]:
+    """Begins with configmaps, and a file sink ``copy``, unless ``sections`` say otherwise. Settled. ``lease``: one that
+    exists, and is free."""
     async with Playground(bookmark_interval=0.2) as cluster:
+        if lease:
+            cluster.create(
+                "leases.coordination.k8s.io", {"metadata": {"name": lease, "namespace": "default"}, "spec": {}}
+            )
         run = Reloading(cluster, folder, {"cluster": {"name": "test", "server": cluster.url}})
         state = folder / "state"
         state.mkdir(exist_ok=True)

@@ -1,0 +1,92 @@
+"""Puts other entries of ``select`` into effect at a moment that fits the leader's progress."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
+
+from bridge.election import Tenure
+from bridge.outbox import Standby
+from bridge.pipelines.selecting import Selecting
+from bridge.reload.live_change import LiveChange
+
+
+class SelectionChanges:
+    """Of a replica. Before a leader delivers any record of a difference, the Lease says that the selection changes: a
+    replica that takes over in the middle knows that it cannot tell what the sink has got of it."""
+
+    def __init__(self, selecting: Selecting, standby: Standby) -> None:
+        self._selecting = selecting
+        self._standby = standby
+        self._tenure: Tenure | None = None
+        self._over = asyncio.Event()
+        """The tenure has ended."""
+        self._due = asyncio.Event()
+        self._done = asyncio.Event()
+
+    async def run(self, live: LiveChange) -> None:
+        """Puts entries into effect when they are due, until cancelled. Raises what a start raises."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            if self._selecting.deferred:
+                await live.renew_selections()
+            self._done.set()
+
+    # ── A follower ───────────────────────────────────────────────────────────
+
+    def observed(self) -> None:
+        """There is another frontier: the leader may have entries that wait here."""
+        if self._standby.selected.admitted(self._selecting.deferred, self._standby.found, leads=False):
+            self._due.set()
+
+    # ── The leader ───────────────────────────────────────────────────────────
+
+    async def lead(self, tenure: Tenure) -> None:
+        """Puts the entries into effect that wait, before the first delivery. Returns early if the tenure ends. Other
+        renewals than those of this tenure publish nothing of this replica."""
+        self._tenure = tenure
+        self._over.clear()
+        if waiting := self._selecting.deferred:
+            async with self.announcing(waiting):
+                await first_of(self._put_into_effect(), tenure.ending.wait())
+
+    def follow(self) -> None:
+        """The tenure is over."""
+        self._tenure = None
+        self._over.set()
+
+    @asynccontextmanager
+    async def announcing(self, entries: Mapping[str, str]) -> AsyncIterator[None]:
+        """Inside the context the Lease says that the selections of these sinks change, unless it is lost. ``entries``:
+        sink → its new ones. Without effect on a follower."""
+        tenure, selected = self._tenure, self._standby.selected
+        if tenure is None or not entries:
+            yield
+            return
+        selected.intended = entries
+        try:
+            await first_of(tenure.confirmed(), tenure.ending.wait(), self._over.wait())
+            yield
+        finally:
+            selected.intended = {}
+
+    async def _put_into_effect(self) -> None:
+        while self._selecting.deferred:
+            self._done.clear()
+            self._due.set()
+            await self._done.wait()
+
+
+async def first_of(*waits: Awaitable[object]) -> None:
+    """Returns when one of them does."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(_awaited(each)) for each in waits]
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for each in running:
+            each.cancel()
+
+
+async def _awaited(wait: Awaitable[object]) -> None:
+    await wait
