@@ -13,8 +13,9 @@ from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.client.producer import KafkaProducer
 from sinks.kafka.options import KafkaOptions
 
-_STEPS = (1.0, 2.0)
-"""Seconds after which ``_ping`` looks whether the brokers have refused the client, before it waits on."""
+_FIRST_LOOK = 1.0
+"""Seconds after which ``_ping`` looks whether the brokers have refused the client. It waits twice as long for the next
+look: a slow cluster must be able to answer in between."""
 
 
 class Producers:
@@ -68,10 +69,10 @@ class Producers:
         return KafkaProducer(self._config, self._threads, loop, gapless=gapless)
 
     async def _ping(self, producer: KafkaProducer) -> str:
-        left, loop = float(self._options.connect_timeout), asyncio.get_running_loop()
-        for step in (*_STEPS, left):
-            timeout = min(step, left)
-            left -= timeout
+        left, step, loop = float(self._options.connect_timeout), _FIRST_LOOK, asyncio.get_running_loop()
+        while True:
+            timeout = step if 2 * step < left else left
+            left, step = left - timeout, 2 * step
             try:
                 cluster = await loop.run_in_executor(self._threads, producer.metadata, None, timeout)
             except KafkaException as error:
@@ -83,4 +84,3 @@ class Producers:
             else:
                 servers = self._options.bootstrap_servers
                 return f"{servers}, cluster {cluster.cluster_id} of {len(cluster.brokers)} brokers"
-        raise AssertionError("the last step ends it")

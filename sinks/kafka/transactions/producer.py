@@ -58,15 +58,15 @@ class TransactionalProducer(KafkaProducer):
         """After every message has its delivery report."""
         await self._call(lambda producer: producer.commit_transaction(self._timeout))
 
-    async def abort(self) -> None:
+    async def abort(self, timeout: float | None = None) -> None:
         """Drops the messages that were not sent. Each has its delivery report then."""
-        await self._call(self._abort)
+        await self._call(lambda producer: self._abort(producer, self._timeout if timeout is None else timeout))
 
-    def _abort(self, producer: Any) -> None:
+    def _abort(self, producer: Any, timeout: float) -> None:
         self._aborting = True
         try:
             with self._reading:
-                producer.abort_transaction(self._timeout)
+                producer.abort_transaction(timeout)
         finally:
             self._aborting = False
 

@@ -31,7 +31,7 @@ from sinks.kafka.transactions.sender import TransactionSender
 from sinks.receipt import ALL_STORED, Receipt, RetryLater
 
 _UNSHARDED = "0"
-_CLOSE_TIMEOUT = 2.0
+_ABORT_TIMEOUT = 2.0
 """Seconds."""
 
 
@@ -126,9 +126,7 @@ class ExactlyOnceKafkaSink:
         try:
             if self._inner is None:
                 # An open transaction would hold up readers until it times out.
-                with suppress(SinkUnavailable, TimeoutError):
-                    async with asyncio.timeout(_CLOSE_TIMEOUT):
-                        await self._producers.transactional.abort()
+                await self._end_open()
             await self._producers.close(0)
         finally:
             self._parts.threads.shutdown(wait=False)
@@ -210,11 +208,20 @@ class ExactlyOnceKafkaSink:
         return self._inner
 
     async def _new_producer(self) -> TransactionalProducer:
+        # librdkafka ends the process (an assertion about txn_req_cnt) where a producer is closed in the moment in which
+        # it adds the first partitions to a transaction.
+        await self._end_open()
         await self._producers.close(0)
         if self._owns:
             await self._look()
         await self._producers.open()
         return self._producers.transactional
+
+    async def _end_open(self) -> None:
+        """Of this sink's producer; as far as brokers answer."""
+        with suppress(SinkUnavailable, TimeoutError):
+            async with asyncio.timeout(_ABORT_TIMEOUT):
+                await self._producers.transactional.abort(_ABORT_TIMEOUT)
 
     async def _look(self) -> None:
         """Raises OtherOwner if another process has stored progress since. The next call does not look."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -162,30 +162,56 @@ async def test_a_cancelled_delivery_is_stored_once_however_far_it_came(place: Pl
             part = batch[20 * number :][:20]
             sink.progress = reaching(part[-1].sequence)
             with pytest.MonkeyPatch.context() as patch:
-                reached = held(patch, step, moment)
+                patch.setattr(TransactionalProducer, step, cancelling(step, moment))
                 delivering = asyncio.get_running_loop().create_task(sink.deliver(part))
-                await asyncio.wait_for(reached.wait(), 30 * BUSY)
-                delivering.cancel()
-                await asyncio.wait({delivering})
+                await asyncio.wait({delivering}, timeout=30 * BUSY)
+            assert delivering.cancelled()
             assert await sink.deliver(part) == ALL_STORED
     assert Counter(await place.stored()) == Counter(ids_of(batch))
 
 
-def held(patch: pytest.MonkeyPatch, step: str, moment: str) -> asyncio.Event:
-    """Set when a producer's next call of ``step`` begins, runs or ends. Only one that runs goes on."""
-    reached, call = asyncio.Event(), getattr(TransactionalProducer, step)
+def cancelling(step: str, moment: str) -> Callable[..., Awaitable[Any]]:
+    """In place of this method of a producer: cancels the calling task when the call begins, runs or ends. Only one that
+    runs goes on."""
+    call = getattr(TransactionalProducer, step)
 
-    async def stopped(*arguments: Any) -> Any:
-        if moment == "runs":
-            asyncio.get_running_loop().call_soon(reached.set)
-            return await call(*arguments)
+    async def cut_off(*arguments: Any) -> Any:
         if moment == "ends":
             await call(*arguments)
-        reached.set()
-        return await asyncio.Event().wait()
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_soon(task.cancel)  # Before any answer of a thread.
+        if moment == "runs":
+            await call(*arguments)
+        await asyncio.Event().wait()
 
-    patch.setattr(TransactionalProducer, step, stopped)
-    return reached
+    return cut_off
+
+
+async def test_an_open_transaction_is_aborted_before_its_producer_is_closed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else librdkafka now and then ends the process: it was adding partitions to the transaction."""
+    calls: list[str] = []
+    for step in ("abort", "close"):
+        monkeypatch.setattr(TransactionalProducer, step, noted(step, calls))
+    async with place.opened(connect_timeout=30) as sink:
+        with monkeypatch.context() as patch:
+            patch.setattr(TransactionalProducer, "wait", cancelling("wait", "runs"))
+            delivering = asyncio.get_running_loop().create_task(sink.deliver(changes(20)))
+            await asyncio.wait({delivering}, timeout=30 * BUSY)
+        assert await sink.deliver(changes(20)) == ALL_STORED
+        assert calls == ["abort", "close"]
+
+
+def noted(step: str, calls: list[str]) -> Callable[..., Awaitable[Any]]:
+    call = getattr(TransactionalProducer, step)
+
+    async def noting(*arguments: Any) -> Any:
+        calls.append(step)
+        return await call(*arguments)
+
+    return noting
 
 
 async def test_an_owner_whose_first_progress_was_aborted_owns_nothing(place: Place) -> None:

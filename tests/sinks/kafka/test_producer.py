@@ -8,9 +8,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from sinks.errors import WrongOption
 from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.client.producer import InFlight, KafkaProducer
+from sinks.kafka.client.producers import Producers
 from sinks.kafka.encode import KafkaMessage
+from sinks.kafka.options import KafkaOptions
 
 
 class SlowCluster:
@@ -74,3 +80,37 @@ async def test_close_does_not_wait_for_reports_that_come_one_by_one() -> None:
     assert records[0].acknowledged
     assert all(record.reported for record in records)
     assert not records[-1].acknowledged, "it took a request too long to be waited for"
+
+
+class Refused:
+    """A producer that brokers refuse, which a late look finds. Requests take no time."""
+
+    def __init__(self, after: float) -> None:
+        self._after = after
+        self.waited = 0.0
+
+    @property
+    def last_error(self) -> str:
+        return "connecting to a PLAINTEXT broker listener?" if self.waited > self._after else "closed by peer"
+
+    def metadata(self, _topic: str | None, timeout: float) -> None:
+        self.waited += timeout
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    async def close(self, _timeout: float) -> None:
+        return
+
+
+@pytest.mark.parametrize("refused_after", [0, 5, 20])
+async def test_a_late_refusal_is_found_long_before_a_long_timeout(
+    refused_after: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = KafkaOptions.model_validate({"bootstrap_servers": "broker:9092", "topic": "k8s", "connect_timeout": 120})
+    refused = Refused(refused_after)
+    with ThreadPoolExecutor(1) as threads:
+        producers = Producers(options, ClientConfig(options), threads)
+        monkeypatch.setattr(producers, "_make", lambda *_: refused)
+        with pytest.raises(WrongOption, match="without TLS"):
+            await producers.open()
+
+    assert refused.waited <= 1 + 2 * refused_after
