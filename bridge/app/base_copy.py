@@ -1,18 +1,19 @@
-"""Copies of the leader's state among replicas, if the plan has them. The room is imported only then."""
+"""Copies of the leader's state, and dead letters, among replicas, if the plan has that. The room is imported only
+then."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 
 from bridge.election import LEASES
 from bridge.facts import Report
 from bridge.kube import connect
 from bridge.model.primitives.addresses import host_and_port
-from bridge.outbox import Standby, is_empty
+from bridge.outbox import SharedLetters, Standby, is_empty
 from bridge.plan.encryption_keys import load_cipher
-from bridge.plan.plan import Plan, PlanRefused
+from bridge.plan.plan import CopyPlan, Plan, PlanRefused
 from bridge.plan.redaction_key_file import read_keys
 
 
@@ -35,17 +36,18 @@ async def begin_with_copy(plan: Plan, stopping: asyncio.Event, report: Report) -
 
 
 @asynccontextmanager
-async def serving_copies(
-    plan: Plan, standby: Standby | None, leads: Callable[[], bool], report: Report
+async def serving_replicas(
+    plan: Plan, standby: Standby | None, letters: SharedLetters | None, leads: Callable[[], bool], report: Report
 ) -> AsyncIterator[None]:
-    """Sends copies inside the context, while this replica leads. Raises PlanRefused if the address is taken."""
+    """Inside the context, sends copies while this replica leads, and dead letters while it does not. Raises PlanRefused
+    if the address is taken."""
     election = plan.election
-    if election is None or election.copy is None or standby is None:
+    if election is None or election.copy is None or standby is None or letters is None:
         yield
         return
     from bridge.replicas.serving import CopyServer
 
-    server = CopyServer(election.copy, plan.state, leads, report)
+    server = CopyServer(election.copy, plan.state, letters.page, leads, report)
     try:
         await server.start()
     except OSError as error:
@@ -56,3 +58,14 @@ async def serving_copies(
         yield
     finally:
         await server.stop()
+
+
+def letter_fetcher(
+    copy: CopyPlan | None, letters: SharedLetters | None, report: Report
+) -> Callable[[], Coroutine[None, None, None]] | None:
+    """What a leader runs, to get the dead letters of former leaders, until it is cancelled."""
+    if copy is None or letters is None:
+        return None
+    from bridge.replicas.letters import LetterFetcher
+
+    return LetterFetcher(copy, letters, report).run

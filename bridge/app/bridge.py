@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 import msgspec
 
-from bridge.app.base_copy import begin_with_copy, serving_copies
+from bridge.app.base_copy import begin_with_copy, letter_fetcher, serving_replicas
 from bridge.app.leadership import Leadership, MakeLeadership
 from bridge.app.running import RunningBridge
 from bridge.app.status import informers_status
@@ -73,9 +73,10 @@ class Bridge:
                 running = self._running = RunningBridge(
                     plan, feeds, redaction, self._reloader, self._report, make_leadership
                 )
-                serving = serving_copies(plan, outbox.election.standby, self._leads, self._report)
+                mine = outbox.election
+                replicas = serving_replicas(plan, mine.standby, mine.letters, self._leads, self._report)
                 try:
-                    async with serving:
+                    async with replicas:
                         await running.run(client, self._stopping)
                 except BaseExceptionGroup as group:
                     raise _for_the_operator(group) from group
@@ -121,7 +122,8 @@ async def _election(plan: Plan, outbox: Outbox, report: Report) -> AsyncIterator
     async with connect(plan.access, report=report) as client:
         lease_api = partial(client.named_object, LEASES, election.namespace)
         mine = Division.of_shard(plan.shard)
-        yield partial(Leadership, election, mine, identity, plan.state, lease_api, standby, report)
+        fetcher = letter_fetcher(election.copy, outbox.election.letters, report)
+        yield partial(Leadership, election, mine, identity, plan.state, lease_api, standby, fetcher, report)
 
 
 def _for_the_operator(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ class Leadership:
         state: Path,
         lease_api: Callable[[str], LeaseApi],
         standby: Standby,
+        fetch_letters: Callable[[], Coroutine[None, None, None]] | None,
         report: Report,
         sinks: RunningSinks,
         selecting: Selecting,
@@ -50,10 +51,12 @@ class Leadership:
         grace_ends: Callable[[], float],
     ) -> None:
         """``identity``: of this process. ``state``: the state directory, which is locked. ``lease_api``: the Lease of
-        this name. ``started``: set once the informers of the first discovery run. ``grace_ends``: the end of a grace
-        period that begins now, or began with ``stop``, on the event loop's clock."""
+        this name. ``fetch_letters``: see ``letter_fetcher``. ``started``: set once the informers of the first discovery
+        run. ``grace_ends``: the end of a grace period that begins now, or began with ``stop``, on the event loop's
+        clock."""
         self._state = state
         self._standby = standby
+        self._fetch_letters = fetch_letters
         self._sinks = sinks
         self.changes = SelectionChanges(selecting, standby)
         self._started = started
@@ -137,12 +140,19 @@ class Leadership:
             took_over()
             await self.changes.lead(tenure)
             await self._sinks.lead(tenure)
-            await tenure.ending.wait()
+            await self._hold(tenure)
             await self._sinks.end(tuple(self._sinks.pipelines), by=self._grace_ends())
         finally:
             self._leads = False
             self.changes.follow()
             await self._end()
+
+    async def _hold(self, tenure: Tenure) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            fetching = None if self._fetch_letters is None else tasks.create_task(self._fetch_letters(), name="letters")
+            await tenure.ending.wait()
+            if fetching is not None:
+                fetching.cancel()
 
     async def _take_over(self, tenure: Tenure) -> None:
         try:

@@ -139,6 +139,20 @@ class CopySent(msgspec.Struct, frozen=True):
     seconds: float
 
 
+class LettersFetched(msgspec.Struct, frozen=True):
+    """This leader has stored all dead letters of a former leader."""
+
+    replica: str
+    number: int
+
+
+class LettersMissing(msgspec.Struct, frozen=True):
+    """A former leader has dead letters, and this leader does not get them. It tries again."""
+
+    replica: str
+    reason: str
+
+
 ElectionFact: TypeAlias = (
     LeaderChanged
     | LeaseTaken
@@ -157,4 +171,6 @@ ElectionFact: TypeAlias = (
     | CopyFetched
     | CopyFailed
     | CopySent
+    | LettersFetched
+    | LettersMissing
 )

@@ -1,8 +1,11 @@
-"""Dead letters, as values between the workers (delivery) and the outbox."""
+"""Dead letters, as values between the workers (delivery) and the outbox, and between replicas."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from bridge.model.record import Record
 
@@ -23,3 +26,33 @@ class RetriedDeadLetter(msgspec.Struct, frozen=True):
 
     number: int
     record: Record
+
+
+# ── From one replica to another ──────────────────────────────────────────────
+
+MOST_LETTERS = 200
+"""Dead letters of a page."""
+_Text = Annotated[str, Meta(max_length=1 << 16)]
+
+
+class SentLetter(msgspec.Struct, frozen=True):
+    """A dead letter as a former leader sends it."""
+
+    number: Annotated[int, Meta(ge=1, lt=1 << 62)]
+    """On that replica."""
+    sink: Annotated[str, Meta(min_length=1, max_length=512)]
+    record: bytes
+    """Encoded as in the dead letters, with the sequence number with which it left."""
+    reason: _Text
+    parked: bool
+    answer: _Text
+
+
+class LetterPage(msgspec.Struct, frozen=True):
+    """Some dead letters of a replica, by their numbers."""
+
+    replica: Annotated[str, Meta(max_length=512)]
+    """Its name."""
+    left: Annotated[int, Meta(ge=0, lt=1 << 62)]
+    """All dead letters that it still has."""
+    letters: Annotated[tuple[SentLetter, ...], Meta(max_length=MOST_LETTERS)]

@@ -2,11 +2,12 @@
 
 appender      a batch of changes into records, ledger and position in one transaction
 checks        integrity of a database, and the state of another process
-consumers     SQL and decisions for each sink: its cursor, backfills, compaction, dead letters
+consumers     SQL and decisions for each sink: its cursor, backfills, compaction
 dead_letters  rejected and parked records of a sink
 encryption    encryption of objects' content, and its keys
 errors        exceptions of this room
 ledger        the last exported state of every object
+letters       SQL of dead letters
 log           SQL and decisions for records and ledger: encoding, cleaning
 maintenance   the log in memory, its trimming and cleaning
 outbox        the interface for the other rooms
@@ -46,6 +47,7 @@ from bridge.outbox.recovery.installing import Installation
 from bridge.outbox.selections import LastState, Moved, Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.snapshots import Snapshots
+from bridge.outbox.standby.letters import SharedLetters
 from bridge.outbox.standby.progress import OwedSnapshot, Replica
 from bridge.outbox.standby.standby import Standby
 from bridge.outbox.storage.base_copy import BaseCopy, is_empty
@@ -78,6 +80,7 @@ __all__ = [
     "Replica",
     "Retention",
     "Selections",
+    "SharedLetters",
     "SinkCursor",
     "SinkCursors",
     "Snapshots",

@@ -9,8 +9,8 @@ from functools import partial
 from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
 from bridge.model.record import NO_OBJECT, OrderingKey
 from bridge.model.versions.held import HeldObjects
-from bridge.outbox.consumers import dead_letters_sql
-from bridge.outbox.consumers.dead_letters_sql import SavedDeadLetters
+from bridge.outbox.letters import dead_letters_sql, fetched
+from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
 from bridge.outbox.log import record_codec
 from bridge.outbox.store import Store
 
@@ -59,21 +59,12 @@ class DeadLetters:
         while len(self._objects) >= self._most and not self.retrying:
             self._has_changed.clear()
             await self._has_changed.wait()
-        dead_letters = [
-            (
-                self._sink,
-                each.record.sequence,
-                each.record.id,
-                *each.record.ordering_key,
-                each.reason,
-                int(each.parked),
-                record_codec.encode_record(each.record),
-                each.answer,
-            )
-            for each in new_dead_letters
-        ]
+        dead_letters = [dead_letters_sql.row_of(self._sink, each) for each in new_dead_letters]
+        keys = {each.record.ordering_key for each in new_dead_letters}
+        elsewhere = {key for key in keys if self.keys.get(key) == 0 and key not in self._by_object}
+        insert = partial(dead_letters_sql.insert, dead_letters=dead_letters, cipher=self._cipher, elsewhere=elsewhere)
         await self._store.write(
-            partial(dead_letters_sql.insert, dead_letters=dead_letters, cipher=self._cipher),
+            insert,
             committed=lambda done: self._note_added(new_dead_letters, *done),
             shrinks=True,
         )
@@ -109,6 +100,21 @@ class DeadLetters:
         await self._store.write(reject, shrinks=True)
         self._parked.discard(number)
 
+    # ── From one replica to another ──────────────────────────────────────────
+
+    async def take(self, letters: Sequence[NewDeadLetter]) -> None:
+        """Adds dead letters of another replica: see ``fetched.take``."""
+        await self._store.write(
+            partial(fetched.take, sink=self._sink, letters=letters, cipher=self._cipher), committed=self._note_taken
+        )
+
+    def let_go(self, through: int) -> None:
+        """Deletes dead letters up to this number: another replica has stored them."""
+        if numbers := [number for number in self._objects if number <= through]:
+            self._store.write(
+                partial(dead_letters_sql.delete, sink=self._sink, numbers=numbers), committed=self._forget, shrinks=True
+            )
+
     # ── Commands of an operator ──────────────────────────────────────────────
 
     async def retry(self, numbers: Sequence[int] | None) -> int:
@@ -138,6 +144,23 @@ class DeadLetters:
             if number is not None:
                 self._note(number, each.record.ordering_key, each.record.sequence, each.parked)
         self.retrying = self.retrying or released
+
+    def _note_taken(self, taken: fetched.Taken) -> None:
+        moved = {}
+        for before, after in taken.moved:
+            key = self._objects[after] = self._objects.pop(before)
+            if before in self._parked:
+                self._parked.remove(before)
+                self._parked.add(after)
+            if key != NO_OBJECT:
+                of_object = self._by_object[key]
+                of_object[after] = of_object.pop(before)
+                moved[key] = of_object
+        for number, each in taken.added:
+            self._note(number, each.record.ordering_key, each.record.sequence, each.parked)
+        for key, of_object in moved.items():
+            self._by_object[key] = dict(sorted(of_object.items()))
+            self.keys.move(key, next(iter(self._by_object[key].values())))
 
     def _note_dropped(self, deleted: Sequence[int], released: bool) -> None:
         self._forget(deleted)

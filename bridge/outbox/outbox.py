@@ -18,13 +18,13 @@ from bridge.model.record import Record
 from bridge.outbox.appender import Appender, utc_now
 from bridge.outbox.checks import state_check
 from bridge.outbox.checks.integrity import damage_behind
-from bridge.outbox.consumers import cursors, dead_letters_sql
+from bridge.outbox.consumers import cursors, own_log
 from bridge.outbox.consumers.backlog import BacklogSize
-from bridge.outbox.consumers.own_log import OwnLog
 from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.encryption.cipher import Cipher
 from bridge.outbox.errors import Damaged
 from bridge.outbox.ledger import Ledger
+from bridge.outbox.letters import dead_letters_sql
 from bridge.outbox.log import reading
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.retention import Retention
@@ -74,7 +74,7 @@ class Outbox:
         files.counted = self._appender.counted
         self.ledger = Ledger(self._store, self._appender, clock)
         dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
-        own = {sink: OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
+        own = {sink: own_log.OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
         self.sinks = SinkCursors(store, opened.cursors, dead, own, last=lambda: self.last, clock=clock, report=report)
         self.snapshots = Snapshots(store, self.sinks, self.selections, clock, report)
         parts = store, self._appender, self.sinks, self.selections, clock

@@ -15,12 +15,12 @@ from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers import backfill_plans, beginnings, cursors, replays
 from bridge.outbox.consumers.backfill import BackfillItem, BackfillKind
 from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
-from bridge.outbox.consumers.dead_letters_sql import SavedDeadLetters
 from bridge.outbox.consumers.judged import JudgedRecords
 from bridge.outbox.consumers.notice_items import in_shard
 from bridge.outbox.consumers.own_log import Backlogs, OwnLog
 from bridge.outbox.consumers.replays import Condition
 from bridge.outbox.dead_letters import DeadLetters
+from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
 from bridge.outbox.progress.destination_progress import DestinationProgress
 from bridge.outbox.store import Store
 

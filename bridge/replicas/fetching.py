@@ -18,17 +18,15 @@ from bridge.model.versions.frontier import Frontier
 from bridge.outbox import Cipher, Damaged, Installation, StateError
 from bridge.plan.equal_settings import digests
 from bridge.plan.plan import CopyPlan, ElectionPlan, Plan
+from bridge.replicas.requests import asked
 from bridge.replicas.sources import Unfit, source_of
 from bridge.transform.redaction_key import RedactionKey
-from bridge.web.access import TokenFile
 from sinks.errors import WrongOption
-from sinks.tls import tls_context
 
 _TRIES = 3
 _PAUSE = 5.0
 """Seconds between two tries: another replica may get its copy."""
 _LEASE_SECONDS = 10.0
-_CONNECT_SECONDS = 10.0
 _SILENCE_SECONDS = 120.0
 """Without a byte: the leader first makes the copy."""
 _PART = 1 << 20
@@ -87,25 +85,7 @@ async def _leader(lease: LeaseApi) -> tuple[Frontier, str]:
 
 async def _fetch(plan: Plan, copy: CopyPlan, url: str, frontier: str, cipher: Cipher | None) -> int:
     """Returns the bytes of the copy, which is installed."""
-    try:
-        token = await asyncio.to_thread(TokenFile(copy.token_file).read)
-    except ValueError as error:
-        raise Unfit(f"election.base_copy.token_file: {error}") from error
-    tls = await asyncio.to_thread(tls_context, copy.ca_file, None, None)
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS)
-    async with (
-        aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
-        session.get(
-            url,
-            ssl=tls,
-            headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
-            allow_redirects=False,
-        ) as answer,
-    ):
-        if answer.status == 503:
-            raise TimeoutError("the leader cannot serve it now")
-        if answer.status != 200:
-            raise Unfit(f"the leader answers HTTP {answer.status}")
+    async with asked(copy, url, "the leader", silence=_SILENCE_SECONDS) as answer:
         return await _install(plan, answer, frontier, cipher)
 
 

@@ -1,4 +1,5 @@
-"""Sends a copy of the leader's state to a replica that has the token: one at a time, slowly enough for deliveries.
+"""Sends a copy of the leader's state to a replica that has the token: one at a time, slowly enough for deliveries. A
+replica that does not lead sends its dead letters, page by page.
 
 The copy is made page by page into a file without a name, then sent in parts; each step waits so long that both together
 stay below ``_RATE``. Bounded memory, whatever the size of the state.
@@ -8,26 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from math import ceil
 from pathlib import Path
 from time import monotonic
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
+import msgspec
 from aiohttp import web
 
 from bridge.facts import Report
 from bridge.facts.election import CopySent
 from bridge.facts.process import COPY_SERVER
+from bridge.model.dead_letter import LetterPage
 from bridge.model.primitives.addresses import host_and_port
-from bridge.outbox import BaseCopy, StateError
+from bridge.model.versions.version import LONGEST_NUMBER
+from bridge.outbox import BaseCopy, Damaged, StateError
 from bridge.plan.plan import CopyPlan, PlanRefused
-from bridge.replicas.sources import PATH
+from bridge.replicas.sources import LETTERS, PATH
 from bridge.web.access import TokenFile
 from bridge.web.connections import Connections
 from bridge.web.listener import HttpListener
 from bridge.web.wrong_tokens import WrongTokens
+
+LetterPages: TypeAlias = Callable[[int], Awaitable[LetterPage]]
 
 _PART = 1 << 20
 _RATE = 64 << 20
@@ -41,17 +47,23 @@ _AUTHENTICATE = {"WWW-Authenticate": 'Bearer realm="kubedelta"'}
 class CopyServer:
     """Serves between ``start`` and ``stop``."""
 
-    def __init__(self, plan: CopyPlan, state: Path, leads: Callable[[], bool], report: Report) -> None:
-        """``state``: the state directory, which is open. ``leads``: only a leader sends copies: others may lag."""
+    def __init__(
+        self, plan: CopyPlan, state: Path, letters: LetterPages, leads: Callable[[], bool], report: Report
+    ) -> None:
+        """``state``: the state directory, which is open. ``letters``: see ``SharedLetters.page``. ``leads``: only a
+        leader sends copies, since others may lag; and it keeps its dead letters."""
         self._plan = plan
         self._state = state
+        self._letters = letters
         self._leads = leads
         self._report = report
         self._token = TokenFile(plan.token_file)
         self._wrong = WrongTokens()
         self._busy = asyncio.Lock()
+        self._paging = asyncio.Lock()
         app = web.Application(client_max_size=0)
         app.router.add_get(PATH, self._copy)
+        app.router.add_get(LETTERS, self._send_letters)
         host, port = plan.listen
         tls = None if plan.cert_file is None else RenewedContext(plan).first
         self._listener = HttpListener(
@@ -92,6 +104,21 @@ class CopyServer:
                 await response.write_eof()
             self._report(CopySent(request.remote or "", size, monotonic() - began))
             return response
+
+    async def _send_letters(self, request: web.Request) -> web.Response:
+        self._expect_token(request)
+        if self._leads():
+            raise web.HTTPServiceUnavailable(text="this replica leads\n")
+        after = request.query.get("after", "0")
+        if not (after.isascii() and after.isdecimal() and len(after) <= LONGEST_NUMBER):
+            raise web.HTTPBadRequest(text="after: a number\n")
+        async with self._paging:  # A page is in memory.
+            try:
+                page = await self._letters(int(after))
+            except (StateError, Damaged) as error:
+                raise web.HTTPInternalServerError(text=f"the dead letters cannot be read: {error}\n") from error
+            body = await asyncio.to_thread(msgspec.msgpack.encode, page)
+            return web.Response(body=body, content_type="application/vnd.msgpack")
 
     @asynccontextmanager
     async def _made(self) -> AsyncIterator[tuple[BinaryIO, int]]:

@@ -1,4 +1,4 @@
-"""The address of the leader, as the Lease has it, and whether its copy fits this replica (pure).
+"""The addresses of replicas, as the Lease has them, and whether the copy of the leader fits this replica (pure).
 
 Whoever may write the Lease chooses the address; the token is sent there. So it must be HTTPS, where the certificate
 proves by the configured authorities that it is a replica's; or loopback; or the operator allows plain HTTP.
@@ -14,6 +14,7 @@ from bridge.model.versions.frontier import Frontier
 from bridge.plan.equal_settings import KEYS, differing
 
 PATH = "/copy"
+LETTERS = "/letters"
 _BODIES = (KEYS, "redaction", "shard")
 """Sections that decide what is in the bodies of the log, or which objects it has."""
 
@@ -30,7 +31,12 @@ def source_of(found: Frontier, cluster: str, settings: Mapping[str, str], *, all
         raise Unfit(f"the Lease is of a bridge for cluster {found.cluster}")
     if differs := [each for each in differing(settings, found.settings) if each in _BODIES]:
         raise Unfit(f"the leader has another configuration: {', '.join(differs)}")
-    url = found.address.rstrip("/")
+    return url_of(found.address, allow_http=allow_http) + PATH
+
+
+def url_of(address: str, *, allow_http: bool) -> str:
+    """The URL of a replica, without a slash at its end. Raises Unfit."""
+    url = address.rstrip("/")
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -40,4 +46,4 @@ def source_of(found: Frontier, cluster: str, settings: Mapping[str, str], *, all
         raise Unfit("the Lease has no URL of the leader")
     if parts.scheme == "http" and not (allow_http or is_loopback(host)):
         raise Unfit("the leader's address is plain HTTP, and election.base_copy.allow_http is false")
-    return url + PATH
+    return url

@@ -37,7 +37,7 @@ from bridge.facts import (
     SpansExported,
     SpansLost,
 )
-from bridge.facts.election import CopyFailed, CopyFetched, CopySent
+from bridge.facts.election import CopyFailed, CopyFetched, CopySent, LettersFetched, LettersMissing
 from bridge.telemetry.throttled_log import ThrottledLog
 
 _MOST_SECTIONS = 20
@@ -188,6 +188,11 @@ class ElectionLogs:
             case CopySent(client, size, seconds):
                 text = "another replica has got a copy of the state"
                 self._log.info(text, client=client, bytes=size, seconds=round(seconds, 1))
+            case LettersFetched(replica, number):
+                self._log.info("the dead letters of the former leader are here", replica=replica, number=number)
+            case LettersMissing(replica, reason):
+                text = "the dead letters of a former leader are not here yet"
+                self._log.warning(text, replica=replica, reason=reason)
             case SettingsDiffer(sections, leader):
                 self._differ(sections, leader)
             case LeadershipReleased(term):

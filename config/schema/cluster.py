@@ -178,5 +178,6 @@ class ElectionSettings(Section):
     )
     base_copy: CopySettings = Field(
         default=CopySettings(),
-        description="Copies of the leader's state, for replicas with an empty disk. Off by default.",
+        description="What replicas send one another: copies of the leader's state, for replicas with an empty disk, "
+        "and the dead letters of former leaders. Off by default.",
     )

@@ -81,6 +81,15 @@ class SinkFrontier(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.objects <= len(digests_in(self.parked))
 
 
+class KeptLetters(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Dead letters on the disk of a replica that does not lead."""
+
+    address: _Name = ""
+    """Its URL: see ``Frontier.address``. Empty if nobody can fetch them."""
+    through: _Count = 0
+    """The leader has stored those up to this number, of that replica."""
+
+
 class ShardFrontier(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the sinks have settled of the objects of a former shard, beyond ``Frontier.informers``."""
 
@@ -118,8 +127,8 @@ class Frontier(msgspec.Struct, frozen=True, omit_defaults=True):
     """Informers that left the configuration (``retired_key``), of which every sink has settled all records. The newest
     are the last."""
     sinks: Annotated[dict[_Name, SinkFrontier], Meta(max_length=1000)] = {}
-    kept: Annotated[tuple[_Name, ...], Meta(max_length=MOST_KEPT)] = ()
-    """Replicas that have led, and have dead letters which the leader has not. The newest are the last."""
+    kept: Annotated[dict[_Name, KeptLetters], Meta(max_length=MOST_KEPT)] = {}
+    """Names of replicas that have led, and have dead letters which the leader has not. The newest are the last."""
     address: _Name = ""
     """The URL from which replicas get a copy of the leader's state; empty for none. See bridge.replicas.sources."""
     settings: Annotated[dict[_Name, _Digest], Meta(max_length=2000)] = {}

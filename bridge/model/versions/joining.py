@@ -9,7 +9,17 @@ import msgspec
 from msgspec.structs import replace
 
 from bridge.model.primitives.shard import Shard
-from bridge.model.versions.frontier import Frontier, Point, ShardFrontier, SinkFrontier, earlier, furthest, later
+from bridge.model.versions.frontier import (
+    MOST_KEPT,
+    Frontier,
+    KeptLetters,
+    Point,
+    ShardFrontier,
+    SinkFrontier,
+    earlier,
+    furthest,
+    later,
+)
 from bridge.model.versions.held import MOST_HELD, digests_in
 from bridge.model.versions.selection_frontier import ALL_ENTRIES, SelectionFrontier
 
@@ -30,7 +40,7 @@ def joined(former: Sequence[tuple[Shard | None, Frontier]]) -> Joined:
     left out."""
     frontiers = [frontier for _, frontier in former]
     if len(frontiers) == 1:
-        return Joined(replace(frontiers[0], settings={}), {})
+        return Joined(replace(frontiers[0], settings={}, address="", kept=_kept(frontiers)), {})
     newest = max(frontiers, key=lambda each: each.term)
     sinks = [name for name in newest.sinks if all(name in each.sinks for each in frontiers)]
     informers = [key for key in sorted(newest.informers) if all(key in each.informers for each in frontiers)]
@@ -46,12 +56,20 @@ def joined(former: Sequence[tuple[Shard | None, Frontier]]) -> Joined:
         sequence=max(each.sequence for each in frontiers),
         replays=max(each.replays for each in frontiers),
         settings={},
+        address="",
+        kept=_kept(frontiers),
         informers=most,
         retired=tuple(name for name in newest.retired if all(name in each.retired for each in frontiers)),
         sinks={sink: _joined_sink([each.sinks[sink] for each in frontiers], least[sink], most) for sink in sinks},
         parts=tuple(part for shard, each in former for part in _parts(shard, each, informers)),
     )
     return Joined(replace(frontier, parts=parts_ahead(frontier)), apart)
+
+
+def _kept(frontiers: Sequence[Frontier]) -> Mapping[str, KeptLetters]:
+    """Nobody fetches them: they are of objects of several shards."""
+    names = dict.fromkeys(name for each in frontiers for name in each.kept)
+    return dict.fromkeys(list(names)[-MOST_KEPT:], KeptLetters())
 
 
 def parts_ahead(frontier: Frontier) -> tuple[ShardFrontier, ...]:

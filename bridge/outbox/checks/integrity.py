@@ -18,9 +18,10 @@ import apsw
 from bridge.model.admin import UnknownTarget
 from bridge.model.change import Op
 from bridge.model.record import SnapshotEdge
-from bridge.outbox.consumers import backfill, dead_letters_sql
+from bridge.outbox.consumers import backfill
 from bridge.outbox.encryption.cipher import Cipher, Place
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
+from bridge.outbox.letters import dead_letters_sql
 from bridge.outbox.log import dictionaries, ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.ledger_sql import PRESENT

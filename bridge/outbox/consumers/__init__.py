@@ -6,7 +6,6 @@ backlog           bounds of a backlog, and the records to drop above them (pure)
 beginnings        the cursor of a new sink, and the backfill with which it begins
 compaction        the newest record of each object in a backlog (pure)
 cursors           how far each sink has settled
-dead_letters_sql  rejected and parked records
 judged            records of the log, judged by the present selection of a sink
 notice_items      the objects that a gap or a snapshot of a backfill is about
 own_log           the records in the log that a sink gets, counted, and the sizes of backlogs

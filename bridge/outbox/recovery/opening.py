@@ -12,14 +12,14 @@ import apsw
 
 from bridge.model.policies import StartPolicy
 from bridge.outbox.checks.integrity import find_damage, require_small
-from bridge.outbox.consumers import beginnings, cursors, dead_letters_sql, own_log, selections
+from bridge.outbox.consumers import beginnings, cursors, own_log, selections
 from bridge.outbox.consumers.cursors import SinkCursor
-from bridge.outbox.consumers.own_log import OwnRecords
 from bridge.outbox.consumers.selections import StoredSelection
 from bridge.outbox.encryption.cipher import Cipher
 from bridge.outbox.encryption.key_registry import is_complete, require_keys
 from bridge.outbox.encryption.renewal import renew_dictionaries
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
+from bridge.outbox.letters import dead_letters_sql
 from bridge.outbox.log import cleaner, dictionaries, ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.cleaner import CleanableLog
@@ -48,7 +48,7 @@ class OpenedState:
     epoch: int
     """Upper bound of the epochs begun."""
     selections: dict[str, StoredSelection]
-    own: dict[str, list[OwnRecords]]
+    own: dict[str, list[own_log.OwnRecords]]
     """The backlog of each sink with a selection."""
     renewed: bool
     """Whether all records have the key of new content."""

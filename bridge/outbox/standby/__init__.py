@@ -4,6 +4,7 @@ covered       what a frontier covers in the own log (pure)
 destinations  sinks whose destination stores their progress
 epochs        the epochs in which a replica goes on
 kept          what another replica keeps when this one begins to lead (pure)
+letters       dead letters go to the replica that leads
 opening       a replica joins an election, or goes on without one
 planning      what a takeover is to write (pure)
 progress      the frontier that a replica publishes (pure)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec.structs import replace
 
 from bridge.model.primitives.election import replica_of
-from bridge.model.versions.frontier import MOST_KEPT, Frontier
+from bridge.model.versions.frontier import MOST_KEPT, Frontier, KeptLetters
 from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.standby.progress import Replica
 
 
 def begun_by(known: Frontier, term: int, mine: Replica, start: str) -> Frontier:
     """``known``, as this replica goes on behind it. ``start``: see ``Frontier.start``."""
-    kept = _kept(known, replica_of(mine.identity))
+    kept = _kept(known, term, replica_of(mine.identity))
     return replace(known, term=term, by=mine.identity, version=mine.version, settings={}, start=start, kept=kept)
 
 
-def _kept(known: Frontier, mine: str) -> tuple[str, ...]:
+def _kept(known: Frontier, term: int, mine: str) -> Mapping[str, KeptLetters]:
     before = replica_of(known.by)
-    has_letters = any(each.dead_letters for each in known.sinks.values())
-    names = dict.fromkeys([*known.kept, *([before] if has_letters else [])])
-    return tuple(each for each in names if each != mine)[-MOST_KEPT:]
+    found = {name: each for name, each in known.kept.items() if name != mine}
+    if before != mine or known.term != term - 1:
+        # What another leader has stored is not here.
+        found = {name: replace(each, through=0) for name, each in found.items()}
+    if before != mine and any(each.dead_letters for each in known.sinks.values()):
+        found.pop(before, None)
+        found[before] = KeptLetters(known.address)
+    return dict(list(found.items())[-MOST_KEPT:])
 
 
 def unnamed(known: Frontier, *, led_last: bool) -> Collection[str]:

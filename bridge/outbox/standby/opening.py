@@ -21,6 +21,7 @@ from bridge.outbox.recovery.rebuild import number_of_now
 from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby.destinations import Destinations
+from bridge.outbox.standby.letters import SharedLetters
 from bridge.outbox.standby.progress import Replica
 from bridge.outbox.standby.selected import SelectedSinks
 from bridge.outbox.standby.standby import SavedTerms, Standby
@@ -51,6 +52,8 @@ class Participation:
         self._lock = lock
         self._report = report
         self.standby: Standby | None = None
+        """None without an election."""
+        self.letters: SharedLetters | None = None
         """None without an election."""
         self.in_term: Callable[[Record], Record] | None = None
         """Makes records as they leave: see ``leading.in_term``. None for a state that never led."""
@@ -87,6 +90,8 @@ class Participation:
             wanted, standby.found, leads=standby.leading
         )
         self._sinks.progress.sharing = Destinations(self._store, self._appender, self._sinks, self.standby)
+        self.letters = SharedLetters(self._store, self._sinks, self.standby, replica.identity)
+        self.standby.observed = self.letters.observe
         self.in_term = self.standby.in_term
         return self.standby
 

@@ -75,7 +75,8 @@ class Standby:
         self._lock = lock
         self._report = report
         self._waypoints = appender.waypoints = Waypoints(followed.batches)
-        self._led, self.ahead = followed.led, followed.ahead
+        self.led, self.ahead = followed.led, followed.ahead
+        """See SavedTerms."""
         self.found = followed.frontier
         """The newest frontier that another replica published, or that this replica published itself."""
         self.before = ""
@@ -94,11 +95,13 @@ class Standby:
         """Of a leader: snapshots that it is still to begin."""
         self.moved: Callable[[str, int], None] = lambda _sink, _settled: None
         """Called with a sink and the end of the log that it need not take any more."""
+        self.observed: Callable[[Frontier], None] = lambda _found: None
+        """Called with each frontier of another leader."""
 
     @property
     def term(self) -> int:
         """The newest term known here. A new term is larger."""
-        return max(self._led, 0 if self.found is None else self.found.term)
+        return max(self.led, 0 if self.found is None else self.found.term)
 
     # ── The leader ───────────────────────────────────────────────────────────
 
@@ -170,7 +173,7 @@ class Standby:
 
     def in_term(self, record: Record) -> Record:
         """The record as it leaves: see ``leading.in_term``."""
-        return in_term(record, self._led, self.ahead)
+        return in_term(record, self.led, self.ahead)
 
     def _took_over(self, begun: Takeover, known: Frontier, elsewhere: SettledElsewhere, done: TakenOver) -> None:
         # Runs once it is durable, even if the caller was cancelled: memory follows the database.
@@ -182,7 +185,7 @@ class Standby:
             self._appender.appended([begun.gap], Waypoint(UNKNOWN, None), 0)
         elsewhere.begin(done.batches)
         self.before = known.by
-        self._led, self.ahead, self.selected.led_behind = begun.term, begun.ahead, begun.last
+        self.led, self.ahead, self.selected.led_behind = begun.term, begun.ahead, begun.last
         after = 0 if begun.gap is None else begun.gap.sequence
         self.owed = {
             sink: replace(each, after=after) if sink in begun.lacking else each for sink, each in begun.owed.items()
@@ -192,7 +195,7 @@ class Standby:
     def _is_own(self, known: Frontier) -> bool:
         """Whether this replica has published it, in this process or an earlier one, with this state directory: not one
         that was copied from another replica, nor one from a backup, which lacks later records."""
-        if known.term != self._led or replica_of(known.by) != replica_of(self._replica.identity):
+        if known.term != self.led or replica_of(known.by) != replica_of(self._replica.identity):
             return False
         return self._sinks.progress.starts.have(known.start, known.sequence - self.ahead)
 
@@ -213,6 +216,7 @@ class Standby:
         if found.term > self.term:
             self._store.write(partial(takeover.save_frontier, frontier=frontiers.encode_found(found)), shrinks=True)
         self.found = found
+        self.observed(found)
         take_epochs(self._appender, self._waypoints, self._store, found)
         last = self._sinks.last
         for cursor in self._sinks.all:

@@ -13,8 +13,8 @@ from bridge.model.admin import UnknownTarget
 from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.record import Record
 from bridge.outbox import Outbox
-from bridge.outbox.consumers.dead_letters_sql import SavedDeadLetters
 from bridge.outbox.dead_letters import DeadLetters
+from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
 from tests.bridge.outbox.opened import AUDIT, crashed, opened
 from tests.kit.records import a_delta, a_gap, a_snapshot
 

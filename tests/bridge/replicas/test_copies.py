@@ -15,6 +15,7 @@ from bridge.app.bridge import Bridge
 from bridge.election.lease import FRONTIER
 from bridge.facts import Fact, ListCompleted
 from bridge.facts.election import CopyFailed, CopyFetched, CopySent
+from bridge.model.dead_letter import LetterPage
 from bridge.plan.plan import CopyPlan
 from bridge.plan.preflight import preflight
 from bridge.replicas.serving import CopyServer
@@ -37,6 +38,10 @@ def a_token(folder: Path, text: str = TOKEN) -> Path:
     return file
 
 
+async def no_letters(after: int) -> LetterPage:
+    return LetterPage("kubedelta-0", 0, ())
+
+
 # ── The server ───────────────────────────────────────────────────────────────
 
 
@@ -47,7 +52,7 @@ async def serving(folder: Path, leads: Callable[[], bool] = lambda: True) -> Asy
     (state := folder / "state").mkdir()
     async with opened(state) as outbox:
         await (await Informed().begin(outbox)).exports(outbox, "added shop/a")
-        server = CopyServer(CopyPlan(listen=LOCAL, token_file=a_token(folder)), state, leads, facts.append)
+        server = CopyServer(CopyPlan(listen=LOCAL, token_file=a_token(folder)), state, no_letters, leads, facts.append)
         await server.start()
         try:
             yield f"{server.address}/copy", facts
@@ -87,7 +92,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) 
     shown, renewed = former.issue("replica"), later.issue("replica")
     plan = CopyPlan(listen=LOCAL, token_file=a_token(tmp_path), cert_file=shown.certificate, key_file=shown.key)
     facts: list[Fact] = []
-    server = CopyServer(plan, tmp_path, lambda: False, facts.append)
+    server = CopyServer(plan, tmp_path, no_letters, lambda: False, facts.append)
     await server.start()
 
     async def trusted(authority: Authority) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import apsw
 
 from bridge.model.admin import DeadLetter, UnknownTarget
+from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.record import Delta, OrderingKey, Record
 from bridge.outbox.encryption.cipher import Cipher
 from bridge.outbox.encryption.letter import Letter
@@ -47,6 +48,15 @@ def sealed_rows(database: apsw.Connection) -> Iterator[tuple[int, Letter]]:
     """All dead letters, by number."""
     for number, *columns in database.execute(f"SELECT number, {_LETTER} FROM dead_letters ORDER BY number"):
         yield number, Letter(*columns)
+
+
+def behind(database: apsw.Connection, after: int, limit: int) -> Iterator[tuple[int, bool, Letter]]:
+    """At most ``limit`` dead letters with numbers above ``after``: number, parked, content."""
+    found = database.execute(
+        f"SELECT number, parked, {_LETTER} FROM dead_letters WHERE number > ? ORDER BY number LIMIT ?", (after, limit)
+    )
+    for number, parked, *columns in found:
+        yield number, bool(parked), Letter(*columns)
 
 
 def listed(
@@ -124,18 +134,28 @@ def _named(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list
     return found
 
 
+def row_of(sink: str, new: NewDeadLetter) -> tuple[Any, ...]:
+    """For ``insert``."""
+    record = new.record
+    content = record_codec.encode_record(record)
+    return sink, record.sequence, record.id, *record.ordering_key, new.reason, int(new.parked), content, new.answer
+
+
 def insert(
-    database: apsw.Connection, dead_letters: Sequence[tuple[Any, ...]], cipher: Cipher | None = None
+    database: apsw.Connection,
+    dead_letters: Sequence[tuple[Any, ...]],
+    cipher: Cipher | None = None,
+    elsewhere: Container[OrderingKey] = (),
 ) -> tuple[list[int | None], bool]:
     """Returns the number of each inserted row (None for a duplicate), and whether an inserted row can be retried at
     once. A parked record is marked for retry if every earlier dead letter of its object is marked: otherwise no
-    operator's request would ever cover it."""
+    operator's request would ever cover it. ``elsewhere``: objects whose earlier dead letters another replica has."""
     numbers: list[int | None] = []
     released = False
     for dead_letter in dead_letters:
         sink, sequence, record_id, name, key, reason, parked, record, answer = dead_letter
         letter = Letter(sink, sequence, record_id, record, reason, answer, None).encrypted(cipher)
-        waits = one(
+        waits = (name, key) in elsewhere or one(
             database,
             "SELECT EXISTS (SELECT 1 FROM dead_letters"
             " WHERE sink = ? AND resource_name = ? AND key = ? AND NOT retrying)",

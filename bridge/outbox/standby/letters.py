@@ -1,0 +1,120 @@
+"""Dead letters go from the replicas that have led to the one that leads: one replica has each of them.
+
+The leader fetches them, and publishes how far it has stored them; then the other replica lets go of these, as it does
+of records in the log: what the Lease does not prove to be elsewhere stays. A leader takes its own name out of
+``Frontier.kept``, so that no replica lets go of dead letters that it has added in a later term.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from bridge.model.dead_letter import MOST_LETTERS, LetterPage, NewDeadLetter, SentLetter
+from bridge.model.primitives.election import replica_of
+from bridge.model.versions.frontier import Frontier, KeptLetters
+from bridge.model.versions.leading import in_term
+from bridge.outbox.dead_letters import MOST, DeadLetters
+from bridge.outbox.errors import Damaged
+from bridge.outbox.letters import fetched
+from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
+from bridge.outbox.log import record_codec
+from bridge.outbox.sink_cursors import SinkCursors
+from bridge.outbox.standby.standby import Standby
+from bridge.outbox.store import Store
+
+_MOST_SINKS = 1000
+_LARGEST = 1 << 62
+
+
+class SharedLetters:
+    """The dead letters of a replica in an election."""
+
+    def __init__(self, store: Store, sinks: SinkCursors, standby: Standby, identity: str) -> None:
+        self._store = store
+        self._sinks = sinks
+        self._standby = standby
+        self._mine = replica_of(identity)
+
+    # ── A replica that has led ───────────────────────────────────────────────
+
+    async def page(self, after: int) -> LetterPage:
+        """The next dead letters with larger numbers than ``after``, for the leader. Raises Damaged and KeyMissing."""
+        ask = partial(
+            fetched.page,
+            replica=self._mine,
+            after=after,
+            most=MOST_LETTERS,
+            ahead=self._standby.ahead,
+            cipher=self._store.cipher,
+        )
+        return await self._store.ask(ask)
+
+    def observe(self, found: Frontier) -> None:
+        """Lets go of what the leader has stored. ``found``: of another replica, read from the Lease."""
+        kept = found.kept.get(self._mine)
+        if kept is not None and found.term > self._standby.led:
+            for each in self._sinks.dead_letters.values():
+                each.let_go(kept.through)
+
+    # ── The leader ───────────────────────────────────────────────────────────
+
+    @property
+    def wanted(self) -> Mapping[str, KeptLetters]:
+        """Replicas with dead letters that the leader has not, as far as their addresses are known; none for a
+        follower."""
+        found = self._standby.found
+        if not self._standby.leading or found is None:
+            return {}
+        return {name: kept for name, kept in found.kept.items() if kept.address}
+
+    async def take(self, replica: str, letters: Sequence[SentLetter]) -> bool:
+        """Adds dead letters of this replica, ascending by number; durable on return, and published with the next
+        renewal. False, and nothing is added, while a sink has no room for them. Raises ValueError for records that
+        cannot be read."""
+        by_sink = await asyncio.to_thread(_by_sink, letters, self._standby.ahead)
+        if not all(self._has_room(sink, len(new)) for sink, new in by_sink.items()):
+            return False
+        for sink, new in by_sink.items():
+            if sink not in self._sinks.dead_letters:
+                self._sinks.dead_letters[sink] = DeadLetters(self._store, sink, SavedDeadLetters({}, False))
+            await self._sinks.dead_letters[sink].take(new)
+        self._publish(replica, letters[-1].number)
+        return True
+
+    def _has_room(self, sink: str, number: int) -> bool:
+        there = self._sinks.dead_letters.get(sink)
+        if there is None:
+            return len(self._sinks.dead_letters) < _MOST_SINKS
+        return len(there) + number <= MOST
+
+    def end(self, replica: str) -> None:
+        """The replica has no dead letter any more."""
+        self._publish(replica, None)
+
+    def _publish(self, replica: str, through: int | None) -> None:
+        standby = self._standby
+        if standby.found is None or not standby.leading or replica not in standby.found.kept:
+            return
+        kept = dict(standby.found.kept)
+        before = kept.pop(replica)
+        if through is not None:
+            kept[replica] = replace(before, through=max(before.through, through))
+        standby.found = replace(standby.found, kept=kept)
+
+
+def _by_sink(letters: Sequence[SentLetter], ahead: int) -> Mapping[str, Sequence[NewDeadLetter]]:
+    """With the numbers that the records would have in the log of a replica that is so far ``ahead``."""
+    found: dict[str, list[NewDeadLetter]] = {}
+    for each in letters:
+        try:
+            record = in_term(record_codec.decode_record(each.record), 0, -ahead)
+        except (ValueError, IndexError, Damaged) as error:  # The first two: the name of a snapshot.
+            raise ValueError(f"dead letter {each.number} cannot be read: {error}") from error
+        if abs(record.sequence) > _LARGEST:
+            raise ValueError(f"dead letter {each.number} has the sequence number {record.sequence}")
+        found.setdefault(each.sink, []).append(NewDeadLetter(record, each.reason, each.parked, each.answer))
+    return found

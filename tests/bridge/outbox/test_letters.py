@@ -1,0 +1,256 @@
+"""Dead letters go from a replica that has led to the one that leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from bridge.model.change import Evidence, Op
+from bridge.model.dead_letter import MOST_LETTERS, NewDeadLetter, SentLetter
+from bridge.model.record import Delta, Gap
+from bridge.model.resource import Resource
+from bridge.model.status import PauseCause
+from bridge.model.versions.frontier import Frontier
+from bridge.outbox import SharedLetters
+from bridge.outbox.log import record_codec
+from tests.bridge.outbox.opened import feeds_of
+from tests.bridge.outbox.test_standby import Side, all_see, published, replicas
+
+AUDIT = "audit"
+URL = "https://kubedelta-0:8082"
+
+
+def shared(side: Side) -> SharedLetters:
+    letters = side.outbox.election.letters
+    assert letters is not None
+    return letters
+
+
+async def rejects(side: Side, records: Sequence[Delta], sink: str = AUDIT, *, parked: bool = False) -> None:
+    letters = [NewDeadLetter(each, "no", parked=parked, answer="because") for each in records]
+    await side.outbox.sinks.dead_letters[sink].add_dead_letters(letters)
+
+
+async def fetch(leader: Side, former: Side) -> list[int]:
+    """All pages, as the leader asks for them. Returns the number of dead letters of each."""
+    sizes = []
+    for replica, kept in shared(leader).wanted.items():
+        through = kept.through
+        while letters := (page := await shared(former).page(through)).letters:
+            assert page.replica == replica
+            assert await shared(leader).take(replica, letters)
+            through = letters[-1].number
+            sizes.append(len(letters))
+    return sizes
+
+
+async def written(side: Side) -> None:
+    """Returns behind all transactions."""
+    await side.outbox.sinks.pause("slow", PauseCause.NONE)
+
+
+async def listed(side: Side) -> list[tuple[str, str]]:
+    return [(each.op, each.key) for each in await side.outbox.dead_letters(None, 0, 1000)]
+
+
+async def led_by(leader: Side, follower: Side, *, address: str = URL) -> Frontier:
+    """The follower takes over from a leader with an address."""
+    leader.standby.address = address
+    found = published(leader)
+    leader.standby.step_down()
+    await follower.standby.take_over(2, found)
+    return found
+
+
+async def test_the_new_leader_has_the_dead_letters(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        first, second = await former.sees("added shop/a", "updated shop/a", position="110")
+        await rejects(former, [first])
+        await rejects(former, [second], parked=True)
+        await led_by(former, leader)
+        assert await listed(leader) == []
+        assert await fetch(leader, former) == [2]
+
+        there = await leader.outbox.dead_letters(AUDIT, 0, 10)
+        assert [(each.id, each.reason, each.parked, each.answer) for each in there] == [
+            (first.id, "no", False, "because"),
+            (second.id, "no", True, "because"),
+        ]
+        await leader.outbox.sinks.dead_letters[AUDIT].retry(None)
+        again = await leader.outbox.sinks.dead_letters[AUDIT].next_retries(10)
+        left = [leader.standby.in_term(each.record) for each in again]
+        assert [each.sequence for each in left] == [former.standby.in_term(each).sequence for each in (first, second)]
+
+
+async def test_what_is_stored_elsewhere_is_let_go(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        await rejects(former, await former.sees("added shop/a", position="110"))
+        await led_by(former, leader)
+        former.standby.observe(published(leader))
+        assert len(await listed(former)) == 1, "nobody has it yet"
+        await fetch(leader, former)
+        former.standby.observe(published(leader))
+        await written(former)
+        assert await listed(former) == []
+        assert not former.outbox.sinks.dead_letters[AUDIT].keys
+        assert (await shared(former).page(0)).left == 0
+        shared(leader).end("kubedelta-0")
+        assert published(leader).kept == {}
+        assert await listed(leader) == [("added", "shop/a")]
+
+
+async def test_dead_letters_of_a_later_term_stay(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        await rejects(former, await former.sees("added shop/a", position="110"))
+        await led_by(former, leader)
+        await fetch(leader, former)
+        earlier = published(leader)
+        assert earlier.kept["kubedelta-0"].through == 1
+        leader.standby.step_down()
+        await former.standby.take_over(3, earlier)
+        assert published(former).kept.keys() == {"kubedelta-1"}
+        former.standby.step_down()
+        former.standby.observe(earlier)
+        await written(former)
+        assert len(await listed(former)) == 1, "a frontier of an earlier term proves nothing"
+
+        await leader.standby.take_over(4, earlier)
+        assert published(leader).kept["kubedelta-0"].through == 0, "another leader was in between"
+
+
+async def test_fetching_again_adds_nothing(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        await all_see([former, leader], "added shop/a", "added shop/b", position="110")
+        [a, b] = (await feed_of(leader))[:2]
+        await rejects(former, await feed_of(former))
+        await rejects(leader, [b])
+        await led_by(former, leader)
+        letters = (await shared(former).page(0)).letters
+        for _ in range(2):
+            assert await shared(leader).take("kubedelta-0", letters)
+        assert [each.id for each in await leader.outbox.dead_letters(AUDIT, 0, 10)] == [b.id, a.id]
+
+
+async def feed_of(side: Side) -> list[Delta]:
+    feed = feeds_of(side.outbox).feed("slow")
+    found = [each for each in (await feed.take(100)).items if isinstance(each, Delta)]
+    feeds_of(side.outbox).end("slow")
+    return found
+
+
+async def test_records_parked_here_come_behind(tmp_path: Path) -> None:
+    """The leader has parked later records of the object meanwhile, and has an earlier one of its first term."""
+    async with replicas(tmp_path) as [former, leader]:
+        steps = "added shop/a", "updated shop/a", "updated shop/a", "updated shop/a", "added shop/b"
+        await former.standby.take_over(1, None)
+        await all_see([former, leader], *steps, position="900")
+        mine, theirs = await feed_of(leader), await feed_of(former)
+        await rejects(leader, mine[:1])
+        await rejects(former, theirs[1:3])
+        await led_by(former, leader)
+        await rejects(leader, mine[3:4], parked=True)
+        await rejects(leader, mine[4:])
+        dead = leader.outbox.sinks.dead_letters[AUDIT]
+        assert await fetch(leader, former) == [2]
+
+        there = await leader.outbox.dead_letters(AUDIT, 0, 10)
+        of_object = [each.id for each in there if each.key == "shop/a"]
+        assert of_object == [each.id for each in mine[:4]]
+        assert (len(dead), dead.parked, dead.keys["pods", "shop/a"]) == (5, 1, mine[0].sequence)
+        await dead.retry([there[0].number])
+        retried = await dead.next_retries(10)
+        assert [each.record.id for each in retried] == [each.id for each in mine[:4]]
+        await dead.delivered([each.number for each in retried])
+        assert list(dead.keys) == [("pods", "shop/b")]
+
+
+async def test_a_number_stays_while_it_is_retried(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        await all_see([former, leader], "added shop/a", "updated shop/a", position="900")
+        mine, theirs = await feed_of(leader), await feed_of(former)
+        await rejects(former, theirs[:1])
+        await led_by(former, leader)
+        await rejects(leader, mine[1:], parked=True)
+        dead = leader.outbox.sinks.dead_letters[AUDIT]
+        await dead.retry(None)
+        [retried] = await dead.next_retries(10)
+        await fetch(leader, former)
+        await dead.delivered([retried.number])
+        assert [each.id for each in await leader.outbox.dead_letters(AUDIT, 0, 10)] == [mine[0].id]
+
+
+async def test_pages_are_bounded(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        names = [f"added shop/{number}" for number in range(MOST_LETTERS + 5)]
+        await rejects(former, await former.sees(*names, position="900"))
+        await led_by(former, leader)
+        assert await fetch(leader, former) == [MOST_LETTERS, 5]
+        assert len(leader.outbox.sinks.dead_letters[AUDIT].keys) == MOST_LETTERS + 5
+
+
+async def test_a_sink_without_room_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        await rejects(former, await former.sees("added shop/a", "added shop/b", position="900"))
+        await led_by(former, leader)
+        monkeypatch.setattr("bridge.outbox.standby.letters.MOST", 1)
+        assert not await shared(leader).take("kubedelta-0", (await shared(former).page(0)).letters)
+        assert published(leader).kept["kubedelta-0"].through == 0
+        assert await listed(leader) == []
+
+
+async def test_dead_letters_of_a_sink_that_left_are_kept(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        await rejects(former, await former.sees("added shop/a", position="900"))
+        await led_by(former, leader)
+        letters = [replace(each, sink="left") for each in (await shared(former).page(0)).letters]
+        assert await shared(leader).take("kubedelta-0", letters)
+        assert [each.sink for each in await leader.outbox.dead_letters(None, 0, 9)] == ["left"]
+
+
+def delta_of(snapshot: str, replay: int) -> bytes:
+    resource = Resource("", "v1", "pods", "Pod", namespaced=True)
+    delta = Delta(1, Op.SYNC, Evidence.LISTED, resource, "a", "u", "1", "", 1, b"{}", snapshot=snapshot, replay=replay)
+    return record_codec.encode_record(delta)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"",
+        b"junk",
+        record_codec.encode_record(Gap(1 << 63, 1, 1, "", "")),
+        delta_of("junk", 1),
+        delta_of("prod/audit/x", 0),
+    ],
+)
+async def test_what_cannot_be_read_is_refused(tmp_path: Path, record: bytes) -> None:
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        await rejects(former, await former.sees("added shop/a", position="900"))
+        await led_by(former, leader)
+        with pytest.raises(ValueError, match="dead letter 1"):
+            await shared(leader).take("kubedelta-0", [SentLetter(1, AUDIT, record, "", parked=False, answer="")])
+        assert await listed(leader) == []
+
+
+async def test_a_follower_wants_nothing(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [former, leader]:
+        assert shared(leader).wanted == {}
+        await former.standby.take_over(1, None)
+        await rejects(former, await former.sees("added shop/a", position="110"))
+        found = published(former)
+        former.standby.step_down()
+        await leader.standby.take_over(2, found)
+        assert shared(leader).wanted == {}, "the former leader has no address"
+        assert shared(former).wanted == {}
