@@ -188,9 +188,7 @@ def cancelling(step: str, moment: str) -> Callable[..., Awaitable[Any]]:
     return cut_off
 
 
-async def test_an_open_transaction_is_aborted_before_its_producer_is_closed(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_open_transaction_is_aborted_before_the_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else librdkafka now and then ends the process: it was adding partitions to the transaction."""
     calls: list[str] = []
     for step in ("abort", "close"):
