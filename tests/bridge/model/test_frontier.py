@@ -34,7 +34,7 @@ FRONTIERS = st.builds(
     term=st.integers(0, 1 << 40),
     by=st.text(max_size=9),
     version=st.text(max_size=9),
-    sequence=st.integers(0, 1 << 62),
+    sequence=st.integers(0, 1 << 53),
     replays=st.integers(0, 9),
     informers=st.dictionaries(KEYS, st.none() | POINTS, max_size=5),
     retired=st.lists(KEYS, max_size=3).map(tuple),
@@ -122,6 +122,8 @@ def changed(**fields: object) -> str:
     [
         changed(v=2),
         changed(term=-1),
+        changed(sequence=(1 << 53) + 1),
+        changed(replays=(1 << 40) + 1),
         changed(term=1 << 63),
         changed(informers={"": [1, "2"]}),
         changed(informers={"a": [0, "2"]}),
