@@ -279,6 +279,7 @@ class Election(RuleBasedStateMachine):
         heard.unsure.discard(key)
         if heard.snapshot is not None:
             heard.snapshot.add(key)
+        heard.set_back = heard.set_back or delta.snapshot is not None
         if self.found is not None and delta.evidence is Evidence.WATCHED and not heard.set_back:
             point = self.found.of(sink, informer_key(step.resource, Scope()))
             assert point is None or not point.covers(Point(delta.epoch, delta.resource_version)), "delivered before"
