@@ -54,6 +54,7 @@ class Replica(World):
         sink: RecordingSink | None = None,
         elects: bool = True,
         select: str | None = None,
+        grace: float = 60.0,
     ) -> None:
         """``settings``: those that must be equal. ``select``: labels of the objects that the sink gets."""
         self.sink = sink or RecordingSink()
@@ -78,7 +79,7 @@ class Replica(World):
             ),
             timing=QUICK,
             discovery_seconds=0.05,
-            grace_seconds=60.0,  # A busy machine cuts no release off.
+            grace_seconds=grace,  # A busy machine cuts no release off.
             state=state,
             redaction_key_file=key,
             election=ElectionPlan(

@@ -126,7 +126,7 @@ async def test_what_one_had_not_delivered_the_leader_of_two_does(cluster: Playgr
     async with alone(cluster, volumes[0], RecordingSink()):
         cluster.create("configmaps", a_config_map("a"))
     async with asyncio.TaskGroup() as tasks:
-        one = Replica(cluster, "only", volumes[0], elects=False, sink=stuck)
+        one = Replica(cluster, "only", volumes[0], elects=False, sink=stuck, grace=0.1)
         one.start(tasks)
         await one.until_ready()
         cluster.delete("configmaps", "a")
