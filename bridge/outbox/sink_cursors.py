@@ -71,6 +71,12 @@ class SinkCursors:
         """Every cursor, also of sinks that are no longer configured."""
         return tuple(self._cursors.values())
 
+    @property
+    def with_dead_letters(self) -> Sequence[tuple[str, SinkCursor, DeadLetters]]:
+        """Of all cursors. ``dead_letters`` also has those of sinks that were forgotten."""
+        known = self._cursors
+        return [(name, known[name], each) for name, each in self.dead_letters.items() if name in known]
+
     def backlog_records(self, sink: str) -> int:
         """See Backlogs.records."""
         return self.backlogs.records(self._cursors[sink])

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from bridge.model.dead_letter import MOST_LETTERS, LetterPage, NewDeadLetter, SentLetter
 from bridge.model.primitives.election import replica_of
+from bridge.model.record import Gap
 from bridge.model.versions.frontier import Frontier, KeptLetters
 from bridge.model.versions.leading import in_term
 from bridge.outbox.dead_letters import MOST, DeadLetters
@@ -114,7 +115,7 @@ def _by_sink(letters: Sequence[SentLetter], ahead: int) -> Mapping[str, Sequence
             record = in_term(record_codec.decode_record(each.record), 0, -ahead)
         except (ValueError, IndexError, Damaged) as error:  # The first two: the name of a snapshot.
             raise ValueError(f"dead letter {each.number} cannot be read: {error}") from error
-        if abs(record.sequence) > _LARGEST:
+        if max(abs(record.sequence), abs(record.first) if isinstance(record, Gap) else 0) > _LARGEST:
             raise ValueError(f"dead letter {each.number} has the sequence number {record.sequence}")
         found.setdefault(each.sink, []).append(NewDeadLetter(record, each.reason, each.parked, each.answer))
     return found

@@ -114,8 +114,8 @@ class Standby:
         cursors, of, passing = self._sinks.all, self.selected.progress, self.passing
         owed = {sink: each.text for sink, each in self.owed.items()}
         held = {
-            name: owing(len(each), each.keys, owed.get(name), of(self._sinks[name], found), parks=name not in passing)
-            for name, each in self._sinks.dead_letters.items()
+            name: owing(len(each), each.keys, owed.get(name), of(cursor, found), parks=name not in passing)
+            for name, cursor, each in self._sinks.with_dead_letters
         }
         self.found = replace(
             advanced(found, self._waypoints, cursors, held),

@@ -216,6 +216,17 @@ async def test_dead_letters_of_a_sink_that_left_are_kept(tmp_path: Path) -> None
         letters = [replace(each, sink="left") for each in (await shared(former).page(0)).letters]
         assert await shared(leader).take("kubedelta-0", letters)
         assert [each.sink for each in await leader.outbox.dead_letters(None, 0, 9)] == ["left"]
+        assert "left" not in published(leader).sinks
+
+
+async def test_a_leader_publishes_behind_a_forgotten_sink(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [leader, _]:
+        await leader.standby.take_over(1, None)
+        await rejects(leader, await leader.sees("added shop/a", position="900"))
+        leader.outbox.registration.end(AUDIT)
+        await leader.outbox.registration.count_absence(2.0, 1.0)
+        assert AUDIT not in published(leader).sinks
+        assert await listed(leader) == [("added", "shop/a")]
 
 
 def delta_of(snapshot: str, replay: int) -> bytes:
@@ -230,6 +241,7 @@ def delta_of(snapshot: str, replay: int) -> bytes:
         b"",
         b"junk",
         record_codec.encode_record(Gap(1 << 63, 1, 1, "", "")),
+        record_codec.encode_record(Gap(1, -(1 << 63), 1, "", "")),
         delta_of("junk", 1),
         delta_of("prod/audit/x", 0),
     ],
