@@ -13,6 +13,7 @@ from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StoreCompression, StreamConfig
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
 
+from bridge.model.versions.version import number_of
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.encode import NATS_NAMES, NatsMessage
@@ -84,15 +85,15 @@ class NatsStream:
                 raise SinkUnavailable(f"{connection.server} does not describe the stream {self._name}") from None
 
     async def term_at(self, connection: NatsConnection, sequence: int) -> int | None:
-        """The term of the message with this number: 0 for one without. None if the stream has removed the message, or
-        does not answer, as without the permission for ``$JS.API.STREAM.MSG.GET``."""
+        """The term of the message with this number: 0 for one without. None if it is no number, or the stream has
+        removed the message, or does not answer, as without the permission for ``$JS.API.STREAM.MSG.GET``."""
         with self._errors(connection):
             try:
                 found = await connection.jetstream(self._options.connect_timeout).get_msg(self._name, sequence)
             except (NotFoundError, TimeoutError):
                 return None
         term = (found.headers or {}).get(NATS_NAMES.term, "")
-        return int(term) if term.isdecimal() else 0
+        return number_of(str(term)) if term else 0  # nats-py gives bytes beyond ASCII as another type.
 
     async def append(self, connection: NatsConnection, message: NatsMessage) -> int:
         """Stores a message behind the one that it expects, and returns its number. Raises OtherWriter."""

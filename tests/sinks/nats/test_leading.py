@@ -245,6 +245,20 @@ async def test_a_stream_without_its_last_message_waits_for_the_lease(
     assert await ids_of_stream(nats_server, stream) == ["term/2", *ids_of(changes(3, first=4))]
 
 
+@pytest.mark.parametrize("term", ["9" * 5_000, "٣", "-1"])
+async def test_a_last_message_with_an_unreadable_term_waits_for_the_lease(
+    nats_server: Nats, nats_stream: MakeStream, term: str
+) -> None:
+    stream = await nats_stream()
+    async with await nats.connect(nats_server.url) as other:
+        await other.jetstream().publish(f"{stream.prefix}.other", b"{}", headers={"ce-term": term})
+        successor = a_leader(nats_server, stream, NEXT)
+        with pytest.raises(SinkUnavailable, match="its last message 1 cannot be read"):
+            await successor.open()
+        async with leading(nats_server, stream, NEXT, successor.in_doubt) as confirmed:
+            assert await confirmed.deliver(in_term(NEXT, changes(3))) == ALL_STORED
+
+
 async def test_without_the_right_to_read_a_message_the_lease_decides(start_nats: StartNats, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("hush")
     (tmp_path / "nats.conf").write_text(
