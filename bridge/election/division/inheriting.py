@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from bridge.election.division.heirs import HEIRS
-from bridge.election.lease import Lease, is_handed_over
+from bridge.election.lease import TERM, Lease, is_handed_over, is_possible
 from bridge.model.primitives.shard import Division
 
 
@@ -43,7 +43,7 @@ class Inherit(msgspec.Struct, frozen=True):
     """All former shards have ended: their frontiers are final."""
 
     term: int
-    """The newest of theirs and ours."""
+    """The newest of theirs and ours to which an election comes."""
 
 
 Step: TypeAlias = Begin | Follow | Inherit
@@ -60,20 +60,31 @@ def next_step(
     if own is not None and not is_handed_over(own):
         _refuse_two(former)
         return Begin()
+    own_term = term_of(own, highest_term)
     if own is not None and own.heirs is not None:
-        _refuse_return(mine, own, own.heirs.of, before, highest_term)
+        _refuse_return(mine, own_term, own.heirs.of, before, highest_term)
     waits_for = ""
     for each, lease in former:
-        waits_for = _missing(mine, own, each, lease) or waits_for
+        waits_for = _missing(mine, own_term, each, lease, highest_term) or waits_for
     if waits_for or not all(is_handed_over(lease) for _, lease in former):
         return Follow(waits_for)
-    return Inherit(max(lease.term for lease in (own, *(lease for _, lease in former)) if lease is not None))
+    return Inherit(max(own_term, *(term_of(lease, highest_term) for _, lease in former)))
 
 
-def _missing(mine: Division, own: Lease | None, former: Former, lease: Lease | None) -> str:
+def term_of(lease: Lease | None, highest_term: int) -> int:
+    """0 for a term to which no election comes: it says nothing. ``highest_term``: see ``next_step``."""
+    return lease.term if lease is not None and is_possible(lease.term, highest_term) else 0
+
+
+def _missing(mine: Division, own_term: int, former: Former, lease: Lease | None, highest_term: int) -> str:
     """Why this former shard cannot hand over now; empty if it can. Raises DivisionRefused."""
     name = f"{former.division}, with the Lease {former.lease},"
-    if lease is None or lease.term <= (0 if own is None else own.term):
+    if lease is not None and not is_possible(lease.term, highest_term):
+        return (
+            f"{name} has term {lease.term}, to which no election comes: its holder replaces it; where it has none,"
+            f" write the term of its frontier into the annotation {TERM}"
+        )
+    if lease is None or lease.term <= own_term:
         return f"{name} has no leader yet: it has to run, with an election"
     heirs = lease.heirs
     if heirs is not None and heirs.of != mine.of and heirs.done:
@@ -88,11 +99,11 @@ def _missing(mine: Division, own: Lease | None, former: Former, lease: Lease | N
     return ""
 
 
-def _refuse_return(mine: Division, own: Lease, to: int, before: int, highest_term: int) -> None:
+def _refuse_return(mine: Division, own_term: int, to: int, before: int, highest_term: int) -> None:
     """Else a bridge that was left over would take the objects back."""
     if to != before:
         raise DivisionRefused(f"{mine} was handed over to {_shards(to)}: stop this bridge, or set shard.former to {to}")
-    if 0 < highest_term <= own.term:
+    if 0 < highest_term <= own_term:
         raise DivisionRefused(
             f"{mine} was handed over to {_shards(to)}, and the state directory is from before that: stop this bridge; "
             "or, to take the objects back, begin with an empty state directory"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from bridge.election.division.heirs import Heirs
-from bridge.election.division.inheriting import Begin, Follow, Former, Inherit, next_step
+from bridge.election.division.inheriting import Begin, Follow, Former, Inherit, next_step, term_of
 from bridge.election.lease import Lease, inherited, is_handed_over, with_heirs
 from bridge.election.ports import LeaseApi
 from bridge.election.requests import LeaseAnswer, LeaseRequests, NoLease
@@ -124,12 +124,14 @@ class Inheritor:
     def _follow(self, own: Lease | None, leases: Sequence[tuple[Former, Lease | None]]) -> Joined | None:
         """None unless each former shard has published a frontier of its own: the first one in its Lease is what it has
         inherited from us, if we were the former shard before, and of a term of ours."""
-        found, ours = [], 0 if own is None else own.term
+        found, ours = [], term_of(own, self._heir.term)
         for each, lease in leases:
             if lease is None or not lease.frontier:
                 return None
             try:
                 published = frontiers.decode(lease.frontier)
+                if published.term > term_of(lease, self._heir.term):
+                    raise ValueError(f"it has term {published.term}, which its Lease {each.lease} never had")
             except ValueError as error:
                 self._report(FrontierUnreadable(str(error)))
                 return None

@@ -16,6 +16,7 @@ from bridge.election.division.heirs import HEIRS, Heirs, heirs_of, text_of
 from bridge.election.division.inheriting import Begin, DivisionRefused, Follow, Former, Inherit, Step, next_step
 from bridge.election.division.inheritor import Inheritor
 from bridge.election.lease import (
+    LAST_TERM,
     Lease,
     LeaseHolder,
     MalformedLease,
@@ -93,6 +94,14 @@ def test_a_bridge_that_was_left_over_is_refused() -> None:
     with pytest.raises(DivisionRefused, match="handed over to 8 shards: stop this bridge"):
         step(ONE_OF_FOUR, handed_over(3, 8), 2, lease(5))
     assert step(ONE_OF_FOUR, handed_over(3, 2), 2, lease(5), highest_term=5) == Follow("")
+
+
+def test_a_term_to_which_no_election_comes_is_passed_over() -> None:
+    """Whoever may write a Lease could end all later elections with it."""
+    poisoned = step(Division(2, 0), None, 4, handed_over(3, 2), handed_over(LAST_TERM, 2))
+    assert isinstance(poisoned, Follow)
+    assert "into the annotation kubedelta/term" in poisoned.waits_for
+    assert step(ONE_OF_FOUR, handed_over(LAST_TERM, 2), 2, handed_over(5, 4), highest_term=5) == Inherit(5)
 
 
 def test_one_change_at_a_time() -> None:
@@ -269,6 +278,21 @@ def test_an_inherited_frontier_is_not_followed() -> None:
             await asyncio.sleep(5)
             assert {each.frontier.term for each in scene.heir.followed} == {5}
             scene.inheritor.stop()
+
+    play(story())
+
+
+def test_a_frontier_of_a_term_that_never_was_is_not_followed() -> None:
+    async def story() -> None:
+        scene = Scene()
+        scene.hold(0, 10, term=4, published=1 << 53)
+        scene.hold(1, 12, term=5)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(scene.inheritor.run())
+            await asyncio.sleep(5)
+            scene.inheritor.stop()
+        assert scene.heir.followed == []
+        assert "which its Lease x-0-of-2 never had" in str(scene.facts)
 
     play(story())
 
