@@ -40,6 +40,7 @@ def url_of(address: str, *, allow_http: bool) -> str:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
+        host.encode("idna")  # As a connection does, which raises no error of aiohttp for it.
     except ValueError:
         raise Unfit("the Lease has no URL of the leader") from None
     if parts.scheme not in ("https", "http") or not host or parts.username is not None or parts.query or parts.fragment:

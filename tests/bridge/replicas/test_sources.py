@@ -39,6 +39,8 @@ def test_the_token_never_crosses_a_network_in_the_clear(address: str) -> None:
         "https://a#b",
         "https://a:99999",
         "//a",
+        "https://a..b",
+        f"https://{'a' * 64}",
     ],
 )
 def test_other_texts_are_no_address(address: str) -> None:
