@@ -69,9 +69,9 @@ class SinkFrontier(msgspec.Struct, frozen=True, omit_defaults=True):
     """A PauseCause."""
     dead_letters: _Count = 0
     """Their bodies are on the disk of ``Frontier.by``."""
-    parked: Annotated[bytes, Meta(max_length=MOST_HELD * DIGEST)] = b""
+    parked: Annotated[bytes, Meta(max_length=MOST_HELD * DIGEST)] = msgspec.field(default=b"", name="held")
     """Digests of the objects that have a dead letter, whose later records wait: see ``HeldObjects.packed``. All of
-    them, or none where there is no room."""
+    them, or none where there is no room, and by an earlier version, which has a list of names in ``parked``."""
     objects: _Count = 0
     """The number of objects that have a dead letter."""
     selection: SelectionFrontier = SelectionFrontier()

@@ -132,7 +132,7 @@ def changed(**fields: object) -> str:
         changed(informers={"a": [1, "2" * 300]}),
         changed(informers={str(each): [1, "2"] for each in range(10_001)}),
         changed(retired=["a"] * 101),
-        changed(sinks={"kafka": {"parked": b64encode(bytes(8 * MOST_HELD + 1)).decode()}}),
+        changed(sinks={"kafka": {"held": b64encode(bytes(8 * MOST_HELD + 1)).decode()}}),
         changed(kept={f"kubedelta-{each}": {} for each in range(17)}),
         changed(kept={"kubedelta-1": {"through": -1}}),
         packed(b"x" * 3_000_000),
@@ -145,6 +145,11 @@ def changed(**fields: object) -> str:
 def test_what_a_stranger_writes_is_bounded(text: str) -> None:
     with pytest.raises(ValueError, match="the frontier"):
         frontier.decode(text)
+
+
+def test_names_of_an_earlier_version_are_passed_over() -> None:
+    found = frontier.decode(changed(sinks={"kafka": {"dead_letters": 2, "parked": [["pods", "shop/a"]], "objects": 1}}))
+    assert not found.sinks["kafka"].names_all_parked, "the sink is paused at a takeover"
 
 
 def test_points_of_an_epoch_have_an_order() -> None:
