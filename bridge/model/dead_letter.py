@@ -32,7 +32,9 @@ class RetriedDeadLetter(msgspec.Struct, frozen=True):
 
 MOST_LETTERS = 200
 """Dead letters of a page."""
-_Text = Annotated[str, Meta(max_length=1 << 16)]
+LONGEST_TEXT = 1 << 16
+"""Characters of a reason, and of an answer."""
+_Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 
 
 class SentLetter(msgspec.Struct, frozen=True):

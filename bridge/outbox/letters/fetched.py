@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import apsw
 
-from bridge.model.dead_letter import LetterPage, NewDeadLetter, SentLetter
+from bridge.model.dead_letter import LONGEST_TEXT, LetterPage, NewDeadLetter, SentLetter
 from bridge.model.record import Delta, OrderingKey
 from bridge.model.versions.leading import in_term
 from bridge.model.versions.version import is_older
@@ -67,7 +67,7 @@ def page(
 
 def _texts(texts: tuple[str, str], parked: bool) -> tuple[str, bool, str]:
     reason, answer = texts
-    return reason, parked, answer
+    return reason[:LONGEST_TEXT], parked, answer[:LONGEST_TEXT]
 
 
 def take(database: apsw.Connection, sink: str, letters: Sequence[NewDeadLetter], cipher: Cipher | None) -> Taken:

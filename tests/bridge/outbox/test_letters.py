@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from bridge.model.change import Evidence, Op
-from bridge.model.dead_letter import MOST_LETTERS, NewDeadLetter, SentLetter
+from bridge.model.dead_letter import MOST_LETTERS, LetterPage, NewDeadLetter, SentLetter
 from bridge.model.record import Delta, Gap
 from bridge.model.resource import Resource
 from bridge.model.status import PauseCause
@@ -195,6 +196,16 @@ async def test_pages_are_bounded(tmp_path: Path) -> None:
         await led_by(former, leader)
         assert await fetch(leader, former) == [MOST_LETTERS, 5]
         assert len(leader.outbox.sinks.dead_letters[AUDIT].keys) == MOST_LETTERS + 5
+
+
+async def test_a_long_reason_holds_up_no_page(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [former, _]:
+        await former.standby.take_over(1, None)
+        [record] = await former.sees("added shop/a", position="900")
+        letter = NewDeadLetter(record, "x" * 100_000, parked=False, answer="")
+        await former.outbox.sinks.dead_letters[AUDIT].add_dead_letters([letter])
+        page = await shared(former).page(0)
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(page), type=LetterPage) == page
 
 
 async def test_a_sink_without_room_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
