@@ -10,19 +10,20 @@ from bridge.model.primitives.election import replica_of
 from bridge.model.versions.frontier import MOST_KEPT, Frontier, KeptLetters
 from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.standby.progress import Replica
+from bridge.outbox.standby.takeover import Takeover
 
 
-def begun_by(known: Frontier, term: int, mine: Replica, start: str) -> Frontier:
+def begun_by(known: Frontier, begun: Takeover, mine: Replica, start: str) -> Frontier:
     """``known``, as this replica goes on behind it. ``start``: see ``Frontier.start``."""
-    kept = _kept(known, term, replica_of(mine.identity))
-    return replace(known, term=term, by=mine.identity, version=mine.version, settings={}, start=start, kept=kept)
+    kept = _kept(known, replica_of(mine.identity), led_last=begun.led_last)
+    return replace(known, term=begun.term, by=mine.identity, version=mine.version, settings={}, start=start, kept=kept)
 
 
-def _kept(known: Frontier, term: int, mine: str) -> Mapping[str, KeptLetters]:
+def _kept(known: Frontier, mine: str, *, led_last: bool) -> Mapping[str, KeptLetters]:
     before = replica_of(known.by)
     found = {name: each for name, each in known.kept.items() if name != mine}
-    if before != mine or known.term != term - 1:
-        # What another leader has stored is not here.
+    if not led_last:
+        # What another leader has stored is not here; nor is what this one had in a state directory that is lost.
         found = {name: replace(each, through=0) for name, each in found.items()}
     if before != mine and any(each.dead_letters for each in known.sinks.values()):
         found.pop(before, None)

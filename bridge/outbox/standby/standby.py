@@ -157,7 +157,7 @@ class Standby:
         )
         ahead = self.ahead if led_last else numbers_ahead(self.ahead, term, found, lowest, self._number_now)
         gap = taken_over_gap(lowest + 1, self._appender.number_next(), begins.time) if begins.lacking else None
-        return replace(begins, ahead=ahead, frontier=text, gap=gap)
+        return replace(begins, ahead=ahead, frontier=text, gap=gap, led_last=led_last)
 
     def step_down(self) -> None:
         """Follows from now on. No worker delivers any more."""
@@ -190,7 +190,7 @@ class Standby:
         self.owed = {
             sink: replace(each, after=after) if sink in begun.lacking else each for sink, each in begun.owed.items()
         }
-        self.found = begun_by(known, begun.term, self._replica, self._sinks.progress.starts.present)
+        self.found = begun_by(known, begun, self._replica, self._sinks.progress.starts.present)
 
     def _is_own(self, known: Frontier) -> bool:
         """Whether this replica has published it, in this process or an earlier one, with this state directory: not one

@@ -47,6 +47,8 @@ class Takeover(msgspec.Struct, frozen=True):
     """The frontier found, encoded."""
     gap: Gap | None = None
     """The last record of the log, if this replica lacks something."""
+    led_last: bool = False
+    """This replica has led in the term before, with this state directory."""
 
     @property
     def overtakes_nothing(self) -> bool:

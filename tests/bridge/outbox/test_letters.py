@@ -17,8 +17,8 @@ from bridge.model.status import PauseCause
 from bridge.model.versions.frontier import Frontier
 from bridge.outbox import SharedLetters
 from bridge.outbox.log import record_codec
-from tests.bridge.outbox.opened import feeds_of
-from tests.bridge.outbox.test_standby import Side, all_see, published, replicas
+from tests.bridge.outbox.opened import feeds_of, joined, opened
+from tests.bridge.outbox.test_standby import SINKS, Side, all_see, published, replicas
 
 AUDIT = "audit"
 URL = "https://kubedelta-0:8082"
@@ -123,6 +123,21 @@ async def test_dead_letters_of_a_later_term_stay(tmp_path: Path) -> None:
 
         await leader.standby.take_over(4, earlier)
         assert published(leader).kept["kubedelta-0"].through == 0, "another leader was in between"
+
+
+async def test_a_leader_with_an_empty_disk_asks_again(tmp_path: Path) -> None:
+    """Else the other replica would let go of dead letters that only it has."""
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        await rejects(former, await former.sees("added shop/a", position="110"))
+        await led_by(former, leader)
+        await fetch(leader, former)
+        found = published(leader)
+    (tmp_path / "empty").mkdir()
+    async with opened(tmp_path / "empty", SINKS) as outbox:
+        again = Side(outbox, await joined(outbox, "kubedelta-1_2"))
+        await again.standby.take_over(3, found)
+        assert (found.kept["kubedelta-0"].through, published(again).kept["kubedelta-0"].through) == (1, 0)
 
 
 async def test_fetching_again_adds_nothing(tmp_path: Path) -> None:
