@@ -136,12 +136,7 @@ class Transactions(Election):
     ) -> None:
         """Many changes, of which each replica sees some in batches of its own; then transactions; then another
         leads."""
-        for key, delete in changes:
-            self.server.change(resource.name, key, delete)
-        for member in self.members:
-            for most in seen:
-                self.see(member, resource, most, bookmark=False)
-            seen = seen[1:] + seen[:1]
+        self.change_much(resource, changes, seen)
         for sink, most, end in ends:
             self.transact(sink, most, end)
         if killed:

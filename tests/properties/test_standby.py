@@ -184,6 +184,47 @@ class Election(RuleBasedStateMachine):
         if broke_off:
             self.crash(member)
 
+    @rule(
+        data=st.data(),
+        resource=st.sampled_from(RESOURCES),
+        changes=st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=2, max_size=8),
+        seen=st.lists(st.integers(0, 8), min_size=1, max_size=6),
+        lists=st.booleans(),
+        rejects=st.none() | st.integers(0, 2),
+        killed=st.booleans(),
+    )
+    def much_happens(
+        self,
+        data: st.DataObject,
+        resource: Resource,
+        changes: list[tuple[str, bool]],
+        seen: list[int],
+        lists: bool,
+        rejects: int | None,
+        killed: bool,
+    ) -> None:
+        """Many changes, of which each replica sees some in batches of its own, or one by a list; perhaps deliveries
+        with a renewal; then another leads."""
+        self.change_much(resource, changes, seen)
+        member = self.draw(data)
+        if lists and self.has(LISTS) and member is not self.leader:
+            self.run(member.list(self.server, resource))
+        if rejects is not None:
+            for sink in SINKS:
+                self.deliver(sink, 3, sends=True, settles=True, rejects=rejects)
+            self.publish()
+        if killed:
+            self.take_over(member)
+
+    def change_much(self, resource: Resource, changes: Iterable[tuple[str, bool]], seen: list[int]) -> None:
+        """``changes``: objects, each with whether it is deleted. ``seen``: sizes of batches; 0 for none."""
+        for key, delete in changes:
+            self.server.change(resource.name, key, delete)
+        for member in self.members:
+            for most in filter(None, seen):
+                self.see(member, resource, most, bookmark=False)
+            seen = seen[1:] + seen[:1]
+
     @precondition(lambda self: self.has(LISTS))
     @rule()
     def compact_etcd(self) -> None:
@@ -217,7 +258,7 @@ class Election(RuleBasedStateMachine):
         most=st.integers(1, 5),
         sends=st.booleans(),
         settles=st.booleans(),
-        rejects=st.integers(0, 9),
+        rejects=st.integers(0, 3),
     )
     def deliver(self, sink: str, most: int, sends: bool, settles: bool, rejects: int) -> None:
         """A crash may come before the records are sent, and before they are settled."""
@@ -283,9 +324,10 @@ class Election(RuleBasedStateMachine):
         if self.found is not None and delta.evidence is Evidence.WATCHED and not heard.set_back:
             point = self.found.of(sink, informer_key(step.resource, Scope()))
             assert point is None or not point.covers(Point(delta.epoch, delta.resource_version)), "delivered before"
-        self.i4_an_object_is_in_order(heard, key, (delta.epoch, step.version))
+        found_gone = deleted and delta.evidence is Evidence.RELISTED
+        self.i4_an_object_is_in_order(heard, key, (delta.epoch, step.version), found_gone)
         self.i7_equal_changes_have_equal_ids(heard, delta)
-        if not (deleted and delta.evidence is Evidence.RELISTED):
+        if not found_gone:
             heard.steps.add(step)
         if not deleted:
             heard.state[key] = (delta.uid, delta.resource_version)
@@ -317,7 +359,7 @@ class Election(RuleBasedStateMachine):
         feed = member.feeds.get(sink)
         if feed is None or feed.taken >= member.outbox.last:
             return
-        through = data.draw(st.integers(feed.taken + 1, member.outbox.last))
+        through = feed.taken + data.draw(st.integers(1, member.outbox.last - feed.taken))
         dropped = {step_of(each) for each in self.waiting(member, sink, feed.taken) if each.sequence <= through}
         if self.run(feed.drop(through)) == (0, 0):
             return
@@ -568,9 +610,11 @@ class Election(RuleBasedStateMachine):
                     continue
                 assert was is None or (now is not None and now.covers(was)), "the frontier went back"
 
-    def i4_an_object_is_in_order(self, heard: Heard, key: Key, version: tuple[int, int]) -> None:
-        assert version >= heard.in_term.get(key, (0, 0))
-        heard.in_term[key] = version
+    def i4_an_object_is_in_order(self, heard: Heard, key: Key, version: tuple[int, int], found_gone: bool) -> None:
+        newest = heard.in_term.get(key, (0, 0))
+        assert version >= newest
+        # A delete that a list shows has the last known version, in the first list of an epoch that of an earlier one.
+        heard.in_term[key] = max(newest, (version[0], 0)) if found_gone else version
 
     def i4_nothing_is_missing(self, sink: str) -> None:
         heard, steps = self.heard[sink], self.server.steps()
@@ -615,7 +659,7 @@ class ElectionWithoutLists(Election):
 TestElection = Election.TestCase
 TestElectionWithoutLists = ElectionWithoutLists.TestCase
 TestElection.settings = TestElectionWithoutLists.settings = examples(
-    12,
+    24,
     stateful_step_count=50,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )

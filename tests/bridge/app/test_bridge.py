@@ -402,6 +402,27 @@ async def test_a_restored_server_is_noticed_and_begins_a_new_epoch() -> None:
     assert sink.deltas[-1].evidence is Evidence.RELISTED
 
 
+async def test_a_delete_made_by_a_restore_has_the_last_version() -> None:
+    sink = RecordingSink()
+    async with running(sink, idle_timeout=0.5) as world:
+        world.cluster.create("configmaps", a_config_map("a"))
+        await world.until_ready()
+        snapshot = world.cluster.snapshot()
+        world.cluster.create("configmaps", a_config_map("b"))
+        world.cluster.patch("configmaps", "b", {"data": {"value": "lost"}})
+        await sink.until(lambda sink: b"lost" in sink.deltas[-1].body)
+
+        world.cluster.restore(snapshot)
+        await sink.until(lambda sink: "deleted default/b" in sink.delivered())
+        world.cluster.create("configmaps", a_config_map("b"))
+        await sink.until(lambda sink: sink.delivered()[-1] == "added default/b")
+
+    lost, deleted, anew = sink.deltas[-3:]
+    assert (lost.epoch, deleted.epoch, anew.epoch) == (1, 2, 2)
+    assert int(lost.resource_version) == int(deleted.resource_version) > int(anew.resource_version)
+    assert lost.sequence < deleted.sequence < anew.sequence
+
+
 async def test_an_empty_wildcard_is_ready_and_watches_what_appears() -> None:
     async with running(RecordingSink(), wanted=(Wanted("*.nothing.example.com"),)) as world:
         await world.until_ready()

@@ -246,7 +246,7 @@ async def test_a_stream_without_its_last_message_waits_for_the_lease(
 
 
 @pytest.mark.parametrize("term", ["9" * 5_000, "٣", "-1"])
-async def test_a_last_message_with_an_unreadable_term_waits_for_the_lease(
+async def test_an_unreadable_term_in_a_stream_waits_for_the_lease(
     nats_server: Nats, nats_stream: MakeStream, term: str
 ) -> None:
     stream = await nats_stream()
