@@ -45,12 +45,15 @@ class SelectionChanges:
 
     async def lead(self, tenure: Tenure) -> None:
         """Puts the entries into effect that wait, before the first delivery. Returns early if the tenure ends. Other
-        renewals than those of this tenure publish nothing of this replica."""
+        renewals than those of this tenure publish nothing of this replica. A replica that owes snapshots says so in the
+        Lease first: it may not watch what another does."""
         self._tenure = tenure
         self._over.clear()
         if waiting := self._selecting.deferred:
             async with self.announcing(waiting):
                 await first_of(self._put_into_effect(), tenure.ending.wait())
+        elif self._standby.owed:
+            await first_of(tenure.confirmed(), tenure.ending.wait())
 
     def follow(self) -> None:
         """The tenure is over."""

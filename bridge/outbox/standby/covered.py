@@ -70,11 +70,28 @@ def may_lack(waypoints: Waypoints, cursor: SinkCursor, found: Frontier, ended: C
         return False
     # A compaction leaves out objects that this replica never delivered.
     compacted = cursor.backfill is not None and cursor.backfill.kind is BackfillKind.COMPACTED
-    return (compacted and cursor.sink not in ended) or not is_exact(waypoints, cursor, found)
+    if compacted and cursor.sink not in ended:
+        return True
+    return not watches_the_same(waypoints, found) or not is_exact(waypoints, cursor, found)
+
+
+def watches_the_same(waypoints: Waypoints, found: Frontier) -> bool:
+    """Whether all informers of the leader run here, and no other replica has exported the objects of one that runs here
+    as deleted. Otherwise the entries of ``resources`` differ: sinks have objects, or lack some, of which the log here
+    says nothing."""
+    if not found.informers.keys() <= waypoints.running:
+        return False
+    for name in found.retired:
+        informer, _, epoch = name.partition("/")
+        if informer in waypoints.running and informer not in found.informers:
+            point = waypoints.reached.get(informer)
+            if point is None or not epoch.isdecimal() or point.epoch <= int(epoch):
+                return False
+    return True
 
 
 def is_exact(waypoints: Waypoints, cursor: SinkCursor, found: Frontier) -> bool:
-    """See ``Standby.exact``. Informers that the leader does not run are of another configuration, and do not count."""
+    """See ``Standby.exact``. Informers that run on one side only do not count: see ``watches_the_same``."""
     if not waypoints.running:
         return False
     if cursor.sink not in found.sinks:

@@ -7,16 +7,32 @@ from collections.abc import Collection, Iterator, Mapping
 from msgspec.structs import replace
 
 from bridge.model.primitives.election import replica_of
-from bridge.model.versions.frontier import MOST_KEPT, Frontier, KeptLetters
+from bridge.model.versions.frontier import MOST_KEPT, MOST_RETIRED, Frontier, KeptLetters, retired_key
 from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.standby.progress import Replica
 from bridge.outbox.standby.takeover import Takeover
 
 
-def begun_by(known: Frontier, begun: Takeover, mine: Replica, start: str) -> Frontier:
-    """``known``, as this replica goes on behind it. ``start``: see ``Frontier.start``."""
+def begun_by(known: Frontier, begun: Takeover, running: Collection[str], mine: Replica, start: str) -> Frontier:
+    """``known``, as this replica goes on behind it. ``running``: the informers here. ``start``: see
+    ``Frontier.start``."""
     kept = _kept(known, replica_of(mine.identity), led_last=begun.led_last)
+    if begun.lacking and running:
+        known = _without(known, known.informers.keys() - running)
     return replace(known, term=begun.term, by=mine.identity, version=mine.version, settings={}, start=start, kept=kept)
+
+
+def _without(known: Frontier, left: Collection[str]) -> Frontier:
+    """Informers that do not run here have left: the sinks get a snapshot without their objects."""
+    points = {key: point for key in sorted(left) if (point := known.informers[key]) is not None}
+    names = [retired_key(key, point.epoch) for key, point in points.items()]
+    retired = (*(each for each in known.retired if each not in names), *names)[-MOST_RETIRED:]
+    sinks = {
+        sink: replace(each, behind={key: point for key, point in each.behind.items() if key not in left})
+        for sink, each in known.sinks.items()
+    }
+    informers = {key: point for key, point in known.informers.items() if key not in left}
+    return replace(known, informers=informers, retired=retired, sinks=sinks)
 
 
 def _kept(known: Frontier, mine: str, *, led_last: bool) -> Mapping[str, KeptLetters]:

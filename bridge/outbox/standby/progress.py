@@ -10,7 +10,16 @@ from msgspec.structs import replace
 
 from bridge.model.record import SnapshotScope
 from bridge.model.status import PauseCause
-from bridge.model.versions.frontier import MOST_RETIRED, MOST_SCOPE, Frontier, Point, SinkFrontier, furthest, later
+from bridge.model.versions.frontier import (
+    MOST_RETIRED,
+    MOST_SCOPE,
+    Frontier,
+    Point,
+    SinkFrontier,
+    furthest,
+    later,
+    retired_key,
+)
 from bridge.model.versions.held import MOST_HELD, HeldObjects
 from bridge.model.versions.joining import parts_ahead
 from bridge.model.versions.selection_frontier import SelectionFrontier
@@ -76,7 +85,7 @@ def advanced(
     found: Frontier, waypoints: Waypoints, cursors: Sequence[SinkCursor], held: Mapping[str, Owing]
 ) -> Frontier:
     """``found`` with the progress of these cursors. It never goes back within an epoch."""
-    informers = {*waypoints.running, *(found.informers.keys() - waypoints.ended)}
+    informers = {*waypoints.running, *(found.informers.keys() - waypoints.ended - _left(found))}
     reached: dict[str, Points] = {}
     for cursor in cursors:
         own = waypoints.settled(cursor.settled)
@@ -94,6 +103,12 @@ def advanced(
         },
     )
     return replace(progress, parts=parts_ahead(progress)) if progress.parts else progress
+
+
+def _left(found: Frontier) -> set[str]:
+    """Informers that left in an earlier run, and whose deletes are settled."""
+    points = ((informer, point) for informer, point in found.informers.items() if point is not None)
+    return {informer for informer, point in points if retired_key(informer, point.epoch) in found.retired}
 
 
 def _retired(found: Frontier, waypoints: Waypoints, cursors: Sequence[SinkCursor]) -> tuple[str, ...]:

@@ -190,7 +190,7 @@ class Standby:
         self.owed = {
             sink: replace(each, after=after) if sink in begun.lacking else each for sink, each in begun.owed.items()
         }
-        self.found = begun_by(known, begun, self._replica, self._sinks.progress.starts.present)
+        self.found = begun_by(known, begun, self._waypoints.running, self._replica, self._sinks.progress.starts.present)
 
     def _is_own(self, known: Frontier) -> bool:
         """Whether this replica has published it, in this process or an earlier one, with this state directory: not one

@@ -55,6 +55,7 @@ class Replica(World):
         elects: bool = True,
         select: str | None = None,
         grace: float = 60.0,
+        wanted: Wanted = Wanted("configmaps"),  # noqa: B008  # frozen
     ) -> None:
         """``settings``: those that must be equal. ``select``: labels of the objects that the sink gets."""
         self.sink = sink or RecordingSink()
@@ -66,7 +67,7 @@ class Replica(World):
         plan = Plan(
             cluster="test",
             access=ClusterAccess(server=cluster.url),
-            wanted=(Wanted("configmaps"),),
+            wanted=(wanted,),
             sinks=(
                 SinkPlan(
                     name="copy",

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.model.versions.frontier import Point, informer_key
+from bridge.outbox.standby.covered import watches_the_same
+from bridge.outbox.standby.progress import Replica, advanced, blank
 from bridge.outbox.waypoints import index
 from bridge.outbox.waypoints.index import ALL, UNKNOWN, Batch, Waypoint, Waypoints
 from tests.bridge.outbox.opened import joined, opened, rows_of
@@ -114,6 +119,39 @@ def test_an_informer_that_left_is_settled_by_name() -> None:
     assert waypoints.ended == {"a"}
     assert waypoints.settled_through(0, 3, points(b=10), {"a", "a/1"}) == 3
     assert waypoints.settled_through(0, 3, points(b=10), ()) == 0
+
+
+REPLICA = Replica("prod", "kubedelta-0_1", "1")
+
+
+@pytest.mark.parametrize(
+    ("informers", "retired", "same"),
+    [
+        ({"a": at(1)}, (), True),
+        ({"a": at(1), "b": at(1)}, (), True),
+        ({"a": at(1), "gone": at(1)}, (), False),
+        ({"a": at(1), "gone": None}, (), False),
+        ({"a": at(1)}, ("b/1",), False),
+        ({"a": at(1)}, ("b/2",), False),
+        ({"a": at(1)}, ("b/0",), True),
+        ({"a": at(1)}, ("b/x",), False),
+        ({"a": at(1), "b": at(1)}, ("b/1",), True),
+        ({"a": at(1)}, ("gone/1",), True),
+    ],
+)
+def test_replicas_may_watch_other_objects(
+    informers: dict[str, Point | None], retired: tuple[str, ...], same: bool
+) -> None:
+    found = replace(blank(REPLICA, 1), informers=informers, retired=retired)
+    assert watches_the_same(walked(), found) is same
+
+
+def test_an_informer_that_left_is_published_until_settled() -> None:
+    found = replace(blank(REPLICA, 1), informers={"a": at(5), "gone": at(5, epoch=2)})
+    for retired, published in (((), {"a", "b", "gone"}), (("gone/1",), {"a", "b", "gone"}), (("gone/2",), {"a", "b"})):
+        assert advanced(replace(found, retired=retired), walked(), [], {}).informers.keys() == published
+    back = replace(found, retired=("a/1",))
+    assert "a" in advanced(back, walked(), [], {}).informers, "it runs again"
 
 
 def test_unknown_records_are_covered_with_all_informers() -> None:
