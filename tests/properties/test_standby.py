@@ -184,38 +184,6 @@ class Election(RuleBasedStateMachine):
         if broke_off:
             self.crash(member)
 
-    @rule(
-        data=st.data(),
-        resource=st.sampled_from(RESOURCES),
-        changes=st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=2, max_size=8),
-        seen=st.lists(st.integers(0, 8), min_size=1, max_size=6),
-        lists=st.booleans(),
-        rejects=st.none() | st.integers(0, 2),
-        killed=st.booleans(),
-    )
-    def much_happens(
-        self,
-        data: st.DataObject,
-        resource: Resource,
-        changes: list[tuple[str, bool]],
-        seen: list[int],
-        lists: bool,
-        rejects: int | None,
-        killed: bool,
-    ) -> None:
-        """Many changes, of which each replica sees some in batches of its own, or one by a list; perhaps deliveries
-        with a renewal; then another leads."""
-        self.change_much(resource, changes, seen)
-        member = self.draw(data)
-        if lists and self.has(LISTS) and member is not self.leader:
-            self.run(member.list(self.server, resource))
-        if rejects is not None:
-            for sink in SINKS:
-                self.deliver(sink, 3, sends=True, settles=True, rejects=rejects)
-            self.publish()
-        if killed:
-            self.take_over(member)
-
     def change_much(self, resource: Resource, changes: Iterable[tuple[str, bool]], seen: list[int]) -> None:
         """``changes``: objects, each with whether it is deleted. ``seen``: sizes of batches; 0 for none."""
         for key, delete in changes:
@@ -258,7 +226,7 @@ class Election(RuleBasedStateMachine):
         most=st.integers(1, 5),
         sends=st.booleans(),
         settles=st.booleans(),
-        rejects=st.integers(0, 3),
+        rejects=st.integers(0, 9),
     )
     def deliver(self, sink: str, most: int, sends: bool, settles: bool, rejects: int) -> None:
         """A crash may come before the records are sent, and before they are settled."""
@@ -659,7 +627,7 @@ class ElectionWithoutLists(Election):
 TestElection = Election.TestCase
 TestElectionWithoutLists = ElectionWithoutLists.TestCase
 TestElection.settings = TestElectionWithoutLists.settings = examples(
-    24,
+    12,
     stateful_step_count=50,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
