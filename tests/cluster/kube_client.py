@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
 import httpx
 from httpx_aiohttp import AiohttpTransport
+from httpx_aiohttp.transport import AiohttpResponseStream
 
 from tests.cluster.servers import KubeApiServer
 from tests.kit.deadlines import BUSY
@@ -21,6 +22,8 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
+_RESPONSE = "aiohttp_response"
+"""The extension of an answer with aiohttp's response."""
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -76,7 +79,7 @@ class KubeClient:
             headers={"Authorization": f"Bearer {server.token(user)}"},
             timeout=30 * BUSY,
             # A third of what httpx's own transport costs.
-            transport=AiohttpTransport(verify=server.tls, trust_env=False),
+            transport=_Transport(verify=server.tls, trust_env=False),
             trust_env=False,
         )
 
@@ -113,13 +116,14 @@ class KubeClient:
             if not answer.is_success:
                 await answer.aread()
                 raise _error("GET", path, answer)
-            async with aclosing(_lines(answer)) as lines:
-                async for line in lines:
-                    event: Manifest = json.loads(line)
-                    if event["type"] == "ERROR":
-                        status = event["object"]
-                        raise KubeError(f"watch {path}", status["code"], status["reason"], status["message"])
-                    yield event
+            with _cut_off(answer):
+                async with aclosing(_lines(answer)) as lines:
+                    async for line in lines:
+                        event: Manifest = json.loads(line)
+                        if event["type"] == "ERROR":
+                            status = event["object"]
+                            raise KubeError(f"watch {path}", status["code"], status["reason"], status["message"])
+                        yield event
 
     async def wait_for(
         self, path: str, is_so: Callable[[list[Manifest]], bool], timeout: float = 60, **query: str | int
@@ -299,6 +303,26 @@ def _error(method: str, path: str, answer: httpx.Response) -> KubeError:
         return KubeError(f"{method} {path}", answer.status_code, status["reason"], status["message"])
     except (ValueError, KeyError, TypeError):
         return KubeError(f"{method} {path}", answer.status_code, "Unknown", "the answer is no Status")
+
+
+class _Transport(AiohttpTransport):
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer = await super().handle_async_request(request)
+        assert isinstance(answer.stream, AiohttpResponseStream)
+        answer.extensions[_RESPONSE] = answer.stream._aiohttp_response
+        return answer
+
+
+@contextmanager
+def _cut_off(answer: httpx.Response) -> Iterator[None]:
+    """At the end, its connection is cut without TLS's closing alert: the server's answer to that might come after the
+    event loop of the test, and the open connection would be a warning in some later test."""
+    try:
+        yield
+    finally:
+        connection = answer.extensions[_RESPONSE].connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
 
 
 async def _lines(answer: httpx.Response) -> AsyncGenerator[bytes, None]:

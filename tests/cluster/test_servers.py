@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import select
 import signal
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -358,6 +360,24 @@ async def test_a_frozen_api_server_keeps_its_connections_and_goes_on(cluster: Cl
 
     assert not answered
     assert asked.result()["items"] == []
+
+
+def test_a_watch_that_is_left_leaves_no_connection_open(cluster: Cluster) -> None:
+    """Also if the server does not answer TLS's closing alert before the event loop ends."""
+
+    async def leave() -> None:
+        async with KubeClient(cluster.api) as client:
+            watch = client.watch("/api/v1/namespaces")
+            await anext(watch)
+            cluster.api.pause()
+            await watch.aclose()
+
+    asyncio.run(leave())
+    cluster.api.resume()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        gc.collect()
+    assert [str(each.message) for each in warned] == []
 
 
 def test_api_servers_made_at_the_same_time_share_their_tokens(tmp_path: Path) -> None:
