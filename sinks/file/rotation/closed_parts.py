@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -131,6 +132,8 @@ class ClosedParts:
             else:
                 self._foreign.add(packed)
             return
+        with _unlocked(plain):
+            pass  # Otherwise the plain part would stay beside the compressed one, and readers of the folder see both.
         temporary = packed.with_name(packed.name + TEMPORARY)
         with plain.open("rb") as source, open(temporary, "xb", opener=_private) as target:
             try:
@@ -176,11 +179,19 @@ class ClosedParts:
             return not source.read(1)
 
 
-def _unlink_unread(plain: Path) -> None:
-    """Raises BlockingIOError while a reader has locked the plain part: the lock would be lost with it."""
+@contextmanager
+def _unlocked(plain: Path) -> Iterator[None]:
+    """Raises BlockingIOError while a reader has locked the plain part, or the writer, which gives its lock back right
+    behind the rename."""
     with unread(plain) as is_free:
         if not is_free:
-            raise BlockingIOError(f"{plain} is read")
+            raise BlockingIOError(f"{plain} is locked")
+        yield
+
+
+def _unlink_unread(plain: Path) -> None:
+    """Raises BlockingIOError while a reader has locked the plain part: the lock would be lost with it."""
+    with _unlocked(plain):
         plain.unlink()
 
 

@@ -508,6 +508,22 @@ async def test_a_locked_part_keeps_all_newer_ones(path: Path) -> None:
     lock.move_to(None)
 
 
+async def test_a_locked_part_is_not_compressed_yet(path: Path) -> None:
+    """The writer has the lock of a part for a moment behind the rename."""
+    await write(path, 60, rotation=PLAIN)
+    locked, *others = (part.path for part in parts_of(path))
+    lock = ReadingLock()
+    lock.move_to(locked)
+
+    async with opened(path):
+        await until(lambda: not any(part.exists() for part in others))
+
+    assert numbers(path) == list(range(1, 61)), "no part is there twice"
+    lock.move_to(None)
+    async with opened(path):
+        await until_packed(path)
+
+
 async def test_files_of_others_are_not_removed(path: Path) -> None:
     await write(path, 60, rotation=PLAIN)
     first = parts_of(path)[0].path
