@@ -117,7 +117,9 @@ class Leadership:
     def status(self) -> ElectionStatus:
         status = self._elector.status()
         exact = self.exact() if self._inherits else status.exact
-        return replace(status, exact=exact, differs=() if self._leads else self._differs)
+        found = self._standby.found if self._standby.leading else None
+        letters_at = () if found is None else tuple(found.kept)
+        return replace(status, exact=exact, differs=() if self._leads else self._differs, letters_at=letters_at)
 
     def use(self, plan: Plan, election: ElectionPlan, keys: Sequence[RedactionKey]) -> None:
         """The plan in effect. ``keys``: of the digests of its settings, see plan.equal_settings."""

@@ -14,7 +14,7 @@ import msgspec
 from bridge.facts import Report
 from bridge.facts.election import LettersFetched, LettersMissing
 from bridge.model.dead_letter import LetterPage, SentLetter
-from bridge.model.versions.frontier import KeptLetters
+from bridge.model.versions.held import KeptLetters
 from bridge.plan.plan import CopyPlan
 from bridge.replicas.requests import asked, whole
 from bridge.replicas.sources import LETTERS, Unfit, url_of
@@ -64,7 +64,7 @@ class LetterFetcher:
         for replica, kept in wanted.items():
             try:
                 url = url_of(kept.address, allow_http=self._plan.allow_http) + LETTERS
-                taken = await self._fetch(replica, url, kept.through)
+                taken = await self._fetch(replica, url, kept)
             except (Unfit, WrongOption, OSError, aiohttp.ClientError) as error:  # A TimeoutError is an OSError.
                 self._say(replica, _reason(error))
             else:
@@ -72,14 +72,14 @@ class LetterFetcher:
                 if taken:
                     self._report(LettersFetched(replica, taken))
 
-    async def _fetch(self, replica: str, url: str, through: int) -> int:
-        """Returns the number of dead letters that are stored here now. Raises what ``asked``
-        raises, and Damaged for the own database."""
-        taken = 0
+    async def _fetch(self, replica: str, url: str, kept: KeptLetters) -> int:
+        """Returns the number of dead letters that were sent, and are stored here now as far as they are of this shard.
+        Raises what ``asked`` raises, and Damaged for the own database."""
+        taken, through = 0, max(kept.through, kept.since)
         while True:
             page = await self._page(replica, url, through)
             if not page.letters:
-                if not page.left:
+                if kept.former or not page.left:
                     self._letters.end(replica)
                 return taken
             try:

@@ -202,7 +202,7 @@ class ElectionLogs:
             case ShardInherited(former, term):
                 self._log.info("the former shards have handed over their objects", former=former, term=term)
             case ShardHandedOver(of):
-                self._log.warning("the objects of this bridge were handed over: it can be removed", shards=of)
+                self._log.warning("this bridge handed over: remove it once its dead letters are elsewhere", shards=of)
 
     def _differ(self, sections: Sequence[str], leader: str) -> None:
         if not sections:

@@ -1,8 +1,9 @@
 """``/readyz?verbose``: a line for each resource, the intake and each sink, in the form of the API server's ``/readyz``.
 
 ``[+]`` is ready. ``[-]`` makes the answer 503: a resource that is not synced and live, a blocked intake, or a follower
-that lacks steps. ``[!]`` is a sink with failures or dead letters, a refused change of the configuration, or a resource
-that begins again because of a change, which leave the answer at 200: the bridge works."""
+that lacks steps. ``[!]`` is a sink with failures or dead letters, dead letters that another replica has, a refused
+change of the configuration, or a resource that begins again because of a change, which leave the answer at 200: the
+bridge works."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def _intake(snapshot: StatusSnapshot) -> str:
 
 
 def _election(found: ElectionStatus) -> str:
-    mark = "[-]" if not (found.leads or found.exact) else "[!]" if found.differs else "[+]"
+    mark = "[-]" if not (found.leads or found.exact) else "[!]" if found.differs or found.letters_at else "[+]"
     details = [f"term={found.term}"]
     if found.holder:
         details.append(f"holder={found.holder}")
@@ -55,6 +56,8 @@ def _election(found: ElectionStatus) -> str:
         details.append(f"frontier_age={found.frontier_age:.1f}s")
     if mark == "[-]":
         details.append("reason: a takeover by this replica would lack steps")
+    if found.letters_at:
+        details.append(f"dead letters still at: {_one_line(', '.join(found.letters_at))}")
     if found.differs:
         details.append(f"differs from the leader in: {_one_line(', '.join(found.differs))}")
     return " ".join([f"{mark} election {found.state}", *details])

@@ -247,7 +247,7 @@ class Divisions(RuleBasedStateMachine):
     def look(self, member: ShardMember) -> bool:
         """The heir reads the Leases of the former shards. Returns whether it is exact."""
         former = [(each.mine.shard, frontier.decode(each.lease)) for each in self.former_of(member)]
-        member.standby.observe(joined(former).frontier)
+        member.standby.observe(joined(former, member.mine).frontier)
         return all(map(member.standby.exact, SINKS))
 
     @precondition(lambda self: self.next)
@@ -276,7 +276,7 @@ class Divisions(RuleBasedStateMachine):
         term = max(each.term for each in self.now) + 1
         for member in self.next:
             former_of = [(each.mine.shard, frontier.decode(each.lease)) for each in self.former_of(member)]
-            found = joined(former_of).frontier
+            found = joined(former_of, member.mine).frontier
             event(f"{len(former_of)} into 1, {len(found.parts)} parts")
             self.lead(member, term, found)
         for former in self.now:

@@ -138,7 +138,7 @@ class Inheritor:
             if published.term <= ours:
                 return None
             found.append((each.division.shard, published))
-        former = joined(found)
+        former = joined(found, self._mine)
         self._heir.follow(former)
         return former
 

@@ -58,6 +58,8 @@ class ElectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the Lease was renewed, as far as known; None before it was read."""
     differs: tuple[str, ...] = ()
     """Of a follower: the sections of its configuration that are not as the leader's, and must be."""
+    letters_at: tuple[str, ...] = ()
+    """Of the leader: replicas with dead letters that are not here."""
 
     @property
     def leads(self) -> bool:

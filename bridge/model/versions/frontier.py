@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from bridge.model.primitives.shard import MOST_SHARDS, Shard
 from bridge.model.resource import Scope
-from bridge.model.versions.held import DIGEST, MOST_HELD, digests_in
+from bridge.model.versions.held import DIGEST, MOST_HELD, KeptLetters, digests_in
 from bridge.model.versions.selection_frontier import SelectionFrontier
 from bridge.model.versions.version import is_reached
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 MOST_CHARACTERS = 200_000
 """Of an encoded frontier. All annotations of an object have at most 256 KiB (apimachinery, ValidateAnnotations)."""
 MOST_RETIRED = 100
-MOST_KEPT = 16
+MOST_KEPT = 256
 MOST_SCOPE = 2048
 """Characters."""
 _PLAIN = 32 << 10
@@ -79,15 +79,6 @@ class SinkFrontier(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def names_all_parked(self) -> bool:
         return self.objects <= len(digests_in(self.parked))
-
-
-class KeptLetters(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Dead letters on the disk of a replica that does not lead."""
-
-    address: _Name = ""
-    """Its URL: see ``Frontier.address``. Empty if nobody can fetch them."""
-    through: _Count = 0
-    """The leader has stored those up to this number, of that replica."""
 
 
 class ShardFrontier(msgspec.Struct, frozen=True, omit_defaults=True):

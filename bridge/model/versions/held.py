@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from hashlib import blake2b
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from bridge.model.record import OrderingKey
 
@@ -26,6 +28,21 @@ def digest_of(key: OrderingKey) -> bytes:
 def digests_in(packed: bytes) -> set[bytes]:
     """Of the form that ``HeldObjects.packed`` has; a rest at the end is left out."""
     return {packed[at : at + DIGEST] for at in range(0, len(packed) - DIGEST + 1, DIGEST)}
+
+
+class KeptLetters(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Dead letters on the disk of a replica that does not lead."""
+
+    address: Annotated[str, Meta(max_length=512)] = ""
+    """Its URL: see ``Frontier.address``. Empty if nobody can fetch them."""
+    through: Annotated[int, Meta(ge=0, le=1 << 62)] = 0
+    """The leader has stored those up to this number, of that replica."""
+    former: bool = False
+    """The replica is of a former shard: it gets and deletes none any more, and has those of other shards, too."""
+    since: Annotated[int, Meta(ge=0, le=1 << 62)] = 0
+    """Of a former shard: its last leader had stored those up to this number."""
+    notices: bool = True
+    """Those of no object are for this shard, too."""
 
 
 class HeldObjects(Mapping[OrderingKey, int]):
@@ -72,6 +89,12 @@ class HeldObjects(Mapping[OrderingKey, int]):
         """Another replica has dead letters of these objects."""
         if digests:
             self._elsewhere |= set(digests).difference(map(digest_of, self._first))
+            self._packed = None
+
+    def forget_elsewhere(self) -> None:
+        """No other replica has a dead letter any more."""
+        if self._elsewhere:
+            self._elsewhere.clear()
             self._packed = None
 
     def add(self, key: OrderingKey, sequence: int) -> None:

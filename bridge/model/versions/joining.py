@@ -8,11 +8,11 @@ from functools import partial, reduce
 import msgspec
 from msgspec.structs import replace
 
-from bridge.model.primitives.shard import Shard
+from bridge.model.primitives.election import replica_of
+from bridge.model.primitives.shard import Division, Shard
 from bridge.model.versions.frontier import (
     MOST_KEPT,
     Frontier,
-    KeptLetters,
     Point,
     ShardFrontier,
     SinkFrontier,
@@ -20,7 +20,7 @@ from bridge.model.versions.frontier import (
     furthest,
     later,
 )
-from bridge.model.versions.held import MOST_HELD, digests_in
+from bridge.model.versions.held import MOST_HELD, KeptLetters, digests_in
 from bridge.model.versions.selection_frontier import ALL_ENTRIES, SelectionFrontier
 
 
@@ -34,13 +34,13 @@ class Joined(msgspec.Struct, frozen=True):
     them, so that all of their records are delivered."""
 
 
-def joined(former: Sequence[tuple[Shard | None, Frontier]]) -> Joined:
+def joined(former: Sequence[tuple[Shard | None, Frontier]], mine: Division) -> Joined:
     """The frontier of all these shards together, which have an object each once; that of a single one (None: all
     objects) stays as it is, but for the settings. At least one. Sinks and informers that some shard does not have are
-    left out."""
+    left out. ``mine``: the shard that follows."""
     frontiers = [frontier for _, frontier in former]
     if len(frontiers) == 1:
-        return Joined(replace(frontiers[0], settings={}, address="", kept=_kept(frontiers)), {})
+        return Joined(replace(frontiers[0], settings={}, address="", kept=_kept(former, mine)), {})
     newest = max(frontiers, key=lambda each: each.term)
     sinks = [name for name in newest.sinks if all(name in each.sinks for each in frontiers)]
     informers = [key for key in sorted(newest.informers) if all(key in each.informers for each in frontiers)]
@@ -57,7 +57,7 @@ def joined(former: Sequence[tuple[Shard | None, Frontier]]) -> Joined:
         replays=max(each.replays for each in frontiers),
         settings={},
         address="",
-        kept=_kept(frontiers),
+        kept=_kept(former, mine),
         informers=most,
         retired=tuple(name for name in newest.retired if all(name in each.retired for each in frontiers)),
         sinks={sink: _joined_sink([each.sinks[sink] for each in frontiers], least[sink], most) for sink in sinks},
@@ -66,10 +66,27 @@ def joined(former: Sequence[tuple[Shard | None, Frontier]]) -> Joined:
     return Joined(replace(frontier, parts=parts_ahead(frontier)), apart)
 
 
-def _kept(frontiers: Sequence[Frontier]) -> Mapping[str, KeptLetters]:
-    """Nobody fetches them: they are of objects of several shards."""
-    names = dict.fromkeys(name for each in frontiers for name in each.kept)
-    return dict.fromkeys(list(names)[-MOST_KEPT:], KeptLetters())
+def _kept(former: Sequence[tuple[Shard | None, Frontier]], mine: Division) -> Mapping[str, KeptLetters]:
+    """Each heir gets those of its own objects; the first heir of a shard, those of no object."""
+    found: dict[str, KeptLetters] = {}
+    for shard, frontier in former:
+        kept = dict(frontier.kept)
+        if any(each.dead_letters for each in frontier.sinks.values()):
+            kept[replica_of(frontier.by)] = KeptLetters(frontier.address)
+        is_first = Division.of_shard(shard).heirs(mine.of)[0] == mine.index
+        for name, each in kept.items():
+            inherited = KeptLetters(
+                each.address, former=True, since=max(each.through, each.since), notices=each.notices and is_first
+            )
+            found[name] = _of_both(found.get(name, inherited), inherited)
+    return dict(list(found.items())[-MOST_KEPT:])
+
+
+def _of_both(one: KeptLetters, other: KeptLetters) -> KeptLetters:
+    """Of a replica whose dead letters two shards still need. Two replicas with one name cannot be distinguished."""
+    if one.address != other.address:
+        return KeptLetters(former=True)
+    return replace(one, since=min(one.since, other.since), notices=one.notices or other.notices)
 
 
 def parts_ahead(frontier: Frontier) -> tuple[ShardFrontier, ...]:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from msgspec.structs import replace
 
 from bridge.model.primitives.election import replica_of
-from bridge.model.versions.frontier import MOST_KEPT, MOST_RETIRED, Frontier, KeptLetters, retired_key
+from bridge.model.versions.frontier import MOST_KEPT, MOST_RETIRED, Frontier, retired_key
+from bridge.model.versions.held import KeptLetters
 from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.standby.progress import Replica
 from bridge.outbox.standby.takeover import Takeover
@@ -37,12 +38,12 @@ def _without(known: Frontier, left: Collection[str]) -> Frontier:
 
 def _kept(known: Frontier, mine: str, *, led_last: bool) -> Mapping[str, KeptLetters]:
     before = replica_of(known.by)
-    found = {name: each for name, each in known.kept.items() if name != mine}
+    found = {name: each for name, each in known.kept.items() if name != mine or each.former}
     if not led_last:
         # What another leader has stored is not here; nor is what this one had in a state directory that is lost.
         found = {name: replace(each, through=0) for name, each in found.items()}
-    if before != mine and any(each.dead_letters for each in known.sinks.values()):
-        found.pop(before, None)
+    # A name that is there already is of a former shard.
+    if before != mine and before not in found and any(each.dead_letters for each in known.sinks.values()):
         found[before] = KeptLetters(known.address)
     return dict(list(found.items())[-MOST_KEPT:])
 
@@ -53,6 +54,11 @@ def unnamed(known: Frontier, *, led_last: bool) -> Collection[str]:
     if led_last and not known.kept:
         return ()
     return [sink for sink, each in known.sinks.items() if not each.names_all_parked]
+
+
+def keepers(known: Frontier) -> str:
+    """Who has what ``said`` names."""
+    return ", ".join(name for name, each in known.kept.items() if each.former) or known.by
 
 
 def said(known: Frontier, sink: str, *, own: bool, is_unnamed: bool) -> Iterator[str]:

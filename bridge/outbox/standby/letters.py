@@ -8,15 +8,17 @@ of records in the log: what the Lease does not prove to be elsewhere stays. A le
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from bridge.model.dead_letter import MOST_LETTERS, LetterPage, NewDeadLetter, SentLetter
 from bridge.model.primitives.election import replica_of
-from bridge.model.record import Gap
-from bridge.model.versions.frontier import Frontier, KeptLetters
+from bridge.model.primitives.shard import Shard
+from bridge.model.record import Delta, Gap, Record
+from bridge.model.versions.frontier import Frontier
+from bridge.model.versions.held import KeptLetters
 from bridge.model.versions.leading import in_term
 from bridge.outbox.dead_letters import MOST, DeadLetters
 from bridge.outbox.errors import Damaged
@@ -57,7 +59,7 @@ class SharedLetters:
     def observe(self, found: Frontier) -> None:
         """Lets go of what the leader has stored. ``found``: of another replica, read from the Lease."""
         kept = found.kept.get(self._mine)
-        if kept is not None and found.term > self._standby.led:
+        if kept is not None and not kept.former and found.term > self._standby.led:
             for each in self._sinks.dead_letters.values():
                 each.let_go(kept.through)
 
@@ -73,10 +75,12 @@ class SharedLetters:
         return {name: kept for name, kept in found.kept.items() if kept.address}
 
     async def take(self, replica: str, letters: Sequence[SentLetter]) -> bool:
-        """Adds dead letters of this replica, ascending by number; durable on return, and published with the next
-        renewal. False, and nothing is added, while a sink has no room for them. Raises ValueError for records that
-        cannot be read."""
-        by_sink = await asyncio.to_thread(_by_sink, letters, self._standby.ahead)
+        """Adds dead letters of this replica, ascending by number, but for objects of other shards; durable on return,
+        and published with the next renewal. False, and nothing is added, while a sink has no room for them. Raises
+        ValueError for records that cannot be read."""
+        kept = self.wanted.get(replica, KeptLetters())
+        own = partial(_is_own, shard=self._sinks.shard, notices=kept.notices)
+        by_sink = await asyncio.to_thread(_by_sink, letters, self._standby.ahead, own)
         if not all(self._has_room(sink, len(new)) for sink, new in by_sink.items()):
             return False
         for sink, new in by_sink.items():
@@ -93,7 +97,7 @@ class SharedLetters:
         return len(there) + number <= MOST
 
     def end(self, replica: str) -> None:
-        """The replica has no dead letter any more."""
+        """The leader has all dead letters of the replica."""
         self._publish(replica, None)
 
     def _publish(self, replica: str, through: int | None) -> None:
@@ -104,10 +108,21 @@ class SharedLetters:
         before = kept.pop(replica)
         if through is not None:
             kept[replica] = replace(before, through=max(before.through, through))
+        elif not kept:
+            for each in self._sinks.dead_letters.values():
+                each.keys.forget_elsewhere()
         standby.found = replace(standby.found, kept=kept)
 
 
-def _by_sink(letters: Sequence[SentLetter], ahead: int) -> Mapping[str, Sequence[NewDeadLetter]]:
+def _is_own(record: Record, shard: Shard | None, *, notices: bool) -> bool:
+    if not isinstance(record, Delta):
+        return notices
+    return shard is None or shard.contains(record.uid, record.key)
+
+
+def _by_sink(
+    letters: Sequence[SentLetter], ahead: int, own: Callable[[Record], bool]
+) -> Mapping[str, Sequence[NewDeadLetter]]:
     """With the numbers that the records would have in the log of a replica that is so far ``ahead``."""
     found: dict[str, list[NewDeadLetter]] = {}
     for each in letters:
@@ -117,5 +132,6 @@ def _by_sink(letters: Sequence[SentLetter], ahead: int) -> Mapping[str, Sequence
             raise ValueError(f"dead letter {each.number} cannot be read: {error}") from error
         if max(abs(record.sequence), abs(record.first) if isinstance(record, Gap) else 0) > _LARGEST:
             raise ValueError(f"dead letter {each.number} has the sequence number {record.sequence}")
-        found.setdefault(each.sink, []).append(NewDeadLetter(record, each.reason, each.parked, each.answer))
+        if own(record):
+            found.setdefault(each.sink, []).append(NewDeadLetter(record, each.reason, each.parked, each.answer))
     return found

@@ -24,7 +24,7 @@ from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby import takeover
 from bridge.outbox.standby.covered import is_exact, reached, settled_elsewhere
 from bridge.outbox.standby.epochs import passed, take_epochs
-from bridge.outbox.standby.kept import begun_by, said
+from bridge.outbox.standby.kept import begun_by, keepers, said
 from bridge.outbox.standby.planning import numbers_ahead, plan_takeover, require
 from bridge.outbox.standby.progress import OwedSnapshot, Replica, advanced, blank, owing
 from bridge.outbox.standby.selected import SelectedSinks
@@ -204,7 +204,7 @@ class Standby:
         if not own or known.kept:
             self._sinks.dead_letters[sink].hold(digests_in(known.sinks[sink].parked))
         for what in said(known, sink, own=own, is_unnamed=is_unnamed):
-            self._report(KeptElsewhere(sink, what, known.by))
+            self._report(KeptElsewhere(sink, what, keepers(known)))
 
     # ── A follower ───────────────────────────────────────────────────────────
 

@@ -18,7 +18,7 @@ from bridge.kube import ClusterAccess
 from bridge.model.change import Op
 from bridge.model.primitives.shard import Division
 from bridge.model.record import Delta
-from bridge.plan.plan import ElectionPlan, Plan, PlanRefused, SinkPlan, Wanted
+from bridge.plan.plan import CopyPlan, ElectionPlan, Plan, PlanRefused, SinkPlan, Wanted
 from tests.bridge.app.test_bridge import QUICK, World
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
@@ -31,10 +31,19 @@ class ShardBridge(World):
     """A bridge with a shard. All write into one sink."""
 
     def __init__(
-        self, cluster: Playground, sink: RecordingSink, mine: Division, former: int, state: Path, timing: LeaseTiming
+        self,
+        cluster: Playground,
+        sink: RecordingSink,
+        mine: Division,
+        former: int,
+        state: Path,
+        timing: LeaseTiming,
+        copy: CopyPlan | None = None,
     ) -> None:
         self.mine = mine
         state.mkdir()
+        key = state.parent / "redaction.key"
+        key.write_text("k" * 32)
         before = [Division(former, index) for index in mine.heirs(former)] if former else []
         plan = Plan(
             cluster="test",
@@ -46,12 +55,14 @@ class ShardBridge(World):
             discovery_seconds=0.05,
             grace_seconds=5.0,
             state=state,
+            redaction_key_file=key,
             election=ElectionPlan(
                 namespace="default",
                 lease=f"kubedelta{mine.suffix}",
                 name=state.name,
                 timing=timing,
                 former=tuple(Former(each, f"kubedelta{each.suffix}") for each in before),
+                copy=copy,
             ),
         )
         facts: list[Fact] = []

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from bridge.model.resource import Scope
 from bridge.model.versions import frontier
-from bridge.model.versions.frontier import Frontier, Point, SinkFrontier, informer_key, later
+from bridge.model.versions.frontier import MOST_KEPT, Frontier, Point, SinkFrontier, informer_key, later
 from bridge.model.versions.held import DIGEST, MOST_HELD
 
 POINTS = st.builds(Point, st.integers(1, 5), st.text(max_size=20))
@@ -133,7 +133,7 @@ def changed(**fields: object) -> str:
         changed(informers={str(each): [1, "2"] for each in range(10_001)}),
         changed(retired=["a"] * 101),
         changed(sinks={"kafka": {"held": b64encode(bytes(8 * MOST_HELD + 1)).decode()}}),
-        changed(kept={f"kubedelta-{each}": {} for each in range(17)}),
+        changed(kept={f"kubedelta-{each}": {} for each in range(MOST_KEPT + 1)}),
         changed(kept={"kubedelta-1": {"through": -1}}),
         packed(b"x" * 3_000_000),
         packed(frontier.encode(of_size(2)).encode())[:-8],

@@ -11,7 +11,7 @@ from bridge.delivery.parking import Parking
 from bridge.facts import Fact, KeptElsewhere, discard
 from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import OnRejected
-from bridge.model.primitives.shard import Shard
+from bridge.model.primitives.shard import ALL_OBJECTS, Shard
 from bridge.model.record import Delta
 from bridge.model.status import PauseCause
 from bridge.model.versions.frontier import Frontier, SinkFrontier
@@ -144,11 +144,11 @@ def test_the_objects_of_joined_shards_wait_in_the_heir() -> None:
         for each in (0, 1)
     )
     shards = [(Shard(2, 0), one), (Shard(2, 1), other)]
-    found = joined_frontiers(shards).frontier.sinks["audit"]
+    found = joined_frontiers(shards, ALL_OBJECTS).frontier.sinks["audit"]
     assert digests_in(found.parked) == {digest_of(("pods", key)) for key in ("shop/a", "b/0", "b/1")}
     assert (found.objects, found.names_all_parked) == (3, True)
     less = replace(other, sinks={"audit": SinkFrontier(objects=9000)})
-    assert not joined_frontiers([shards[0], (Shard(2, 1), less)]).frontier.sinks["audit"].names_all_parked
+    assert not joined_frontiers([shards[0], (Shard(2, 1), less)], ALL_OBJECTS).frontier.sinks["audit"].names_all_parked
 
 
 def sink_of(*keys: str) -> SinkFrontier:

@@ -11,12 +11,16 @@ from msgspec.structs import replace
 
 from bridge.model.change import Evidence, Op
 from bridge.model.dead_letter import MOST_LETTERS, LetterPage, NewDeadLetter, SentLetter
+from bridge.model.primitives.shard import ALL_OBJECTS, Division, Shard
 from bridge.model.record import Delta, Gap
 from bridge.model.resource import Resource
 from bridge.model.status import PauseCause
 from bridge.model.versions.frontier import Frontier
-from bridge.outbox import SharedLetters
+from bridge.model.versions.held import KeptLetters
+from bridge.model.versions.joining import joined as joined_shards
+from bridge.outbox import Replica, SharedLetters
 from bridge.outbox.log import record_codec
+from bridge.outbox.standby.progress import blank
 from tests.bridge.outbox.opened import feeds_of, joined, opened
 from tests.bridge.outbox.test_standby import SINKS, Side, all_see, published, replicas
 
@@ -280,6 +284,79 @@ async def test_what_cannot_be_read_is_refused(tmp_path: Path, record: bytes) -> 
         with pytest.raises(ValueError, match="dead letter 1"):
             await shared(leader).take("kubedelta-0", [SentLetter(1, AUDIT, record, "", parked=False, answer="")])
         assert await listed(leader) == []
+
+
+# ── Another number of shards ─────────────────────────────────────────────────
+
+
+async def test_each_shard_gets_the_dead_letters_of_its_objects(tmp_path: Path) -> None:
+    async with replicas(tmp_path, 3) as [former, *heirs]:
+        await former.standby.take_over(1, None)
+        names = [f"added shop/{number}" for number in range(20)]
+        records = await former.sees(*names, position="900")
+        await rejects(former, records)
+        notice = NewDeadLetter(Gap(21, 1, 1, "", ""), "no", parked=False)
+        await former.outbox.sinks.dead_letters[AUDIT].add_dead_letters([notice])
+        former.standby.address = URL
+        found = published(former)
+        former.standby.step_down()
+        for index, heir in enumerate(heirs):
+            shard = heir.outbox.sinks.shard = Shard(2, index)
+            await heir.standby.take_over(2, joined_shards([(None, found)], Division(2, index)).frontier)
+            held = heir.outbox.sinks.dead_letters[AUDIT].keys
+            assert published(heir).sinks[AUDIT].objects == 20, "all are named"
+            assert await fetch(heir, former) == [21]
+            shared(heir).end("kubedelta-0")
+            own = sorted(each.key for each in records if shard.contains(each.uid, each.key))
+            assert 0 < len(own) < len(records)
+            there = await heir.outbox.dead_letters(AUDIT, 0, 100)
+            assert sorted(each.key for each in there if each.key) == own
+            assert [each.op for each in there if not each.key] == ["gap"] * (index == 0), "once"
+            assert sorted(key for _, key in held) == own
+            assert published(heir).sinks[AUDIT].objects == len(own), "those of the other shard are forgotten"
+            assert published(heir).kept == {}
+        assert len(await listed(former)) == 21
+
+
+async def test_a_joined_shard_gets_dead_letters_of_each(tmp_path: Path) -> None:
+    """Also of a replica that did not lead last: behind those that the leader of its shard had got."""
+    async with replicas(tmp_path, 3) as [first, second, heir]:
+        parts = []
+        for index, former in enumerate((first, second)):
+            former.outbox.sinks.shard = Shard(2, index)
+            await former.standby.take_over(1, None)
+            await rejects(former, await former.sees(f"added shop/{index}", position="900"))
+            former.standby.address = f"{URL}{index}"
+            parts.append((former.outbox.sinks.shard, published(former)))
+        before = KeptLetters("https://kubedelta-9", through=7)
+        parts[0] = parts[0][0], replace(parts[0][1], kept={"kubedelta-9": before})
+        await heir.standby.take_over(2, joined_shards(parts, ALL_OBJECTS).frontier)
+        assert shared(heir).wanted == {
+            "kubedelta-9": KeptLetters(before.address, former=True, since=7),
+            "kubedelta-0": KeptLetters(f"{URL}0", former=True),
+            "kubedelta-1": KeptLetters(f"{URL}1", former=True),
+        }
+        for former, name in ((first, "kubedelta-0"), (second, "kubedelta-1")):
+            assert await shared(heir).take(name, (await shared(former).page(0)).letters)
+        assert sorted(await listed(heir)) == [("added", "shop/0"), ("added", "shop/1")]
+
+
+async def test_a_replica_with_the_name_of_a_former_one_deletes_nothing(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [leader, follower]:
+        await rejects(follower, await follower.sees("added shop/a", position="900"))
+        await leader.standby.take_over(1, None)
+        kept = KeptLetters(URL, through=9, former=True)
+        follower.standby.observe(replace(published(leader), kept={"kubedelta-1": kept}))
+        await written(follower)
+        assert len(await listed(follower)) == 1
+
+
+def test_former_replicas_of_one_name_are_not_mistaken() -> None:
+    kept = {"a": KeptLetters(URL), "b": KeptLetters(URL, through=3)}
+    one = replace(blank(Replica("prod", "x_1", "1"), 1), kept=kept)
+    other = replace(one, kept={"a": KeptLetters(f"{URL}1"), "b": KeptLetters(URL, former=True, since=2)})
+    found = joined_shards([(Shard(2, 0), one), (Shard(2, 1), other)], ALL_OBJECTS).frontier
+    assert found.kept == {"a": KeptLetters(former=True), "b": KeptLetters(URL, former=True, since=2)}
 
 
 async def test_a_follower_wants_nothing(tmp_path: Path) -> None:

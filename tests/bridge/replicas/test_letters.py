@@ -16,13 +16,16 @@ from bridge.admin.client import AdminClient
 from bridge.facts import Fact, discard
 from bridge.facts.election import LettersFetched, LettersMissing
 from bridge.model.dead_letter import LetterPage, SentLetter
+from bridge.model.primitives.shard import ALL_OBJECTS, Division
 from bridge.model.record import Delta, Record
-from bridge.model.versions.frontier import KeptLetters
+from bridge.model.versions.held import KeptLetters
 from bridge.plan.plan import CopyPlan
 from bridge.replicas.letters import LetterFetcher
 from bridge.replicas.serving import CopyServer
+from bridge.web.readiness import report
 from sinks.base import ALL_STORED, Receipt
 from tests.bridge.app.test_bridge import a_config_map
+from tests.bridge.app.test_division import TIMING, ShardBridge
 from tests.bridge.app.test_election import LEASE
 from tests.bridge.outbox.test_letters import URL, led_by, listed, rejects, shared, written
 from tests.bridge.outbox.test_standby import Side, published, replicas
@@ -208,7 +211,7 @@ async def test_an_address_in_the_clear_is_not_asked(tmp_path: Path) -> None:
 
 
 class RefusingSink(RecordingSink):
-    """Rejects one object until ``takes_all``."""
+    """Rejects objects with names like ``bad`` until ``takes_all``."""
 
     takes_all = False
 
@@ -216,7 +219,7 @@ class RefusingSink(RecordingSink):
         rejected = {
             index: "no"
             for index, each in enumerate(batch)
-            if isinstance(each, Delta) and each.key == "default/bad" and not self.takes_all
+            if isinstance(each, Delta) and each.key.startswith("default/bad") and not self.takes_all
         }
         await super().deliver([each for index, each in enumerate(batch) if index not in rejected])
         return Receipt(rejected=rejected) if rejected else ALL_STORED
@@ -261,3 +264,51 @@ async def test_a_takeover_brings_the_dead_letters_along(tmp_path: Path, monkeypa
         await second.sink.until(lambda sink: sink.delivered() == ["added default/bad", "updated default/bad"])
         for each in (again, second):
             each.bridge.stop()
+
+
+async def test_new_shards_bring_the_dead_letters_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until they have them, they name the former bridge. Each is delivered once."""
+    defaults = LetterFetcher.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "every", 0.05)
+    names = [f"bad-{number}" for number in range(8)]
+    plan = CopyPlan(listen=LOCAL, token_file=a_token(tmp_path))
+    (folder := tmp_path / "new").mkdir()
+    wrong = replace(plan, token_file=a_token(folder, "of-nobody"))
+    sink = RefusingSink()
+    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
+        cluster.create(LEASE, {"metadata": {"name": "kubedelta", "namespace": "default"}, "spec": {}})
+
+        def bridge(mine: Division, former: int, plan: CopyPlan) -> ShardBridge:
+            made = ShardBridge(cluster, sink, mine, former, tmp_path / f"{mine.index}-of-{mine.of}", TIMING, plan)
+            made._task = tasks.create_task(made.bridge.run())
+            return made
+
+        former = bridge(ALL_OBJECTS, 0, plan)
+        await former.until_leads()
+        for name in names:
+            cluster.create("configmaps", a_config_map(name))
+        await former.until(lambda: letters_of(former) == len(names))
+        shards = [bridge(Division(2, index), 1, wrong) for index in range(2)]
+        for each in shards:
+            await each.until_leads()
+            await each.until_reported(LettersMissing)
+            assert "dead letters still at: 0-of-1" in report(each.bridge.snapshot())
+        a_token(folder)
+        for each in shards:
+            await each.until_reported(LettersFetched)
+            assert "still at" not in report(each.bridge.snapshot())
+        assert sum(map(letters_of, shards)) == len(names) == letters_of(former)
+        sink.takes_all = True
+        for each in shards:
+            async with AdminClient(tmp_path / f"{each.mine.index}-of-2") as admin:
+                await admin.retry("copy", None)
+        wanted = {f"added default/{name}" for name in names}
+        await sink.until(lambda sink: wanted <= set(sink.delivered()))
+        assert len(sink.delivered()) == len(set(sink.delivered()))
+        for each in (former, *shards):
+            each.bridge.stop()
+
+
+def letters_of(bridge: ShardBridge) -> int:
+    return bridge.bridge.snapshot().sinks[0].dead_letters
