@@ -9,18 +9,22 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from bridge.admin.live_operations import LiveOperations
+from bridge.facts import discard
+from bridge.model.admin import UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.dead_letter import MOST_LETTERS, LetterPage, NewDeadLetter, SentLetter
 from bridge.model.primitives.shard import ALL_OBJECTS, Division, Shard
 from bridge.model.record import Delta, Gap
 from bridge.model.resource import Resource
-from bridge.model.status import PauseCause
+from bridge.model.status import PauseCause, StatusSnapshot
 from bridge.model.versions.frontier import Frontier
 from bridge.model.versions.held import KeptLetters
 from bridge.model.versions.joining import joined as joined_shards
 from bridge.outbox import Replica, SharedLetters
 from bridge.outbox.log import record_codec
 from bridge.outbox.standby.progress import blank
+from bridge.pipelines.live_tail import LiveTail
 from tests.bridge.outbox.opened import feeds_of, joined, opened
 from tests.bridge.outbox.test_standby import SINKS, Side, all_see, published, replicas
 
@@ -215,6 +219,47 @@ async def test_pages_are_bounded(tmp_path: Path) -> None:
         await led_by(former, leader)
         assert await fetch(leader, former) == [MOST_LETTERS, 5]
         assert len(leader.outbox.sinks.dead_letters[AUDIT].keys) == MOST_LETTERS + 5
+
+
+async def test_part_of_the_dead_letters_is_not_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would overtake those that are on their way; unless these wait for room."""
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        await all_see([former, leader], "added shop/a", "updated shop/a", position="900")
+        await rejects(former, await feed_of(former))
+        await led_by(former, leader)
+        first, second = (await shared(former).page(0)).letters
+        live = operations_of(leader)
+        assert await live.retry(AUDIT) == 0
+        assert await shared(leader).take("kubedelta-0", [first])
+        for refused in (live.retry, live.drop):
+            with pytest.raises(UnknownTarget, match="some dead letters of kubedelta-0 are here"):
+                await refused(AUDIT)
+        monkeypatch.setattr("bridge.outbox.standby.letters.MOST", 1)
+        assert not await shared(leader).take("kubedelta-0", [second])
+        assert await live.retry(AUDIT) == 1
+        monkeypatch.undo()
+        assert await shared(leader).take("kubedelta-0", [second])
+        with pytest.raises(UnknownTarget):
+            await live.retry(AUDIT)
+        shared(leader).end("kubedelta-0")
+        assert await live.retry(AUDIT) == 2
+
+
+def operations_of(side: Side) -> LiveOperations:
+    outbox, feeds = side.outbox, feeds_of(side.outbox)
+    tail = LiveTail(feeds.processor, outbox.sinks, {}, "prod")
+    status = StatusSnapshot(informers=(), sinks=())
+    return LiveOperations(
+        outbox,
+        {},
+        discard,
+        cluster="prod",
+        catalogue=lambda: None,
+        reload=None,
+        live_tail=tail,
+        status=lambda: status,
+    )
 
 
 async def test_a_long_reason_holds_up_no_page(tmp_path: Path) -> None:
