@@ -125,6 +125,7 @@ class Leadership:
         """The plan in effect. ``keys``: of the digests of its settings, see plan.equal_settings."""
         self._standby.starts = {sink.name: sink.start for sink in plan.sinks if sink.select is None}
         self._standby.passing = {sink.name for sink in plan.sinks if sink.on_rejected is OnRejected.PASS}
+        self._standby.transactional = {sink.name for sink in plan.sinks if sink.transactions is not None}
         self._standby.settings = digests(election.settings, keys)
         self._standby.selected.digests = partial(digests_of_entries, keys=keys)
         self._compare()

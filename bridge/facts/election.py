@@ -153,6 +153,13 @@ class LettersMissing(msgspec.Struct, frozen=True):
     reason: str
 
 
+class LettersOvertaken(msgspec.Struct, frozen=True):
+    """This leader has left out dead letters of a former leader: the sinks have later records of their objects."""
+
+    replica: str
+    number: int
+
+
 ElectionFact: TypeAlias = (
     LeaderChanged
     | LeaseTaken
@@ -173,4 +180,5 @@ ElectionFact: TypeAlias = (
     | CopySent
     | LettersFetched
     | LettersMissing
+    | LettersOvertaken
 )

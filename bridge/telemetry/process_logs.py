@@ -37,7 +37,7 @@ from bridge.facts import (
     SpansExported,
     SpansLost,
 )
-from bridge.facts.election import CopyFailed, CopyFetched, CopySent, LettersFetched, LettersMissing
+from bridge.facts.election import CopyFailed, CopyFetched, CopySent, LettersFetched, LettersMissing, LettersOvertaken
 from bridge.telemetry.throttled_log import ThrottledLog
 
 _MOST_SECTIONS = 20
@@ -188,11 +188,8 @@ class ElectionLogs:
             case CopySent(client, size, seconds):
                 text = "another replica has got a copy of the state"
                 self._log.info(text, client=client, bytes=size, seconds=round(seconds, 1))
-            case LettersFetched(replica, number):
-                self._log.info("the dead letters of the former leader are here", replica=replica, number=number)
-            case LettersMissing(replica, reason):
-                text = "the dead letters of a former leader are not here yet"
-                self._log.warning(text, replica=replica, reason=reason)
+            case LettersFetched() | LettersMissing() | LettersOvertaken():
+                self._letters(fact)
             case SettingsDiffer(sections, leader):
                 self._differ(sections, leader)
             case LeadershipReleased(term):
@@ -203,6 +200,17 @@ class ElectionLogs:
                 self._log.info("the former shards have handed over their objects", former=former, term=term)
             case ShardHandedOver(of):
                 self._log.warning("this bridge handed over: remove it once its dead letters are elsewhere", shards=of)
+
+    def _letters(self, fact: LettersFetched | LettersMissing | LettersOvertaken) -> None:
+        match fact:
+            case LettersFetched(replica, number):
+                self._log.info("the dead letters of the former leader are here", replica=replica, number=number)
+            case LettersMissing(replica, reason):
+                text = "the dead letters of a former leader are not here yet"
+                self._log.warning(text, replica=replica, reason=reason)
+            case LettersOvertaken(replica, number):
+                text = "dead letters of a former leader were dropped: their sinks have got later records of the objects"
+                self._log.warning(text, replica=replica, number=number)
 
     def _differ(self, sections: Sequence[str], leader: str) -> None:
         if not sections:

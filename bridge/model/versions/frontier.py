@@ -80,6 +80,11 @@ class SinkFrontier(msgspec.Struct, frozen=True, omit_defaults=True):
     def names_all_parked(self) -> bool:
         return self.objects <= len(digests_in(self.parked))
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether the later records of all objects that have a dead letter wait, under the next leader, too."""
+        return self.names_all_parked and bool(self.objects or not self.dead_letters)
+
 
 class ShardFrontier(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the sinks have settled of the objects of a former shard, beyond ``Frontier.informers``."""

@@ -123,11 +123,12 @@ class Destinations:
     def _informers_of(self, delta: Delta) -> tuple[str, ...]:
         of = delta.resource.name, delta.key.rpartition("/")[0]
         if (known := self._informers.get(of)) is None:
-            known = self._informers[of] = _informers_of(self._appender, *of)
+            known = self._informers[of] = informers_of(self._appender, *of)
         return known
 
 
-def _informers_of(appender: Appender, resource: str, namespace: str) -> tuple[str, ...]:
+def informers_of(appender: Appender, resource: str, namespace: str) -> tuple[str, ...]:
+    """The running informers that may have brought a record."""
     found: Mapping[str, None] = {
         informer.key: None
         for (name, scope), informer in appender.informers.items()

@@ -44,7 +44,9 @@ def _kept(known: Frontier, mine: str, *, led_last: bool) -> Mapping[str, KeptLet
         found = {name: replace(each, through=0) for name, each in found.items()}
     # A name that is there already is of a former shard.
     if before != mine and before not in found and any(each.dead_letters for each in known.sinks.values()):
-        found[before] = KeptLetters(known.address)
+        found[before] = KeptLetters(known.address, whole=True)
+    if not all(each.holds_back for each in known.sinks.values()):
+        found = {name: replace(each, whole=False) for name, each in found.items()}
     return dict(list(found.items())[-MOST_KEPT:])
 
 

@@ -13,20 +13,24 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from bridge.facts import Report
+from bridge.facts.election import LettersOvertaken
 from bridge.model.admin import UnknownTarget
 from bridge.model.dead_letter import MOST_LETTERS, LetterPage, NewDeadLetter, SentLetter
 from bridge.model.primitives.election import replica_of
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta, Gap, Record
-from bridge.model.versions.frontier import Frontier
+from bridge.model.versions.frontier import Frontier, Point
 from bridge.model.versions.held import KeptLetters
 from bridge.model.versions.leading import in_term
+from bridge.outbox.appender import Appender
 from bridge.outbox.dead_letters import MOST, DeadLetters
 from bridge.outbox.errors import Damaged
 from bridge.outbox.letters import fetched
 from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
 from bridge.outbox.log import record_codec
 from bridge.outbox.sink_cursors import SinkCursors
+from bridge.outbox.standby.destinations import informers_of
 from bridge.outbox.standby.standby import Standby
 from bridge.outbox.store import Store
 
@@ -37,8 +41,18 @@ _LARGEST = 1 << 62
 class SharedLetters:
     """The dead letters of a replica in an election."""
 
-    def __init__(self, store: Store, sinks: SinkCursors, standby: Standby, identity: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        appender: Appender,
+        sinks: SinkCursors,
+        standby: Standby,
+        identity: str,
+        report: Report,
+    ) -> None:
         self._store = store
+        self._appender = appender
+        self._report = report
         self._sinks = sinks
         self._standby = standby
         self._mine = replica_of(identity)
@@ -88,22 +102,44 @@ class SharedLetters:
             )
 
     async def take(self, replica: str, letters: Sequence[SentLetter]) -> bool:
-        """Adds dead letters of this replica, ascending by number, but for objects of other shards; durable on return,
-        and published with the next renewal. False, and nothing is added, while a sink has no room for them. Raises
-        ValueError for records that cannot be read."""
+        """Adds dead letters of this replica, ascending by number, without those of other shards, and those that were
+        overtaken (``_is_overtaken``); durable on return, and published with the next renewal. False, and nothing is
+        added, while a sink has no room for them. Raises ValueError for records that cannot be read."""
         kept = self.wanted.get(replica, KeptLetters())
         own = partial(_is_own, shard=self._sinks.shard, notices=kept.notices)
         by_sink = await asyncio.to_thread(_by_sink, letters, self._standby.ahead, own)
         if not all(self._has_room(sink, len(new)) for sink, new in by_sink.items()):
             self._begun.discard(replica)
             return False
-        for sink, new in by_sink.items():
+        overtaken = 0
+        for sink, all_new in by_sink.items():
+            new = [each for each in all_new if not (kept.whole and self._is_overtaken(sink, each.record))]
+            overtaken += len(all_new) - len(new)
             if sink not in self._sinks.dead_letters:
                 self._sinks.dead_letters[sink] = DeadLetters(self._store, sink, SavedDeadLetters({}, False))
             await self._sinks.dead_letters[sink].take(new)
         self._begun.add(replica)
+        if overtaken:
+            self._report(LettersOvertaken(replica, overtaken))
         self._publish(replica, letters[-1].number)
         return True
+
+    def _is_overtaken(self, sink: str, record: Record) -> bool:
+        """Whether this replica has settled the record, or later ones of its object, and none of them waits: the other
+        replica made it a dead letter after its last publication, so that it was delivered again; or an operator let
+        later records pass. A delivery would bring an older state. Where the destination has the progress, a record may
+        be settled that is a dead letter there alone."""
+        standby, there = self._standby, self._sinks.dead_letters.get(sink)
+        if there is None or standby.found is None or sink in standby.passing or sink in standby.transactional:
+            return False
+        if not isinstance(record, Delta) or record.snapshot is not None or record.replay:
+            return False
+        if record.ordering_key in there.keys:
+            return False
+        point = Point(record.epoch, record.resource_version)
+        informers = informers_of(self._appender, record.resource.name, record.key.rpartition("/")[0])
+        points = [standby.found.of(sink, each) for each in informers]
+        return bool(points) and all(each is not None and each.covers(point) for each in points)
 
     def _has_room(self, sink: str, number: int) -> bool:
         there = self._sinks.dead_letters.get(sink)

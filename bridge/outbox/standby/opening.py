@@ -90,7 +90,7 @@ class Participation:
             wanted, standby.found, leads=standby.leading
         )
         self._sinks.progress.sharing = Destinations(self._store, self._appender, self._sinks, self.standby)
-        self.letters = SharedLetters(self._store, self._sinks, self.standby, replica.identity)
+        self.letters = SharedLetters(self._store, self._appender, self._sinks, standby, replica.identity, self._report)
         self.standby.observed = self.letters.observe
         self.in_term = self.standby.in_term
         return self.standby

@@ -91,6 +91,8 @@ class Standby:
         """The starts of configured sinks without a selection."""
         self.passing: Collection[str] = ()
         """Configured sinks whose later records do not wait behind a dead letter (``on_rejected: pass``)."""
+        self.transactional: Collection[str] = ()
+        """Configured sinks whose destination stores their progress."""
         self.owed: dict[str, OwedSnapshot] = {}
         """Of a leader: snapshots that it is still to begin."""
         self.moved: Callable[[str, int], None] = lambda _sink, _settled: None
@@ -241,8 +243,6 @@ class Standby:
         """The same for informers whose points in the frontiers of former shards cannot be compared (``Joined.apart``):
         all of their records are delivered."""
         return passed(self._appender, self._waypoints, self._store, apart)
-
-    # ── Both ─────────────────────────────────────────────────────────────────
 
     def _forget_settled(self) -> None:
         through = min((cursor.settled for cursor in self._sinks.all), default=0)

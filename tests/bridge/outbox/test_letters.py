@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from bridge.admin.live_operations import LiveOperations
-from bridge.facts import discard
+from bridge.facts import Fact, discard
+from bridge.facts.election import LettersOvertaken
 from bridge.model.admin import UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.dead_letter import MOST_LETTERS, LetterPage, NewDeadLetter, SentLetter
@@ -18,8 +20,8 @@ from bridge.model.primitives.shard import ALL_OBJECTS, Division, Shard
 from bridge.model.record import Delta, Gap
 from bridge.model.resource import Resource
 from bridge.model.status import PauseCause, StatusSnapshot
-from bridge.model.versions.frontier import Frontier
-from bridge.model.versions.held import KeptLetters
+from bridge.model.versions.frontier import Frontier, SinkFrontier
+from bridge.model.versions.held import KeptLetters, digest_of
 from bridge.model.versions.joining import joined as joined_shards
 from bridge.outbox import Replica, SharedLetters
 from bridge.outbox.log import record_codec
@@ -30,6 +32,7 @@ from tests.bridge.outbox.test_standby import SINKS, Side, all_see, published, re
 
 AUDIT = "audit"
 URL = "https://kubedelta-0:8082"
+NAME = "kubedelta-0"
 
 
 def shared(side: Side) -> SharedLetters:
@@ -260,6 +263,85 @@ def operations_of(side: Side) -> LiveOperations:
         live_tail=tail,
         status=lambda: status,
     )
+
+
+@asynccontextmanager
+async def overtaken(root: Path, facts: list[Fact]) -> AsyncIterator[tuple[Side, Sequence[SentLetter]]]:
+    """A leader that delivered shop/b, and the dead letters of the one before, which rejected shop/b after its last
+    publication."""
+    async with replicas(root, facts=facts) as [former, leader]:
+        await former.standby.take_over(1, None)
+        await all_see([former, leader], "added shop/a", position="101")
+        await former.delivers(AUDIT)
+        [a] = await feed_of(former)
+        await rejects(former, [a])
+        former.standby.address = URL
+        found = published(former)
+        await all_see([former, leader], "added shop/b", "updated shop/b", position="104")
+        await all_see([former, leader], "added shop/c", position="106")
+        await rejects(former, (await feed_of(former))[1:])
+        former.standby.step_down()
+        await leader.standby.take_over(2, found)
+        yield leader, (await shared(former).page(0)).letters
+
+
+async def test_what_was_delivered_again_is_no_dead_letter(tmp_path: Path) -> None:
+    """Its delivery would bring an older state. Records that this leader has not settled yet stay."""
+    facts: list[Fact] = []
+    async with overtaken(tmp_path, facts) as (leader, letters):
+        assert [published(leader).kept[NAME].whole, len(letters)] == [True, 4]
+        assert await leader.delivers(AUDIT, 2) == ["added shop/b", "updated shop/b"]
+        published(leader)
+        assert await shared(leader).take(NAME, letters)
+        assert await listed(leader) == [("added", "shop/a"), ("added", "shop/c")]
+        assert [each for each in facts if isinstance(each, LettersOvertaken)] == [LettersOvertaken(NAME, 2)]
+
+
+@pytest.mark.parametrize("why", ["passing", "transactional", "unnamed", "former", "waits", "replay"])
+async def test_what_may_not_have_been_delivered_stays(tmp_path: Path, why: str) -> None:
+    async with overtaken(tmp_path, []) as (leader, letters):
+        standby = leader.standby
+        standby.passing = {AUDIT} if why == "passing" else ()
+        standby.transactional = {AUDIT} if why == "transactional" else ()
+        await leader.delivers(AUDIT)
+        published(leader)
+        assert standby.found is not None
+        kept = standby.found.kept[NAME]
+        if why in ("unnamed", "former"):
+            kept = KeptLetters(kept.address, former=why == "former")
+            standby.found = replace(standby.found, kept={NAME: kept})
+        if why == "waits":
+            leader.outbox.sinks.dead_letters[AUDIT].hold({digest_of(("pods", "shop/b")), digest_of(("pods", "shop/c"))})
+        if why == "replay":
+            letters = [replace(each, record=replayed(each.record)) for each in letters]
+        assert await shared(leader).take(NAME, letters)
+        assert len(await listed(leader)) == 4
+
+
+def replayed(record: bytes) -> bytes:
+    found = record_codec.decode_record(record)
+    assert isinstance(found, Delta)
+    return record_codec.encode_record(replace(found, replay=1))
+
+
+@pytest.mark.parametrize(
+    ("sink", "whole"),
+    [
+        (SinkFrontier(), True),
+        (SinkFrontier(dead_letters=2, objects=1, parked=bytes(8)), True),
+        (SinkFrontier(dead_letters=2, objects=2, parked=bytes(8)), False),
+        (SinkFrontier(dead_letters=2), False),
+    ],
+)
+async def test_only_what_is_held_back_can_be_overtaken(tmp_path: Path, sink: SinkFrontier, whole: bool) -> None:
+    """Not behind a leader that passed them, or had too many to name."""
+    async with replicas(tmp_path) as [_, leader]:
+        before = replace(blank(Replica("prod", f"{NAME}_1", "1"), 1), address=URL)
+        slow = SinkFrontier(dead_letters=1, objects=1, parked=bytes(8))
+        kept = {"kubedelta-9": KeptLetters(URL, whole=True)}
+        await leader.standby.take_over(2, replace(before, sinks={AUDIT: sink, "slow": slow}, kept=kept))
+        found = published(leader).kept
+        assert {name: each.whole for name, each in found.items()} == {"kubedelta-9": whole, NAME: whole}
 
 
 async def test_a_long_reason_holds_up_no_page(tmp_path: Path) -> None:

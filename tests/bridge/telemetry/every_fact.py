@@ -101,7 +101,7 @@ from bridge.facts import (
     WatchEnded,
     WatchOpened,
 )
-from bridge.facts.election import CopyFailed, CopyFetched, CopySent, LettersFetched, LettersMissing
+from bridge.facts.election import CopyFailed, CopyFetched, CopySent, LettersFetched, LettersMissing, LettersOvertaken
 from bridge.model.resource import Resource, Scope
 
 PODS = Resource("", "v1", "pods", "Pod", True)
@@ -169,6 +169,7 @@ EVERYTHING: list[Fact] = [
     CopySent("10.0.0.7", 1000, 0.5),
     LettersFetched("kubedelta-0", 3),
     LettersMissing("kubedelta-0", "it answers HTTP 401"),
+    LettersOvertaken("kubedelta-0", 2),
     SettingsDiffer(("sinks.audit",), "pod-1_f00d"),
     SettingsDiffer((), "pod-1_f00d"),
     LeadershipLost(4, "pod-1_f00d holds it"),
