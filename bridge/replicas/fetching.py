@@ -105,7 +105,7 @@ async def _install(plan: Plan, answer: aiohttp.ClientResponse, frontier: str, ci
             await asyncio.to_thread(installation.write, part)
         if received != size:
             raise aiohttp.ClientPayloadError(f"{received} of {size} bytes came")
-        await asyncio.to_thread(installation.install, frontier, cipher)
+        await asyncio.to_thread(installation.install, frontier, cipher, plan.shard)
     finally:
         await asyncio.to_thread(installation.close)
     return size

@@ -244,7 +244,7 @@ class Member:
                 pass
             with copy.file() as file:
                 installation.write(file.read())
-            installation.install(frontier, None)
+            installation.install(frontier, None, None)
         finally:
             copy.close()
             installation.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 
+from bridge.model.primitives.shard import Shard
 from bridge.outbox.checks.integrity import find_damage
 from bridge.outbox.encryption.cipher import Cipher
 from bridge.outbox.encryption.key_registry import missing_keys
@@ -38,9 +39,10 @@ class Installation:
         """Appends to the file. Raises OSError."""
         self._opened.write(part)
 
-    def install(self, frontier: str, cipher: Cipher | None) -> None:
+    def install(self, frontier: str, cipher: Cipher | None, shard: Shard | None) -> None:
         """Examines the copy, makes it another replica's, and gives it its name; mode 0600, durable on return.
-        ``frontier``: as in the Lease. Raises Damaged and StateError for a file that cannot be used."""
+        ``frontier``: as in the Lease. ``shard``: of both replicas, since the copy does not say it. Raises Damaged and
+        StateError for a file that cannot be used."""
         self._opened.flush()
         os.fsync(self._opened.fileno())
         self._opened.close()
@@ -52,6 +54,7 @@ class Installation:
                     raise Damaged(f"it has content under the key {missing[0]}, which is not in state.encryption")
                 with database:
                     _make_own(database, frontier)
+        self._directory.keep_shard(shard)
         self._directory.finish_file()
 
     def close(self) -> None:

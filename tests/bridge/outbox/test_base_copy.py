@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from bridge.model.dead_letter import NewDeadLetter
+from bridge.model.primitives.shard import Shard
 from bridge.model.versions import frontier
-from bridge.outbox import BaseCopy, Cipher, Damaged, EncryptionKey, Installation, StateUnusable
+from bridge.outbox import BaseCopy, Cipher, Damaged, EncryptionKey, Installation, StateUnusable, found_in
 from bridge.outbox.checks.integrity import find_damage
 from bridge.outbox.storage.base_copy import NAME, is_empty
 from bridge.outbox.storage.directory_lock import FILE
@@ -31,12 +32,14 @@ def copied(state: Path) -> bytes:
         copy.close()
 
 
-def installed(content: bytes, directory: Path, cipher: Cipher | None = None, frontier: str = "") -> Path:
+def installed(
+    content: bytes, directory: Path, cipher: Cipher | None = None, frontier: str = "", shard: Shard | None = None
+) -> Path:
     directory.mkdir(exist_ok=True)
     installation = Installation(directory)
     try:
         installation.write(content)
-        installation.install(frontier, cipher)
+        installation.install(frontier, cipher, shard)
     finally:
         installation.close()
     return directory
@@ -88,6 +91,21 @@ async def test_a_copy_belongs_to_the_replica_that_got_it(tmp_path: Path) -> None
             await leader.delivers("slow")
             standby.observe(published(leader))
             assert standby.exact("audit"), "without a list of its own"
+
+
+@pytest.mark.parametrize("shard", [Shard(4, 1), None])
+async def test_a_copy_is_of_the_shard_of_both_replicas(tmp_path: Path, shard: Shard | None) -> None:
+    (state := tmp_path / "state").mkdir()
+    async with opened(state, SINKS) as outbox:
+        await outbox.ledger.claim(shard)
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/a")
+        content = copied(state)
+    (other := tmp_path / "other").mkdir()
+    (other / "shard").write_text('{"of":4,"index":2,"by":"uid"}')
+    installed(content, other, shard=shard)
+    async with opened(other, SINKS) as outbox:
+        await outbox.ledger.claim(shard)
+    assert found_in(other) == shard
 
 
 async def test_a_damaged_copy_leaves_the_directory_empty(tmp_path: Path) -> None:
