@@ -9,7 +9,7 @@ from time import monotonic
 
 import aiohttp
 
-from bridge.election.lease import Lease, MalformedLease, lease_of
+from bridge.election.lease import Lease, MalformedLease, is_possible, lease_of
 from bridge.election.ports import LeaseApi
 from bridge.facts import Report
 from bridge.facts.election import CopyFailed, CopyFetched
@@ -78,9 +78,15 @@ async def _leader(lease: LeaseApi) -> tuple[Frontier, str]:
         found = lease_of(answer) if isinstance(answer, bytes) else None
     if found is None or not found.holder:
         raise Unfit("there is no leader")
-    with suppress(ValueError):
-        return frontiers.decode(found.frontier), found.frontier
-    raise Unfit("the Lease has no frontier that can be read")
+    try:
+        frontier = frontiers.decode(found.frontier)
+    except ValueError as error:
+        raise Unfit("the Lease has no frontier that can be read") from error
+    # It becomes the own one: with a term to which no election comes, this replica could never lead.
+    newest = found.term if is_possible(found.term, 0) else 0
+    if frontier.term > newest:
+        raise Unfit(f"the Lease has a frontier of term {frontier.term}, and its leaders had terms up to {newest}")
+    return frontier, found.frontier
 
 
 async def _fetch(plan: Plan, copy: CopyPlan, url: str, frontier: str, cipher: Cipher | None) -> int:

@@ -8,16 +8,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from bridge.app.bridge import Bridge
-from bridge.election.lease import FRONTIER
+from bridge.election.lease import FRONTIER, LAST_TERM
 from bridge.facts import Fact, ListCompleted
 from bridge.facts.election import CopyFailed, CopyFetched, CopySent
 from bridge.model.dead_letter import LetterPage
+from bridge.model.versions.frontier import Frontier, encode
 from bridge.plan.plan import CopyPlan
 from bridge.plan.preflight import preflight
+from bridge.replicas.fetching import fetch
 from bridge.replicas.serving import CopyServer
 from sinks.tls import tls_context
 from tests.bridge.app.test_bridge import a_config_map
@@ -201,6 +204,46 @@ async def test_a_replica_with_another_token_begins_with_lists(tmp_path: Path) ->
     async with a_leader_and(tmp_path, leader, other) as (_, _first, second):
         assert second.reported(CopyFailed)[0].reason == "the leader answers HTTP 401"
         assert "token" not in repr(second.facts).replace("token_file", "")
+
+
+class WrittenLease:
+    """A Lease with the annotations that somebody has written."""
+
+    def __init__(self, **annotations: str) -> None:
+        metadata = {
+            "resourceVersion": "1",
+            "annotations": {f"kubedelta/{name}": text for name, text in annotations.items()},
+        }
+        self._body = msgspec.json.encode({"metadata": metadata, "spec": {"holderIdentity": "first_1"}})
+
+    async def read(self) -> bytes:
+        return self._body
+
+
+@pytest.mark.parametrize(
+    ("term", "of_frontier", "words"),
+    [
+        ("4", 5, "of term 5, and its leaders had terms up to 4"),
+        (str(LAST_TERM), LAST_TERM, "had terms up to 0"),
+        ("", 1 << 60, "had terms up to 0"),
+        ("4", 4, "the leader offers none"),
+    ],
+)
+async def test_a_frontier_of_no_election_brings_no_copy(
+    tmp_path: Path, term: str, of_frontier: int, words: str
+) -> None:
+    """With such a term in its state, a replica could never lead."""
+    replica = Copying.__new__(Copying)
+    Replica.__init__(replica, _Nowhere(), "second", tmp_path / "second")  # type: ignore[arg-type]
+    plan = replica.bridge._plan
+    assert plan.election is not None
+    election = replace(plan.election, copy=CopyPlan(listen=LOCAL, token_file=a_token(tmp_path)))
+    text = encode(Frontier(1, plan.cluster, of_frontier, "first_1", "0.1.0", 0))
+    facts: list[Fact] = []
+    await fetch(plan, election, WrittenLease(term=term, frontier=text), (), None, facts.append)  # type: ignore[arg-type]
+    [failed] = facts
+    assert isinstance(failed, CopyFailed)
+    assert words in failed.reason
 
 
 # ── Its options ──────────────────────────────────────────────────────────────
