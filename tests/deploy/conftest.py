@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from kubernetes_validate import utils as schemas
 
+from tests.cluster.kube_client import KubeClient
+from tests.deploy.guide import Shell
 from tests.deploy.helm import Helm
 from tests.deploy.image import Buildah
 
@@ -38,3 +40,14 @@ def image_environ(buildah: Buildah, image: dict[str, Any]) -> Mapping[str, str]:
 def schemas_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """kubernetes_validate reads megabytes of definitions for each object."""
     monkeypatch.setattr(schemas, "schema_contents", cache(schemas.schema_contents))
+
+
+@pytest.fixture
+def kubeconfig(kube: KubeClient, tmp_path: Path) -> Path:
+    return kube.server.kubeconfig(tmp_path / "kubeconfig")
+
+
+@pytest.fixture
+def shell(namespace: str, kubeconfig: Path, tmp_path: Path) -> Shell:
+    """In the test's namespace."""
+    return Shell(namespace, kubeconfig, tmp_path)

@@ -181,10 +181,15 @@ def configuration_of(manifests: list[Manifest], folder: Path, of: str = "") -> S
 def environ_of(workload: Manifest) -> dict[str, str]:
     """The environment of its first pod, as the kubelet makes it."""
     [container] = workload["spec"]["template"]["spec"]["containers"]
-    found = {"POD_NAME": f"{workload['metadata']['name']}-0"}
+    return environ_in(container, f"{workload['metadata']['name']}-0")
+
+
+def environ_in(container: Manifest, pod: str) -> dict[str, str]:
+    """The environment of a container in the pod of this name, as the kubelet makes it."""
+    found = {"POD_NAME": pod}
     for each in container.get("env", ()):
         if "valueFrom" in each:
-            assert each["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+            assert each["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
             assert each["name"] in found
         else:
             found[each["name"]] = re.sub(r"\$\((\w+)\)", lambda match: found[match[1]], each["value"])

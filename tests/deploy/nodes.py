@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import MERGE, STRATEGIC, KubeClient, KubeError, Manifest
+from tests.deploy.kubelet import Kubelet
 from tests.kit.deadlines import BUSY
 
 VOLUMES = "/api/v1/persistentvolumes"
@@ -27,6 +28,8 @@ class Nodes:
     storage_class: str
     sick: set[str] = field(default_factory=set)
     """Names of pods that do not become ready."""
+    kubelet: Kubelet | None = None
+    """Runs the pods. None: a pod is a name without a process."""
     _seen: list[tuple[str, str]] = field(default_factory=list)
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -41,7 +44,7 @@ class Nodes:
     async def heal(self, name: str) -> None:
         """The pod becomes ready."""
         self.sick.discard(name)
-        await self._work()
+        await self.work()
 
     async def volume_of(self, claim: str) -> str:
         """The volume that is bound to it."""
@@ -87,7 +90,7 @@ class Nodes:
                     async for event in events:
                         if collection == self.pods:
                             await self._note(event["type"], event["object"])
-                        await self._work()
+                        await self.work()
 
     async def _note(self, kind: str, pod: Manifest) -> None:
         what = {"ADDED": "made", "DELETED": "gone"}.get(kind, "ready" if is_ready(pod) else "")
@@ -96,7 +99,7 @@ class Nodes:
                 self._seen.append(found)
                 self._news.notify_all()
 
-    async def _work(self) -> None:
+    async def work(self) -> None:
         pods = (await self.kube.get(self.pods))["items"]
         claims = {each["metadata"]["name"]: each for each in (await self.kube.get(self.claims))["items"]}
         volumes = [each for each in (await self.kube.get(VOLUMES))["items"] if self._is_ours(each)]
@@ -115,6 +118,8 @@ class Nodes:
         name = pod["metadata"]["name"]
         path = f"{self.pods}/{name}"
         if "deletionTimestamp" in pod["metadata"]:
+            if self.kubelet is not None:
+                await self.kubelet.end(pod)
             await _unless_changed(self.kube.delete(path, gracePeriodSeconds=0))
         elif "nodeName" not in pod["spec"]:
             if all(each in claims and _is_bound([claims[each]]) for each in _claims_of(pod)):
@@ -122,8 +127,11 @@ class Nodes:
                 await _unless_changed(
                     self.kube.create(f"{path}/binding", {"metadata": {"name": name}, "target": target})
                 )
-        elif pod["status"]["phase"] != "Running" or (name not in self.sick and not is_ready(pod)):
-            ready = {"type": "Ready", "status": str(name not in self.sick)}
+        elif pod["status"]["phase"] != "Running" or not is_ready(pod):
+            well = name not in self.sick and (self.kubelet is None or await self.kubelet.is_ready(pod))
+            if not well and pod["status"]["phase"] == "Running":
+                return
+            ready = {"type": "Ready", "status": str(well)}
             status = {"phase": "Running", "conditions": [ready]}
             await _unless_changed(self.kube.patch(f"{path}/status", {"status": status}, STRATEGIC))
 
@@ -158,15 +166,17 @@ class Nodes:
 
 
 @asynccontextmanager
-async def running(kube: KubeClient, namespace: str) -> AsyncIterator[Nodes]:
+async def running(kube: KubeClient, namespace: str, kubelet: Kubelet | None = None) -> AsyncIterator[Nodes]:
     """Nodes that work inside the context."""
     name = fresh_name("class")
     spec = {"metadata": {"name": name}, "provisioner": PROVISIONER, "volumeBindingMode": "WaitForFirstConsumer"}
     await kube.create(CLASSES, spec)
-    nodes = Nodes(kube, namespace, name)
+    nodes = Nodes(kube, namespace, name, kubelet=kubelet)
     try:
         async with asyncio.TaskGroup() as tasks:
             working = [tasks.create_task(nodes.follow(each)) for each in (nodes.pods, nodes.claims, VOLUMES)]
+            if kubelet is not None:
+                working.append(tasks.create_task(kubelet.probe(nodes.work)))
             try:
                 yield nodes
             finally:

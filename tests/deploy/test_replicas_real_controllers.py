@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 import shutil
-import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -15,9 +12,9 @@ import pytest
 
 from tests.cluster.kube_client import KubeClient, KubeError, Manifest
 from tests.cluster.servers import ControllerManager
-from tests.deploy.helm import CHART, CONFIG, ROOT, Helm, Values
+from tests.deploy.guide import Shell, commands_of
+from tests.deploy.helm import CHART, CONFIG, Helm, Values
 from tests.deploy.nodes import VOLUMES, Nodes, running
-from tests.kit.deadlines import BUSY
 
 pytestmark = [
     pytest.mark.long,
@@ -28,7 +25,6 @@ ELECTION: Values = {"config": {**CONFIG, "election": {"enabled": True}}}
 KEY: Values = {"redaction": {"existingSecret": "kubedelta-redaction"}}
 Release: TypeAlias = Callable[..., Awaitable[None]]
 """``release(**values)``: installs or upgrades."""
-Shell: TypeAlias = Callable[[str], Awaitable[str]]
 
 
 @pytest.fixture
@@ -36,11 +32,6 @@ async def nodes(kube: KubeClient, controller_manager: ControllerManager, namespa
     assert controller_manager.running
     async with running(kube, namespace) as nodes:
         yield nodes
-
-
-@pytest.fixture
-def kubeconfig(kube: KubeClient, tmp_path: Path) -> Path:
-    return kube.server.kubeconfig(tmp_path / "kubeconfig")
 
 
 @pytest.fixture
@@ -55,33 +46,6 @@ def release(helm: Helm, nodes: Nodes, kubeconfig: Path) -> Release:
     return release
 
 
-@pytest.fixture
-def shell(nodes: Nodes, kubeconfig: Path, tmp_path: Path) -> Shell:
-    """Runs commands of a guide, in the test's namespace."""
-
-    async def run(commands: str) -> str:
-        ours = commands.replace("-n kubedelta", f"-n {nodes.namespace}")
-        process = await asyncio.create_subprocess_exec(
-            *("sh", "-euc", ours),
-            cwd=tmp_path,
-            env=os.environ | {"KUBECONFIG": str(kubeconfig)},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, error = await asyncio.wait_for(process.communicate(), 60 * BUSY)
-        assert process.returncode == 0, error.decode()
-        return out.decode()
-
-    return run
-
-
-def _commands(guide: str, heading: str) -> list[str]:
-    """The blocks of commands in a section."""
-    [section] = re.findall(rf"\n#+ {heading}\n(.*?)(?=\n#|\Z)", (ROOT / "docs" / guide).read_text(), re.DOTALL)
-    blocks = re.findall(r"\n\n((?:    +[^\n]*\n)+)", section)
-    return [textwrap.dedent(each) for each in blocks if "kubectl" in each]
-
-
 def _uids(pods: dict[str, Manifest]) -> dict[str, str]:
     return {name: pod["metadata"]["uid"] for name, pod in pods.items()}
 
@@ -93,7 +57,7 @@ def _workloads(nodes: Nodes, kind: str) -> str:
 async def test_one_replica_becomes_two_with_its_volume_and_back(
     nodes: Nodes, release: Release, shell: Shell, tmp_path: Path
 ) -> None:
-    key, rebind = _commands("replicas.md", "From one replica to two")
+    key, rebind = commands_of("replicas.md", "From one replica to two")
     await release()
     await nodes.kube.wait_for(nodes.pods, lambda pods: len(pods) == 1)
     volume = await nodes.volume_of("kubedelta-state")
@@ -197,7 +161,7 @@ async def test_a_drain_gets_one_replica_at_a_time(nodes: Nodes, two: dict[str, M
 
 
 async def test_a_lost_volume_is_made_anew_with_its_pod(nodes: Nodes, two: dict[str, Manifest], shell: Shell) -> None:
-    [anew] = _commands("replicas.md", "A volume is lost")
+    [anew] = commands_of("replicas.md", "A volume is lost")
     lost, kept = await nodes.volume_of("state-kubedelta-1"), await nodes.volume_of("state-kubedelta-0")
 
     await shell(anew)
@@ -211,7 +175,7 @@ async def test_a_lost_volume_is_made_anew_with_its_pod(nodes: Nodes, two: dict[s
 
 async def test_two_shards_become_four_beside_each_other(nodes: Nodes, release: Release, shell: Shell) -> None:
     former, new = (tuple(f"kubedelta-{index}-of-{of}-0" for index in range(of)) for of in (2, 4))
-    leases, claims = _commands("large-clusters.md", "Another number of shards")
+    leases, claims = commands_of("large-clusters.md", "Another number of shards")
     await release(**ELECTION, **KEY, shards=2)
     before = _uids(await nodes.ready(*former))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -252,6 +252,14 @@ def assert_each_once(stream: Iterable[Received], want: Iterable[Version], who: s
 def assert_in_order(stream: Iterable[Received], who: str) -> None:
     """Raises AssertionError, as the next ones do."""
     assert_none(who, out_of_order=disordered(stream))
+
+
+def by_uid(versions: Iterable[Version]) -> dict[str, list[Version]]:
+    """The versions of each object, in their order."""
+    found: dict[str, list[Version]] = defaultdict(list)
+    for each in versions:
+        found[each.uid].append(each)
+    return found
 
 
 def disordered(stream: Iterable[Received]) -> list[str]:

@@ -4,8 +4,6 @@ destinations get every version of every object, in order, and a repetition has t
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -16,7 +14,7 @@ from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import churning
 from tests.kit.deadlines import BUSY
 from tests.kit.judge import assert_true
-from tests.kit.received import Received, Version, received_lists, repeats, without_repeats
+from tests.kit.received import Received, by_uid, received_lists, repeats, without_repeats
 from tests.kit.scene import Scene
 from tests.scenarios.test_two_replicas import SHORT, config_of
 
@@ -74,13 +72,6 @@ async def until_received(scene: Scene) -> None:
             if not any(markers - {each.uid for each in stream} for stream in (await streams(scene)).values()):
                 return
             await asyncio.sleep(0.1)
-
-
-def by_uid(versions: Iterable[Version]) -> dict[str, list[Version]]:
-    found: dict[str, list[Version]] = defaultdict(list)
-    for each in versions:
-        found[each.uid].append(each)
-    return found
 
 
 async def test_shards_that_are_split_and_joined_lose_nothing(scene: Scene) -> None:
