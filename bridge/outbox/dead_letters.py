@@ -46,10 +46,10 @@ class DeadLetters:
         """Number of dead letters that were parked without an attempt."""
         return len(self._parked)
 
-    def hold(self, digests: Collection[bytes]) -> None:
-        """Another replica has dead letters of the objects with these digests: their next records here are parked, until
-        an operator retries or drops these."""
-        self.keys.hold(digests)
+    def hold(self, digests: Collection[bytes], *, whole: bool) -> None:
+        """Other replicas have dead letters of the objects with these digests: their next records here are parked, until
+        an operator retries or drops these. ``whole``: and of no others."""
+        self.keys.hold(digests, whole=whole)
 
     async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> None:
         """Appends dead letters in this order. A record that is a dead letter already keeps its single entry. Waits

@@ -87,11 +87,11 @@ class HeldObjects(Mapping[OrderingKey, int]):
             self._packed = b"".join(sorted({*map(digest_of, self._first), *self._elsewhere}))
         return self._packed
 
-    def hold(self, digests: Collection[bytes]) -> None:
-        """Another replica has dead letters of these objects."""
-        if digests:
-            self._elsewhere |= set(digests).difference(map(digest_of, self._first))
-            self._packed = None
+    def hold(self, digests: Collection[bytes], *, whole: bool) -> None:
+        """Other replicas have dead letters of these objects. ``whole``: and of no others."""
+        before = set() if whole else self._elsewhere
+        self._elsewhere = before | set(digests).difference(map(digest_of, self._first))
+        self._packed = None
 
     def forget_elsewhere(self) -> None:
         """No other replica has a dead letter any more."""

@@ -204,7 +204,7 @@ class Standby:
     def _take_kept(self, known: Frontier, sink: str, *, is_unnamed: bool) -> None:
         own = self._is_own(known)
         if not own or known.kept:
-            self._sinks.dead_letters[sink].hold(digests_in(known.sinks[sink].parked))
+            self._sinks.dead_letters[sink].hold(digests_in(known.sinks[sink].parked), whole=not is_unnamed)
         for what in said(known, sink, own=own, is_unnamed=is_unnamed):
             self._report(KeptElsewhere(sink, what, keepers(known)))
 

@@ -84,6 +84,20 @@ async def test_a_replica_that_leads_again_has_its_own(tmp_path: Path) -> None:
         assert published(leader).kept == {}
 
 
+async def test_what_another_leader_delivered_waits_no_more(tmp_path: Path) -> None:
+    """A leader whose digests of an earlier term are out of date."""
+    async with replicas(tmp_path) as [one, other]:
+        await one.standby.take_over(1, None)
+        await rejects(one, await one.sees("added shop/a", position="110"))
+        await other.standby.take_over(2, published(one))
+        one.standby.step_down()
+        await one.standby.take_over(3, published(other))
+        other.standby.step_down()
+        await one.outbox.sinks.dead_letters["audit"].delivered([1])
+        await other.standby.take_over(4, published(one))
+        assert waiting(other, await other.sees("added shop/a", position="110")) == []
+
+
 def beyond(found: Frontier) -> Frontier:
     """The sink audit has more objects than the Lease has room for."""
     audit = replace(found.sinks["audit"], objects=MOST_HELD + 1, dead_letters=MOST_HELD + 1, parked=b"")
@@ -160,7 +174,7 @@ def test_a_digest_becomes_a_name_with_a_dead_letter_here() -> None:
     objects = HeldObjects()
     assert not objects
     objects.add(other, 7)
-    objects.hold({digest_of(key), digest_of(other)})
+    objects.hold({digest_of(key), digest_of(other)}, whole=True)
     assert (objects[key], objects[other], objects.count, list(objects)) == (0, 7, 2, [other])
     packed = objects.packed
     objects.add(key, 9)
@@ -172,5 +186,9 @@ def test_a_digest_becomes_a_name_with_a_dead_letter_here() -> None:
 
 def test_too_many_objects_are_counted_alone() -> None:
     objects = HeldObjects()
-    objects.hold([number.to_bytes(8) for number in range(MOST_HELD + 1)])
+    objects.hold([number.to_bytes(8) for number in range(MOST_HELD + 1)], whole=True)
     assert (objects.count, objects.packed) == (MOST_HELD + 1, b"")
+    objects.hold([bytes(8)], whole=False)
+    assert objects.count == MOST_HELD + 1
+    objects.hold([bytes(8)], whole=True)
+    assert (objects.count, objects.packed) == (1, bytes(8))
