@@ -40,9 +40,10 @@ _UNUSUAL_ESCAPE = re.compile(rb"\\(?:/|u00(?:2[^6]|3[^cCeE]|[4-7]))")
 """An escape that Go does not write. A name may be hidden behind it."""
 
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_SOURCE = rb'\{"\w++":\{[^{}"\\]*+(?:"[^"\\]*+"[^{}"\\]*+)*+\}\}'
+# Atomic within a loop: before CPython 3.11.5, what follows a possessive loop was matched where its body had failed.
+_SOURCE = rb'\{"\w++":\{[^{}"\\]*+(?>"[^"\\]*+"[^{}"\\]*+)*+\}\}'
 _VARIABLES = re.compile(
-    rb'\[(?:\{"name":"[^"\\]*+"(?:,"value":%b|,"valueFrom":%b)?+\},?+)*+\]' % (_TEXT, _SOURCE), re.DOTALL
+    rb'\[(?>\{"name":"[^"\\]*+"(?>,"value":%b|,"valueFrom":%b)?+\},?+)*+\]' % (_TEXT, _SOURCE), re.DOTALL
 )
 _VARIABLE = re.compile(rb'\{"name":("[^"\\]*+"),"value":(%b)' % _TEXT, re.DOTALL)
 _TEXTS = re.compile(rb"\[(?:%b,?+)*+\]" % _TEXT, re.DOTALL)

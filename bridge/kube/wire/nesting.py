@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_BETWEEN = re.compile(rb'(?:[^"{}\[\]]++|%b)*+' % _STRING, re.DOTALL)
-_TO_BRACKETS = re.compile(rb'(?:[^"{}\[\]]++|%b)*+([{\[]++|[}\]]++)' % _STRING, re.DOTALL)
+# Strings come first: before CPython 3.11.5, a possessive loop ended where its last alternative had failed, and a string
+# that is cut off fails behind its quote.
+_BETWEEN = re.compile(rb'(?:%b|[^"{}\[\]]++)*+' % _STRING, re.DOTALL)
+_TO_BRACKETS = re.compile(rb'(?:%b|[^"{}\[\]]++)*+([{\[]++|[}\]]++)' % _STRING, re.DOTALL)
 _REST_OF_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _KEY = re.compile(rb"[\s,]*+(%b)\s*+:\s*+" % _STRING, re.DOTALL)
 _SCALAR = re.compile(rb'%b|[^\s,:"{}\[\]]++(?=[\s,}\]])' % _STRING, re.DOTALL)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.kube.wire.nesting import Nesting, deeper_than, end_of_value, members
@@ -37,6 +38,41 @@ def test_the_end_of_a_value_is_found_however_it_is_cut(value: Any, cuts: list[in
             assert start + end == len(text)
             return
     raise AssertionError("the end was not found")
+
+
+def simply_ended(text: bytes) -> int:
+    """What ``Nesting.end`` promises, byte by byte."""
+    depth, string, escaped = 0, False, False
+    for at, byte in enumerate(text):
+        if string:
+            string, escaped = escaped or byte != ord('"'), not escaped and byte == ord("\\")
+        elif byte in b"{[":
+            depth += 1
+        elif byte in b"}]":
+            depth -= 1
+            if depth == 0:
+                return at + 1
+        else:
+            string = byte == ord('"')
+    return -1
+
+
+@given(
+    text=st.lists(st.sampled_from([b"{", b"}", b"[", b"]", b'"', b"\\", b",", b"a", b'{"', b'": null}']), max_size=30),
+    cuts=st.lists(st.integers(0, 40), max_size=6),
+)
+@example(text=[b'{"', b'": null}'], cuts=[3])
+def test_any_text_ends_where_its_brackets_do_however_it_is_cut(text: list[bytes], cuts: list[int]) -> None:
+    whole = b"[" + b"".join(text)
+    nesting, ends = Nesting(), []
+
+    for start, stop in pairwise(sorted({0, len(whole), *(min(cut, len(whole)) for cut in cuts)})):
+        end = nesting.end(whole[start:stop])
+        if end >= 0:
+            ends.append(start + end)
+            break
+
+    assert (ends or [-1]) == [simply_ended(whole)]
 
 
 @given(members_of=st.dictionaries(TEXTS, JSON, max_size=6), indent=st.sampled_from([None, 2]))
@@ -92,6 +128,23 @@ def test_it_counts_how_deep_it_went() -> None:
 @pytest.mark.parametrize("text", [b"", b"x", b"{", b'{"a', b'{"a":', b'{"a":1', b"[]", b'{"a" 1}', b"{1:2}"])
 def test_what_is_no_object_has_no_members_that_end(text: bytes) -> None:
     assert all(end < 0 for _, _, end in members(text))
+
+
+@pytest.mark.parametrize("piece", [b'"', b"\\", b"a", b",", b'"a",', b'"\\\\",', b'{"a":1},', b'["'])
+@pytest.mark.parametrize("before", [b"[", b'["'], ids=["outside", "in a string"])
+def test_a_hostile_text_takes_no_longer_than_its_length(before: bytes, piece: bytes) -> None:
+    """Eight times the text takes about eight times the time; a search that backtracks takes 64 times."""
+
+    def seconds(size: int) -> float:
+        text = (before + piece * size)[:size]
+        began = time.process_time()
+        Nesting().end(text)
+        deeper_than(text, 0)
+        all(members(b"{" + text))
+        return time.process_time() - began
+
+    part, whole = (min(seconds(size) for _ in range(3)) for size in (40_000, 320_000))
+    assert whole < 24 * part + 0.05
 
 
 def test_a_million_brackets_are_looked_through_in_no_time() -> None:

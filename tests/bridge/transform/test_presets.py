@@ -111,6 +111,13 @@ def test_an_escaped_name_hides_no_credential(name: str) -> None:
     assert json.loads(transform_for(PODS, REDACTION)(thing).body) == leaves(PODS, pod)
 
 
+@pytest.mark.parametrize("name", [']"', "]\\", "]\n"])
+def test_a_name_that_looks_like_the_end_of_its_list_hides_no_credential(name: str) -> None:
+    left = leaves(PODS, a_pod(env=[{"name": name, "value": "a"}, {"name": "TOKEN", "value": SECRET}]))
+
+    assert SECRET not in json.dumps(left)
+
+
 def test_equal_values_of_two_objects_have_two_digests() -> None:
     def digest(name: str) -> str:
         pod = a_pod(env=[{"name": "TOKEN", "value": SECRET}]) | {"metadata": METADATA | {"name": name}}
