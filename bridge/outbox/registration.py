@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple
 
 import apsw
 
@@ -19,8 +19,16 @@ from bridge.outbox.consumers.selections import StoredSelection
 from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.store import Store
+from bridge.outbox.waypoints import sql as waypoints_sql
+from bridge.outbox.waypoints.index import ALL, Batch
 
-_Begun: TypeAlias = tuple[Sequence[SinkCursor], Mapping[str, StoredSelection], Mapping[str, Sequence[OwnRecords]]]
+
+class _Begun(NamedTuple):
+    cursors: Sequence[SinkCursor]
+    selections: Mapping[str, StoredSelection]
+    own: Mapping[str, Sequence[OwnRecords]]
+    batches: Sequence[Batch]
+    """Those that a new sink has not settled."""
 
 
 class SinkRegistration:
@@ -102,13 +110,14 @@ class SinkRegistration:
 
     def _begun(self, begun: _Begun) -> None:
         # Runs once the cursors are durable, even if the caller was cancelled: memory follows the database.
-        cursors_now, selections_now, own = begun
-        for cursor in cursors_now:
+        for cursor in begun.cursors:
             self._sinks.enter(cursor)
-        self._selections.stored.update(selections_now)
-        for sink, records in own.items():
-            self._sinks.backlogs.begin(sink, OwnLog(selections_now[sink], records, self._now()))
-        if own:
+        self._selections.stored.update(begun.selections)
+        for sink, records in begun.own.items():
+            self._sinks.backlogs.begin(sink, OwnLog(begun.selections[sink], records, self._now()))
+        if self._appender.waypoints is not None:
+            self._appender.waypoints.recall(begun.batches)
+        if begun.own:
             self._count_own_records()
 
 
@@ -128,4 +137,10 @@ def _begin(
     beginnings.configure(database, sinks, selecting, time, follows=follows)
     found, stored = cursors.load(database, sinks), selections.load(database)
     own = own_log.read_all(database, {sink: found[sink].settled for sink in sinks}, time)
-    return [found[sink] for sink in sinks], {sink: each for sink, each in stored.items() if sink in sinks}, own
+    new = [found[sink].settled for sink in sinks.keys() - {each.sink for each in progress}]
+    return _Begun(
+        [found[sink] for sink in sinks],
+        {sink: each for sink, each in stored.items() if sink in sinks},
+        own,
+        waypoints_sql.between(database, min(new), ALL) if new else (),
+    )

@@ -186,8 +186,8 @@ class Standby:
         if begun.gap is not None:
             self._appender.appended([begun.gap], Waypoint(UNKNOWN, None), 0)
         elsewhere.begin(done.batches)
-        self.before = known.by
-        self.led, self.ahead, self.selected.led_behind = begun.term, begun.ahead, begun.last
+        self._waypoints.recall(done.batches)  # A new sink may begin in front of what was trimmed.
+        self.before, self.led, self.ahead, self.selected.led_behind = known.by, begun.term, begun.ahead, begun.last
         after = 0 if begun.gap is None else begun.gap.sequence
         self.owed = {
             sink: replace(each, after=after) if sink in begun.lacking else each for sink, each in begun.owed.items()

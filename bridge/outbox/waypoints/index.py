@@ -158,6 +158,19 @@ class Waypoints:
             joined = [msgspec.structs.replace(one, last=other.last, reached=other.reached) for one, other in pairs]
             batches[: 2 * len(joined)] = joined
 
+    def recall(self, batches: Iterable[Batch]) -> None:
+        """A sink begins in front of what was trimmed: forgotten batches come back. ``batches``: all that this sink has
+        not settled and that are durable, in the order of the log."""
+        trimmed: dict[str, list[Batch]] = {}
+        for batch in batches:
+            kept = self._batches.get(batch.informer)
+            if not kept or batch.last < kept[0].first:
+                trimmed.setdefault(batch.informer, []).append(batch)
+        for informer, earlier in trimmed.items():
+            kept = self._batches.pop(informer, [])
+            for batch in (*earlier, *kept):
+                self._add(batch)
+
     def trim(self, through: int) -> None:
         """Forgets batches that end by ``through``."""
         for informer, batches in list(self._batches.items()):

@@ -19,7 +19,7 @@ from bridge.outbox import OwedSnapshot
 from bridge.pipelines.snapshots import SnapshotSchedule
 from bridge.plan.plan import SinkPlan
 from tests.bridge.outbox.opened import crashed, feeds_of, joined, opened
-from tests.bridge.outbox.test_standby import PODS_KEY, SINKS, Side, all_see, published, replicas
+from tests.bridge.outbox.test_standby import PODS_KEY, SINKS, Side, all_see, point, published, replicas
 from tests.kit.informed import Informed
 from tests.kit.pipelines import without_worker
 from tests.kit.sinks import RecordingSink
@@ -233,6 +233,51 @@ async def test_the_earliest_record_is_that_of_the_takeover(tmp_path: Path) -> No
             later.standby.observe(published(leader))
             await later.standby.take_over(2, published(leader))
             assert await later.delivers("new") == ["added shop/a"], "the other sink has not got it"
+
+
+async def test_the_earliest_record_is_not_published_as_settled(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [leader, follower]:
+        await leader.standby.take_over(1, None)
+        await follower.outbox.registration.begin({"new": StartPolicy.EARLIEST}, (), before=False)
+        follower.standby.starts = {"new": StartPolicy.EARLIEST}
+        await all_see([leader, follower], "added shop/a", position="110")
+        await deliver_all(leader, *SINKS)
+        follower.standby.observe(published(leader))
+        assert follower.outbox.sinks["new"].settled == 1, "it does not hold the log"
+        await follower.standby.take_over(2, published(leader))
+        assert published(follower).of("new", PODS_KEY) == point(90)
+        assert await follower.delivers("new") == ["added shop/a"]
+        assert published(follower).of("new", PODS_KEY) == point(110)
+
+
+async def test_a_sink_that_a_reload_adds_keeps_what_it_lacks(tmp_path: Path) -> None:
+    """The other sinks have settled it, so the follower had forgotten where the batches are."""
+    async with replicas(tmp_path) as [leader, follower]:
+        await leader.standby.take_over(1, None)
+        follower.standby.observe(published(leader))
+        await leader.outbox.registration.begin({"new": StartPolicy.NOW}, (), before=False)
+        await step_both([leader, follower], "added shop/a", position=110)
+        await step_both([leader, follower], "added shop/b", position=120)
+        await deliver_all(leader, *SINKS)
+        await leader.delivers("new", 1)
+        follower.standby.observe(published(leader))
+        await follower.outbox.registration.begin({"new": StartPolicy.NOW}, (), before=False)
+        follower.standby.observe(published(leader))
+        assert follower.outbox.sinks["new"].settled == 1
+        await follower.standby.take_over(2, published(leader))
+        assert await follower.delivers("new") == ["added shop/b"]
+
+
+async def test_the_leader_says_that_a_new_sink_has_nothing(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [leader, _]:
+        await leader.standby.take_over(1, None)
+        await leader.sees("added shop/a", position="110")
+        await deliver_all(leader, *SINKS)
+        published(leader)
+        await leader.outbox.registration.begin({"new": StartPolicy.EARLIEST}, (), before=False)
+        assert published(leader).of("new", PODS_KEY) == point(90)
+        assert await leader.delivers("new") == ["added shop/a"]
+        assert published(leader).of("new", PODS_KEY) == point(110)
 
 
 async def test_a_sink_that_began_on_the_leader_lacks_no_step(tmp_path: Path) -> None:

@@ -192,6 +192,40 @@ async def test_waypoints_are_on_disk_with_their_records(tmp_path: Path) -> None:
     assert rows_of(tmp_path, "SELECT first, last FROM waypoints") == [(4, 4)]
 
 
+def test_batches_that_were_trimmed_come_back() -> None:
+    since_then = [Batch(1, 3, "a", at(1)), Batch(4, 4, "b", at(1)), Batch(5, 6, "a", at(10)), Batch(7, 7, "a", at(12))]
+    waypoints = walked(("a", 1, 3, 1, 10), ("b", 4, 4, 1, 11), ("a", 5, 6, 10, 12), ("a", 7, 7, 12, 13))
+    waypoints.trim(6)
+    assert waypoints.settled_through(0, 7, points(a=12), ()) == 6, "whoever settled them needs none"
+    waypoints.recall(since_then)
+    assert waypoints.settled_through(0, 7, points(a=10, b=1), ()) == 3
+    assert waypoints.settled_through(0, 7, points(a=12, b=11), ()) == 6
+    assert waypoints.settled(0) == {"a": at(1), "b": at(1)}
+    assert waypoints.settled(6) == {"a": at(12), "b": at(11)}
+    assert waypoints.settled(7) == {"a": at(13), "b": at(11)}
+
+
+def test_a_batch_that_is_known_does_not_come_back() -> None:
+    waypoints = walked(("a", 1, 1, 1, None))
+    waypoints.trim(1)
+    waypoints.passed(2, 2, Waypoint("a", None, None))
+    waypoints.recall([Batch(1, 1, "a", at(1)), Batch(2, 2, "a", None)])
+    waypoints.reach("a", at(30))
+    assert waypoints.settled_before("a", points(a=29), ()) == 1
+    assert waypoints.settled_before("a", points(a=30), ()) == ALL
+    waypoints.passed(3, 3, Waypoint("a", at(30), at(31)))
+    assert waypoints.settled_before("a", points(a=30), ()) == 3
+
+
+def test_many_that_come_back_are_joined() -> None:
+    waypoints = walked(*(("a", each, each, each - 1, each) for each in range(1, 5001)))
+    waypoints.trim(5000)
+    waypoints.recall(Batch(each, each, "a", at(each - 1)) for each in range(1, 5001))
+    joined = waypoints.settled(2500)["a"]
+    assert joined is not None
+    assert 2400 < int(joined.version) <= 2500
+
+
 async def test_without_an_election_there_are_no_waypoints(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         pods = await Informed().begin(outbox)
