@@ -112,7 +112,7 @@ def test_an_escaped_name_hides_no_credential(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [']"', "]\\", "]\n"])
-def test_a_name_that_looks_like_the_end_of_its_list_hides_no_credential(name: str) -> None:
+def test_a_name_like_the_end_of_its_list_hides_no_credential(name: str) -> None:
     left = leaves(PODS, a_pod(env=[{"name": name, "value": "a"}, {"name": "TOKEN", "value": SECRET}]))
 
     assert SECRET not in json.dumps(left)
