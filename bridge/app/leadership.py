@@ -58,7 +58,7 @@ class Leadership:
         self._standby = standby
         self._fetch_letters = fetch_letters
         self._sinks = sinks
-        self.changes = SelectionChanges(selecting, standby)
+        self.changes = SelectionChanges(selecting, standby, report)
         self._started = started
         self._grace_ends = grace_ends
         self._report = report

@@ -144,7 +144,7 @@ class RunningBridge:
             electing = [] if self._leadership is None else [tasks.create_task(self._leadership.run(), name="election")]
             live = self._live_change(client, watched_resources)
             if self._leadership is not None:
-                following.append(tasks.create_task(self._leadership.changes.run(live), name="changed selections"))
+                following.append(tasks.create_task(self._leadership.changes.run(live, factory), name="selections"))
             if self._reloader is not None:
                 following.append(tasks.create_task(self._reloader.run(live), name="reload"))
             await stopping.wait()

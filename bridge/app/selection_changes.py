@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
 from contextlib import asynccontextmanager
 
+from bridge.app.catching_up import wait_caught_up
 from bridge.election import Tenure
+from bridge.facts import Report
+from bridge.facts.outbox import SelectionUnsure
+from bridge.informer import SharedInformerFactory
 from bridge.outbox import Standby
 from bridge.pipelines.selecting import Selecting
 from bridge.reload.live_change import LiveChange
@@ -16,23 +20,41 @@ class SelectionChanges:
     """Of a replica. Before a leader delivers any record of a difference, the Lease says that the selection changes: a
     replica that takes over in the middle knows that it cannot tell what the sink has got of it."""
 
-    def __init__(self, selecting: Selecting, standby: Standby) -> None:
+    def __init__(self, selecting: Selecting, standby: Standby, report: Report) -> None:
         self._selecting = selecting
         self._standby = standby
+        self._report = report
         self._tenure: Tenure | None = None
         self._over = asyncio.Event()
         """The tenure has ended."""
         self._due = asyncio.Event()
-        self._done = asyncio.Event()
 
-    async def run(self, live: LiveChange) -> None:
+    async def run(self, live: LiveChange, factory: SharedInformerFactory) -> None:
         """Puts entries into effect when they are due, until cancelled. Raises what a start raises."""
         while True:
             await self._due.wait()
             self._due.clear()
-            if self._selecting.deferred:
+            if self._selecting.deferred and await self._has_caught_up(factory):
                 await live.renew_selections()
-            self._done.set()
+
+    async def _has_caught_up(self, factory: SharedInformerFactory) -> bool:
+        """Waits for it on a leader, which delivers by the entries before meanwhile. False if its tenure ends: the next
+        frontier, or the next tenure, decides."""
+        tenure, selected = self._tenure, self._standby.selected
+        if tenure is None or selected.caught_up:
+            return True
+        found: list[Collection[str]] = []
+
+        async def catch_up() -> None:
+            found.append(await wait_caught_up(lambda: factory.informers, selected.waypoints))
+
+        await first_of(catch_up(), self._over.wait())
+        if self._tenure is not tenure or not found:
+            return False
+        if unsure := found[0]:
+            self._report(SelectionUnsure(tuple(sorted(self._selecting.deferred)), tuple(unsure)))
+        selected.caught_up = True
+        return True
 
     # ── A follower ───────────────────────────────────────────────────────────
 
@@ -44,16 +66,13 @@ class SelectionChanges:
     # ── The leader ───────────────────────────────────────────────────────────
 
     async def lead(self, tenure: Tenure) -> None:
-        """Puts the entries into effect that wait, before the first delivery. Returns early if the tenure ends. Other
-        renewals than those of this tenure publish nothing of this replica. A replica that owes snapshots says so in the
-        Lease first: it may not watch what another does."""
+        """Call before the first delivery. Returns early if the tenure ends. A replica that owes snapshots says so in
+        the Lease first: it may not watch what another does."""
         self._tenure = tenure
         self._over.clear()
-        if waiting := self._selecting.deferred:
-            async with self.announcing(waiting):
-                await first_of(self._put_into_effect(), tenure.ending.wait())
-        elif self._standby.owed:
+        if self._standby.owed:
             await first_of(tenure.confirmed(), tenure.ending.wait())
+        self._due.set()
 
     def follow(self) -> None:
         """The tenure is over."""
@@ -74,12 +93,8 @@ class SelectionChanges:
             yield
         finally:
             selected.intended = {}
-
-    async def _put_into_effect(self) -> None:
-        while self._selecting.deferred:
-            self._done.clear()
-            self._due.set()
-            await self._done.wait()
+            if self._selecting.deferred and self._tenure is tenure:
+                self._due.set()
 
 
 async def first_of(*waits: Awaitable[object]) -> None:

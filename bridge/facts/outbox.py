@@ -165,6 +165,14 @@ class SelectionChanged(msgspec.Struct, frozen=True):
     """The number of the selection, which ends the ids of these records."""
 
 
+class SelectionUnsure(msgspec.Struct, frozen=True):
+    """Selections change on a leader whose watches of these resources may lag behind what the leader before delivered:
+    the difference may leave objects at the sinks that the selections do not contain."""
+
+    sinks: tuple[str, ...]
+    resources: tuple[str, ...]
+
+
 class SelectorUnserved(msgspec.Struct, frozen=True):
     """An entry of a sink's ``select`` names a resource that the cluster does not serve at this moment."""
 
@@ -216,6 +224,7 @@ OutboxFact: TypeAlias = (
     | KeptElsewhere
     | StandbyShortened
     | SelectionChanged
+    | SelectionUnsure
     | SelectorUnserved
     | SelectionUnreadable
     | ExpressionFailed

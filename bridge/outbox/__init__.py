@@ -53,6 +53,7 @@ from bridge.outbox.standby.standby import Standby
 from bridge.outbox.storage.base_copy import BaseCopy, is_empty
 from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
 from bridge.outbox.storage.shard_file import found_in
+from bridge.outbox.waypoints.index import Waypoints
 
 __all__ = [
     "EVERYTHING",
@@ -90,6 +91,7 @@ __all__ = [
     "StateUnusable",
     "StoredSelection",
     "UnknownFormat",
+    "Waypoints",
     "condition",
     "covering",
     "found_in",

@@ -101,7 +101,7 @@ class LiveChange:
 
     async def renew_selections(self) -> None:
         """Prepares the selections of the present plan again. Raises what a start raises."""
-        async with self.sinks.lock:
+        async with self.sinks.lock, self.announcing(self.selecting.deferred):
             unchanged = await self.watched_resources.foresee(self.watched_resources.wanted)
             async with self._restarting(unchanged, self.watched_resources.watched):
                 pass

@@ -19,6 +19,7 @@ from bridge.facts import (
     StateExposed,
     StateMigrated,
 )
+from bridge.facts.outbox import SelectionUnsure
 from bridge.telemetry.throttled_log import ThrottledLog
 
 
@@ -66,6 +67,12 @@ class StateLogs:
                 self._throttled.failure("cluster", text, reason)
             case SelectionChanged() | SelectorUnserved() | SelectionUnreadable() | ExpressionFailed():
                 self._selection(fact)
+            case SelectionUnsure(sinks, resources):
+                text = (
+                    "watches lag since this replica leads: the changed selections may leave objects at the sinks that "
+                    "they do not contain; kubedelta verify names these"
+                )
+                self._log.warning(text, sinks=list(sinks), resources=list(resources))
             case EvaluationsFailed(count):
                 self._log.debug("expressions of selections failed", count=count)
             case ScopeChanged(resource, left):

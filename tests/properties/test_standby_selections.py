@@ -142,6 +142,8 @@ class Rollout(RuleBasedStateMachine):
         self.term = 0
         self.led: Member | None = None
         """Last."""
+        self.led_since = 0
+        """The API server's version when it took over."""
         self.state: dict[str, tuple[str, str]] = {}
         """Of the consumer: key → uid and version."""
         self.heard: set[str] = set()
@@ -239,7 +241,7 @@ class Rollout(RuleBasedStateMachine):
         step = record.key, record.resource_version, record.op
         assert self.ids.setdefault(record.id, step) == step
         if record.snapshot is None:
-            assert int(record.resource_version) >= self.in_term.get(record.key, 0), "out of order within a term"
+            assert int(record.resource_version) >= self.in_term.get(record.key, 0), "out of order of one worker"
             self.in_term[record.key] = int(record.resource_version)
         if self.swept is not None:
             self.swept.add(record.key)
@@ -271,6 +273,7 @@ class Rollout(RuleBasedStateMachine):
             return
         member.view = view
         if member is self.leader:
+            self.in_term.clear()  # What was not settled comes again.
             member.make_pipeline()
             plan = member.pipelines[SINK].plan
             self.put_into_effect(member, member.selecting.changed([plan], Catalogue(), RESOLUTION))
@@ -278,9 +281,16 @@ class Rollout(RuleBasedStateMachine):
             member.make_pipeline()
             self.run(member.prepare())
 
+    @rule()
+    def catch_up(self) -> None:
+        """The leader's entries wait until its informer has passed all that was delivered."""
+        leader = self.leader
+        if leader is not None and leader.position >= self.led_since:
+            leader.standby.selected.caught_up = True
+            if leader.selecting.deferred:
+                self.put_into_effect(leader, leader.selecting.deferred)
+
     def put_into_effect(self, member: Member, entries: Mapping[str, str]) -> None:
-        """Once its informer has passed all that was delivered."""
-        self.watch_all(member)
         member.standby.selected.intended = entries
         self.publish()
         self.run(member.prepare())
@@ -310,10 +320,31 @@ class Rollout(RuleBasedStateMachine):
         self.leader, self.term = None, self.term + 1
         self.run(member.standby.take_over(self.term, None if self.lease is None else frontier.decode(self.lease)))
         self.leader = self.led = member
+        self.led_since = self.version
         self.in_term.clear()
-        if deferred := member.selecting.deferred:
-            self.put_into_effect(member, deferred)
         member.make_pipeline()
+
+    @rule(
+        view=st.sampled_from(sorted(VIEWS)),
+        key=st.sampled_from(KEYS),
+        tier=st.sampled_from(["web", "db", BOTH]),
+        published=st.booleans(),
+    )
+    def lags_in_a_rollout(self, view: str, key: str, tier: str, published: bool) -> None:
+        """The follower with another selection has not seen yet what the leader delivers last, and takes over."""
+        if (leader := self.leader) is None:
+            return
+        other = self.members[1 - leader.number]
+        self.publish()
+        self.observe(other.number)
+        self.reload(other.number, view)
+        self._change(key, tier)
+        self.watch_all(leader)
+        self.deliver(100, True)
+        if published:
+            self.publish()
+        self.another_leads(other.number)
+        self.deliver(100, True)
 
     @rule(number=st.integers(0, 1), view=st.sampled_from(sorted(VIEWS)))
     def crashes(self, number: int, view: str) -> None:
@@ -338,6 +369,7 @@ class Rollout(RuleBasedStateMachine):
             if not self.may_lead(member):
                 return
             self.take_over(member)
+        self.catch_up()
         feed = member.pipelines[SINK].feed
         while not feed.exhausted or feed.backfill is not None or member.standby.owed:
             self.deliver(100, True)

@@ -1,7 +1,8 @@
 """By which entries of ``select`` the sinks get their records, on the leader and here (pure).
 
 A follower evaluates the entries by which the leader delivers. It takes others when the leader has them, and the sink
-has settled their difference; or when it leads: then the difference follows behind all that the leader before left.
+has settled their difference; or when it leads, and its log has all that earlier leaders can have delivered. The
+difference is of the objects in the log, so that before, it could lack objects that the sink has.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from bridge.model.versions.frontier import Frontier
 from bridge.model.versions.selection_frontier import ALL_ENTRIES, SelectionFrontier
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.selections import EVERYTHING, Admitted, StoredSelection
+from bridge.outbox.waypoints.index import Waypoints
 
 
 class SelectedSinks:
@@ -29,8 +31,17 @@ class SelectedSinks:
         the difference is delivered."""
         self.led_behind = 0
         """The newest record when this replica took over last."""
+        self.caught_up = False
+        """Of a leader: the log has all that earlier leaders can have delivered."""
+        self.waypoints = Waypoints()
+        """Of the log."""
 
     # ── The leader ───────────────────────────────────────────────────────────
+
+    def begin_term(self, term: int, last: int, *, led_last: bool) -> None:
+        """``last``: the newest record. ``led_last``: see ``plan_takeover``."""
+        self.led_behind = last
+        self.caught_up = term == 1 or (led_last and self.caught_up)
 
     def progress(self, cursor: SinkCursor, found: Frontier) -> SelectionFrontier:
         """To be published for the sink; ``found``: published before."""
@@ -69,7 +80,7 @@ class SelectedSinks:
         """Sink → whether entries that differ from the stored ones may take effect now; absent, if not yet.
         ``wanted``: sink → entries."""
         known = {} if found is None else {sink: each.selection for sink, each in found.sinks.items()}
-        if leads:
+        if leads and self.caught_up:
             behind = max((each.number for each in known.values()), default=0)
             return dict.fromkeys(wanted, Admitted(behind, is_followed=False))
         admitted = {}

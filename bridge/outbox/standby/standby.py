@@ -74,7 +74,7 @@ class Standby:
         self._number_now = number_now
         self._lock = lock
         self._report = report
-        self._waypoints = appender.waypoints = Waypoints(followed.batches)
+        self._waypoints = selected.waypoints = appender.waypoints = Waypoints(followed.batches)
         self.led, self.ahead = followed.led, followed.ahead
         """See SavedTerms."""
         self.found = followed.frontier
@@ -187,7 +187,8 @@ class Standby:
             self._appender.appended([begun.gap], Waypoint(UNKNOWN, None), 0)
         elsewhere.begin(done.batches)
         self._waypoints.recall(done.batches)  # A new sink may begin in front of what was trimmed.
-        self.before, self.led, self.ahead, self.selected.led_behind = known.by, begun.term, begun.ahead, begun.last
+        self.before, self.led, self.ahead = known.by, begun.term, begun.ahead
+        self.selected.begin_term(begun.term, begun.last, led_last=begun.led_last)
         after = 0 if begun.gap is None else begun.gap.sequence
         self.owed = {
             sink: replace(each, after=after) if sink in begun.lacking else each for sink, each in begun.owed.items()
@@ -211,8 +212,7 @@ class Standby:
     # ── A follower ───────────────────────────────────────────────────────────
 
     def observe(self, found: Frontier) -> None:
-        """Lets go of the records that this frontier, which was read from the Lease, covers. Another cluster's has no
-        effect."""
+        """Lets go of the records that this frontier of the Lease covers. Another cluster's has no effect."""
         if self.leading or found.cluster != self._replica.cluster:
             return
         if found.term > self.term:

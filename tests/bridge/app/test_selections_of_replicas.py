@@ -147,6 +147,30 @@ async def test_the_difference_follows_when_the_other_selection_leads(rollout: Ro
     await second.until(lambda: not rollout.selection().changing)
 
 
+async def test_the_difference_waits_for_watches_that_lag(rollout: Rollout) -> None:
+    """The leader before may have delivered what they have not brought yet."""
+    await begin(rollout)
+    await rollout.stop(1)
+    second = await rollout.start(1, DB)
+    with rollout.cluster.misbehave.go_silent("configmaps"):
+        last = rollout.put("late", "web")
+        await rollout.stop(0)
+        await second.until(lambda: second.leads)
+    await rollout.until_heard(last)
+    await second.until(lambda: bool(second.reported(SelectionChanged)))
+    await rollout.until_heard(rollout.put("b", "db"))
+
+    news = rollout.news()
+    assert news[0] == "added late watched", "by the former selection"
+    assert sorted(news[1:5]) == [
+        "added b relisted",
+        "deleted a unselected",
+        "deleted late unselected",
+        "deleted moves unselected",
+    ]
+    assert news[5:] == ["updated b watched"]
+
+
 async def test_a_follower_takes_the_selection_that_the_leader_has(rollout: Rollout) -> None:
     await begin(rollout)
     await rollout.stop(1)

@@ -56,7 +56,22 @@ def test_other_entries_wait_for_the_leader() -> None:
     assert found.admitted(wanted, published("new key web"), leads=False) == {}
     assert found.admitted(wanted, published("new key web", changing="new key db"), leads=False) == {}
     assert found.admitted(wanted, published("new key db", number=7), leads=False) == {"chat": Admitted(6, True)}
+    found.begin_term(2, 10, led_last=False)
+    assert found.admitted(wanted, published("new key web", number=7), leads=True) == {}, "its watches may lag"
+    found.caught_up = True
     assert found.admitted(wanted, published("new key web", number=7), leads=True) == {"chat": Admitted(7, False)}
+
+
+def test_a_new_leader_has_to_catch_up() -> None:
+    found = selected()
+    found.begin_term(1, 10, led_last=False)
+    assert found.caught_up, "nobody delivered before"
+    found.begin_term(2, 12, led_last=True)
+    assert found.caught_up
+    found.begin_term(4, 14, led_last=False)
+    assert not found.caught_up
+    found.begin_term(5, 16, led_last=True)
+    assert not found.caught_up, "it has not done so in its last term"
 
 
 def test_a_difference_brings_records_again() -> None:
