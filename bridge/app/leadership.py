@@ -179,6 +179,11 @@ class Leadership:
                 self._report(FrontierTooLarge(characters, frontiers.MOST_CHARACTERS))
         return self._last
 
+    def renewed(self, frontier: str) -> None:
+        """See Duties. Meanwhile another one may have been made: the next renewal confirms that."""
+        if frontier == self._last:
+            self._standby.renewed()
+
     def observed(self, frontier: str, newest: int) -> None:
         """See Duties."""
         if (found := self._read(frontier, newest)) is not None:

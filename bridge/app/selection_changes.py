@@ -67,10 +67,11 @@ class SelectionChanges:
 
     async def lead(self, tenure: Tenure) -> None:
         """Call before the first delivery. Returns early if the tenure ends. A replica that owes snapshots says so in
-        the Lease first: it may not watch what another does."""
+        the Lease first: it may not watch what another does. So does the first leader: the next one may never have known
+        an object that was delivered."""
         self._tenure = tenure
         self._over.clear()
-        if self._standby.owed:
+        if self._standby.owed or not self._standby.before:
             await first_of(tenure.confirmed(), tenure.ending.wait())
         self._due.set()
 

@@ -142,6 +142,7 @@ class Elector:
             lease, term, frontier, began = self.state.known.lease, self.state.term, self._published(), self._now()
             body = self._new(term, frontier) if lease is None else renewed(lease, term, frontier, _utc())
             if await self._write(lease, body):
+                self._duties.renewed(frontier)
                 self._report(LeaseRenewed(self._now() - began, len(frontier)))
 
     async def _release(self) -> None:

@@ -81,6 +81,10 @@ class Duties(Protocol):
         """The frontier for the next renewal, after ``took_over``. Called at each renewal."""
         ...
 
+    def renewed(self, frontier: str) -> None:
+        """The Lease was renewed with this frontier."""
+        ...
+
     def observed(self, frontier: str, newest: int) -> None:
         """Another holder's frontier, as read from the Lease, whose holders had no term above ``newest``. Called at each
         change of either."""

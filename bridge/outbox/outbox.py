@@ -229,9 +229,9 @@ class Outbox:
         """Saves the progress of sinks and informers, trims the log, and runs the log cleaner when it pays. Returns
         whether there was progress."""
         async with self.registration.lock:
-            held = [cursor.holds for cursor in self.sinks.all]  # Before the save, since sinks go on during it.
+            held, covered = self.election.holds()  # Before the save, since sinks go on during it.
             progressed = await self._save_progress()
-            await self._log.trim(held)
+            await self._log.trim(held, covered)
         if self._log.is_cleaning_due(has_backfills=any(cursor.backfill for cursor in self.sinks.all)):
             await self._log.clean(self._save_progress)
         await self._log.improve_bodies()

@@ -209,6 +209,7 @@ class Divisions(RuleBasedStateMachine):
     def renew(self, member: ShardMember) -> None:
         if member.leads:
             member.lease = frontier.encode(member.standby.published())
+            member.standby.renewed()
 
     def lead(self, member: ShardMember, term: int, found: Frontier | None) -> None:
         self.run(member.standby.take_over(term, found))

@@ -101,7 +101,7 @@ class Election(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp(prefix="standby-", dir=memory.folder()))
         self.numbers = count()
         self.server = Server(RESOURCES)
-        self.backups: list[tuple[Backup, str | None]] = []
+        self.backups: list[tuple[Backup, str | None, object]] = []
         self.restored = False
         self.members: list[Member] = []
         self.leader: Member | None = None
@@ -111,6 +111,8 @@ class Election(RuleBasedStateMachine):
         self.term = 0
         self.led: object = None
         """The disk of the last leader."""
+        self.publisher: object = None
+        """The disk of the replica that wrote ``lease``."""
         self.outstanding: dict[str, list[Fetch[Record]]] = {}
         """Of the leader, by sink: fetches that are not settled."""
         self.unsent: dict[str, list[Record]] = {}
@@ -150,6 +152,7 @@ class Election(RuleBasedStateMachine):
                 self.run(member.list(self.server, resource))
             self.members.append(member)
         self.take_over(self.members[0])
+        self.publish()  # Before the first delivery: see Leadership.
 
     def has(self, *features: str) -> bool:
         return self.enabled.issuperset(features)
@@ -184,6 +187,38 @@ class Election(RuleBasedStateMachine):
         if broke_off:
             self.crash(member)
 
+    @rule(
+        data=st.data(),
+        resource=st.sampled_from(RESOURCES),
+        changes=st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=2, max_size=8),
+        seen=st.lists(st.integers(0, 8), min_size=1, max_size=6),
+        lists=st.booleans(),
+        rejects=st.none() | st.integers(0, 2),
+        killed=st.booleans(),
+    )
+    def much_happens(
+        self,
+        data: st.DataObject,
+        resource: Resource,
+        changes: list[tuple[str, bool]],
+        seen: list[int],
+        lists: bool,
+        rejects: int | None,
+        killed: bool,
+    ) -> None:
+        """Many changes, of which each replica sees some in batches of its own, or one by a list; perhaps deliveries
+        with a renewal; then another leads."""
+        self.change_much(resource, changes, seen)
+        member = self.draw(data)
+        if lists and self.has(LISTS) and member is not self.leader:
+            self.run(member.list(self.server, resource))
+        if rejects is not None:
+            for sink in SINKS:
+                self.deliver(sink, 3, sends=True, settles=True, rejects=rejects)
+            self.publish()
+        if killed:
+            self.take_over(member)
+
     def change_much(self, resource: Resource, changes: Iterable[tuple[str, bool]], seen: list[int]) -> None:
         """``changes``: objects, each with whether it is deleted. ``seen``: sizes of batches; 0 for none."""
         for key, delete in changes:
@@ -201,14 +236,14 @@ class Election(RuleBasedStateMachine):
     @precondition(lambda self: self.has(RESTORES))
     @rule()
     def back_up(self) -> None:
-        self.backups.append((self.server.back_up(), self.lease))
+        self.backups.append((self.server.back_up(), self.lease, self.publisher))
 
     @precondition(lambda self: self.has(RESTORES) and self.backups)
     @rule(data=st.data())
     def restore(self, data: st.DataObject) -> None:
         """With the Lease, which its holder writes again once it has noticed. Excluded: a replica that is wholly behind
         the backup. It would go on in an epoch in which another one has delivered what the restore undid."""
-        backup, self.lease = data.draw(st.sampled_from(self.backups))
+        backup, self.lease, self.publisher = data.draw(st.sampled_from(self.backups))
         for member in self.members:
             if member.newest <= backup.version < self.server.version:
                 for resource in RESOURCES:
@@ -226,7 +261,7 @@ class Election(RuleBasedStateMachine):
         most=st.integers(1, 5),
         sends=st.booleans(),
         settles=st.booleans(),
-        rejects=st.integers(0, 9),
+        rejects=st.integers(0, 3),
     )
     def deliver(self, sink: str, most: int, sends: bool, settles: bool, rejects: int) -> None:
         """A crash may come before the records are sent, and before they are settled."""
@@ -416,6 +451,8 @@ class Election(RuleBasedStateMachine):
         self.run(self.leader.notice_restores(self.server))
         before = None if self.lease is None else frontier.decode(self.lease)
         self.lease = frontier.encode(self.leader.standby.published())
+        self.leader.standby.renewed()
+        self.publisher = self.disks[self.leader.number]
         after = frontier.decode(self.lease)
         if NEW in after.sinks and self.heard[NEW].begun is None:
             self.heard[NEW].begun = self.server.version
@@ -471,7 +508,11 @@ class Election(RuleBasedStateMachine):
             heard.snapshot, heard.last, heard.held, heard.set_back = None, 0, set(), False
             if not same:
                 heard.newest = heard.largest
-                if self.found is not None and sink in self.found.sinks:
+                if (
+                    self.found is not None
+                    and sink in self.found.sinks
+                    and self.publisher is not self.disks[member.number]
+                ):
                     heard.held = digests_in(self.found.sinks[sink].parked)
             if same or not exact[sink]:
                 heard.excused |= member.lacks

@@ -257,6 +257,7 @@ class Rollout(RuleBasedStateMachine):
     def publish(self) -> None:
         if self.leader is not None:
             self.lease = frontier.encode(self.leader.standby.published())
+            self.leader.standby.renewed()
 
     @rule(number=st.integers(0, 1))
     def observe(self, number: int) -> None:

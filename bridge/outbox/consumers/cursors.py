@@ -183,6 +183,13 @@ def save(
             backfills.settle(database, each.sink, each.item)
 
 
+def go_back(database: apsw.Connection, progress: Iterable[CursorProgress]) -> None:
+    """What lies behind these cursors is delivered again."""
+    database.executemany(
+        "UPDATE cursors SET settled = ? WHERE sink = ?", [(each.settled, each.sink) for each in progress]
+    )
+
+
 def end_backfill(database: apsw.Connection, sink: str, settled: int, memory: bytes, time: str) -> None:
     """Deletes a settled backfill, and moves the cursor to the record behind which the log goes on."""
     backfills.end(database, sink)

@@ -79,12 +79,13 @@ def prepare(database: apsw.Connection) -> None:
     database.execute(_TEMPORARY)
 
 
-def trim(database: apsw.Connection, through: int) -> int:
+def trim(database: apsw.Connection, through: int, covered: int | None = None) -> int:
     """Trims the log up to ``through``: sinks read those records no more, except as items of a backfill. Returns the new
-    start of the log, which never goes back."""
+    start of the log, which never goes back. ``covered``: see ``LogMaintenance.trim``."""
     database.execute("UPDATE meta SET log_start = max(log_start, ?)", (through + 1,))
     # Behind a compacted backlog the log is trimmed further than its sink has settled.
-    database.execute("DELETE FROM waypoints WHERE last <= min(?, (SELECT min(settled) FROM cursors))", (through,))
+    noted = through if covered is None else min(through, covered)
+    database.execute("DELETE FROM waypoints WHERE last <= min(?, (SELECT min(settled) FROM cursors))", (noted,))
     return one(database, "SELECT log_start FROM meta")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -24,8 +24,9 @@ from bridge.outbox.standby.destinations import Destinations
 from bridge.outbox.standby.letters import SharedLetters
 from bridge.outbox.standby.progress import Replica
 from bridge.outbox.standby.selected import SelectedSinks
-from bridge.outbox.standby.standby import SavedTerms, Standby
-from bridge.outbox.storage.database import row
+from bridge.outbox.standby.standby import Standby
+from bridge.outbox.standby.takeover import SavedTerms
+from bridge.outbox.storage.database import one, row
 from bridge.outbox.store import Store
 from bridge.outbox.waypoints import sql
 
@@ -61,6 +62,13 @@ class Participation:
     def follows(self) -> bool:
         """Whether another replica delivers, or none."""
         return self.standby is not None and not self.standby.leading
+
+    def holds(self) -> tuple[Sequence[int], int | None]:
+        """The log can be trimmed up to these sequence numbers; waypoints stay behind the last number."""
+        cursors = self._sinks.all
+        if self.standby is None:
+            return [cursor.holds for cursor in cursors], None
+        return self.standby.confirmed.holds(cursors), self.standby.confirmed.through(cursors)
 
     def term_begun(self, settled: int) -> TermBegan | None:
         """``settled``: the last record that a sink has settled. None on a replica that does not lead."""
@@ -111,7 +119,7 @@ class Participation:
 def _follow(database: apsw.Connection) -> SavedTerms:
     """Completes and reads the waypoints: a second for a million batches."""
     sql.complete(database)
-    return SavedTerms(*_terms(database), sql.load(database))
+    return SavedTerms(*_terms(database), one(database, "SELECT log_start FROM meta"), sql.load(database))
 
 
 def _terms(database: apsw.Connection) -> tuple[int, int, Frontier | None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from msgspec.structs import replace
@@ -22,29 +21,16 @@ from bridge.model.versions.leading import in_term
 from bridge.outbox.appender import Appender
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby import takeover
-from bridge.outbox.standby.covered import is_exact, reached, settled_elsewhere
+from bridge.outbox.standby.covered import Confirmed, is_exact, reached, settled_elsewhere
 from bridge.outbox.standby.epochs import passed, take_epochs
 from bridge.outbox.standby.kept import begun_by, keepers, said
 from bridge.outbox.standby.planning import numbers_ahead, plan_takeover, require
 from bridge.outbox.standby.progress import OwedSnapshot, Replica, advanced, blank, owing
 from bridge.outbox.standby.selected import SelectedSinks
 from bridge.outbox.standby.settled import SettledElsewhere
-from bridge.outbox.standby.takeover import TakenOver, Takeover
+from bridge.outbox.standby.takeover import SavedTerms, TakenOver, Takeover
 from bridge.outbox.store import Store
-from bridge.outbox.waypoints.index import UNKNOWN, Batch, Waypoint, Waypoints
-
-
-@dataclass(frozen=True, slots=True)
-class SavedTerms:
-    """What the database of a replica knows when it joins an election."""
-
-    led: int
-    """The newest term in which this replica has led; 0 if there was none."""
-    ahead: int
-    """In that term, the numbers of records that leave are larger by this than those in the log."""
-    frontier: Frontier | None
-    """The newest frontier that is saved."""
-    batches: Sequence[Batch]
+from bridge.outbox.waypoints.index import UNKNOWN, Waypoint, Waypoints
 
 
 class Standby:
@@ -75,6 +61,7 @@ class Standby:
         self._lock = lock
         self._report = report
         self._waypoints = selected.waypoints = appender.waypoints = Waypoints(followed.batches)
+        self.confirmed = Confirmed(followed.log_start, followed.batches)
         self.led, self.ahead = followed.led, followed.ahead
         """See SavedTerms."""
         self.found = followed.frontier
@@ -126,8 +113,13 @@ class Standby:
             start=self._sinks.progress.starts.present,
             address=self.address,
         )
-        self._forget_settled()
+        self.confirmed.published(self._waypoints, cursors, self.found)
         return self.found
+
+    def renewed(self) -> None:
+        """The Lease has what was published last."""
+        self.confirmed.renewed()
+        self._forget_settled()
 
     async def take_over(self, term: int, found: Frontier | None) -> None:
         """Begins to lead, behind the frontier that was found in the Lease (None: the Lease had none): in one
@@ -149,16 +141,18 @@ class Standby:
             self.leading = True
 
     def _takeover(self, term: int, known: Frontier, text: str, found: Frontier | None) -> Takeover:
-        last, waypoints = self._sinks.last, self._waypoints
+        last, waypoints, cursors, now = self._sinks.last, self._waypoints, self._sinks.all, self._clock()
         self.elsewhere = settled_elsewhere(waypoints, known, last)
         waypoints.observe = self.elsewhere.note
         led_last = self._is_own(known) and known.term == term - 1
+        another_led = term > self.led + 1
+        gone = self.confirmed.go_back(waypoints, self.selected, cursors, known, last) if another_led else ()
         new = {} if not text else {sink: each for sink, each in self.starts.items() if sink not in known.sinks}
         begins, lowest = plan_takeover(
-            term, waypoints, self.selected, self._sinks.all, known, last, self._clock(), led_last=led_last, new=new
+            term, waypoints, self.selected, cursors, known, last, now, led_last=led_last, new=new, gone=gone
         )
         ahead = self.ahead if led_last else numbers_ahead(self.ahead, term, found, lowest, self._number_now)
-        gap = taken_over_gap(lowest + 1, self._appender.number_next(), begins.time) if begins.lacking else None
+        gap = taken_over_gap(lowest + 1, self._appender.number_next(), now) if begins.lacking else None
         return replace(begins, ahead=ahead, frontier=text, gap=gap, led_last=led_last)
 
     def step_down(self) -> None:
@@ -187,7 +181,7 @@ class Standby:
             self._appender.appended([begun.gap], Waypoint(UNKNOWN, None), 0)
         elsewhere.begin(done.batches)
         self._waypoints.recall(done.batches)  # A new sink may begin in front of what was trimmed.
-        self.before, self.led, self.ahead = known.by, begun.term, begun.ahead
+        self.before, self.led, self.ahead = known.by if begun.frontier else "", begun.term, begun.ahead
         self.selected.begin_term(begun.term, begun.last, led_last=begun.led_last)
         after = 0 if begun.gap is None else begun.gap.sequence
         self.owed = {
@@ -223,6 +217,7 @@ class Standby:
         last = self._sinks.last
         for cursor in self._sinks.all:
             holds = self.selected.holds(cursor.sink, found)
+            self.confirmed.found(self._waypoints, cursor, found, last, holds=holds)
             through, ended = reached(self._waypoints, cursor, found, last, holds=holds)
             if ended:
                 self._sinks.end_backfill(cursor.sink)
@@ -246,5 +241,5 @@ class Standby:
 
     def _forget_settled(self) -> None:
         through = min((cursor.settled for cursor in self._sinks.all), default=0)
-        self._waypoints.trim(through)
+        self._waypoints.trim(min(through, self.confirmed.through(self._sinks.all)))
         self.elsewhere.trim(through)

@@ -10,12 +10,27 @@ import msgspec
 
 from bridge.model.record import Gap
 from bridge.model.status import PauseCause
+from bridge.model.versions.frontier import Frontier
 from bridge.outbox.consumers import beginnings, cursors
 from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
 from bridge.outbox.log import ledger_sql, record_codec
 from bridge.outbox.standby.progress import OwedSnapshot
 from bridge.outbox.waypoints import sql
 from bridge.outbox.waypoints.index import UNKNOWN, Batch, Waypoint
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTerms:
+    """What the database of a replica knows when it joins an election."""
+
+    led: int
+    """The newest term in which this replica has led; 0 if there was none."""
+    ahead: int
+    """In that term, the numbers of records that leave are larger by this than those in the log."""
+    frontier: Frontier | None
+    """The newest frontier that is saved."""
+    log_start: int
+    batches: Sequence[Batch]
 
 
 class Takeover(msgspec.Struct, frozen=True):
@@ -42,7 +57,7 @@ class Takeover(msgspec.Struct, frozen=True):
     """The newest record that the decision knew."""
     time: str
     ahead: int = 0
-    """See ``standby.SavedTerms``."""
+    """See SavedTerms."""
     frontier: str = ""
     """The frontier found, encoded."""
     gap: Gap | None = None
@@ -73,6 +88,7 @@ def take_over(database: apsw.Connection, takeover: Takeover, configured: Collect
         (takeover.term, takeover.ahead, takeover.frontier, takeover.replays),
     )
     cursors.save(database, takeover.progress, {})
+    cursors.go_back(database, takeover.progress)
     for each in takeover.progress:
         if each.sink in takeover.ended:
             cursors.end_backfill(database, each.sink, each.settled, each.memory, takeover.time)

@@ -197,6 +197,17 @@ class Waypoints:
         are trimmed."""
         return [each for each in self._batches if "/" in each and self._waits(each, through) is None]
 
+    def published_through(self, after: int, settled: int, point_of: PointOf) -> int:
+        """The log up to the result, which is between ``after`` and ``settled``, is covered by the points that this
+        replica publishes. Batches of no running informer have none: they count as published once they are settled."""
+        through = settled
+        for informer in self._batches:
+            before = self.settled_before(informer, point_of, ()) if informer in self._listed else settled + 1
+            waiting = self._waits(informer, max(after, before - 1))
+            if waiting is not None:
+                through = min(through, waiting.first - 1)
+        return max(after, through)
+
     def _waits(self, informer: str, through: int) -> Batch | None:
         batches = self._batches.get(informer, ())
         at = bisect_right(batches, through, key=_last)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -26,12 +26,14 @@ from bridge.facts import (
 )
 from bridge.kube import ClusterAccess
 from bridge.model.admin import ReplayRequest, SnapshotRequest, UnknownTarget
+from bridge.model.record import Record
 from bridge.model.status import SinkState
 from bridge.model.versions import frontier as frontiers
 from bridge.model.versions.frontier import Frontier
 from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
 from bridge.selection import SelectorText
 from bridge.web.readiness import report
+from sinks.base import Receipt
 from tests.bridge.app.test_bridge import QUICK, World, a_config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
@@ -213,6 +215,25 @@ async def test_a_lost_lease_pauses_deliveries_and_lists_nothing(tmp_path: Path) 
 
         assert len(first.reported(ListCompleted)) == lists
         assert [each.term for each in first.reported(LeadershipBegan)] == [1, 2]
+
+
+async def test_the_first_leader_is_in_the_lease_before_it_delivers(tmp_path: Path) -> None:
+    """Else a replica that has never seen an object, and leads behind it, would not know that a sink got any."""
+
+    class Watching(RecordingSink):
+        async def deliver(self, batch: Sequence[Record]) -> Receipt:
+            found.append(lease_annotations(cluster).get(FRONTIER, ""))
+            return await super().deliver(batch)
+
+    found: list[str] = []
+    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
+        cluster.create(LEASE, {"metadata": {"name": "kubedelta", "namespace": "default"}, "spec": {}})  # It is free.
+        cluster.create("configmaps", a_config_map("a"))
+        replica = Replica(cluster, "first", tmp_path / "first", sink=Watching())
+        replica.start(tasks)
+        await replica.sink.until(lambda sink: sink.delivered())
+        assert frontiers.decode(found[0]).sinks.keys() == {"copy"}
+        replica.bridge.stop()
 
 
 async def test_a_follower_ends_without_a_delivery(tmp_path: Path) -> None:

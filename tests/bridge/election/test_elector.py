@@ -43,6 +43,7 @@ class FakeDuties:
         self.flush = 0.0
         self.cleaning = 0.0
         self.remembered: list[str] = []
+        self.written: list[str] = []
         self.bug: Exception | None = None
 
     async def lead(self, tenure: Tenure, took_over: Callable[[], None]) -> None:
@@ -64,6 +65,9 @@ class FakeDuties:
 
     def published(self) -> str:
         return self.frontier
+
+    def renewed(self, frontier: str) -> None:
+        self.written.append(frontier)
 
     def observed(self, frontier: str, newest: int) -> None:
         if self.seen[-1:] != [frontier]:
@@ -271,13 +275,14 @@ async def test_work_is_cancelled_at_the_deadline_and_comes_back(tasks: asyncio.T
     renewals = len(a.reported(LeaseRenewed))
     await until(lambda: len(a.reported(LeaseRenewed)) > renewals)
     last = now()
-    a.api.reachable = False
+    a.api.reachable, a.duties.frontier = False, "late"
     await until(lambda: not a.duties.working)
     assert 9.9 < now() - last < 10.01
     assert not a.duties.tenures[0].is_valid
     assert a.reported(LeadershipLost) == [LeadershipLost(1, "it could not be renewed within renew_deadline (10 s)")]
     await asyncio.sleep(60)
     assert not a.duties.working
+    assert "late" not in a.duties.written
     a.api.reachable = True
     assert await until(lambda: a.duties.working) < 6.0
     assert [tenure.term for tenure in a.duties.tenures] == [1, 2]
@@ -424,6 +429,7 @@ async def test_the_frontier_travels_with_each_renewal(tasks: asyncio.TaskGroup, 
     a.duties.frontier = "x" * (MOST_FRONTIER + 1)
     await asyncio.sleep(30)
     assert b.duties.seen[-3:] == ["one", "two", "three"]
+    assert [*dict.fromkeys(a.duties.written)][-3:] == ["one", "two", "three"]
     assert store.annotation(FRONTIER) == "three"
     assert len(a.duties.tenures) == 1
     assert a.reported(FrontierTooLarge)[0] == FrontierTooLarge(MOST_FRONTIER + 1, MOST_FRONTIER)

@@ -80,7 +80,9 @@ async def all_see(sides: Sequence[Side], *steps: str, position: str | None) -> N
 
 def published(side: Side) -> Frontier:
     """As it comes out of the Lease."""
-    return frontier.decode(frontier.encode(side.standby.published()))
+    found = frontier.decode(frontier.encode(side.standby.published()))
+    side.standby.renewed()
+    return found
 
 
 def point(version: int) -> Point:
