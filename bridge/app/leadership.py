@@ -21,7 +21,7 @@ from bridge.model.primitives.shard import Division
 from bridge.model.versions import frontier as frontiers
 from bridge.model.versions.frontier import Frontier, Point
 from bridge.model.versions.joining import Joined
-from bridge.outbox import Standby
+from bridge.outbox import Standby, doubt, number_of_now
 from bridge.pipelines.running_sinks import RunningSinks
 from bridge.pipelines.selecting import Selecting
 from bridge.plan.equal_settings import differing, digests, digests_of_entries
@@ -201,13 +201,12 @@ class Leadership:
         self._differs = differs
 
     def _read(self, frontier: str, newest: int) -> Frontier | None:
-        """None, too, if no holder has written it: that it has a term above ``newest`` proves it."""
+        """None, too, if no holder has written it: see ``doubt``."""
         try:
             found = frontiers.decode(frontier) if frontier else None
-            if found is not None and found.term > newest:
+            if found is not None and (why := doubt(found, newest, number_of_now())):
                 raise ValueError(
-                    f"it has term {found.term}, and the holders of the Lease had terms up to {newest}:"
-                    " somebody else has written it; the next renewal replaces it, or remove the annotation"
+                    f"{why}: somebody else has written it; the next renewal replaces it, or remove the annotation"
                     " kubedelta/frontier"
                 )
             return found

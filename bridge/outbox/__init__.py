@@ -44,10 +44,12 @@ from bridge.outbox.log.retention import Retention
 from bridge.outbox.log.selecting import Decide
 from bridge.outbox.outbox import Outbox
 from bridge.outbox.recovery.installing import Installation
+from bridge.outbox.recovery.rebuild import number_of_now
 from bridge.outbox.selections import LastState, Moved, Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.snapshots import Snapshots
 from bridge.outbox.standby.letters import SharedLetters
+from bridge.outbox.standby.planning import doubt
 from bridge.outbox.standby.progress import OwedSnapshot, Replica
 from bridge.outbox.standby.standby import Standby
 from bridge.outbox.storage.base_copy import BaseCopy, is_empty
@@ -94,10 +96,12 @@ __all__ = [
     "Waypoints",
     "condition",
     "covering",
+    "doubt",
     "found_in",
     "is_empty",
     "is_held",
     "look_at",
+    "number_of_now",
     "unusable",
     "utc_now",
     "why_full",

@@ -115,8 +115,9 @@ class Frontier(msgspec.Struct, frozen=True, omit_defaults=True):
     sequence: Annotated[int, Meta(ge=0, le=1 << 53)]
     """No record has left with a larger number yet. Numbers begin at the microseconds since 1970: no leader comes so far
     before the year 2255."""
-    replays: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
-    """The number of the newest replay or snapshot on demand."""
+    replays: Annotated[int, Meta(ge=0, le=1 << 53)] = 0
+    """The number of the newest replay or snapshot on demand. Those of a rebuilt state begin at the number of a
+    record."""
     informers: Annotated[dict[_Key, Point | None], Meta(max_length=10_000)] = {}
     """Running informers, each with the changes that a sink has settled unless its own entry says less; None: nothing
     yet."""

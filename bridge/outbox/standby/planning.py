@@ -24,6 +24,8 @@ from bridge.outbox.waypoints.index import Waypoints
 _SKIPPED = 1_000_000
 """Numbers left out for each term: those that a leader may have used after its last publication."""
 _MOST_TERMS = 1000
+_CENTURY = 100 * 365 * 24 * 3600 * 1_000_000
+"""Microseconds."""
 
 
 def require(term: int, newest: int, found: Frontier | None, cluster: str) -> None:
@@ -37,6 +39,16 @@ def require(term: int, newest: int, found: Frontier | None, cluster: str) -> Non
             f"the Lease has the frontier of cluster {found.cluster}, and this bridge is for {cluster}:"
             " give each bridge a Lease of its own (election.lease)"
         )
+
+
+def doubt(found: Frontier, term: int, number: int) -> str:
+    """Why no leader can have published it; empty if one can. ``term``: the newest of its Lease. ``number``:
+    microseconds since 1970. Behind numbers that nobody can continue, all later frontiers would be unreadable."""
+    if found.term > term:
+        return f"it has term {found.term}, and the holders of the Lease had terms up to {term}"
+    if (most := max(found.sequence, found.replays)) > number + _CENTURY:
+        return f"it has number {most}, to which no bridge comes within a hundred years"
+    return ""
 
 
 def plan_takeover(

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from bridge.admin.client import AdminClient
 from bridge.app.bridge import Bridge
@@ -256,6 +257,26 @@ async def test_a_restarted_leader_does_not_wait_for_its_own_lease(tmp_path: Path
             again.start(tasks)
             await again.until(lambda: again.leads)
             await again.stop()
+
+
+@pytest.mark.parametrize("numbers", [{"sequence": 1 << 53}, {"replays": 1 << 53}], ids=["sequence", "replays"])
+async def test_numbers_of_somebody_else_stop_nobody(tmp_path: Path, numbers: dict[str, int]) -> None:
+    """Behind the largest number of a frontier, no replica could read the next one."""
+    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
+        written = frontiers.encode(replace(Frontier(1, "test", 3, "somebody", "1.0", 5), **numbers))
+        metadata = {"name": "kubedelta", "namespace": "default", "annotations": {TERM: "3", FRONTIER: written}}
+        cluster.create(LEASE, {"metadata": metadata, "spec": {}})
+        replica = Replica(cluster, "first", tmp_path / "first")
+        replica.start(tasks)
+        await replica.until(lambda: replica.leads)
+        cluster.create("configmaps", a_config_map("a"))
+        await replica.sink.until(lambda sink: "added default/a" in sink.delivered())
+        await replica.until(lambda: '"by":"first' in lease_annotations(cluster)[FRONTIER])
+        found = frontiers.decode(lease_annotations(cluster)[FRONTIER])
+        assert (found.term, found.replays) == (4, 0)
+        assert found.sequence < 1 << 52
+        assert "to which no bridge comes" in replica.reported(FrontierUnreadable)[0].reason
+        await replica.stop()
 
 
 @pytest.mark.parametrize(("term", "of_frontier", "doubted"), [(3, 9, []), (LAST_TERM, LAST_TERM, [LAST_TERM])])

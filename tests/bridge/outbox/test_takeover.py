@@ -15,7 +15,7 @@ from bridge.model.change import Evidence
 from bridge.model.policies import StartPolicy
 from bridge.model.record import SnapshotScope
 from bridge.model.status import PauseCause
-from bridge.outbox import OwedSnapshot
+from bridge.outbox import Outbox, OwedSnapshot, number_of_now
 from bridge.pipelines.snapshots import SnapshotSchedule
 from bridge.plan.plan import SinkPlan
 from tests.bridge.outbox.opened import crashed, feeds_of, joined, opened
@@ -66,6 +66,21 @@ async def test_a_snapshot_on_demand_begins_anew(tmp_path: Path, scope: SnapshotS
         assert await follower.delivers("audit") == ["snapshot", *objects, "snapshot"]
         assert published(follower).sinks["audit"].backfill == ""
         assert published(follower).replays == 2, "its records have other ids"
+
+
+async def test_the_replays_of_a_rebuilt_state_fit_into_a_frontier(tmp_path: Path) -> None:
+    """They begin at a number behind all lost ones."""
+    async with await Outbox.open(tmp_path, SINKS, report=discard, first_behind=number_of_now):
+        pass
+    (tmp_path / "outbox.db").write_bytes(b"no database" * 1000)
+    async with opened(tmp_path, SINKS) as outbox:
+        leader = Side(outbox, await joined(outbox))
+        await leader.pods.begin(outbox)
+        await leader.sees("added shop/a", position="110")
+        await leader.standby.take_over(1, None)
+        await leader.delivers("audit")
+        await demand(leader, None)
+        assert published(leader).replays > number_of_now() - 3600 * 10**6
 
 
 async def test_a_cancelled_snapshot_stays_cancelled(tmp_path: Path) -> None:
