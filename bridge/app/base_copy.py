@@ -47,7 +47,7 @@ async def serving_replicas(
         return
     from bridge.replicas.serving import CopyServer
 
-    server = CopyServer(election.copy, plan.state, letters.page, leads, report)
+    server = CopyServer(election.copy, plan.state, plan.shard, letters.page, leads, report)
     try:
         await server.start()
     except OSError as error:

@@ -19,7 +19,7 @@ from bridge.outbox import Cipher, Damaged, Installation, StateError
 from bridge.plan.equal_settings import digests
 from bridge.plan.plan import CopyPlan, ElectionPlan, Plan
 from bridge.replicas.requests import asked
-from bridge.replicas.sources import Unfit, source_of
+from bridge.replicas.sources import SHARD, Unfit, expect_shard, source_of
 from bridge.transform.redaction_key import RedactionKey
 from sinks.errors import WrongOption
 
@@ -96,6 +96,7 @@ async def _fetch(plan: Plan, copy: CopyPlan, url: str, frontier: str, cipher: Ci
 
 
 async def _install(plan: Plan, answer: aiohttp.ClientResponse, frontier: str, cipher: Cipher | None) -> int:
+    expect_shard(answer.headers.get(SHARD, ""), plan.shard)
     size = answer.content_length or 0
     if not 0 < size <= _LARGEST:
         raise Unfit("the leader's answer has no length")

@@ -24,10 +24,11 @@ from bridge.facts.election import CopySent
 from bridge.facts.process import COPY_SERVER
 from bridge.model.dead_letter import LetterPage
 from bridge.model.primitives.addresses import host_and_port
+from bridge.model.primitives.shard import Shard
 from bridge.model.versions.version import LONGEST_NUMBER
 from bridge.outbox import BaseCopy, Damaged, StateError
 from bridge.plan.plan import CopyPlan, PlanRefused
-from bridge.replicas.sources import LETTERS, PATH
+from bridge.replicas.sources import LETTERS, PATH, SHARD
 from bridge.web.access import TokenFile
 from bridge.web.connections import Connections
 from bridge.web.listener import HttpListener
@@ -48,12 +49,20 @@ class CopyServer:
     """Serves between ``start`` and ``stop``."""
 
     def __init__(
-        self, plan: CopyPlan, state: Path, letters: LetterPages, leads: Callable[[], bool], report: Report
+        self,
+        plan: CopyPlan,
+        state: Path,
+        shard: Shard | None,
+        letters: LetterPages,
+        leads: Callable[[], bool],
+        report: Report,
     ) -> None:
-        """``state``: the state directory, which is open. ``letters``: see ``SharedLetters.page``. ``leads``: only a
-        leader sends copies, since others may lag; and it keeps its dead letters."""
+        """``state``: the state directory, which is open and has the objects of the shard. ``letters``: see
+        ``SharedLetters.page``. ``leads``: only a leader sends copies, since others may lag; and it keeps its dead
+        letters."""
         self._plan = plan
         self._state = state
+        self._headers = {"Content-Type": "application/vnd.sqlite3", SHARD: "" if shard is None else shard.name}
         self._letters = letters
         self._leads = leads
         self._report = report
@@ -93,7 +102,7 @@ class CopyServer:
             Connections.keep(request.transport)
             began = monotonic()
             async with self._made() as (file, size):
-                response = web.StreamResponse(headers={"Content-Type": "application/vnd.sqlite3"})
+                response = web.StreamResponse(headers=self._headers)
                 response.content_length = size
                 response.force_close()
                 await response.prepare(request)

@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from bridge.model.primitives.addresses import is_loopback
+from bridge.model.primitives.shard import Shard
 from bridge.model.versions.frontier import Frontier
 from bridge.plan.equal_settings import KEYS, differing
 
 PATH = "/copy"
 LETTERS = "/letters"
+SHARD = "Kubedelta-Shard"
+"""The header of a copy with the name of its shard; empty for all objects."""
 _BODIES = (KEYS, "redaction", "shard")
 """Sections that decide what is in the bodies of the log, or which objects it has."""
 
@@ -32,6 +35,16 @@ def source_of(found: Frontier, cluster: str, settings: Mapping[str, str], *, all
     if differs := [each for each in differing(settings, found.settings) if each in _BODIES]:
         raise Unfit(f"the leader has another configuration: {', '.join(differs)}")
     return url_of(found.address, allow_http=allow_http) + PATH
+
+
+def expect_shard(named: str, shard: Shard | None) -> None:
+    """``named``: by the header. ``shard``: of this replica. Raises Unfit."""
+    mine = "" if shard is None else shard.name
+    if named != mine:
+        raise Unfit(
+            f"a replica of {named or 'all objects'} answers at this address, and this one is of {mine or 'all objects'}"
+            ": give each a url of its own"
+        )
 
 
 def url_of(address: str, *, allow_http: bool) -> str:

@@ -17,11 +17,13 @@ from bridge.election.lease import FRONTIER, LAST_TERM
 from bridge.facts import Fact, ListCompleted
 from bridge.facts.election import CopyFailed, CopyFetched, CopySent
 from bridge.model.dead_letter import LetterPage
+from bridge.model.primitives.shard import Shard
 from bridge.model.versions.frontier import Frontier, encode
 from bridge.plan.plan import CopyPlan
 from bridge.plan.preflight import preflight
 from bridge.replicas.fetching import fetch
 from bridge.replicas.serving import CopyServer
+from bridge.transform.redaction_key import RedactionKey
 from sinks.tls import tls_context
 from tests.bridge.app.test_bridge import a_config_map
 from tests.bridge.app.test_election import LEASE, Replica
@@ -49,13 +51,16 @@ async def no_letters(after: int) -> LetterPage:
 
 
 @asynccontextmanager
-async def serving(folder: Path, leads: Callable[[], bool] = lambda: True) -> AsyncIterator[tuple[str, list[Fact]]]:
+async def serving(
+    folder: Path, leads: Callable[[], bool] = lambda: True, shard: Shard | None = None
+) -> AsyncIterator[tuple[str, list[Fact]]]:
     """The URL of a copy of a state with an object, and the facts."""
     facts: list[Fact] = []
     (state := folder / "state").mkdir()
     async with opened(state) as outbox:
         await (await Informed().begin(outbox)).exports(outbox, "added shop/a")
-        server = CopyServer(CopyPlan(listen=LOCAL, token_file=a_token(folder)), state, no_letters, leads, facts.append)
+        plan = CopyPlan(listen=LOCAL, token_file=a_token(folder))
+        server = CopyServer(plan, state, shard, no_letters, leads, facts.append)
         await server.start()
         try:
             yield f"{server.address}/copy", facts
@@ -95,7 +100,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) 
     shown, renewed = former.issue("replica"), later.issue("replica")
     plan = CopyPlan(listen=LOCAL, token_file=a_token(tmp_path), cert_file=shown.certificate, key_file=shown.key)
     facts: list[Fact] = []
-    server = CopyServer(plan, tmp_path, no_letters, lambda: False, facts.append)
+    server = CopyServer(plan, tmp_path, None, no_letters, lambda: False, facts.append)
     await server.start()
 
     async def trusted(authority: Authority) -> bool:
@@ -233,17 +238,32 @@ async def test_a_frontier_of_no_election_brings_no_copy(
     tmp_path: Path, term: str, of_frontier: int, words: str
 ) -> None:
     """With such a term in its state, a replica could never lead."""
+    assert words in await refused(tmp_path, term, Frontier(1, "test", of_frontier, "first_1", "0.1.0", 0))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [(Shard(2, 0), Shard(2, 1)), (None, Shard(2, 1)), (Shard(2, 0), None), (Shard(4, 1), None)]
+)
+async def test_a_copy_of_another_shard_is_refused(tmp_path: Path, theirs: Shard | None, ours: Shard | None) -> None:
+    """Such as where the url of all replicas is that of a Service."""
+    async with serving(tmp_path, shard=theirs) as (url, _):
+        found = Frontier(1, "test", 1, "first_1", "0.1.0", 0, address=url.removesuffix("/copy"))
+        assert "give each a url of its own" in await refused(tmp_path, "1", found, ours)
+
+
+async def refused(folder: Path, term: str, found: Frontier, shard: Shard | None = None) -> str:
+    """Why a replica with an empty disk gets no copy behind a Lease with this term and frontier."""
     replica = Copying.__new__(Copying)
-    Replica.__init__(replica, _Nowhere(), "second", tmp_path / "second")  # type: ignore[arg-type]
-    plan = replica.bridge._plan
+    Replica.__init__(replica, _Nowhere(), "second", folder / "second")  # type: ignore[arg-type]
+    plan = replace(replica.bridge._plan, shard=shard)
     assert plan.election is not None
-    election = replace(plan.election, copy=CopyPlan(listen=LOCAL, token_file=a_token(tmp_path)))
-    text = encode(Frontier(1, plan.cluster, of_frontier, "first_1", "0.1.0", 0))
+    election = replace(plan.election, copy=CopyPlan(listen=LOCAL, token_file=a_token(folder)))
     facts: list[Fact] = []
-    await fetch(plan, election, WrittenLease(term=term, frontier=text), (), None, facts.append)  # type: ignore[arg-type]
+    lease = WrittenLease(term=term, frontier=encode(found))
+    await fetch(plan, election, lease, (RedactionKey(b"k" * 32),), None, facts.append)  # type: ignore[arg-type]
     [failed] = facts
     assert isinstance(failed, CopyFailed)
-    assert words in failed.reason
+    return failed.reason
 
 
 # ── Its options ──────────────────────────────────────────────────────────────

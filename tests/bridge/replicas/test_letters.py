@@ -43,7 +43,7 @@ NAME = "kubedelta-0"
 async def takeover(root: Path, plan: CopyPlan) -> AsyncIterator[tuple[Side, Side, str]]:
     """A former leader with two dead letters, which serves them, and the leader that knows its address."""
     async with replicas(root) as [former, leader]:
-        server = CopyServer(plan, root, shared(former).page, lambda: former.standby.leading, discard)
+        server = CopyServer(plan, root, None, shared(former).page, lambda: former.standby.leading, discard)
         await server.start()
         try:
             await former.standby.take_over(1, None)
