@@ -258,6 +258,7 @@ async def test_a_takeover_brings_the_dead_letters_along(tmp_path: Path, monkeypa
         await second.until(lambda: second.reported(LettersFetched))
         assert second.bridge.snapshot().sinks[0].dead_letters == 2
         await again.until(lambda: again.bridge.snapshot().sinks[0].dead_letters == 0)
+        await second.until(lambda: "still at" not in report(second.bridge.snapshot()))
         taking.takes_all = True
         async with AdminClient(tmp_path / "second") as admin:
             await admin.retry("copy", None)
