@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-BUSY = 4
-"""Times a deadline that suits a quiet machine. The suite passed beside eight other jobs on two cores with it."""
+BUSY = 10
+"""Times a deadline that suits a quiet machine: forty jobs on two cores take a second's work half a minute."""
 
 
 def run_bounded(runner: asyncio.Runner, what: Coroutine[Any, Any, T]) -> T:

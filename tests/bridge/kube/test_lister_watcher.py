@@ -51,7 +51,7 @@ WATCH_LIST = WatchRequest(version="", timeout=300, initial_events=True)
 
 SOON = 10.0 * BUSY
 """Seconds after which a test gives up waiting."""
-SILENCE = 0.2 * BUSY
+SILENCE = 0.8
 """Seconds: an idle timeout that a test waits for, and that a pause of the machine does not reach."""
 
 
