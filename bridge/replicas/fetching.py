@@ -4,7 +4,7 @@ positions, lists nothing, and is exact at once. Without a copy it begins as any 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from time import monotonic
 
 import aiohttp
@@ -18,7 +18,7 @@ from bridge.model.versions.frontier import Frontier
 from bridge.outbox import Cipher, Damaged, Installation, StateError
 from bridge.plan.equal_settings import digests
 from bridge.plan.plan import CopyPlan, ElectionPlan, Plan
-from bridge.replicas.requests import asked
+from bridge.replicas.requests import asked, parts_of
 from bridge.replicas.sources import SHARD, Unfit, expect_shard, source_of
 from bridge.transform.redaction_key import RedactionKey
 from sinks.errors import WrongOption
@@ -28,7 +28,9 @@ _PAUSE = 5.0
 """Seconds between two tries: another replica may get its copy."""
 _LEASE_SECONDS = 10.0
 _SILENCE_SECONDS = 120.0
-"""Without a byte: the leader first makes the copy."""
+"""Without a byte."""
+_SLOWEST = 8 << 20
+"""Bytes a second with which the leader makes the copy, before it sends the first byte."""
 _PART = 1 << 20
 _LARGEST = 1 << 40
 _ROOM = 64 << 20
@@ -105,11 +107,13 @@ async def _install(plan: Plan, answer: aiohttp.ClientResponse, frontier: str, ci
         if installation.free_bytes() < size + plan.retention.min_free + _ROOM:
             raise Unfit(f"it has {size} bytes, for which the disk of state.directory has too little room")
         received = 0
-        async for part in answer.content.iter_chunked(_PART):
-            received += len(part)
-            if received > size:
-                break
-            await asyncio.to_thread(installation.write, part)
+        first = _SILENCE_SECONDS + size / _SLOWEST
+        async with aclosing(parts_of(answer, _PART, first=first, then=_SILENCE_SECONDS)) as parts:
+            async for part in parts:
+                received += len(part)
+                if received > size:
+                    break
+                await asyncio.to_thread(installation.write, part)
         if received != size:
             raise aiohttp.ClientPayloadError(f"{received} of {size} bytes came")
         await asyncio.to_thread(installation.install, frontier, cipher, plan.shard)

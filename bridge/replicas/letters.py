@@ -93,7 +93,7 @@ class LetterFetcher:
 
     async def _page(self, replica: str, url: str, after: int) -> LetterPage:
         async with asked(self._plan, f"{url}?after={after}", "it", silence=_SILENCE_SECONDS) as answer:
-            body = await whole(answer, _LARGEST)
+            body = await whole(answer, _LARGEST, silence=_SILENCE_SECONDS)
         await asyncio.sleep(len(body) / _RATE)
         try:
             page = await asyncio.to_thread(_decode, body)

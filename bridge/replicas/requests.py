@@ -4,8 +4,8 @@ before it gets the token."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 
 import aiohttp
 
@@ -19,35 +19,58 @@ _CONNECT_SECONDS = 10.0
 
 @asynccontextmanager
 async def asked(copy: CopyPlan, url: str, whom: str, *, silence: float) -> AsyncIterator[aiohttp.ClientResponse]:
-    """The answer 200 to a GET. ``whom``: the other replica, for messages. ``silence``: the longest time without a byte,
-    in seconds. Raises Unfit; TimeoutError if the other replica cannot answer now; WrongOption; and aiohttp's errors."""
+    """The answer 200 to a GET. ``whom``: the other replica, for messages. ``silence``: the longest time until the
+    answer begins, in seconds. Raises Unfit; TimeoutError if the other replica cannot answer now; WrongOption; and
+    aiohttp's errors."""
     try:
         token = await asyncio.to_thread(TokenFile(copy.token_file).read)
     except ValueError as error:
         raise Unfit(f"election.base_copy.token_file: {error}") from error
     tls = await asyncio.to_thread(tls_context, copy.ca_file, None, None)
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence)
-    async with (
-        aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
-        session.get(
-            url,
-            ssl=tls,
-            headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
-            allow_redirects=False,
-        ) as answer,
-    ):
-        if answer.status == 503:
-            raise TimeoutError(f"{whom} cannot serve it now")
-        if answer.status != 200:
-            raise Unfit(f"{whom} answers HTTP {answer.status}")
-        yield answer
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+    headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}
+    async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session:
+        async with _bounded(silence):
+            answer = await session.get(url, ssl=tls, headers=headers, allow_redirects=False)
+        async with answer:
+            if answer.status == 503:
+                raise TimeoutError(f"{whom} cannot serve it now")
+            if answer.status != 200:
+                raise Unfit(f"{whom} answers HTTP {answer.status}")
+            yield answer
 
 
-async def whole(answer: aiohttp.ClientResponse, most: int) -> bytes:
+async def parts_of(
+    answer: aiohttp.ClientResponse, most: int, *, first: float, then: float
+) -> AsyncGenerator[bytes, None]:
+    """The body, in parts of at most so many bytes. ``first``, ``then``: the longest time without a byte, before the
+    first part and before each further one, in seconds. Raises TimeoutError and aiohttp's errors."""
+    parts, silence = answer.content.iter_chunked(most), first
+    while True:
+        try:
+            async with _bounded(silence):
+                part = await anext(parts)
+        except StopAsyncIteration:
+            return
+        yield part
+        silence = then
+
+
+async def whole(answer: aiohttp.ClientResponse, most: int, *, silence: float) -> bytes:
     """The body. Raises Unfit if it has more than ``most`` bytes."""
-    parts = bytearray()
-    async for part in answer.content.iter_chunked(1 << 16):
-        parts += part
-        if len(parts) > most:
-            raise Unfit(f"the answer has more than {most} bytes")
-    return bytes(parts)
+    found = bytearray()
+    async with aclosing(parts_of(answer, 1 << 16, first=silence, then=silence)) as parts:
+        async for part in parts:
+            found += part
+            if len(found) > most:
+                raise Unfit(f"the answer has more than {most} bytes")
+    return bytes(found)
+
+
+@asynccontextmanager
+async def _bounded(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise TimeoutError(str(error) or f"no byte came for {seconds:.0f} s") from error

@@ -101,11 +101,14 @@ class CopyServer:
         async with self._busy:
             Connections.keep(request.transport)
             began = monotonic()
-            async with self._made() as (file, size):
+            async with self._begun() as copy:
+                # The other replica waits as long as a copy of this size may take.
                 response = web.StreamResponse(headers=self._headers)
-                response.content_length = size
+                response.content_length = size = copy.bytes
                 response.force_close()
                 await response.prepare(request)
+                file = await self._made(copy)
+            with file:
                 while part := await asyncio.to_thread(file.read, _PART):
                     async with asyncio.timeout(_SILENCE):
                         await response.write(part)
@@ -130,21 +133,20 @@ class CopyServer:
             return web.Response(body=body, content_type="application/vnd.msgpack")
 
     @asynccontextmanager
-    async def _made(self) -> AsyncIterator[tuple[BinaryIO, int]]:
+    async def _begun(self) -> AsyncIterator[BaseCopy]:
         try:
             copy = await asyncio.to_thread(BaseCopy, self._state)
         except (OSError, StateError) as error:
             raise web.HTTPInsufficientStorage(text=f"no copy can be made: {error}\n") from error
         try:
-            while not await asyncio.to_thread(copy.step):  # noqa: ASYNC110  # a rate, and no wait for an event
-                await asyncio.sleep(_PART / _RATE)
-            file = await asyncio.to_thread(copy.file)
+            yield copy
         finally:
             await asyncio.to_thread(copy.close)
-        with file:
-            size = await asyncio.to_thread(file.seek, 0, 2)
-            file.seek(0)
-            yield file, size
+
+    async def _made(self, copy: BaseCopy) -> BinaryIO:
+        while not await asyncio.to_thread(copy.step):  # noqa: ASYNC110  # a rate, and no wait for an event
+            await asyncio.sleep(_PART / _RATE)
+        return await asyncio.to_thread(copy.file)
 
     def _expect_token(self, request: web.Request) -> None:
         client, now = request.remote or "", monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,9 +20,11 @@ from bridge.facts.election import CopyFailed, CopyFetched, CopySent
 from bridge.model.dead_letter import LetterPage
 from bridge.model.primitives.shard import Shard
 from bridge.model.versions.frontier import Frontier, encode
+from bridge.outbox import BaseCopy
 from bridge.plan.plan import CopyPlan
 from bridge.plan.preflight import preflight
 from bridge.replicas.fetching import fetch
+from bridge.replicas.requests import parts_of
 from bridge.replicas.serving import CopyServer
 from bridge.transform.redaction_key import RedactionKey
 from sinks.tls import tls_context
@@ -32,6 +35,7 @@ from tests.kit.certificates import Authority
 from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed
 from tests.kit.playground import Playground
+from tests.kit.virtual_time import run_in_virtual_time
 
 TOKEN = "a-token-of-some-length"
 LOCAL = ("127.0.0.1", 0)
@@ -92,6 +96,48 @@ async def test_a_copy_is_a_whole_database(tmp_path: Path) -> None:
                 await asyncio.sleep(0)
         assert [type(fact) for fact in facts] == [CopySent]
         assert sorted(path.name for path in (tmp_path / "state").iterdir() if "copy" in path.name) == []
+
+
+async def test_the_size_of_a_copy_comes_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make one takes minutes: the other replica waits for longer where it is large."""
+    may_go_on = threading.Event()
+
+    class Blocked(BaseCopy):
+        def step(self) -> bool:
+            assert may_go_on.wait(60 * BUSY)
+            return super().step()
+
+    monkeypatch.setattr("bridge.replicas.serving.BaseCopy", Blocked)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with serving(tmp_path) as (url, _), aiohttp.ClientSession() as session, asyncio.timeout(30 * BUSY):
+        try:
+            async with session.get(url, headers=headers) as answer:
+                may_go_on.set()
+                assert len(await answer.read()) == answer.content_length
+        finally:
+            may_go_on.set()
+
+
+def test_only_the_first_byte_may_take_long() -> None:
+    class Answer:
+        content: Answer
+
+        async def iter_chunked(self, _most: int) -> AsyncIterator[bytes]:
+            for seconds, part in ((900, b"a"), (119, b"b"), (121, b"c")):
+                await asyncio.sleep(seconds)
+                yield part
+
+    found: list[bytes] = []
+
+    async def read() -> None:
+        answer = Answer()
+        answer.content = answer
+        async for part in parts_of(answer, 1 << 20, first=1000, then=120):  # type: ignore[arg-type]
+            found.append(part)
+
+    with pytest.raises(TimeoutError, match="no byte came for 120 s"):
+        run_in_virtual_time(read())
+    assert found == [b"a", b"b"]
 
 
 async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) -> None:
