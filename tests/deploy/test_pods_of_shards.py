@@ -28,6 +28,7 @@ from tests.kit.deadlines import BUSY
 from tests.kit.independent_watch import Collection, IndependentWatch
 from tests.kit.received import Received, by_uid, from_nats, received_lists
 from tests.kit.replicas import Replicas
+from tests.scenarios.test_shards_are_split_and_joined import until_it_may_go
 
 pytestmark = [
     pytest.mark.long,
@@ -205,8 +206,8 @@ async def test_two_shards_hand_over_to_four(deploying: Deploying, shell: Shell) 
         for index in range(4):
             await deployed.group(index, 4).leader()
         await churn.until_made(40)
-        former = [each for name, each in deployed.kubelet.bridges.items() if name in pods_of(2)]
-        assert sum(bool(each.logged("it can be removed")) for each in former) >= 2
+        for name in pods_of(2):
+            await until_it_may_go(deployed.kubelet.bridges[name])
 
         await deployed.release(shards=4)
         await deployed.nodes.kube.wait_for(
