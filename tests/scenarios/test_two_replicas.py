@@ -40,8 +40,10 @@ class JudgedReplicas(Replicas):
             "it is exact", lambda now: now.value("leader_term") >= term and now.value("leader_exact") == 1
         )
 
-    async def until_received(self, timeout: float = 120) -> None:
-        markers = {each["metadata"]["uid"] for each in await self.scene.mark()}
+    async def until_received(self, *kinds: str, timeout: float = 120) -> None:
+        """All that happened to objects of these kinds, or of all."""
+        marked = await self.scene.mark()
+        markers = {each["metadata"]["uid"] for each in marked if not kinds or each["kind"] in kinds}
         async with asyncio.timeout(timeout * BUSY):
             while True:
                 streams = await self.streams()
@@ -72,9 +74,12 @@ class JudgedReplicas(Replicas):
 
 
 @asynccontextmanager
-async def replicas(scene: Scene, **election: str) -> AsyncIterator[JudgedReplicas]:
-    """Both run, and are ready."""
-    both = [BridgeProcess(scene.folder / name, config_of(scene, name, election)) for name in ("pod-0", "pod-1")]
+async def replicas(
+    scene: Scene, sections: Mapping[str, Any] | None = None, /, **election: str
+) -> AsyncIterator[JudgedReplicas]:
+    """Both run, and are ready. ``sections``: see ``config_of``."""
+    configs = {name: config_of(scene, name, election, **(sections or {})) for name in ("pod-0", "pod-1")}
+    both = [BridgeProcess(scene.folder / name, config) for name, config in configs.items()]
     async with AsyncExitStack() as stack:
         for each in both:
             await stack.enter_async_context(each.started())
