@@ -8,5 +8,6 @@ goals        the goals of the report (pure)
 outages      faults of other replicas' disks, and of servers
 report       the counts as Markdown (pure)
 results      the counts of all faults, as JSON
+selections   a roll-out of another `select`
 stage        the servers, two replicas under load, and the rounds of a fault
 """

@@ -70,7 +70,7 @@ async def _attempt(
     name = fresh_name(fault.name)
     began = time.monotonic()
     try:
-        async with staged(found, folder / name, name, _say, lines=fault.lines) as stage:
+        async with staged(found, folder / name, name, _say, lines=fault.lines, judged=fault.judged) as stage:
             for number in range(rounds):
                 await fault.work(stage, number, chance)
                 _say(f"{fault.name}: round {number + 1} of {rounds}, {time.monotonic() - began:.0f} s")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Set
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
@@ -53,6 +54,8 @@ class Arrivals:
         self._newest: dict[str, int] = {}
         """Objects, by uid → their newest version."""
         self._deleted: set[str] = set()
+        self._held: dict[str, set[str]] = defaultdict(set)
+        """Kind → the uids of the objects that a consumer has."""
 
     async def read_on(self) -> None:
         for at, received in await self._reader.read():
@@ -61,7 +64,18 @@ class Arrivals:
                 self._newest[received.uid] = max(self._newest.get(received.uid, 0), int(received.resource_version))
                 if received.op == "deleted":
                     self._deleted.add(received.uid)
+                    self._held[kind_of(received)].discard(received.uid)
+                else:
+                    self._held[kind_of(received)].add(received.uid)
             self.gaps += isinstance(received, ReceivedGap)
+
+    def held(self, kind: str) -> Set[str]:
+        """The uids of the objects that a consumer has."""
+        return self._held[kind]
+
+    def have_met(self, uids: Set[str]) -> bool:
+        """Whether all of these objects have arrived, at some time."""
+        return uids <= self._newest.keys()
 
     def have(self, last: Iterable[Happened]) -> bool:
         """Whether the last that happened to each object has arrived. An object that came and went unseen never does,
@@ -72,6 +86,11 @@ class Arrivals:
         if last.version.op == "deleted":
             return last.uid in self._deleted or last.uid not in self._newest
         return self._newest.get(last.uid, 0) >= last.number
+
+
+def kind_of(received: Received) -> str:
+    """The plural, as in KINDS."""
+    return received.subject.rsplit("/", 2)[1]
 
 
 def digested(thing: Manifest) -> Manifest:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from benchmarks.faults import ends, outages
+from benchmarks.faults import ends, outages, selections
 from benchmarks.faults.stage import Stage
+from tests.kit.churn import KINDS
 
 Work: TypeAlias = Callable[[Stage, int, random.Random], Awaitable[None]]
 """One round, with its number from 0 on."""
@@ -23,6 +24,8 @@ class Fault:
     work: Work
     lines: bool = False
     """The replicas reach all servers through lines that can be cut."""
+    judged: Sequence[str] = KINDS
+    """The kinds that every sink gets from the first round to the last."""
 
 
 FAULTS = (
@@ -57,6 +60,13 @@ FAULTS = (
         outages.kill_api,
     ),
     Fault("roll-out", "both replicas are restarted with one more resource, the leader last", 5, outages.roll_out),
+    Fault(
+        "select",
+        "both replicas are restarted with another `select`, the leader last (counted: what stays selected)",
+        4,
+        selections.roll_out,
+        judged=selections.STAY,
+    ),
     Fault(
         "empty-disk",
         "a standby begins with an empty disk; when it is ready, the leader is killed",

@@ -62,8 +62,15 @@ class Counts:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-def counted(arrivals: Sequence[Arrival], gaps: int, happened: Sequence[Happened], rounds: Sequence[Round]) -> Counts:
-    """``arrivals`` in the order of their times. ``happened``: all versions, until the last round has ended."""
+def counted(
+    arrivals: Sequence[Arrival],
+    gaps: int,
+    happened: Sequence[Happened],
+    rounds: Sequence[Round],
+    others: Sequence[Arrival] = (),
+) -> Counts:
+    """``arrivals`` in the order of their times. ``happened``: all versions, until the last round has ended. ``others``:
+    of objects that the destination has for a time, of which only contradictions count."""
     stream = [arrival.record for arrival in arrivals]
     fresh = _without_stale(stream)
     first = without_repeats(fresh)
@@ -74,7 +81,7 @@ def counted(arrivals: Sequence[Arrival], gaps: int, happened: Sequence[Happened]
         steps=len(happened),
         lost=len(lost) + len(skipped) - unseen,
         unseen=unseen,
-        disordered=len(disordered(fresh)) + len(left_out(fresh)) + len(impossible(first)),
+        disordered=len(disordered(fresh)) + len(left_out(fresh)) + len(impossible(first)) + _contradictions(others),
         untrue=sum(len(found) for found in untrue(first, happened).values()),
         repeated=repeats(fresh),
         renamed=_renamed(first),
@@ -83,6 +90,10 @@ def counted(arrivals: Sequence[Arrival], gaps: int, happened: Sequence[Happened]
         silences=[_silence(arrivals, each) for each in rounds],
         ages=_ages(arrivals, rounds),
     )
+
+
+def _contradictions(others: Iterable[Arrival]) -> int:
+    return len(impossible(without_repeats(_without_stale(each.record for each in others))))
 
 
 def _renamed(first: Iterable[Received]) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.build import CannotBuild
-from benchmarks.faults.arrivals import Arrivals, remembered
+from benchmarks.faults.arrivals import Arrivals, kind_of, remembered
 from benchmarks.faults.counting import Counts, Round, counted
 from benchmarks.faults.destinations import Destinations, Lines, Ports
 from tests.cluster import build as testbed
@@ -67,6 +67,8 @@ class Stage:
     load: AsyncExitStack
     """Closing it ends the load."""
     say: Callable[[str], None]
+    judged: Sequence[str] = KINDS
+    """See ``Fault.judged``."""
     rounds: list[Round] = field(default_factory=list)
     _happened: list[Happened] = field(default_factory=list)
     _since: int = 1
@@ -108,13 +110,13 @@ class Stage:
         """Makes one object of each kind, behind everything else."""
         self._marks += 1
         async with KubeClient(self.servers.api) as kube:
-            for kind in KINDS:
+            for kind in self.judged:
                 await kube.create(
                     f"/api/v1/namespaces/{self.namespace}/{kind}", an_object(kind, f"marker-{self._marks}")
                 )
 
     async def _remember(self) -> None:
-        prefixes = [f"{kind}/{self.namespace}/" for kind in KINDS]
+        prefixes = [f"{kind}/{self.namespace}/" for kind in self.judged]
         newest = await asyncio.to_thread(self.servers.etcd.revision)
         if newest >= self._since:
             found = await history(self.servers.etcd, *prefixes, since=self._since, through=newest)
@@ -147,15 +149,24 @@ class Stage:
         found = {}
         for name, arrivals in self.arrivals.items():
             await arrivals.read_on()
-            found[name] = await asyncio.to_thread(counted, arrivals.records, arrivals.gaps, self._happened, self.rounds)
+            judged = [each for each in arrivals.records if kind_of(each.record) in self.judged]
+            others = [each for each in arrivals.records if kind_of(each.record) not in self.judged]
+            found[name] = await asyncio.to_thread(counted, judged, arrivals.gaps, self._happened, self.rounds, others)
         return found
 
 
 @asynccontextmanager
 async def staged(
-    servers: Breakable, folder: Path, name: str, say: Callable[[str], None], *, lines: bool
+    servers: Breakable,
+    folder: Path,
+    name: str,
+    say: Callable[[str], None],
+    *,
+    lines: bool,
+    judged: Sequence[str] = KINDS,
 ) -> AsyncIterator[Stage]:
-    """Two replicas that lead and follow under load. ``name`` is used once. ``lines``: between them and all servers."""
+    """Two replicas that lead and follow under load. ``name`` is used once. ``lines``: between them and all servers.
+    ``judged``: see ``Fault.judged``."""
     await servers.heal()
     since = await asyncio.to_thread(servers.etcd.revision)
     async with AsyncExitStack() as stack:
@@ -174,7 +185,7 @@ async def staged(
         await asyncio.gather(*(_listed(each) for each in both))
         load = await enter(AsyncExitStack())
         await load.enter_async_context(churning(servers.api, name, pause=PAUSE, writers=WRITERS, objects=OBJECTS))
-        stage = Stage(servers, destinations, Replicas(both), ways, arrivals, name, load, say, _since=since)
+        stage = Stage(servers, destinations, Replicas(both), ways, arrivals, name, load, say, judged, _since=since)
         await stage.ready()
         await stage.catch_up()
         await asyncio.sleep(_SETTLED_SECONDS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.faults.arrivals import digested, remembered
+from benchmarks.faults.arrivals import Arrivals, digested, remembered
 from benchmarks.faults.catalogue import FAULTS, choose
 from benchmarks.faults.counting import Arrival, Counts, Round, counted
 from benchmarks.faults.destinations import KAFKA, NATS, ONCE, WEBHOOK
@@ -16,7 +16,7 @@ from benchmarks.faults.goals import percentile
 from benchmarks.faults.report import markdown
 from benchmarks.faults.results import Results
 from tests.kit.etcd_history import Happened
-from tests.kit.received import Received, Version
+from tests.kit.received import AnyReceived, Received, Version
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "benchmarks/results"
@@ -91,6 +91,29 @@ def test_a_repetition_has_its_age_at_the_fault() -> None:
 
     assert (counts.repeated, counts.renamed, counts.stale, counts.disordered) == (3, 0, 0, 0)
     assert counts.ages == [0.5]
+
+
+def test_an_object_that_enters_a_selection_twice_is_disorder() -> None:
+    entered = [an_arrival(a_step(1, "added", "c"), 101.0), an_arrival(a_step(1, "added", "c"), 102.0, again="/2")]
+    assert counted(DELIVERED, 0, STEPS, (), others=entered).disordered == 1
+    assert counted(DELIVERED, 0, STEPS, (), others=entered[:1]) == counted(DELIVERED, 0, STEPS, ())
+
+
+async def test_arrivals_know_what_a_consumer_has() -> None:
+    news = [
+        an_arrival(step, step.number) for step in (a_step(1, "added"), a_step(2, "added", "b"), a_step(3, "deleted"))
+    ]
+
+    class News:
+        async def read(self) -> list[tuple[float, AnyReceived]]:
+            return [(each.at, each.record) for each in news]
+
+    found = Arrivals(News())
+    await found.read_on()
+    assert found.held("pods") == {"uid-b"}
+    assert found.held("secrets") == set()
+    assert found.have_met({"uid-a", "uid-b"})
+    assert not found.have_met({"uid-c"})
 
 
 def test_a_version_under_another_id_is_counted_by_itself() -> None:
