@@ -57,7 +57,7 @@ class Divided:
 
 
 async def until_it_may_go(bridge: BridgeProcess) -> None:
-    await bridge.until("its log says that it can be removed", lambda _: bool(bridge.logged("it can be removed")))
+    await bridge.until("its log says that it handed over", lambda _: bool(bridge.logged("this bridge handed over")))
 
 
 async def streams(scene: Scene) -> dict[str, list[Received]]:
