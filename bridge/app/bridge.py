@@ -12,6 +12,7 @@ from importlib.metadata import version
 import msgspec
 
 from bridge.app.base_copy import begin_with_copy, letter_fetcher, serving_replicas
+from bridge.app.failures import for_the_operator
 from bridge.app.leadership import Leadership, MakeLeadership
 from bridge.app.running import RunningBridge
 from bridge.app.status import informers_status
@@ -20,10 +21,10 @@ from bridge.facts import Report
 from bridge.kube import connect
 from bridge.model.primitives.shard import Division
 from bridge.model.status import StatusSnapshot
-from bridge.outbox import Damaged, Outbox, Replica, StateError
+from bridge.outbox import Outbox, Replica
 from bridge.pipelines.feeds import Feeds
 from bridge.plan.encryption_keys import load_cipher
-from bridge.plan.plan import Plan, PlanRefused
+from bridge.plan.plan import Plan
 from bridge.plan.redaction_key_file import load_keys
 from bridge.reload.reloader import Reloader
 from bridge.transform.redaction import Redaction
@@ -79,7 +80,7 @@ class Bridge:
                     async with replicas:
                         await running.run(client, self._stopping)
                 except BaseExceptionGroup as group:
-                    raise _for_the_operator(group) from group
+                    raise for_the_operator(group) from group
                 finally:
                     plan = running.plan
                     self.backlog = {sink.name: outbox.sinks.backlog_records(sink.name) for sink in plan.sinks}
@@ -124,14 +125,3 @@ async def _election(plan: Plan, outbox: Outbox, report: Report) -> AsyncIterator
         mine = Division.of_shard(plan.shard)
         fetcher = letter_fetcher(election.copy, outbox.election.letters, report)
         yield partial(Leadership, election, mine, identity, plan.state, lease_api, standby, fetcher, report)
-
-
-def _for_the_operator(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first exception for an operator (StateError, Damaged, PlanRefused), if the group has no other exceptions."""
-    understood, others = group.split((StateError, Damaged, PlanRefused))
-    if understood is None or others is not None:
-        return group
-    first: BaseException = understood
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
