@@ -254,6 +254,29 @@ class Election(RuleBasedStateMachine):
         for heard in self.heard.values():
             heard.excused |= undone
 
+    @precondition(lambda self: self.has(RESTORES) and self.backups and self.leader is not None)
+    @rule(
+        data=st.data(),
+        resource=st.sampled_from(RESOURCES),
+        changes=st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=1, max_size=4),
+    )
+    def another_notices_a_restore_later(
+        self, data: st.DataObject, resource: Resource, changes: list[tuple[str, bool]]
+    ) -> None:
+        """The leader has delivered the new history when a replica that knows more of the former one leads."""
+        member, leader = self.draw(data), self.leader
+        if leader is None or member is leader:
+            return
+        self.change_much(resource, changes, [])
+        self.see(member, resource, 1000, True)
+        self.restore(data)
+        for each in RESOURCES:
+            self.see(leader, each, 1000, True)
+        self.deliver_and_publish(leader)
+        self.take_over(member)
+        self.publish()
+        self.deliver_and_publish(member)
+
     # ── Deliveries ───────────────────────────────────────────────────────────
 
     @rule(
@@ -573,6 +596,11 @@ class Election(RuleBasedStateMachine):
             self.i4_nothing_is_missing(sink)
         self.publish()
 
+    def deliver_and_publish(self, leader: Member) -> None:
+        for sink in leader.sinks:
+            self.deliver_all(leader, sink)
+        self.publish()
+
     def deliver_all(self, member: Member, sink: str) -> None:
         self.send(sink)
         self.settle(sink)
@@ -611,11 +639,14 @@ class Election(RuleBasedStateMachine):
         return heard.begun is None or step.version <= heard.begun
 
     def i3_it_never_goes_back(self, before: Frontier, after: Frontier) -> None:
+        """Nor to an earlier epoch than the leader is in. One that has begun fewer epochs cannot compare points."""
+        assert self.leader is not None
+        epochs = {each.key: each.epoch for each in self.leader.outbox.ledger._appender.informers.values()}
         assert after.sequence >= before.sequence
         for sink in after.sinks.keys() & before.sinks.keys():
             for informer in before.informers:
                 was, now = before.of(sink, informer), after.of(sink, informer)
-                if was is not None and now is not None and now.epoch > was.epoch:
+                if was is not None and now is not None and (now.epoch > was.epoch or was.epoch > epochs[informer]):
                     continue
                 assert was is None or (now is not None and now.covers(was)), "the frontier went back"
 

@@ -155,11 +155,12 @@ def retired_key(informer: str, epoch: int) -> str:
     return f"{informer}/{epoch}"
 
 
-def later(one: Point | None, other: Point | None) -> Point | None:
-    """The later of two points of an epoch; ``one`` where they cannot be compared."""
-    if one is None:
-        return other
-    return other if other is not None and other.covers(one) else one
+def later(one: Point | None, other: Point | None, epoch: int = 0) -> Point | None:
+    """The later of two points of an epoch; ``one`` where they cannot be compared. Those of epochs up to ``epoch`` can:
+    the informer here has begun them, too."""
+    if one is None or other is None:
+        return other if one is None else one
+    return other if other.covers(one) or one.epoch < other.epoch <= epoch else one
 
 
 def earlier(one: Point | None, other: Point | None) -> Point | None:

@@ -38,6 +38,8 @@ class Reached:
     """Informers that left the configuration."""
     retired: Collection[str]
     """Those of which the sink has everything (``retired_key``)."""
+    epochs: Mapping[str, int]
+    """Running informer → the epoch in which it is."""
     sequence: int
 
 
@@ -87,7 +89,9 @@ class SharedSink:
         """The progress with these records, and what is stored beside it; in effect with ``settle``."""
         known = self._known
         points = {each: point for each, point in known.points.items() if each not in reached.ended}
-        points |= {each: later(own, points.get(each)) for each, own in reached.points.items()}
+        points |= {
+            each: later(own, points.get(each), reached.epochs.get(each, 0)) for each, own in reached.points.items()
+        }
         retired = tuple(dict.fromkeys([*known.retired, *reached.retired]))[-MOST_RETIRED:]
         moved = {each for each, point in points.items() if point != known.points.get(each)}
         left = _uncovered(known.inline, points, moved)

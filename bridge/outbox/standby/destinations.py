@@ -15,6 +15,7 @@ from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.progress.shared import Reached, SharedSink
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby.covered import reached, settled
+from bridge.outbox.standby.epochs import present
 from bridge.outbox.standby.standby import Standby
 from bridge.outbox.store import Store
 from bridge.outbox.waypoints import sql
@@ -70,10 +71,11 @@ class Destinations:
         """The frontier of the destination with that of the Lease. A snapshot of the own log stays."""
         lease, backfill = self._standby.found, self._sinks[sink].backfill
         points: dict[str, Point | None] = dict(shared.informers)
+        epochs = present(self._appender)
         retired = shared.retired
         if lease is not None:
             for informer in {*points, *lease.informers}:
-                points[informer] = later(points.get(informer), lease.of(sink, informer))
+                points[informer] = later(points.get(informer), lease.of(sink, informer), epochs.get(informer, 0))
             retired = (*lease.retired, *retired)
         kept = BackfillKind.SNAPSHOT if backfill is not None and backfill.kind is BackfillKind.SNAPSHOT else ""
         sinks = {sink: SinkFrontier(backfill=kept)}
@@ -109,6 +111,7 @@ class Destinations:
             newest=waypoints.reached,
             ended=waypoints.ended,
             retired=waypoints.retired(through),
+            epochs=present(self._appender),
             sequence=through + self._standby.ahead,
         )
         return self._shared[sink].after(items, now, self._informers_of)

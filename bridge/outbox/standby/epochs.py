@@ -13,6 +13,11 @@ from bridge.outbox.waypoints import sql
 from bridge.outbox.waypoints.index import Waypoints
 
 
+def present(appender: Appender) -> Mapping[str, int]:
+    """Running informer → the epoch in which it is, also while it lists."""
+    return {each.key: each.epoch for each in appender.informers.values()}
+
+
 def take_epochs(appender: Appender, waypoints: Waypoints, store: Store, found: Frontier) -> None:
     """Goes on in the leader's epoch where the leader began more of them, and has passed the informer here. Where it
     has not, its history may be another, which the informer will notice itself."""

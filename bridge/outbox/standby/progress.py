@@ -82,14 +82,21 @@ def blank(replica: Replica, term: int) -> Frontier:
 
 
 def advanced(
-    found: Frontier, waypoints: Waypoints, cursors: Sequence[SinkCursor], held: Mapping[str, Owing]
+    found: Frontier,
+    waypoints: Waypoints,
+    cursors: Sequence[SinkCursor],
+    held: Mapping[str, Owing],
+    epochs: Mapping[str, int],
 ) -> Frontier:
-    """``found`` with the progress of these cursors. It never goes back within an epoch."""
+    """``found`` with the progress of these cursors. It never goes back within an epoch, nor to an epoch before that in
+    which the informer is here (``epochs``)."""
     informers = {*waypoints.running, *(found.informers.keys() - waypoints.ended - _left(found))}
     reached: dict[str, Points] = {}
     for cursor in cursors:
         own = waypoints.settled(cursor.settled)
-        reached[cursor.sink] = {each: later(own.get(each), found.of(cursor.sink, each)) for each in informers}
+        reached[cursor.sink] = {
+            each: later(own.get(each), found.of(cursor.sink, each), epochs.get(each, 0)) for each in informers
+        }
     most = {each: furthest(of_sink[each] for of_sink in reached.values()) for each in sorted(informers)}
     named = with_room(held)
     progress = replace(

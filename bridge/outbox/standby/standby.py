@@ -22,7 +22,7 @@ from bridge.outbox.appender import Appender
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby import takeover
 from bridge.outbox.standby.covered import Confirmed, is_exact, reached, settled_elsewhere
-from bridge.outbox.standby.epochs import passed, take_epochs
+from bridge.outbox.standby.epochs import passed, present, take_epochs
 from bridge.outbox.standby.kept import begun_by, keepers, said
 from bridge.outbox.standby.planning import numbers_ahead, plan_takeover, require
 from bridge.outbox.standby.progress import OwedSnapshot, Replica, advanced, blank, owing
@@ -107,7 +107,7 @@ class Standby:
             for name, cursor, each in self._sinks.with_dead_letters
         }
         self.found = replace(
-            advanced(found, self._waypoints, cursors, held),
+            advanced(found, self._waypoints, cursors, held, present(self._appender)),
             sequence=self._sinks.last + self.ahead,
             settings=self.settings,
             start=self._sinks.progress.starts.present,

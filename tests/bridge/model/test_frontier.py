@@ -173,6 +173,13 @@ def test_the_later_of_two_points() -> None:
     assert later(Point(1, "12"), Point(2, "5")) == Point(1, "12")
 
 
+def test_a_point_of_an_epoch_that_began_here_is_later() -> None:
+    for epoch, found in ((1, Point(1, "12")), (2, Point(2, "5")), (3, Point(2, "5"))):
+        assert later(Point(1, "12"), Point(2, "5"), epoch) == found
+    assert later(Point(2, "5"), Point(1, "12"), 2) == Point(2, "5")
+    assert later(None, Point(2, "5"), 2) == later(Point(2, "5"), None, 2) == Point(2, "5")
+
+
 def test_a_sink_may_lag_behind_an_informer() -> None:
     found = Frontier(
         1, "prod", 1, "", "", 0, informers={"a": Point(1, "9"), "b": Point(1, "9"), "c": None},

@@ -20,9 +20,10 @@ def pod(version: int, uid: str = "a", op: Op = Op.UPDATED, **more: object) -> De
     return replace(delta, **more)
 
 
-def at(version: int | None, newest: int = 1000) -> Reached:
+def at(version: int | None, newest: int = 1000, epoch: int = 1) -> Reached:
+    """``epoch``: in which the informer is; the points are of the first."""
     points = {} if version is None else {"pods": Point(1, str(version))}
-    return Reached(points, {"pods": Point(1, str(newest))}, (), (), version or 0)
+    return Reached(points, {"pods": Point(1, str(newest))}, (), (), {"pods": epoch}, version or 0)
 
 
 def informers_of(_delta: Delta) -> tuple[str, ...]:
@@ -114,6 +115,14 @@ def test_thousands_of_objects_are_stored_once_in_parts() -> None:
 def test_only_equal_steps_are_known(stored_there: Delta, known: Delta, had: bool) -> None:
     shared, _ = stored(SharedSink(None, (), {}), at(None, newest=14), stored_there)
     assert successor(shared).has(known, informers_of) is had
+
+
+def test_progress_does_not_go_back_to_an_earlier_epoch() -> None:
+    """The next replica has noticed a restore, and is still to settle what it knew before."""
+    first, _ = stored(SharedSink(None, (), {}), Reached({"pods": Point(2, "7")}, {}, (), (), {"pods": 2}, 7))
+    for epoch, point in ((2, Point(2, "7")), (1, Point(1, "10"))):
+        shared, _ = stored(successor(first), at(10, epoch=epoch))
+        assert shared.informers == {"pods": point}
 
 
 def test_a_snapshot_tells_later_versions_again() -> None:

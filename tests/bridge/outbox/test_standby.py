@@ -24,7 +24,7 @@ from bridge.model.versions.frontier import Frontier, Point, informer_key
 from bridge.model.versions.held import digest_of
 from bridge.outbox import Outbox, Standby
 from tests.bridge.outbox.opened import crashed, feeds_of, joined, opened, rows_of, story
-from tests.kit.informed import Informed
+from tests.kit.informed import PODS, Informed
 
 SINKS = dict.fromkeys(("audit", "slow"), StartPolicy.NOW)
 PODS_KEY = informer_key("pods", Scope())
@@ -558,6 +558,20 @@ async def test_a_follower_ahead_of_the_leader_keeps_its_epoch(tmp_path: Path) ->
         [later] = await follower.sees("updated shop/a", position="210")
         assert later.epoch == 1
         assert follower.outbox.sinks["audit"].settled == 0
+
+
+async def test_a_leader_that_lists_publishes_no_older_epoch(tmp_path: Path) -> None:
+    """Of what it knew before it noticed the restore, which the former leader had noticed."""
+    async with replicas(tmp_path) as [leader, follower]:
+        await leader.standby.take_over(1, None)
+        await follower.sees("added shop/a", position="200")
+        leader.pods.epoch = 2
+        await leader.sees("added shop/a", position="107")
+        await leader.delivers("audit")
+        await follower.standby.take_over(2, published(leader))
+        await follower.outbox.ledger.discard_positions([(PODS, Scope())], restored=True)
+        await follower.delivers("audit")
+        assert published(follower).of("audit", PODS_KEY) == Point(2, "107")
 
 
 async def test_a_snapshot_after_a_takeover_loses_nothing(tmp_path: Path) -> None:

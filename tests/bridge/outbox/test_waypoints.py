@@ -149,9 +149,9 @@ def test_replicas_may_watch_other_objects(
 def test_an_informer_that_left_is_published_until_settled() -> None:
     found = replace(blank(REPLICA, 1), informers={"a": at(5), "gone": at(5, epoch=2)})
     for retired, published in (((), {"a", "b", "gone"}), (("gone/1",), {"a", "b", "gone"}), (("gone/2",), {"a", "b"})):
-        assert advanced(replace(found, retired=retired), walked(), [], {}).informers.keys() == published
+        assert advanced(replace(found, retired=retired), walked(), [], {}, {}).informers.keys() == published
     back = replace(found, retired=("a/1",))
-    assert "a" in advanced(back, walked(), [], {}).informers, "it runs again"
+    assert "a" in advanced(back, walked(), [], {}, {}).informers, "it runs again"
 
 
 def test_unknown_records_are_covered_with_all_informers() -> None:
