@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from bridge.app.catching_up import wait_caught_up
 from bridge.election import Tenure
 from bridge.facts import Report
-from bridge.facts.outbox import SelectionUnsure
+from bridge.facts.outbox import SelectionDeferred, SelectionUnsure
 from bridge.informer import SharedInformerFactory
 from bridge.outbox import Standby
 from bridge.pipelines.selecting import Selecting
@@ -43,6 +43,7 @@ class SelectionChanges:
         tenure, selected = self._tenure, self._standby.selected
         if tenure is None or selected.caught_up:
             return True
+        self._report(SelectionDeferred(tuple(sorted(self._selecting.deferred))))
         found: list[Collection[str]] = []
 
         async def catch_up() -> None:

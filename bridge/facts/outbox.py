@@ -165,6 +165,12 @@ class SelectionChanged(msgspec.Struct, frozen=True):
     """The number of the selection, which ends the ids of these records."""
 
 
+class SelectionDeferred(msgspec.Struct, frozen=True):
+    """A new leader delivers to these sinks by their former selections until its watches have caught up."""
+
+    sinks: tuple[str, ...]
+
+
 class SelectionUnsure(msgspec.Struct, frozen=True):
     """Selections change on a leader whose watches of these resources may lag behind what the leader before delivered:
     the difference may leave objects at the sinks that the selections do not contain."""
@@ -224,6 +230,7 @@ OutboxFact: TypeAlias = (
     | KeptElsewhere
     | StandbyShortened
     | SelectionChanged
+    | SelectionDeferred
     | SelectionUnsure
     | SelectorUnserved
     | SelectionUnreadable

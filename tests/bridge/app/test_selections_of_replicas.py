@@ -12,6 +12,7 @@ import pytest
 
 from bridge.election.lease import FRONTIER
 from bridge.facts import SelectionChanged
+from bridge.facts.outbox import SelectionDeferred
 from bridge.model.change import Op
 from bridge.model.record import Delta, Record
 from bridge.model.versions import frontier as frontiers
@@ -155,7 +156,7 @@ async def test_the_difference_waits_for_watches_that_lag(rollout: Rollout) -> No
     with rollout.cluster.misbehave.go_silent("configmaps"):
         last = rollout.put("late", "web")
         await rollout.stop(0)
-        await second.until(lambda: second.leads)
+        await second.until(lambda: bool(second.reported(SelectionDeferred)))
     await rollout.until_heard(last)
     await second.until(lambda: bool(second.reported(SelectionChanged)))
     await rollout.until_heard(rollout.put("b", "db"))

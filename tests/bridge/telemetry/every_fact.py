@@ -102,7 +102,7 @@ from bridge.facts import (
     WatchOpened,
 )
 from bridge.facts.election import CopyFailed, CopyFetched, CopySent, LettersFetched, LettersMissing, LettersOvertaken
-from bridge.facts.outbox import SelectionUnsure
+from bridge.facts.outbox import SelectionDeferred, SelectionUnsure
 from bridge.model.resource import Resource, Scope
 
 PODS = Resource("", "v1", "pods", "Pod", True)
@@ -238,6 +238,7 @@ EVERYTHING: list[Fact] = [
     StandbyShortened("audit", 7),
     SelectionChanged("chat", added=2, deleted=1, number=3),
     SelectionUnreadable("chat", "sinks.chat.select[0].where: column 1: unknown name"),
+    SelectionDeferred(("chat",)),
     SelectionUnsure(("chat",), ("pods",)),
     SelectorUnserved("chat", "sinks.chat.select[0].resource", "widgets.acme.io"),
     ExpressionFailed("object.spec.replicas > 1", "pods", "shop/web", 'the member "replicas" is missing'),
