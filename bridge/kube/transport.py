@@ -59,7 +59,7 @@ class _Transport(AiohttpTransport):
         connector = aiohttp.TCPConnector(
             limit=0,  # aiohttp's default of 100 connections would block further watches.
             ssl=connection.tls or True,
-            socket_factory=_kept_alive,
+            socket_factory=kept_alive,
         )
         # Impersonate-Group may be repeated: the session keeps repeated headers, a request's httpx.Headers do not.
         session = aiohttp.ClientSession(
@@ -119,7 +119,7 @@ def _in_words(error: OSError) -> str:
     return os.strerror(error.errno)
 
 
-def _kept_alive(address: AddrInfoType) -> socket.socket:
+def kept_alive(address: AddrInfoType) -> socket.socket:
     """A socket with keep-alive, so that the system finds half-open connections before the idle timeout does."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)

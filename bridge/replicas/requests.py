@@ -9,6 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import aiohttp
 
+from bridge.kube.transport import kept_alive
 from bridge.plan.plan import CopyPlan
 from bridge.replicas.sources import Unfit
 from bridge.web.access import TokenFile
@@ -29,9 +30,13 @@ async def asked(copy: CopyPlan, url: str, whom: str, *, silence: float) -> Async
     tls = await asyncio.to_thread(tls_context, copy.ca_file, None, None)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
     headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}
-    async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session:
+    # The system finds a dead node sooner than the silence ends.
+    connector = aiohttp.TCPConnector(ssl=tls, socket_factory=kept_alive)
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
+    ) as session:
         async with _bounded(silence):
-            answer = await session.get(url, ssl=tls, headers=headers, allow_redirects=False)
+            answer = await session.get(url, headers=headers, allow_redirects=False)
         async with answer:
             if answer.status == 503:
                 raise TimeoutError(f"{whom} cannot serve it now")

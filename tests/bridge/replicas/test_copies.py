@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from bridge.model.versions.frontier import Frontier, encode
 from bridge.outbox import BaseCopy
 from bridge.plan.plan import CopyPlan
 from bridge.plan.preflight import preflight
+from bridge.replicas import requests
 from bridge.replicas.fetching import fetch
 from bridge.replicas.requests import parts_of
 from bridge.replicas.serving import CopyServer
@@ -108,10 +110,14 @@ async def test_the_size_of_a_copy_comes_before_it_is_made(tmp_path: Path, monkey
             return super().step()
 
     monkeypatch.setattr("bridge.replicas.serving.BaseCopy", Blocked)
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with serving(tmp_path) as (url, _), aiohttp.ClientSession() as session, asyncio.timeout(30 * BUSY):
+    async with serving(tmp_path) as (url, _), asyncio.timeout(30 * BUSY):
+        plan = CopyPlan(listen=LOCAL, token_file=a_token(tmp_path))
         try:
-            async with session.get(url, headers=headers) as answer:
+            async with requests.asked(plan, url, "the leader", silence=20 * BUSY) as answer:
+                assert answer.connection is not None
+                assert answer.connection.transport is not None
+                connected = answer.connection.transport.get_extra_info("socket")
+                assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), "a dead node is noticed"
                 may_go_on.set()
                 assert len(await answer.read()) == answer.content_length
         finally:
