@@ -525,18 +525,16 @@ class Election(RuleBasedStateMachine):
         assert member.standby.term == self.term
         if self.found is not None and not self.restored:
             assert {sink: member.outbox.sinks[sink].paused for sink in SINKS} == {s: self.paused[s] for s in SINKS}
+        others = None if self.publisher is self.disks[member.number] else self.found
         for sink in member.sinks:
             heard = self.heard[sink]
             heard.in_term.clear()
             heard.snapshot, heard.last, heard.held, heard.set_back = None, 0, set(), False
             if not same:
                 heard.newest = heard.largest
-                if (
-                    self.found is not None
-                    and sink in self.found.sinks
-                    and self.publisher is not self.disks[member.number]
-                ):
-                    heard.held = digests_in(self.found.sinks[sink].parked)
+                if others is not None and sink in others.sinks:
+                    letters = member.outbox.sinks.dead_letters[sink]  # Their earlier records may come again.
+                    heard.held = digests_in(others.sinks[sink].parked) - {*map(digest_of, letters.keys)}
             if same or not exact[sink]:
                 heard.excused |= member.lacks
             assert member.outbox.sinks[sink].settled + 1 + member.standby.ahead > (0 if same else heard.newest)
