@@ -152,7 +152,6 @@ class Election(RuleBasedStateMachine):
                 self.run(member.list(self.server, resource))
             self.members.append(member)
         self.take_over(self.members[0])
-        self.publish()  # Before the first delivery: see Leadership.
 
     def has(self, *features: str) -> bool:
         return self.enabled.issuperset(features)
@@ -543,6 +542,8 @@ class Election(RuleBasedStateMachine):
         if NEW not in member.sinks:  # Behind a leader without it, it begins anew.
             self.heard[NEW].begun = None
             self.heard[NEW].state.clear()
+        if member.standby.owed or self.found is None:
+            self.publish()  # Before the first delivery: see SelectionChanges.lead.
 
     def begin_delivering(self, member: Member) -> None:
         member.renew()
