@@ -26,6 +26,13 @@ class Replicas:
         [other] = [each for each in self.both if each is not replica]
         return other
 
+    async def until_exact(self, leader: BridgeProcess) -> None:
+        """Wait until a takeover by the other replica would lack no step."""
+        term = (await leader.metrics()).value("leader_term")
+        await self.other(leader).until(
+            "it is exact", lambda now: now.value("leader_term") >= term and now.value("leader_exact") == 1
+        )
+
     async def until_ready(self) -> None:
         """Of each that follows: it is exact."""
         for each in self.both:

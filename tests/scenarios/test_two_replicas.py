@@ -33,13 +33,6 @@ class JudgedReplicas(Replicas):
         super().__init__(both)
         self.scene = scene
 
-    async def until_exact(self, leader: BridgeProcess) -> None:
-        """Wait until a takeover by the other replica would lack no step."""
-        term = (await leader.metrics()).value("leader_term")
-        await self.other(leader).until(
-            "it is exact", lambda now: now.value("leader_term") >= term and now.value("leader_exact") == 1
-        )
-
     async def until_received(self, *kinds: str, timeout: float = 120) -> None:
         """All that happened to objects of these kinds, or of all."""
         marked = await self.scene.mark()
