@@ -218,7 +218,9 @@ async def test_a_lost_lease_pauses_deliveries_and_lists_nothing(tmp_path: Path) 
         assert [each.term for each in first.reported(LeadershipBegan)] == [1, 2]
 
 
-async def test_the_first_leader_is_in_the_lease_before_it_delivers(tmp_path: Path) -> None:
+async def test_the_first_leader_is_in_the_lease_before_it_delivers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else a replica that has never seen an object, and leads behind it, would not know that a sink got any."""
 
     class Watching(RecordingSink):
@@ -227,6 +229,8 @@ async def test_the_first_leader_is_in_the_lease_before_it_delivers(tmp_path: Pat
             return await super().deliver(batch)
 
     found: list[str] = []
+    seldom = LeaseTiming(lease_duration=60.0, renew_deadline=40.0, retry_period=1.0)
+    monkeypatch.setattr("tests.bridge.app.test_election.LATE", seldom)  # A delivery would come before the renewal.
     async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
         cluster.create(LEASE, {"metadata": {"name": "kubedelta", "namespace": "default"}, "spec": {}})  # It is free.
         cluster.create("configmaps", a_config_map("a"))
