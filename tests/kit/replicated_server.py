@@ -208,7 +208,7 @@ class Member:
     async def open(self) -> None:
         self.all_feeds = await Feeds.open(self.directory, self.sinks, report=discard, cleaner_policy=EAGER)
         self.outbox = self.all_feeds.outbox
-        replica = Replica("prod", f"kubedelta-{self.number}", "1.0")
+        replica = Replica("prod", f"{self.name}_{id(self.outbox):x}", "1.0")
         self.standby = await self.outbox.election.join(replica, number_now=self.number_now)
         self.standby.starts = self.sinks
         for resource in self.resources:
@@ -257,6 +257,10 @@ class Member:
         await self.outbox.close()
         self.directory, self.reached, self.lacks = directory, dict.fromkeys(self.reached, 0), set()
         await self.open()
+
+    @property
+    def name(self) -> str:
+        return f"kubedelta-{self.number}"
 
     # ── What it sees ─────────────────────────────────────────────────────────
 

@@ -80,11 +80,6 @@ class SinkFrontier(msgspec.Struct, frozen=True, omit_defaults=True):
     def names_all_parked(self) -> bool:
         return self.objects <= len(digests_in(self.parked))
 
-    @property
-    def holds_back(self) -> bool:
-        """Whether the later records of all objects that have a dead letter wait, under the next leader, too."""
-        return self.names_all_parked and bool(self.objects or not self.dead_letters)
-
 
 class ShardFrontier(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the sinks have settled of the objects of a former shard, beyond ``Frontier.informers``."""
@@ -127,6 +122,9 @@ class Frontier(msgspec.Struct, frozen=True, omit_defaults=True):
     sinks: Annotated[dict[_Name, SinkFrontier], Meta(max_length=1000)] = {}
     kept: Annotated[dict[_Name, KeptLetters], Meta(max_length=MOST_KEPT)] = {}
     """Names of replicas that have led, and have dead letters which the leader has not. The newest are the last."""
+    followed: Annotated[tuple[_Name, ...], Meta(max_length=MOST_KEPT)] = ()
+    """Names of replicas that have led: whatever object had dead letters then, as they published, every leader since has
+    held its later records back. The newest are the last."""
     address: _Name = ""
     """The URL from which replicas get a copy of the leader's state; empty for none. See bridge.replicas.sources."""
     settings: Annotated[dict[_Name, _Digest], Meta(max_length=2000)] = {}

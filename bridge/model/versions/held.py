@@ -37,8 +37,6 @@ class KeptLetters(msgspec.Struct, frozen=True, omit_defaults=True):
     """Its URL: see ``Frontier.address``. Empty if nobody can fetch them."""
     through: Annotated[int, Meta(ge=0, le=1 << 62)] = 0
     """The leader has stored those up to this number, of that replica."""
-    whole: bool = False
-    """Each leader since has held back the later records of all objects of which they are known to be."""
     former: bool = False
     """The replica is of a former shard: it gets and deletes none any more, and has those of other shards, too."""
     since: Annotated[int, Meta(ge=0, le=1 << 62)] = 0

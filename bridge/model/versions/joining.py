@@ -40,7 +40,7 @@ def joined(former: Sequence[tuple[Shard | None, Frontier]], mine: Division) -> J
     left out. ``mine``: the shard that follows."""
     frontiers = [frontier for _, frontier in former]
     if len(frontiers) == 1:
-        return Joined(replace(frontiers[0], settings={}, address="", kept=_kept(former, mine)), {})
+        return Joined(replace(frontiers[0], settings={}, address="", kept=_kept(former, mine), followed=()), {})
     newest = max(frontiers, key=lambda each: each.term)
     sinks = [name for name in newest.sinks if all(name in each.sinks for each in frontiers)]
     informers = [key for key in sorted(newest.informers) if all(key in each.informers for each in frontiers)]
@@ -58,6 +58,7 @@ def joined(former: Sequence[tuple[Shard | None, Frontier]], mine: Division) -> J
         settings={},
         address="",
         kept=_kept(former, mine),
+        followed=(),
         informers=most,
         retired=tuple(name for name in newest.retired if all(name in each.retired for each in frontiers)),
         sinks={sink: _joined_sink([each.sinks[sink] for each in frontiers], least[sink], most) for sink in sinks},

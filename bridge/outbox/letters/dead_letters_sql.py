@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import apsw
+from msgspec.structs import replace
 
 from bridge.model.admin import DeadLetter, UnknownTarget
 from bridge.model.dead_letter import NewDeadLetter
@@ -77,6 +78,21 @@ def record_of(database: apsw.Connection, number: int, cipher: Cipher | None) -> 
     if found is None:
         raise UnknownTarget(f"there is no dead letter {number}")
     return record_codec.decode_record(Letter(*found).content(cipher))
+
+
+def heads_of(
+    database: apsw.Connection, sink: str, keys: Iterable[OrderingKey], cipher: Cipher | None
+) -> list[tuple[int, Record]]:
+    """The dead letters of these objects: number, and the record, of a delta without its body."""
+    found: list[tuple[int, Record]] = []
+    for key in keys:
+        rows = database.execute(
+            f"SELECT number, {_LETTER} FROM dead_letters WHERE sink = ? AND resource_name = ? AND key = ?", (sink, *key)
+        )
+        for number, *columns in rows:
+            record = record_codec.decode_record(Letter(*columns).content(cipher))
+            found.append((number, replace(record, body=b"") if isinstance(record, Delta) else record))
+    return found
 
 
 def retry(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> int:

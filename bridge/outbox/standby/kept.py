@@ -20,7 +20,24 @@ def begun_by(known: Frontier, begun: Takeover, running: Collection[str], mine: R
     kept = _kept(known, replica_of(mine.identity), led_last=begun.led_last)
     if begun.lacking and running:
         known = _without(known, known.informers.keys() - running)
-    return replace(known, term=begun.term, by=mine.identity, version=mine.version, settings={}, start=start, kept=kept)
+    return replace(
+        known,
+        term=begun.term,
+        by=mine.identity,
+        version=mine.version,
+        settings={},
+        start=start,
+        kept=kept,
+        followed=_followed(known, replica_of(mine.identity)),
+    )
+
+
+def _followed(known: Frontier, mine: str) -> tuple[str, ...]:
+    # A sink with dead letters of no object holds nothing back (``on_rejected: pass``).
+    if not all(each.names_all_parked and (each.objects or not each.dead_letters) for each in known.sinks.values()):
+        return ()
+    names = dict.fromkeys([*known.followed, replica_of(known.by)])
+    return tuple(name for name in names if name != mine)[-MOST_KEPT:]
 
 
 def _without(known: Frontier, left: Collection[str]) -> Frontier:
@@ -44,9 +61,7 @@ def _kept(known: Frontier, mine: str, *, led_last: bool) -> Mapping[str, KeptLet
         found = {name: replace(each, through=0) for name, each in found.items()}
     # A name that is there already is of a former shard.
     if before != mine and before not in found and any(each.dead_letters for each in known.sinks.values()):
-        found[before] = KeptLetters(known.address, whole=True)
-    if not all(each.holds_back for each in known.sinks.values()):
-        found = {name: replace(each, whole=False) for name, each in found.items()}
+        found[before] = KeptLetters(known.address)
     return dict(list(found.items())[-MOST_KEPT:])
 
 

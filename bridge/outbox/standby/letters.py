@@ -21,13 +21,13 @@ from bridge.model.primitives.election import replica_of
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta, Gap, Record
 from bridge.model.versions.frontier import Frontier, Point
-from bridge.model.versions.held import KeptLetters
+from bridge.model.versions.held import MOST_HELD, KeptLetters, digest_of, digests_in
 from bridge.model.versions.leading import in_term
 from bridge.outbox.appender import Appender
 from bridge.outbox.dead_letters import MOST, DeadLetters
 from bridge.outbox.errors import Damaged
 from bridge.outbox.letters import fetched
-from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
+from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters, heads_of
 from bridge.outbox.log import record_codec
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby.destinations import informers_of
@@ -82,6 +82,24 @@ class SharedLetters:
 
     # ── The leader ───────────────────────────────────────────────────────────
 
+    async def begin(self, known: Frontier) -> None:
+        """Drops the own dead letters of an earlier term that were overtaken since. ``known``: behind which this replica
+        leads again."""
+        if self._mine not in known.followed:
+            return
+        dropped = 0
+        for sink, each in self._sinks.dead_letters.items():
+            if (there := known.sinks.get(sink)) is None or each.keys.count > MOST_HELD:
+                continue
+            held = digests_in(there.parked)
+            free = [key for key in each.keys if digest_of(key) not in held]
+            heads = await self._store.ask(partial(heads_of, sink=sink, keys=free, cipher=self._store.cipher))
+            numbers = [number for number, record in heads if self._is_overtaken(sink, record, known)]
+            if numbers:
+                dropped += await each.drop(numbers)
+        if dropped:
+            self._report(LettersOvertaken(self._mine, dropped))
+
     @property
     def wanted(self) -> Mapping[str, KeptLetters]:
         """Replicas with dead letters that the leader has not, as far as their addresses are known; none for a
@@ -113,7 +131,7 @@ class SharedLetters:
             return False
         overtaken = 0
         for sink, all_new in by_sink.items():
-            new = [each for each in all_new if not (kept.whole and self._is_overtaken(sink, each.record))]
+            new = self._without_overtaken(replica, sink, all_new)
             overtaken += len(all_new) - len(new)
             if sink not in self._sinks.dead_letters:
                 self._sinks.dead_letters[sink] = DeadLetters(self._store, sink, SavedDeadLetters({}, False))
@@ -124,21 +142,27 @@ class SharedLetters:
         self._publish(replica, letters[-1].number)
         return True
 
-    def _is_overtaken(self, sink: str, record: Record) -> bool:
-        """Whether this replica has settled the record, or later ones of its object, and none of them waits: the other
-        replica made it a dead letter after its last publication, so that it was delivered again; or an operator let
-        later records pass. A delivery would bring an older state. Where the destination has the progress, a record may
-        be settled that is a dead letter there alone."""
-        standby, there = self._standby, self._sinks.dead_letters.get(sink)
-        if there is None or standby.found is None or sink in standby.passing or sink in standby.transactional:
+    def _without_overtaken(self, replica: str, sink: str, new: Sequence[NewDeadLetter]) -> Sequence[NewDeadLetter]:
+        found, there = self._standby.found, self._sinks.dead_letters.get(sink)
+        if found is None or there is None or replica not in found.followed:
+            return new
+        held = there.keys
+        return [
+            each for each in new if each.record.ordering_key in held or not self._is_overtaken(sink, each.record, found)
+        ]
+
+    def _is_overtaken(self, sink: str, record: Record, found: Frontier) -> bool:
+        """Whether this frontier covers a dead letter whose object nobody holds back: another replica added it after its
+        last publication, so that it was delivered again; or an operator let later records pass. A delivery would bring
+        an older state. Where the destination has the progress, a record may be covered that is a dead letter there
+        alone."""
+        if sink in self._standby.passing or sink in self._standby.transactional:
             return False
         if not isinstance(record, Delta) or record.snapshot is not None or record.replay:
             return False
-        if record.ordering_key in there.keys:
-            return False
         point = Point(record.epoch, record.resource_version)
         informers = informers_of(self._appender, record.resource.name, record.key.rpartition("/")[0])
-        points = [standby.found.of(sink, each) for each in informers]
+        points = [found.of(sink, each) for each in informers]
         return bool(points) and all(each is not None and each.covers(point) for each in points)
 
     def _has_room(self, sink: str, number: int) -> bool:

@@ -4,7 +4,7 @@ publishes its progress."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -35,6 +35,10 @@ from bridge.outbox.waypoints.index import UNKNOWN, Waypoint, Waypoints
 
 class Standby:
     """A replica. It begins as a follower, whatever it was before."""
+
+    leading = False
+    began: Callable[[Frontier], Awaitable[None]] | None = None
+    """Awaited with the frontier behind which this replica begins to lead."""
 
     def __init__(
         self,
@@ -69,7 +73,6 @@ class Standby:
         self.before = ""
         """The identity of the leader before; empty without any."""
         self.elsewhere = SettledElsewhere({})
-        self.leading = False
         self.settings: Mapping[str, str] = {}
         """See ``Frontier.settings``: of this replica."""
         self.address = ""
@@ -97,8 +100,7 @@ class Standby:
     def published(self) -> Frontier:
         """The progress of all sinks, to be published with the renewal of the Lease. Needs no disk. Whatever it covers
         is stored by its sink, or is a dead letter, or lies within a Gap."""
-        found = self.found
-        if not self.leading or found is None:
+        if not self.leading or (found := self.found) is None:
             raise RuntimeError("a follower has no progress to publish")
         cursors, of, passing = self._sinks.all, self.selected.progress, self.passing
         owed = {sink: each.text for sink, each in self.owed.items()}
@@ -139,6 +141,8 @@ class Standby:
             )
             # Here, since the transaction of a cancelled takeover may yet be written: such a replica does not lead.
             self.leading = True
+        if self.began is not None:
+            await self.began(known)
 
     def _takeover(self, term: int, known: Frontier, text: str, found: Frontier | None) -> Takeover:
         last, waypoints, cursors, now = self._sinks.last, self._waypoints, self._sinks.all, self._clock()
@@ -192,13 +196,11 @@ class Standby:
     def _is_own(self, known: Frontier) -> bool:
         """Whether this replica has published it, in this process or an earlier one, with this state directory: not one
         that was copied from another replica, nor one from a backup, which lacks later records."""
-        if known.term != self.led or replica_of(known.by) != replica_of(self._replica.identity):
-            return False
-        return self._sinks.progress.starts.have(known.start, known.sequence - self.ahead)
+        mine = known.term == self.led and replica_of(known.by) == replica_of(self._replica.identity)
+        return mine and self._sinks.progress.starts.have(known.start, known.sequence - self.ahead)
 
     def _take_kept(self, known: Frontier, sink: str, *, is_unnamed: bool) -> None:
-        own = self._is_own(known)
-        if not own or known.kept:
+        if not (own := self._is_own(known)) or known.kept:
             self._sinks.dead_letters[sink].hold(digests_in(known.sinks[sink].parked), whole=not is_unnamed)
         for what in said(known, sink, own=own, is_unnamed=is_unnamed):
             self._report(KeptElsewhere(sink, what, keepers(known)))

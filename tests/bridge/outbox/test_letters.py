@@ -266,8 +266,8 @@ def operations_of(side: Side) -> LiveOperations:
 
 
 @asynccontextmanager
-async def overtaken(root: Path, facts: list[Fact]) -> AsyncIterator[tuple[Side, Sequence[SentLetter]]]:
-    """A leader that delivered shop/b, and the dead letters of the one before, which rejected shop/b after its last
+async def overtaken(root: Path, facts: list[Fact]) -> AsyncIterator[tuple[Side, Side, Sequence[SentLetter]]]:
+    """A leader, the one before it, and that one's dead letters: of shop/a, and of shop/b and shop/c after its last
     publication."""
     async with replicas(root, facts=facts) as [former, leader]:
         await former.standby.take_over(1, None)
@@ -282,14 +282,14 @@ async def overtaken(root: Path, facts: list[Fact]) -> AsyncIterator[tuple[Side, 
         await rejects(former, (await feed_of(former))[1:])
         former.standby.step_down()
         await leader.standby.take_over(2, found)
-        yield leader, (await shared(former).page(0)).letters
+        yield former, leader, (await shared(former).page(0)).letters
 
 
 async def test_what_was_delivered_again_is_no_dead_letter(tmp_path: Path) -> None:
     """Its delivery would bring an older state. Records that this leader has not settled yet stay."""
     facts: list[Fact] = []
-    async with overtaken(tmp_path, facts) as (leader, letters):
-        assert [published(leader).kept[NAME].whole, len(letters)] == [True, 4]
+    async with overtaken(tmp_path, facts) as (_, leader, letters):
+        assert (published(leader).followed, len(letters)) == ((NAME,), 4)
         assert await leader.delivers(AUDIT, 2) == ["added shop/b", "updated shop/b"]
         published(leader)
         assert await shared(leader).take(NAME, letters)
@@ -297,19 +297,34 @@ async def test_what_was_delivered_again_is_no_dead_letter(tmp_path: Path) -> Non
         assert [each for each in facts if isinstance(each, LettersOvertaken)] == [LettersOvertaken(NAME, 2)]
 
 
-@pytest.mark.parametrize("why", ["passing", "transactional", "unnamed", "former", "waits", "replay"])
+@pytest.mark.parametrize("followed", [True, False])
+async def test_a_former_leader_drops_what_was_delivered_again(tmp_path: Path, followed: bool) -> None:
+    facts: list[Fact] = []
+    async with overtaken(tmp_path, facts) as (former, leader, _):
+        await leader.delivers(AUDIT, 2)
+        found = published(leader)
+        await former.standby.take_over(3, found if followed else replace(found, followed=()))
+        dropped = [("added", "shop/b"), ("updated", "shop/b")]
+        there = [
+            each for each in [("added", "shop/a"), *dropped, ("added", "shop/c")] if not (followed and each in dropped)
+        ]
+        assert await listed(former) == there
+        assert {key for _, key in former.outbox.sinks.dead_letters[AUDIT].keys} == {key for _, key in there}
+        reported = [each for each in facts if isinstance(each, LettersOvertaken)]
+        assert reported == [LettersOvertaken(NAME, 2)] * followed
+
+
+@pytest.mark.parametrize("why", ["passing", "transactional", "unnamed", "waits", "replay"])
 async def test_what_may_not_have_been_delivered_stays(tmp_path: Path, why: str) -> None:
-    async with overtaken(tmp_path, []) as (leader, letters):
+    async with overtaken(tmp_path, []) as (_, leader, letters):
         standby = leader.standby
         standby.passing = {AUDIT} if why == "passing" else ()
         standby.transactional = {AUDIT} if why == "transactional" else ()
         await leader.delivers(AUDIT)
         published(leader)
         assert standby.found is not None
-        kept = standby.found.kept[NAME]
-        if why in ("unnamed", "former"):
-            kept = KeptLetters(kept.address, former=why == "former")
-            standby.found = replace(standby.found, kept={NAME: kept})
+        if why == "unnamed":
+            standby.found = replace(standby.found, followed=())
         if why == "waits":
             leader.outbox.sinks.dead_letters[AUDIT].hold(
                 {digest_of(("pods", "shop/b")), digest_of(("pods", "shop/c"))}, whole=False
@@ -340,10 +355,9 @@ async def test_only_what_is_held_back_can_be_overtaken(tmp_path: Path, sink: Sin
     async with replicas(tmp_path) as [_, leader]:
         before = replace(blank(Replica("prod", f"{NAME}_1", "1"), 1), address=URL)
         slow = SinkFrontier(dead_letters=1, objects=1, parked=bytes(8))
-        kept = {"kubedelta-9": KeptLetters(URL, whole=True)}
-        await leader.standby.take_over(2, replace(before, sinks={AUDIT: sink, "slow": slow}, kept=kept))
-        found = published(leader).kept
-        assert {name: each.whole for name, each in found.items()} == {"kubedelta-9": whole, NAME: whole}
+        followed = ("kubedelta-9", "kubedelta-1")
+        await leader.standby.take_over(2, replace(before, sinks={AUDIT: sink, "slow": slow}, followed=followed))
+        assert published(leader).followed == (("kubedelta-9", NAME) if whole else ())
 
 
 async def test_a_long_reason_holds_up_no_page(tmp_path: Path) -> None:
