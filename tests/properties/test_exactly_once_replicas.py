@@ -157,7 +157,7 @@ class Transactions(Election):
             self.hear(feed.sink, record)
             if isinstance(record, Delta):
                 self.heard[feed.sink].settled.add(step_of(record))
-                if record.snapshot is None:
+                if not self.heard[feed.sink].set_back:
                     self.count(feed.sink, record)
 
     def count(self, sink: str, delta: Delta) -> None:
