@@ -156,6 +156,8 @@ class SnapshotSchedule:
         pipeline = self._pipelines.get(name)
         if pipeline is None or self._outbox.sinks[name].backfill is not None or pipeline.feed.taken < owed.after:
             return
+        if standby.lags(name, pipeline.feed.taken):
+            return
         try:
             await self._begin_anew(name, pipeline.feed, owed.scope)
         except UnknownTarget as error:

@@ -428,7 +428,7 @@ class Election(RuleBasedStateMachine):
         if leader is None or sink not in leader.feeds or leader.outbox.sinks[sink].backfill is not None:
             return
         owed, feed = leader.standby.owed.get(sink), leader.feeds[sink]
-        if owed is not None and feed.taken >= owed.after:
+        if owed is not None and feed.taken >= owed.after and not leader.standby.lags(sink, feed.taken):
             self.run(begin_snapshot(leader.outbox, sink, feed, cluster="prod", report=discard, scope=owed.scope))
             del leader.standby.owed[sink]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from bridge.model.versions.frontier import Frontier, ShardFrontier, SinkFrontier
@@ -83,6 +83,18 @@ def may_lack(waypoints: Waypoints, cursor: SinkCursor, found: Frontier, ended: C
     if compacted and cursor.sink not in ended:
         return True
     return not watches_the_same(waypoints, found) or not is_exact(waypoints, cursor, found)
+
+
+def lags(waypoints: Waypoints, sink: str, known: Iterable[Frontier | None], taken: int) -> bool:
+    """Whether another replica has delivered changes that the log here does not have up to ``taken``. A snapshot of what
+    is there would set objects back, and the next leader would trust the frontier. ``known``: what was delivered."""
+    own = waypoints.settled(taken)
+    for found in filter(None, known):
+        for informer in waypoints.running & found.informers.keys():
+            theirs, mine = found.of(sink, informer), own.get(informer)
+            if theirs is not None and (mine is None or (theirs != mine and theirs.covers(mine))):
+                return True
+    return False
 
 
 def watches_the_same(waypoints: Waypoints, found: Frontier) -> bool:

@@ -58,6 +58,7 @@ class Destinations:
     async def _go_behind(self, sink: str, shared: SharedProgress) -> None:
         standby, cursor, waypoints, last = self._standby, self._sinks[sink], self._waypoints, self._sinks.last
         frontier, lease = self._joined(sink, shared), standby.found
+        standby.delivered[sink] = frontier
         holds = lease is None or standby.selected.holds(sink, lease)
         through, ended = reached(waypoints, cursor, frontier, last, holds=holds)
         standby.elsewhere.learn(sink, settled(waypoints, sink, frontier, last))

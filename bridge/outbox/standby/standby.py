@@ -21,7 +21,7 @@ from bridge.model.versions.leading import in_term
 from bridge.outbox.appender import Appender
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby import takeover
-from bridge.outbox.standby.covered import Confirmed, is_exact, reached, settled_elsewhere
+from bridge.outbox.standby.covered import Confirmed, is_exact, lags, reached, settled_elsewhere
 from bridge.outbox.standby.epochs import passed, present, take_epochs
 from bridge.outbox.standby.kept import begun_by, keepers, said
 from bridge.outbox.standby.planning import numbers_ahead, plan_takeover, require
@@ -85,6 +85,7 @@ class Standby:
         """Configured sinks whose destination stores their progress."""
         self.owed: dict[str, OwedSnapshot] = {}
         """Of a leader: snapshots that it is still to begin."""
+        self.delivered: dict[str, Frontier] = {}  # Of destinations that store it.
         self.moved: Callable[[str, int], None] = lambda _sink, _settled: None
         """Called with a sink and the end of the log that it need not take any more."""
         self.observed: Callable[[Frontier], None] = lambda _found: None
@@ -124,10 +125,9 @@ class Standby:
         self._forget_settled()
 
     async def take_over(self, term: int, found: Frontier | None) -> None:
-        """Begins to lead, behind the frontier that was found in the Lease (None: the Lease had none): in one
-        transaction, durable on return. If this replica is not ``exact`` for a sink, a Gap is the last record of the
-        log: an object may be gone that this replica never knew. No ``take`` of a feed runs; feeds made later begin
-        where the cursors are. Raises ValueError for a term that is not new, and for another cluster's frontier."""
+        """Begins to lead, behind the frontier in the Lease (None: none was there): in a transaction, durable on return.
+        If this replica is not ``exact`` for a sink, a Gap is the last record of the log. No ``take`` of a feed runs;
+        feeds made later begin where the cursors are. ValueError: an old term, or another cluster's frontier."""
         require(term, self.term, found, self._replica.cluster)
         async with self._lock:
             behind = found or self.found
@@ -171,6 +171,10 @@ class Standby:
             self.elsewhere.forget(sink)
         return self.elsewhere.has(sink, record) and not self.selected.changed_before(sink, record.sequence)
 
+    def lags(self, sink: str, taken: int) -> bool:
+        """Whether a snapshot behind ``taken`` would set objects back: see ``covered.lags``."""
+        return lags(self._waypoints, sink, [self.delivered.get(sink), self.found], taken)
+
     def in_term(self, record: Record) -> Record:
         """The record as it leaves: see ``leading.in_term``."""
         return in_term(record, self.led, self.ahead)
@@ -194,8 +198,7 @@ class Standby:
         self.found = begun_by(known, begun, self._waypoints.running, self._replica, self._sinks.progress.starts.present)
 
     def _is_own(self, known: Frontier) -> bool:
-        """Whether this replica has published it, in this process or an earlier one, with this state directory: not one
-        that was copied from another replica, nor one from a backup, which lacks later records."""
+        """Whether this replica has published it with this state directory: neither a copy nor a backup of one."""
         mine = known.term == self.led and replica_of(known.by) == replica_of(self._replica.identity)
         return mine and self._sinks.progress.starts.have(known.start, known.sequence - self.ahead)
 

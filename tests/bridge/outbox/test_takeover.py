@@ -118,6 +118,23 @@ async def test_a_snapshot_follows_the_gap_of_an_inexact_takeover(tmp_path: Path)
         assert await follower.delivers("audit") == ["snapshot", "sync shop/a", "snapshot"]
 
 
+async def test_a_snapshot_waits_for_what_the_leader_before_delivered(tmp_path: Path) -> None:
+    """Else it would set objects back, and the leader behind it would trust the frontier."""
+    async with replicas(tmp_path) as [leader, follower]:
+        await leader.standby.take_over(1, None)
+        await all_see([leader, follower], "added shop/a", position="110")
+        await leader.sees("added shop/b", position="120")
+        await leader.delivers("audit")
+        await demand(leader, None)
+        await follower.standby.take_over(2, published(leader))
+        await follower.delivers("audit")
+        assert not await begins_owed(follower)
+
+        await follower.sees("added shop/b", position="120")
+        await follower.delivers("audit")
+        assert await begins_owed(follower)
+
+
 async def test_pauses_go_to_the_next_leader(tmp_path: Path) -> None:
     async with replicas(tmp_path) as [leader, follower]:
         await leader.standby.take_over(1, None)
