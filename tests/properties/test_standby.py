@@ -90,6 +90,8 @@ class Heard:
     """Digests of objects with a dead letter on another replica, as the present leader found them."""
     begun: int | None = None
     """The server's version when a leader first published the sink."""
+    earlier: set[Step] = field(default_factory=set)
+    """In the leader's log when the sink began there with the earliest record."""
 
 
 class Election(RuleBasedStateMachine):
@@ -444,8 +446,8 @@ class Election(RuleBasedStateMachine):
             self.publish()
 
     @precondition(lambda self: self.has(NEWS))
-    @rule(data=st.data())
-    def configure(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), start=st.sampled_from([StartPolicy.NOW, StartPolicy.EARLIEST]))
+    def configure(self, data: st.DataObject, start: StartPolicy) -> None:
         """A sink comes or goes, on one replica after the other."""
         member = self.draw(data)
         if NEW in member.sinks:
@@ -459,10 +461,17 @@ class Election(RuleBasedStateMachine):
         else:
             if member is not self.leader:  # It has read the Lease since its start.
                 self.follow(member)
-            member.sinks[NEW] = StartPolicy.NOW
-            self.run(member.outbox.registration.begin({NEW: StartPolicy.NOW}, (), before=False))
+            member.sinks[NEW] = start
+            is_new = NEW not in [cursor.sink for cursor in member.outbox.sinks.all]
+            self.run(member.outbox.registration.begin({NEW: start}, (), before=False))
+            if is_new and member is self.leader:
+                self.begin_new(member)
             member.feeds[NEW] = member.all_feeds.feed(NEW, window=4)
         member.standby.starts = member.sinks
+
+    def begin_new(self, leader: Member) -> None:
+        if leader.sinks[NEW] is StartPolicy.EARLIEST:
+            self.heard[NEW].earlier = {step_of(each) for each in self.waiting(leader, NEW, leader.outbox.last)}
 
     # ── The election ─────────────────────────────────────────────────────────
 
@@ -542,6 +551,9 @@ class Election(RuleBasedStateMachine):
         if NEW not in member.sinks:  # Behind a leader without it, it begins anew.
             self.heard[NEW].begun = None
             self.heard[NEW].state.clear()
+            self.heard[NEW].earlier.clear()
+        elif self.found is not None and NEW not in self.found.sinks:
+            self.begin_new(member)
         if member.standby.owed or self.found is None:
             self.publish()  # Before the first delivery: see SelectionChanges.lead.
 
@@ -635,7 +647,7 @@ class Election(RuleBasedStateMachine):
     def need_not(self, heard: Heard, step: Step) -> bool:
         if step in heard.settled or step in heard.excused:
             return True
-        return heard.begun is None or step.version <= heard.begun
+        return step not in heard.earlier and (heard.begun is None or step.version <= heard.begun)
 
     def i3_it_never_goes_back(self, before: Frontier, after: Frontier) -> None:
         """Nor to an earlier epoch than the leader is in. One that has begun fewer epochs cannot compare points."""
@@ -659,7 +671,8 @@ class Election(RuleBasedStateMachine):
         heard, steps = self.heard[sink], self.server.steps()
         if (begun := heard.begun) is None:
             return
-        assert {each for each in steps if each.version > begun} <= heard.steps | heard.settled | heard.excused
+        due = {each for each in steps if each.version > begun or each in heard.earlier}
+        assert due <= heard.steps | heard.settled | heard.excused
         state = self.server.states()
         unsure = heard.unsure | heard.rejected
         if sink == NEW:  # Of objects that did not change since it began, it has nothing.
