@@ -19,7 +19,8 @@ from tests.kit.records import changes, ids_of
 from tests.kit.token_server import TokenServer, unsigned_jwt
 from tests.sinks.kafka.test_sink import ids, opened, read, the_sink, until_stored
 
-TIMEOUT = 30 * BUSY
+TIMEOUT = 120
+"""Seconds. The option takes no more."""
 """Seconds for connections that succeed: a broker's first handshake takes seconds on a busy machine."""
 
 Options: TypeAlias = dict[str, Any]
