@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
+from math import inf
 
 from tests.kit.etcd_history import Happened
 from tests.kit.judge import impossible, left_out, lost_steps, untrue
@@ -55,7 +56,7 @@ class Counts:
     silences: list[float] = field(default_factory=list)
     """For each round, the longest time without an arrival, in seconds."""
     ages: list[float] = field(default_factory=list)
-    """For each round with repetitions, the time from the first delivery of the oldest one to the fault, in seconds."""
+    """For each round with repetitions, the longest time since a leader had settled one, at the fault, in seconds."""
 
     def add(self, other: Counts) -> None:
         for name in self.__slots__:
@@ -126,15 +127,26 @@ def _silence(arrivals: Sequence[Arrival], round_: Round) -> float:
 
 
 def _ages(arrivals: Sequence[Arrival], rounds: Sequence[Round]) -> list[float]:
-    faults = [each.began for each in rounds]
-    first: dict[tuple[int, str], float] = {}
-    oldest: dict[int, float] = {}
-    for arrival in arrivals:
-        known = first.setdefault(arrival.record.unique_id, arrival.at)
-        fault = bisect_right(faults, arrival.at) - 1
-        if known != arrival.at and fault >= 0:
-            oldest[fault] = max(oldest.get(fault, 0.0), round(faults[fault] - known, 3))
-    return list(oldest.values())
+    oldest: list[float] = []
+    for fault, following in pairwise([*(each.began for each in rounds), inf]):
+        begin, end = (bisect_left(arrivals, moment, key=_time) for moment in (fault, following))
+        settled = _settled(arrivals[:begin])
+        again = [each for each in arrivals[begin:end] if each.record.unique_id in settled]
+        if again:
+            oldest.append(round(max(fault - settled[each.record.unique_id] for each in again), 3))
+    return oldest
+
+
+def _settled(arrivals: Sequence[Arrival]) -> dict[tuple[int, str], float]:
+    """When the newest leader that delivered a record had it settled: all records of the term up to it had arrived."""
+    settled: dict[tuple[int, str], float] = {}
+    in_order = sorted(arrivals, key=lambda each: (each.record.term, each.record.sequence))
+    for _, delivered in groupby(in_order, key=lambda each: each.record.term):
+        last = 0.0
+        for each in delivered:
+            last = max(last, each.at)
+            settled[each.record.unique_id] = last
+    return settled
 
 
 def _time(arrival: Arrival) -> float:

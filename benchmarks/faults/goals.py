@@ -74,5 +74,5 @@ GOALS = (
     Goal("Time without deliveries after a kill, 99th percentile", 18, "s", _silence("kill", 0.99)),
     Goal("After SIGTERM, longest", 1, "s", _silence("terminate", 1, once=False)),
     Goal("After SIGTERM with exactly once, longest", 3, "s", _silence("terminate", 1, once=True)),
-    Goal("Oldest repeated record at a kill, since it was delivered", 2, "s", _oldest),
+    Goal("Oldest repeated record at a kill, since it was settled", 2, "s", _oldest),
 )

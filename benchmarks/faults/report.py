@@ -39,7 +39,7 @@ truth is etcd's history: every version of every object.
 - **disordered**: records behind a newer one of their object, also among repetitions, or with another content than what
   happened.
 - **repeated**: delivered again with an equal id. **other ids**: the same version with another id. **oldest repeated**:
-  how long before the fault the oldest of them had been delivered.
+  how long before the fault a leader had settled the oldest of them: all records of its term up to that one had arrived.
 - **stale**: records of a former leader behind the first record of a later one. NATS with `sole_writer` and Kafka with
   `exactly_once` are fenced, Kafka without it and the webhook are not.
 - **without deliveries**: of each round and sink, the longest time between two arrivals, from the fault until everything

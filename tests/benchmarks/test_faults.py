@@ -93,6 +93,13 @@ def test_a_repetition_has_its_age_at_the_fault() -> None:
     assert counts.ages == [0.5]
 
 
+def test_the_last_delivery_before_a_fault_counts_for_the_age() -> None:
+    again = [an_arrival(STEPS[1], 106.0, 2), an_arrival(STEPS[1], 116.0, 3)]
+    counts = counted([*DELIVERED, *again], 0, STEPS, [FAULT, Round(107.0, 120.0)])
+
+    assert counts.ages == [0.5, 1.0]
+
+
 def test_an_object_that_enters_a_selection_twice_is_disorder() -> None:
     entered = [an_arrival(a_step(1, "added", "c"), 101.0), an_arrival(a_step(1, "added", "c"), 102.0, again="/2")]
     assert counted(DELIVERED, 0, STEPS, (), others=entered).disordered == 1
