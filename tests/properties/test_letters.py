@@ -116,11 +116,7 @@ class ElectionWithLetters(Election):
     @rule(data=st.data())
     def everything_arrives(self, data: st.DataObject) -> None:
         """A replica sees all changes, leads and delivers, gets all dead letters, and retries them."""
-        member = self.draw(data)
-        for resource in RESOURCES:
-            self.see(member, resource, 1000, True)
-        if member is not self.leader:
-            self.take_over(member)
+        member = self.leads_and_sees_all(data)
         for sink in member.sinks:
             self.deliver_all(member, sink)
         self.publish()

@@ -595,17 +595,21 @@ class Election(RuleBasedStateMachine):
     @rule(data=st.data())
     def everything_arrives(self, data: st.DataObject) -> None:
         """A replica sees all changes, leads and delivers."""
-        member = self.draw(data)
-        for resource in RESOURCES:
-            self.see(member, resource, 1000, True)
-        if member is not self.leader:
-            self.take_over(member)
+        member = self.leads_and_sees_all(data)
         for sink in member.sinks:
             self.deliver_all(member, sink)
             self.begin_owed(sink)
             self.deliver_all(member, sink)
             self.i4_nothing_is_missing(sink)
         self.publish()
+
+    def leads_and_sees_all(self, data: st.DataObject) -> Member:
+        member = self.draw(data)
+        for resource in RESOURCES:
+            self.see(member, resource, 1000, True)
+        if member is not self.leader:
+            self.take_over(member)
+        return member
 
     def deliver_and_publish(self, leader: Member) -> None:
         for sink in leader.sinks:

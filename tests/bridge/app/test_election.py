@@ -263,18 +263,26 @@ async def test_a_restarted_leader_does_not_wait_for_its_own_lease(tmp_path: Path
             await again.stop()
 
 
-@pytest.mark.parametrize("numbers", [{"sequence": 1 << 53}, {"replays": 1 << 53}], ids=["sequence", "replays"])
-async def test_numbers_of_somebody_else_stop_nobody(tmp_path: Path, numbers: dict[str, int]) -> None:
-    """Behind the largest number of a frontier, no replica could read the next one."""
+@asynccontextmanager
+async def leading_behind(written: Frontier, term: int, folder: Path) -> AsyncIterator[tuple[Playground, Replica]]:
+    """A replica that leads and has delivered. Before, the Lease had this term and what somebody had written."""
+    annotations = {TERM: str(term), FRONTIER: frontiers.encode(written)}
     async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
-        written = frontiers.encode(replace(Frontier(1, "test", 3, "somebody", "1.0", 5), **numbers))
-        metadata = {"name": "kubedelta", "namespace": "default", "annotations": {TERM: "3", FRONTIER: written}}
+        metadata = {"name": "kubedelta", "namespace": "default", "annotations": annotations}
         cluster.create(LEASE, {"metadata": metadata, "spec": {}})
-        replica = Replica(cluster, "first", tmp_path / "first")
+        replica = Replica(cluster, "first", folder / "first")
         replica.start(tasks)
         await replica.until(lambda: replica.leads)
         cluster.create("configmaps", a_config_map("a"))
         await replica.sink.until(lambda sink: "added default/a" in sink.delivered())
+        yield cluster, replica
+
+
+@pytest.mark.parametrize("numbers", [{"sequence": 1 << 53}, {"replays": 1 << 53}], ids=["sequence", "replays"])
+async def test_numbers_of_somebody_else_stop_nobody(tmp_path: Path, numbers: dict[str, int]) -> None:
+    """Behind the largest number of a frontier, no replica could read the next one."""
+    written = replace(Frontier(1, "test", 3, "somebody", "1.0", 5), **numbers)
+    async with leading_behind(written, 3, tmp_path) as (cluster, replica):
         await replica.until(lambda: '"by":"first' in lease_annotations(cluster)[FRONTIER])
         found = frontiers.decode(lease_annotations(cluster)[FRONTIER])
         assert (found.term, found.replays) == (4, 0)
@@ -287,16 +295,8 @@ async def test_numbers_of_somebody_else_stop_nobody(tmp_path: Path, numbers: dic
 async def test_terms_of_somebody_else_stop_nobody(
     tmp_path: Path, term: int, of_frontier: int, doubted: list[int]
 ) -> None:
-    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
-        written = frontiers.encode(Frontier(1, "test", of_frontier, "somebody", "1.0", 5))
-        metadata = {"name": "kubedelta", "namespace": "default", "annotations": {TERM: str(term), FRONTIER: written}}
-        cluster.create(LEASE, {"metadata": metadata, "spec": {}})
-        replica = Replica(cluster, "first", tmp_path / "first")
-        replica.start(tasks)
-        await replica.until(lambda: replica.leads)
-        cluster.create("configmaps", a_config_map("a"))
-        await replica.sink.until(lambda sink: "added default/a" in sink.delivered())
-
+    written = Frontier(1, "test", of_frontier, "somebody", "1.0", 5)
+    async with leading_behind(written, term, tmp_path) as (cluster, replica):
         [began] = replica.reported(LeadershipBegan)
         assert began.term == (1 if doubted else term + 1)
         assert [each.term for each in replica.reported(LeaseTermDoubted)] == doubted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,15 @@ async def led_by_another(sides: list[Side]) -> Frontier:
     return published(second)
 
 
+@asynccontextmanager
+async def begun_anew(directory: Path) -> AsyncIterator[Side]:
+    """The replica of this state directory."""
+    async with opened(directory, SINKS) as outbox:
+        again = Side(outbox, await joined(outbox))
+        await again.pods.begin(outbox)
+        yield again
+
+
 @pytest.mark.parametrize("reads", [True, False], ids=["read", "unread"])
 async def test_a_former_leader_delivers_again_what_another_left(tmp_path: Path, reads: bool) -> None:
     async with replicas(tmp_path) as [first, second]:
@@ -51,23 +62,19 @@ async def test_it_does_so_after_a_restart(tmp_path: Path) -> None:
     async with replicas(tmp_path) as [first, second]:
         found = await led_by_another([first, second])
         directory = crashed(tmp_path / "0", tmp_path / "copy")
-    async with opened(directory, SINKS) as outbox:
-        again = Side(outbox, await joined(outbox))
-        await again.pods.begin(outbox)
+    async with begun_anew(directory) as again:
         await again.standby.take_over(3, found)
         for sink in SINKS:
             assert await again.delivers(sink) == [*STEPS[1:]]
         directory = crashed(directory, tmp_path / "later")
-        assert {sink: outbox.sinks[sink].settled for sink in SINKS} == dict.fromkeys(SINKS, 3)
+        assert {sink: again.outbox.sinks[sink].settled for sink in SINKS} == dict.fromkeys(SINKS, 3)
 
 
 async def test_cursors_that_went_back_are_saved(tmp_path: Path) -> None:
     async with replicas(tmp_path) as [first, second]:
         await first.standby.take_over(3, await led_by_another([first, second]))
         directory = crashed(tmp_path / "0", tmp_path / "copy")
-    async with opened(directory, SINKS) as outbox:
-        again = Side(outbox, await joined(outbox))
-        await again.pods.begin(outbox)
+    async with begun_anew(directory) as again:
         await again.standby.take_over(4, None)
         for sink in SINKS:
             assert await again.delivers(sink) == [*STEPS[1:]]
