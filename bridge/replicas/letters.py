@@ -4,7 +4,7 @@ enough for deliveries, and again until the other replica has none."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Protocol
 
@@ -13,7 +13,7 @@ import msgspec
 
 from bridge.facts import Report
 from bridge.facts.election import LettersFetched, LettersMissing
-from bridge.model.dead_letter import LetterPage, SentLetter
+from bridge.model.dead_letter import LetterPage
 from bridge.model.versions.held import KeptLetters
 from bridge.plan.plan import CopyPlan
 from bridge.replicas.requests import asked, whole
@@ -37,7 +37,7 @@ class Letters(Protocol):
     @property
     def wanted(self) -> Mapping[str, KeptLetters]: ...
 
-    async def take(self, replica: str, letters: Sequence[SentLetter]) -> bool: ...
+    async def take(self, page: LetterPage) -> str: ...
 
     def end(self, replica: str) -> None: ...
 
@@ -83,11 +83,11 @@ class LetterFetcher:
                     self._letters.end(replica)
                 return taken
             try:
-                has_room = await self._letters.take(replica, page.letters)
+                refused = await self._letters.take(page)
             except ValueError as error:
                 raise Unfit(str(error)) from error
-            if not has_room:
-                raise Unfit("a sink has no room for them: retry or drop its dead letters")
+            if refused:
+                raise Unfit(refused)
             taken += len(page.letters)
             through = page.letters[-1].number
 

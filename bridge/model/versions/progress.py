@@ -41,7 +41,8 @@ class SharedProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     parts: Annotated[int, Meta(ge=0, le=MOST_PARTS)] = 0
     """So many further values of ``beyond`` are stored beside the progress (``BeyondPart``)."""
     letters: Annotated[dict[str, LettersBefore], Meta(max_length=100)] = {}
-    """Ids of cursors of other replicas → the dead letters that their last transaction delivered."""
+    """Ids of cursors of other replicas → the dead letters that their last transaction delivered. Those of 16
+    cursors stay, the last that delivered some."""
 
 
 class BeyondPart(msgspec.Struct, frozen=True, kw_only=True):

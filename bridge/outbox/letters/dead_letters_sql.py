@@ -51,13 +51,14 @@ def sealed_rows(database: apsw.Connection) -> Iterator[tuple[int, Letter]]:
         yield number, Letter(*columns)
 
 
-def behind(database: apsw.Connection, after: int, limit: int) -> Iterator[tuple[int, bool, Letter]]:
-    """At most ``limit`` dead letters with numbers above ``after``: number, parked, content."""
+def behind(database: apsw.Connection, after: int, limit: int) -> Iterator[tuple[int, bool, bool, Letter]]:
+    """At most ``limit`` dead letters with numbers above ``after``: number, parked, retrying, content."""
     found = database.execute(
-        f"SELECT number, parked, {_LETTER} FROM dead_letters WHERE number > ? ORDER BY number LIMIT ?", (after, limit)
+        f"SELECT number, parked, retrying, {_LETTER} FROM dead_letters WHERE number > ? ORDER BY number LIMIT ?",
+        (after, limit),
     )
-    for number, parked, *columns in found:
-        yield number, bool(parked), Letter(*columns)
+    for number, parked, retrying, *columns in found:
+        yield number, bool(parked), bool(retrying), Letter(*columns)
 
 
 def listed(

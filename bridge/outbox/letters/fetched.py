@@ -55,19 +55,15 @@ def page(
     """At most ``most`` dead letters with larger numbers than ``after``. ``ahead``: see ``leading.in_term``."""
     letters: list[SentLetter] = []
     size = 0
-    for number, parked, letter in dead_letters_sql.behind(database, after, most):
+    for number, parked, retrying, letter in dead_letters_sql.behind(database, after, most):
         record = in_term(record_codec.decode_record(letter.content(cipher)), 0, ahead)
         content = record_codec.encode_record(record)
-        letters.append(SentLetter(number, letter.sink, content, *_texts(letter.texts(cipher), parked)))
+        reason, answer = (each[:LONGEST_TEXT] for each in letter.texts(cipher))
+        letters.append(SentLetter(number, letter.sink, content, reason, parked, answer, retrying))
         size += len(content)
         if size > _PAGE:
             break
     return LetterPage(replica, one(database, "SELECT count(*) FROM dead_letters"), tuple(letters))
-
-
-def _texts(texts: tuple[str, str], parked: bool) -> tuple[str, bool, str]:
-    reason, answer = texts
-    return reason[:LONGEST_TEXT], parked, answer[:LONGEST_TEXT]
 
 
 def take(database: apsw.Connection, sink: str, letters: Sequence[NewDeadLetter], cipher: Cipher | None) -> Taken:

@@ -3,14 +3,14 @@ restart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Record
-from bridge.model.versions.progress import BeyondPart, Progress, SharedProgress
+from bridge.model.versions.progress import BeyondPart, LettersBefore, Progress, SharedProgress
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.progress import starts
 from bridge.outbox.progress.starts import Starts
@@ -34,6 +34,8 @@ class Sharing(Protocol):
     def after_letters(self, sink: str) -> tuple[SharedProgress, BeyondPart | None]: ...
 
     def settle(self, sink: str) -> None: ...
+
+    def letters_before(self, sink: str) -> Mapping[str, LettersBefore] | None: ...
 
 
 class DestinationProgress:
@@ -68,6 +70,11 @@ class DestinationProgress:
         item = None if cursor.backfill is None else cursor.item_to_save
         shared, part = (None, None) if self.sharing is None else self.sharing.after_letters(cursor.sink)
         return self._progress(cursor, shared, out=cursor.settled, item=item, letters=tuple(letters)), part
+
+    def letters_before(self, sink: str) -> Mapping[str, LettersBefore] | None:
+        """The dead letters that other replicas delivered last, by the ids of their cursors; None until the leader has
+        read the destination's progress, behind the transactions of those before it."""
+        return None if self.sharing is None else self.sharing.letters_before(sink)
 
     def unknown(self, progress: Progress, cursor: SinkCursor) -> str:
         """See Starts.unknown."""

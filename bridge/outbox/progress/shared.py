@@ -66,7 +66,8 @@ class SharedSink:
         self._all = beyond.merged(iter([*(part.beyond for part in parts), found.beyond]))
         """Of all parts."""
         self._new: dict[str, Beyond] = {}
-        self._letters = dict(list(letters.items())[-_MOST_CURSORS:])
+        self.letters: Mapping[str, LettersBefore] = dict(list(letters.items())[-_MOST_CURSORS:])
+        """Those of the cursors that stored some last."""
 
     def has(self, record: Record, informers_of: InformersOf) -> bool:
         """Whether the destination has the record, beyond its frontier."""
@@ -110,7 +111,7 @@ class SharedSink:
             retired=retired,
             beyond=inline,
             parts=parts,
-            letters=self._letters,
+            letters=dict(self.letters),
         )
         return shared, part
 

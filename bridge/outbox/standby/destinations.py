@@ -32,6 +32,8 @@ class Destinations:
         self._sinks = sinks
         self._standby = standby
         self._shared: dict[str, SharedSink] = {}
+        self._read: dict[str, int] = {}
+        """Sink → the term in which its progress was read last."""
         self._informers: dict[tuple[str, str], tuple[str, ...]] = {}
         """Resource and namespace → the running informers; asked anew for each transaction."""
 
@@ -50,10 +52,14 @@ class Destinations:
         if found is not None and found.letters and found.cursor != cursor:
             letters[found.cursor] = LettersBefore(found.start, found.out, found.letters)
         self._informers.clear()
-        self._shared[sink] = SharedSink(shared, parts, letters)
+        self._shared[sink], self._read[sink] = SharedSink(shared, parts, letters), self.term
         if shared is not None:
             await self._go_behind(sink, shared)
         return None if own is None else Progress(start=own.start, cursor=cursor, out=own.out, letters=own.letters)
+
+    def letters_before(self, sink: str) -> Mapping[str, LettersBefore] | None:
+        """See DestinationProgress."""
+        return self._shared[sink].letters if self._read.get(sink) == self.term else None
 
     async def _go_behind(self, sink: str, shared: SharedProgress) -> None:
         standby, cursor, waypoints, last = self._standby, self._sinks[sink], self._waypoints, self._sinks.last

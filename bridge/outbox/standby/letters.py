@@ -29,6 +29,7 @@ from bridge.outbox.errors import Damaged
 from bridge.outbox.letters import fetched
 from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters, heads_of
 from bridge.outbox.log import record_codec
+from bridge.outbox.progress.delivered import delivered, doubtful, numbering
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby.destinations import informers_of
 from bridge.outbox.standby.standby import Standby
@@ -71,7 +72,8 @@ class SharedLetters:
             ahead=self._standby.ahead,
             cipher=self._store.cipher,
         )
-        return await self._store.ask(ask)
+        page = await self._store.ask(ask)
+        return replace(page, numbering=numbering(page.letters, self._sinks.progress.starts, self._sinks.all))
 
     def observe(self, found: Frontier) -> None:
         """Lets go of what the leader has stored. ``found``: of another replica, read from the Lease."""
@@ -119,16 +121,23 @@ class SharedLetters:
                 " it begin with an empty one"
             )
 
-    async def take(self, replica: str, letters: Sequence[SentLetter]) -> bool:
-        """Adds dead letters of this replica, ascending by number, without those of other shards, and those that were
-        overtaken (``_is_overtaken``); durable on return, and published with the next renewal. False, and nothing is
-        added, while a sink has no room for them. Raises ValueError for records that cannot be read."""
-        kept = self.wanted.get(replica, KeptLetters())
+    async def take(self, page: LetterPage) -> str:
+        """Adds the dead letters of a page that has some, ascending by number, without those of other shards, those that
+        the destination has (``delivered``), and those that were overtaken (``_is_overtaken``); durable on return, and
+        published with the next renewal. Returns why nothing was added, for the operator; empty otherwise. Raises
+        ValueError for records that cannot be read."""
+        replica, kept = page.replica, self.wanted.get(page.replica, KeptLetters())
         own = partial(_is_own, shard=self._sinks.shard, notices=kept.notices)
+        if unread := self._unread(page):
+            return (
+                f"the destination of {', '.join(unread)} may have some of them, as it says when the sink opens: they"
+                " come then; `kubedelta sinks resume` if it is paused"
+            )
+        letters = self._undelivered(page)
         by_sink = await asyncio.to_thread(_by_sink, letters, self._standby.ahead, own)
         if not all(self._has_room(sink, len(new)) for sink, new in by_sink.items()):
             self._begun.discard(replica)
-            return False
+            return "a sink has no room for them: retry or drop its dead letters"
         overtaken = 0
         for sink, all_new in by_sink.items():
             new = self._without_overtaken(replica, sink, all_new)
@@ -139,8 +148,22 @@ class SharedLetters:
         self._begun.add(replica)
         if overtaken:
             self._report(LettersOvertaken(replica, overtaken))
-        self._publish(replica, letters[-1].number)
-        return True
+        self._publish(replica, page.letters[-1].number)
+        return ""
+
+    def _unread(self, page: LetterPage) -> Sequence[str]:
+        """Sinks that tell what they have of the page once they open."""
+        progress = self._sinks.progress
+        return [each for each in self._doubtful(page) if progress.letters_before(each) is None]
+
+    def _undelivered(self, page: LetterPage) -> Sequence[SentLetter]:
+        """Without those that the destination has: their replica was killed before it deleted them."""
+        progress = self._sinks.progress
+        had = {sink: delivered(page, sink, progress.letters_before(sink) or {}) for sink in self._doubtful(page)}
+        return [each for each in page.letters if each.number not in had.get(each.sink, ())]
+
+    def _doubtful(self, page: LetterPage) -> Sequence[str]:
+        return doubtful(page, self._standby.transactional)
 
     def _without_overtaken(self, replica: str, sink: str, new: Sequence[NewDeadLetter]) -> Sequence[NewDeadLetter]:
         found, there = self._standby.found, self._sinks.dead_letters.get(sink)

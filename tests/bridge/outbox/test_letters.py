@@ -23,11 +23,14 @@ from bridge.model.status import PauseCause, StatusSnapshot
 from bridge.model.versions.frontier import Frontier, SinkFrontier
 from bridge.model.versions.held import KeptLetters, digest_of
 from bridge.model.versions.joining import joined as joined_shards
+from bridge.model.versions.progress import Progress, decode_progress, encode_progress
 from bridge.outbox import Replica, SharedLetters
 from bridge.outbox.log import record_codec
 from bridge.outbox.standby.progress import blank
+from bridge.pipelines.feeds import TransactionFeed
 from bridge.pipelines.live_tail import LiveTail
-from tests.bridge.outbox.opened import feeds_of, joined, opened
+from tests.bridge.outbox.opened import crashed, feeds_of, joined, opened
+from tests.bridge.outbox.test_destination_progress import begun, stored
 from tests.bridge.outbox.test_standby import SINKS, Side, all_see, published, replicas
 
 AUDIT = "audit"
@@ -53,7 +56,7 @@ async def fetch(leader: Side, former: Side) -> list[int]:
         through = kept.through
         while letters := (page := await shared(former).page(through)).letters:
             assert page.replica == replica
-            assert await shared(leader).take(replica, letters)
+            assert await shared(leader).take(page) == ""
             through = letters[-1].number
             sizes.append(len(letters))
     return sizes
@@ -159,9 +162,9 @@ async def test_fetching_again_adds_nothing(tmp_path: Path) -> None:
         await rejects(former, await feed_of(former))
         await rejects(leader, [b])
         await led_by(former, leader)
-        letters = (await shared(former).page(0)).letters
+        page = await shared(former).page(0)
         for _ in range(2):
-            assert await shared(leader).take("kubedelta-0", letters)
+            assert await shared(leader).take(page) == ""
         assert [each.id for each in await leader.outbox.dead_letters(AUDIT, 0, 10)] == [b.id, a.id]
 
 
@@ -231,18 +234,19 @@ async def test_part_of_the_dead_letters_is_not_retried(tmp_path: Path, monkeypat
         await all_see([former, leader], "added shop/a", "updated shop/a", position="900")
         await rejects(former, await feed_of(former))
         await led_by(former, leader)
-        first, second = (await shared(former).page(0)).letters
+        page = await shared(former).page(0)
+        first, second = (replace(page, letters=(each,)) for each in page.letters)
         live = operations_of(leader)
         assert await live.retry(AUDIT) == 0
-        assert await shared(leader).take("kubedelta-0", [first])
+        assert await shared(leader).take(first) == ""
         for refused in (live.retry, live.drop):
             with pytest.raises(UnknownTarget, match="some dead letters of kubedelta-0 are here"):
                 await refused(AUDIT)
         monkeypatch.setattr("bridge.outbox.standby.letters.MOST", 1)
-        assert not await shared(leader).take("kubedelta-0", [second])
+        assert "no room" in await shared(leader).take(second)
         assert await live.retry(AUDIT) == 1
         monkeypatch.undo()
-        assert await shared(leader).take("kubedelta-0", [second])
+        assert await shared(leader).take(second) == ""
         with pytest.raises(UnknownTarget):
             await live.retry(AUDIT)
         shared(leader).end("kubedelta-0")
@@ -266,7 +270,7 @@ def operations_of(side: Side) -> LiveOperations:
 
 
 @asynccontextmanager
-async def overtaken(root: Path, facts: list[Fact]) -> AsyncIterator[tuple[Side, Side, Sequence[SentLetter]]]:
+async def overtaken(root: Path, facts: list[Fact]) -> AsyncIterator[tuple[Side, Side, LetterPage]]:
     """A leader, the one before it, and that one's dead letters: of shop/a, and of shop/b and shop/c after its last
     publication."""
     async with replicas(root, facts=facts) as [former, leader]:
@@ -282,17 +286,17 @@ async def overtaken(root: Path, facts: list[Fact]) -> AsyncIterator[tuple[Side, 
         await rejects(former, (await feed_of(former))[1:])
         former.standby.step_down()
         await leader.standby.take_over(2, found)
-        yield former, leader, (await shared(former).page(0)).letters
+        yield former, leader, await shared(former).page(0)
 
 
 async def test_what_was_delivered_again_is_no_dead_letter(tmp_path: Path) -> None:
     """Its delivery would bring an older state. Records that this leader has not settled yet stay."""
     facts: list[Fact] = []
-    async with overtaken(tmp_path, facts) as (_, leader, letters):
-        assert (published(leader).followed, len(letters)) == ((NAME,), 4)
+    async with overtaken(tmp_path, facts) as (_, leader, page):
+        assert (published(leader).followed, len(page.letters)) == ((NAME,), 4)
         assert await leader.delivers(AUDIT, 2) == ["added shop/b", "updated shop/b"]
         published(leader)
-        assert await shared(leader).take(NAME, letters)
+        assert await shared(leader).take(page) == ""
         assert await listed(leader) == [("added", "shop/a"), ("added", "shop/c")]
         assert [each for each in facts if isinstance(each, LettersOvertaken)] == [LettersOvertaken(NAME, 2)]
 
@@ -316,7 +320,7 @@ async def test_a_former_leader_drops_what_was_delivered_again(tmp_path: Path, fo
 
 @pytest.mark.parametrize("why", ["passing", "transactional", "unnamed", "waits", "replay"])
 async def test_what_may_not_have_been_delivered_stays(tmp_path: Path, why: str) -> None:
-    async with overtaken(tmp_path, []) as (_, leader, letters):
+    async with overtaken(tmp_path, []) as (_, leader, page):
         standby = leader.standby
         standby.passing = {AUDIT} if why == "passing" else ()
         standby.transactional = {AUDIT} if why == "transactional" else ()
@@ -330,8 +334,9 @@ async def test_what_may_not_have_been_delivered_stays(tmp_path: Path, why: str) 
                 {digest_of(("pods", "shop/b")), digest_of(("pods", "shop/c"))}, whole=False
             )
         if why == "replay":
-            letters = [replace(each, record=replayed(each.record)) for each in letters]
-        assert await shared(leader).take(NAME, letters)
+            letters = tuple(replace(each, record=replayed(each.record)) for each in page.letters)
+            page = replace(page, letters=letters)
+        assert await shared(leader).take(page) == ""
         assert len(await listed(leader)) == 4
 
 
@@ -376,7 +381,7 @@ async def test_a_sink_without_room_waits(tmp_path: Path, monkeypatch: pytest.Mon
         await rejects(former, await former.sees("added shop/a", "added shop/b", position="900"))
         await led_by(former, leader)
         monkeypatch.setattr("bridge.outbox.standby.letters.MOST", 1)
-        assert not await shared(leader).take("kubedelta-0", (await shared(former).page(0)).letters)
+        assert "no room" in await shared(leader).take(await shared(former).page(0))
         assert published(leader).kept["kubedelta-0"].through == 0
         assert await listed(leader) == []
 
@@ -386,8 +391,9 @@ async def test_dead_letters_of_a_sink_that_left_are_kept(tmp_path: Path) -> None
         await former.standby.take_over(1, None)
         await rejects(former, await former.sees("added shop/a", position="900"))
         await led_by(former, leader)
-        letters = [replace(each, sink="left") for each in (await shared(former).page(0)).letters]
-        assert await shared(leader).take("kubedelta-0", letters)
+        page = await shared(former).page(0)
+        letters = tuple(replace(each, sink="left") for each in page.letters)
+        assert await shared(leader).take(replace(page, letters=letters)) == ""
         assert [each.sink for each in await leader.outbox.dead_letters(None, 0, 9)] == ["left"]
         assert "left" not in published(leader).sinks
 
@@ -400,6 +406,133 @@ async def test_a_leader_publishes_behind_a_forgotten_sink(tmp_path: Path) -> Non
         await leader.outbox.registration.count_absence(2.0, 1.0)
         assert AUDIT not in published(leader).sinks
         assert await listed(leader) == [("added", "shop/a")]
+
+
+# ── Sinks that deliver in transactions ───────────────────────────────────────
+
+
+async def opens(side: Side, committed: Progress | None) -> TransactionFeed:
+    """The leader's sink opens at a destination with this progress."""
+    feeds_of(side.outbox).end(AUDIT)
+    side.standby.transactional = {AUDIT}
+    return await begun(side.outbox, committed, [], AUDIT)
+
+
+async def transacted(side: Side, feed: TransactionFeed) -> tuple[Progress, list[int]]:
+    """The progress with a transaction of all marked dead letters, and their numbers; the replica does not know that it
+    is stored."""
+    numbers = [each.number for each in await side.outbox.sinks.dead_letters[AUDIT].next_retries(100)]
+    feed.hand_over_letters(numbers)
+    return feed.sink_with_progress.progress, numbers
+
+
+@asynccontextmanager
+async def retried(root: Path, number: int = 2) -> AsyncIterator[tuple[Side, Side, Progress, list[Side]]]:
+    """A leader, the one before it, and the progress with the last transaction of that one: it had three dead letters,
+    and was killed when two of them were stored, before it deleted them."""
+    async with replicas(root, number) as [former, leader, *others]:
+        await former.standby.take_over(1, None)
+        await rejects(former, await former.sees("added shop/a", "added shop/b", "added shop/c", position="110"))
+        feed = await opens(former, None)
+        await former.outbox.sinks.dead_letters[AUDIT].retry([1, 2])
+        progress, numbers = await transacted(former, feed)
+        assert numbers == [1, 2]
+        leader.standby.transactional = {AUDIT}
+        await led_by(former, leader)
+        yield former, leader, progress, others
+
+
+async def test_what_the_destination_has_does_not_come(tmp_path: Path) -> None:
+    async with retried(tmp_path) as (former, leader, progress, _):
+        await opens(leader, progress)
+        await fetch(leader, former)
+        assert await listed(leader) == [("added", "shop/c")]
+        former.standby.observe(published(leader))
+        await written(former)
+        assert await listed(former) == []
+
+
+async def test_the_destination_is_asked_before_they_come(tmp_path: Path) -> None:
+    """In this term: since another replica has led, it may have more."""
+    async with retried(tmp_path) as (former, leader, progress, _):
+        assert "audit may have some of them" in await shared(leader).take(await shared(former).page(0))
+        assert (await listed(leader), published(leader).kept[NAME].through) == ([], 0)
+        await opens(leader, progress)
+        found = published(leader)
+        leader.standby.step_down()
+        await leader.standby.take_over(3, found)
+        assert "audit may have some of them" in await shared(leader).take(await shared(former).page(0))
+        await opens(leader, progress)
+        await fetch(leader, former)
+        assert await listed(leader) == [("added", "shop/c")]
+
+
+async def test_those_that_no_transaction_had_come_at_once(tmp_path: Path) -> None:
+    """Also those behind which a sink is paused until they are here."""
+    async with retried(tmp_path) as (former, leader, _, _):
+        page = await shared(former).page(2)
+        assert ([each.number for each in page.letters], page.numbering) == ([3], None)
+        assert await shared(leader).take(page) == ""
+        assert await listed(leader) == [("added", "shop/c")]
+
+
+async def test_a_sink_without_progress_waits_for_nothing(tmp_path: Path) -> None:
+    async with retried(tmp_path) as (former, leader, _, _):
+        leader.standby.transactional = ()
+        await fetch(leader, former)
+        assert len(await listed(leader)) == 3
+
+
+async def test_a_killed_replica_is_recognised_by_its_earlier_start(tmp_path: Path) -> None:
+    async with retried(tmp_path) as (former, leader, progress, _):
+        left = crashed(tmp_path / "0", tmp_path / "left")
+        assert progress.start == former.outbox.sinks.progress.starts.present
+        async with opened(left, SINKS) as outbox:
+            again = Side(outbox, await joined(outbox, f"{NAME}_2"))
+            await opens(leader, progress)
+            await fetch(leader, again)
+            assert await listed(leader) == [("added", "shop/c")]
+
+
+async def test_later_leaders_know_it_too(tmp_path: Path) -> None:
+    async with retried(tmp_path, 3) as (former, second, progress, [third]):
+        feed = await opens(second, progress)
+        await second.sees("added shop/d", position="120")
+        _, by_second = await stored(feed, 1)
+        found = published(second)
+        second.standby.step_down()
+        await third.standby.take_over(3, found)
+        await opens(third, decode_progress(encode_progress(by_second)))
+        for _ in range(2):
+            await fetch(third, former)
+        assert await listed(third) == [("added", "shop/c")]
+
+
+@pytest.mark.parametrize("why", ["", "version", "cursor", "start", "copy", "number", "unmarked"])
+async def test_what_is_not_named_for_sure_is_taken(tmp_path: Path, why: str) -> None:
+    """From an earlier version; of another cursor, another state directory, a copy of before the transaction; another
+    dead letter; and one that no transaction can have had."""
+    async with retried(tmp_path) as (former, leader, progress, _):
+        page = await shared(former).page(0)
+        assert page.numbering is not None
+        numbering = replace(page.numbering, start="now", ends={page.numbering.start: progress.out})
+        page = replace(page, numbering=numbering)
+        match why:
+            case "version":
+                page = replace(page, numbering=None)
+            case "cursor":
+                page = replace(page, numbering=replace(numbering, cursors={AUDIT: "another"}))
+            case "start":
+                page = replace(page, numbering=replace(numbering, ends={}))
+            case "copy":
+                page = replace(page, numbering=replace(numbering, ends={progress.start: progress.out - 1}))
+            case "number":
+                progress = replace(progress, letters=(4,))
+            case "unmarked":
+                page = replace(page, letters=tuple(replace(each, retrying=False) for each in page.letters))
+        await opens(leader, progress)
+        assert await shared(leader).take(page) == ""
+        assert len(await listed(leader)) == (3 if why else 1)
 
 
 def delta_of(snapshot: str, replay: int) -> bytes:
@@ -424,8 +557,9 @@ async def test_what_cannot_be_read_is_refused(tmp_path: Path, record: bytes) -> 
         await former.standby.take_over(1, None)
         await rejects(former, await former.sees("added shop/a", position="900"))
         await led_by(former, leader)
+        page = LetterPage(NAME, 1, (SentLetter(1, AUDIT, record, "", parked=False, answer=""),))
         with pytest.raises(ValueError, match="dead letter 1"):
-            await shared(leader).take("kubedelta-0", [SentLetter(1, AUDIT, record, "", parked=False, answer="")])
+            await shared(leader).take(page)
         assert await listed(leader) == []
 
 
@@ -479,8 +613,8 @@ async def test_a_joined_shard_gets_dead_letters_of_each(tmp_path: Path) -> None:
             "kubedelta-0": KeptLetters(f"{URL}0", former=True),
             "kubedelta-1": KeptLetters(f"{URL}1", former=True),
         }
-        for former, name in ((first, "kubedelta-0"), (second, "kubedelta-1")):
-            assert await shared(heir).take(name, (await shared(former).page(0)).letters)
+        for former in (first, second):
+            assert await shared(heir).take(await shared(former).page(0)) == ""
         assert sorted(await listed(heir)) == [("added", "shop/0"), ("added", "shop/1")]
 
 

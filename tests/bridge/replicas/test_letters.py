@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from bridge.admin.client import AdminClient
 from bridge.facts import Fact, discard
 from bridge.facts.election import LettersFetched, LettersMissing
-from bridge.model.dead_letter import LetterPage, SentLetter
+from bridge.model.dead_letter import LetterPage, Numbering, SentLetter
 from bridge.model.primitives.shard import ALL_OBJECTS, Division
 from bridge.model.record import Delta, Record
 from bridge.model.versions.held import KeptLetters
@@ -119,9 +119,9 @@ class Wanting:
         self.taken: list[SentLetter] = []
         self.ended: list[str] = []
 
-    async def take(self, replica: str, letters: Sequence[SentLetter]) -> bool:
-        self.taken += letters
-        return len(self.taken) < 3
+    async def take(self, page: LetterPage) -> str:
+        self.taken += page.letters
+        return "" if len(self.taken) < 3 else "a sink has no room"
 
     def end(self, replica: str) -> None:
         self.ended.append(replica)
@@ -151,6 +151,12 @@ def page(*numbers: int, replica: str = NAME, left: int = 9) -> bytes:
     return msgspec.msgpack.encode(LetterPage(replica, left, letters))
 
 
+def numbered(**values: object) -> bytes:
+    """A page with such a numbering."""
+    numbering = {"start": "s", "ends": {}, "cursors": {}, **values}
+    return msgspec.msgpack.encode({"replica": NAME, "left": 0, "letters": [], "numbering": numbering})
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -159,6 +165,12 @@ def page(*numbers: int, replica: str = NAME, left: int = 9) -> bytes:
         (lambda _: msgspec.msgpack.encode({"replica": NAME, "left": -1, "letters": []}), "cannot be read"),
         (lambda _: page(*range(1, 202)), "cannot be read"),
         (lambda _: page(0), "cannot be read"),
+        (lambda _: numbered(start="s" * 65), "cannot be read"),
+        (lambda _: numbered(ends={"s": -1}), "cannot be read"),
+        (lambda _: numbered(ends={"s": 1 << 62}), "cannot be read"),
+        (lambda _: numbered(ends={str(each): 1 for each in range(1001)}), "cannot be read"),
+        (lambda _: numbered(cursors={str(each): "c" for each in range(201)}), "cannot be read"),
+        (lambda _: numbered(cursors={"audit": 7}), "cannot be read"),
         (lambda _: page(1, replica="kubedelta-1"), "kubedelta-1 answers at this address: give each replica a url"),
         (lambda _: page(2, 1), "not in the order"),
         (lambda after: page(1) if after == 0 else page(after), "not in the order"),
@@ -181,6 +193,30 @@ async def test_another_answer_changes_nothing(
     assert isinstance(missing, LettersMissing)
     assert why in missing.reason
     assert wanting.ended == []
+
+
+class FormerLetter(msgspec.Struct):
+    number: int
+    sink: str
+    record: bytes
+    reason: str
+    parked: bool
+    answer: str
+
+
+class FormerPage(msgspec.Struct):
+    """Of the version before marks for retry."""
+
+    replica: str
+    left: int
+    letters: tuple[FormerLetter, ...]
+
+
+def test_replicas_of_two_versions_read_the_pages_of_each_other() -> None:
+    former = FormerPage(NAME, 1, (FormerLetter(1, "audit", b"", "", False, ""),))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(former), type=LetterPage) == LetterPage(NAME, 1, (A,))
+    marked = LetterPage(NAME, 1, (replace(A, retrying=True),), Numbering("s", {"r": 7}, {"audit": "c"}))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(marked), type=FormerPage) == former
 
 
 async def test_a_former_leader_that_is_away_is_asked_again(tmp_path: Path) -> None:
