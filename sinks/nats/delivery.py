@@ -12,7 +12,7 @@ from sinks.nats.encode import NatsMessage
 from sinks.nats.jetstream.duplicates import Duplicates
 from sinks.nats.jetstream.pub_ack import MessageRejected
 from sinks.nats.jetstream.publish_window import PublishWindow
-from sinks.nats.jetstream.stream import OTHER_WRITER, NatsStream
+from sinks.nats.jetstream.stream import NatsStream
 from sinks.nats.options import NatsOptions
 from sinks.receipt import BatchResult, Receipt, RetryLater
 
@@ -176,7 +176,7 @@ class NatsDelivery:
                     return RetryLater(f"the stream {self._options.stream_name} was missing, and is created again")
             return RetryLater(window.failure.reason)
         if window.chain_broke and not window.chain_excused:
-            return RetryLater(OTHER_WRITER.format(self._options.stream_name), doubted=True)
+            return RetryLater(self._stream.other_writer, doubted=True)
         return None
 
     def _first_of_each_object(self, indexes: Sequence[int]) -> list[int]:

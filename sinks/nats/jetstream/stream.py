@@ -45,6 +45,8 @@ class NatsStream:
         self._options = options
         self.name = self._name = options.stream_name
         self._subjects = subjects
+        self.other_writer = OTHER_WRITER.format(self._name)
+        """For the operator, when the last message of the stream is not the expected one."""
         self.created = False
         """``find`` created the stream. The sink resets this when a receipt has reported it."""
 
@@ -106,7 +108,7 @@ class NatsStream:
             except APIError as error:
                 if error.err_code not in WRONG_LAST:
                     raise
-                raise OtherWriter(OTHER_WRITER.format(self._name)) from None
+                raise OtherWriter(self.other_writer) from None
 
     async def lost(self, connection: NatsConnection, sought: Mapping[int, str]) -> set[int]:
         """Returns the numbers of the messages that the stream has lost. ``sought``: number → subject of the message.
