@@ -1,6 +1,8 @@
 """The state of objects in a key-value bucket, beside the history (option ``state``).
 
-bucket  finds, creates and verifies the bucket
-encode  the newest record of an object as an entry: its key, its headers
-sink    NatsSink with a bucket
+bucket    finds, creates and verifies the bucket
+encode    the newest record of an object as an entry: its key, its headers
+delivery  publishes entries that a bucket stores for the present leader alone
+leading   takes the bucket over for the leader of a term
+sink      NatsSink with a bucket
 """

@@ -9,6 +9,11 @@ from sinks.nats.connection import NatsConnection
 from sinks.nats.jetstream.stream import NatsStream
 from sinks.nats.options import CreateStream, NatsOptions
 
+OTHER_WRITER = (
+    "another publisher writes into the bucket {}: give this sink a bucket of its own, or set sole_writer: false, which"
+    " lets a former leader write there, too"
+)
+
 
 class Bucket(NatsStream):
     """Every method raises SinkUnavailable, also for a bucket that would lose states or refuse deletes."""
@@ -17,7 +22,10 @@ class Bucket(NatsStream):
         bucket = options.state_stream
         self.options = options.model_copy(update={"stream": bucket, "sole_writer": False})
         """For a delivery into the bucket: entries have neither ids nor predecessors."""
+        self.fenced_options = options.model_copy(update={"stream": bucket})
+        """For a FencedDelivery."""
         super().__init__(self.options, [f"$KV.{options.state}.>"])
+        self.other_writer = OTHER_WRITER.format(options.state)
         self.expires_markers = False
         """The bucket removes the marker of a deleted key after the time that the marker names. Known after ``find``."""
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from bridge.model.change import Op
+from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
 from sinks.channels import Channel, SentMessage
-from sinks.nats.encode import EXPECTED_STREAM, MAX_SUBJECT, MSG_ID, NatsMessage, escaped, headers_size
+from sinks.nats.encode import (
+    EXPECTED_LAST_SEQUENCE,
+    EXPECTED_STREAM,
+    MAX_SUBJECT,
+    MSG_ID,
+    NatsMessage,
+    escaped,
+    headers_size,
+)
 from sinks.nats.options import NatsOptions
 from sinks.template import Template
 
@@ -16,15 +25,23 @@ _MARKER = {"KV-Operation": "PURGE", "Nats-Rollup": "sub"}
 """What clients of key-value buckets send to purge a key."""
 _EXPIRY = {"Nats-TTL": "24h"}
 """A reader that was away for longer compares the keys."""
+_OF_HISTORY = frozenset((MSG_ID, EXPECTED_LAST_SEQUENCE))
+"""Headers that hold for the stream of the history alone."""
 
 
 class EntryEncoder:
     """The payload and the CloudEvents headers are those of the history. A deleted object has a purge marker, which
     replaces all values of its key."""
 
-    def __init__(self, options: NatsOptions, cluster: str, encode: Callable[[Record], NatsMessage]) -> None:
-        """``encode``: a record as a message of the history."""
-        self._encode_history = encode
+    def __init__(
+        self,
+        options: NatsOptions,
+        cluster: str,
+        encode: Callable[[Record], NatsMessage],
+        term: Callable[[TermBegan], NatsMessage],
+    ) -> None:
+        """``encode``: a record as a message of the history. ``term``: the notice that begins a term there."""
+        self._encode_history, self._term_of_history = encode, term
         self._stream = options.state_stream
         self._subject = Template(f"$KV.{options.state}.{KEY}", cluster, key_part)
 
@@ -35,12 +52,20 @@ class EntryEncoder:
         subject = self._subject.render(record)
         if len(subject) > MAX_SUBJECT:
             raise ValueError(f"its key would have {len(subject)} bytes; {MAX_SUBJECT} are the most")
-        headers = {name: value for name, value in message.headers.items() if name != MSG_ID}
-        headers[EXPECTED_STREAM] = self._stream
-        payload = message.payload
         if isinstance(record, Delta) and record.op is Op.DELETED:
-            headers |= _MARKER | (_EXPIRY if expires else {})
-            payload = b""
+            return self._marker(message, subject, expires)
+        return self._entry(message, subject, message.payload, {})
+
+    def term(self, began: TermBegan, *, expires: bool) -> NatsMessage:
+        """A marker under the key of notices, which no object has: readers of the bucket take it for a deleted key."""
+        return self._marker(self._term_of_history(began), self._subject.of_notices(), expires)
+
+    def _marker(self, message: NatsMessage, subject: str, expires: bool) -> NatsMessage:
+        return self._entry(message, subject, b"", _MARKER | (_EXPIRY if expires else {}))
+
+    def _entry(self, message: NatsMessage, subject: str, payload: bytes, further: dict[str, str]) -> NatsMessage:
+        headers = {name: value for name, value in message.headers.items() if name not in _OF_HISTORY}
+        headers |= {EXPECTED_STREAM: self._stream} | further
         return NatsMessage(message.id, subject, headers, payload, headers_size(headers) + len(payload))
 
 
@@ -55,7 +80,9 @@ def channel_of_state(
     """The bucket, if the options name one."""
     if options.state is not None:
         template = Template(f"$KV.{options.state}.{KEY}", cluster, key_part)
-        marker = {"type": "string", "maxLength": 0, "description": "A purge marker: the object is gone."}
+        gone = "A purge marker: the object is gone."
+        begun = f" Under {template.of_notices()}: a leader begins its term." if options.fences else ""
+        marker = {"type": "string", "maxLength": 0, "description": gone + begun}
         yield Channel(
             name="state",
             address=template.of_cluster(),

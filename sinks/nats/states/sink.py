@@ -10,18 +10,21 @@ from time import monotonic
 from msgspec.structs import replace as replace_fields
 
 from bridge.model.change import Op
+from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import NatsDelivery
-from sinks.nats.encode import NatsMessage
+from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsMessage
 from sinks.nats.jetstream.duplicates import Duplicates
 from sinks.nats.jetstream.losses import StreamDescription
 from sinks.nats.memory import KnownBucket
 from sinks.nats.options import NatsOptions
 from sinks.nats.sink import LOOK_INTERVAL, NatsSink
 from sinks.nats.states.bucket import Bucket
+from sinks.nats.states.delivery import FencedDelivery
 from sinks.nats.states.encode import EntryEncoder
+from sinks.nats.states.leading import BucketInDoubt, take_over
 from sinks.receipt import BatchResult, Receipt, RetryLater
 from sinks.state import StateBesideHistory
 
@@ -35,12 +38,15 @@ class NatsSinkWithState(NatsSink):
     A bucket that was purged, or deleted and created again, is noticed with every new connection, and every half minute
     of deliveries, and reported: it has only the objects that change from then on. The state of a single object, which
     the sink has written and not deleted, shows a purge.
+
+    **With an election** and ``sole_writer``, the leader takes the bucket over behind the history, with every new
+    connection and every failure. From then on the bucket stores no entry of a former leader (``leading.take_over``).
     """
 
     def __init__(self, name: str, options: NatsOptions, *, cluster: str) -> None:
         super().__init__(name, options, cluster=cluster)
         self._bucket = Bucket(options)
-        self._entries = EntryEncoder(options, cluster, self._encoder.encode)
+        self._entries = EntryEncoder(options, cluster, self._encoder.encode, self._encoder.term)
         self._both = StateBesideHistory(super().deliver, self._deliver_state, _key)
         self._looked_through: NatsConnection | None = None
         """The connection by which the bucket was looked at."""
@@ -48,6 +54,18 @@ class NatsSinkWithState(NatsSink):
         """When to look again, on the monotonic clock."""
         self._bucket_lost = self._bucket_new = ""
         """In words, for the next receipt."""
+        self._last_entry: int | None = None
+        """The number of the last message in the bucket, for a leader that has taken it over; None if unknown."""
+        self._entry_in_doubt = 0
+        """The number of the last message in the bucket that may be a later leader's. The Lease is confirmed before the
+        next delivery: then its leader counts, whatever that message is."""
+
+    async def open(self) -> None:
+        try:
+            await super().open()
+        except BucketInDoubt:
+            # The first delivery says so. The sink that the bridge would make now would not know of the message.
+            self._entry_in_doubt = 0
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         receipt = await self._both.deliver(batch)
@@ -71,39 +89,71 @@ class NatsSinkWithState(NatsSink):
         try:
             connection = await self._connected()
         except SinkUnavailable as error:
-            return Receipt(pending=range(len(batch)), failure=RetryLater(str(error), unavailable=True))
+            failure = RetryLater(str(error), unavailable=True, doubted=error.doubted)
+            return Receipt(pending=range(len(batch)), failure=failure)
         result = BatchResult(batch)
+        most = connection.max_payload - (ROOM_FOR_SEQUENCE if self._fences else 0)
 
         def encode(record: Record) -> NatsMessage:
-            return self._entries.encode(record, expires=self._bucket.expires_markers).within(connection.max_payload)
+            return self._entries.encode(record, expires=self._bucket.expires_markers).within(most)
 
         messages = result.encode(encode)
-        delivery = NatsDelivery(self._bucket.options, connection, self._bucket, Duplicates(), messages, result)
         created = self._bucket.created
-        receipt = await delivery.run()
+        receipt = await self._send_entries(connection, messages, result)
         if self._bucket.created and not created:
             self._looked_through = None  # The bucket was missing: the next look says what that means.
         unstored = {*receipt.pending, *receipt.rejected}
         self._remember({index: each for index, each in messages.items() if index not in unstored}, batch)
         return receipt
 
+    async def _send_entries(
+        self, connection: NatsConnection, messages: dict[int, NatsMessage], result: BatchResult
+    ) -> Receipt:
+        bucket = self._bucket
+        if not self._fences:
+            return await NatsDelivery(bucket.options, connection, bucket, Duplicates(), messages, result).run()
+        last, self._last_entry = self._last_entry, None  # Unknown if this is cancelled.
+        delivery = FencedDelivery(
+            bucket.fenced_options, connection, bucket, Duplicates(), messages, result, last, fences=True
+        )
+        receipt = await delivery.run()
+        if receipt.failure is None:
+            self._last_entry = delivery.last
+        return receipt
+
     async def _connected(self) -> NatsConnection:
         """Raises SinkUnavailable."""
         connection = await super()._connected()
         if connection is not self._looked_through:
+            self._last_entry = None
             await self._bucket.find(connection, self._options.create_stream)
             await self._look_at_contents(connection)
             self._looked_through = connection
+        elif self._fences and (self._last_entry is None or monotonic() >= self._look_at_bucket):
+            await self._look_at_contents(connection)
         elif monotonic() >= self._look_at_bucket:
             with suppress(SinkUnavailable):  # The delivery fails too, if it matters.
                 await self._look_at_contents(connection)
         return connection
 
     async def _look_at_contents(self, connection: NatsConnection) -> None:
-        """Raises SinkUnavailable."""
+        """With an election, takes the bucket over. Raises SinkUnavailable."""
         self._look_at_bucket = monotonic() + LOOK_INTERVAL
-        known = self.known_bucket
-        self._compare(await self._bucket.describe(connection, "" if known is None else known.subject))
+        known, (last, self._last_entry) = self.known_bucket, (self._last_entry, None)
+        found = await self._bucket.describe(connection, "" if known is None else known.subject)
+        self._compare(found)
+        if self.term is not None and self._fences:
+            if self._bucket_lost or found.state.last_seq != last:
+                last = await self._take_over_bucket(connection, self.term, found.state.last_seq)
+            self._last_entry = last
+
+    async def _take_over_bucket(self, connection: NatsConnection, term: TermBegan, last: int) -> int:
+        """See ``leading.take_over``."""
+        try:
+            return await take_over(self._bucket, connection, self._entries, term, last, self._entry_in_doubt)
+        except BucketInDoubt as doubt:
+            self._entry_in_doubt = doubt.last
+            raise
 
     def _compare(self, found: StreamDescription) -> None:
         known, name = self.known_bucket, self._options.state or ""
