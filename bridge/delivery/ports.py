@@ -53,8 +53,12 @@ class TransactionSource(RecordSource, Protocol):
         """The next delivery is of this fetch; every earlier fetch is settled. Gives the sink its progress."""
         ...
 
-    def hand_over_letters(self, numbers: Sequence[int]) -> None:
+    def hand_over_letters(self, letters: Sequence[RetriedDeadLetter]) -> None:
         """The next delivery is of these dead letters; every fetch is settled."""
+        ...
+
+    def settle_letters(self) -> None:
+        """The destination has stored what was handed over last."""
         ...
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from bridge.delivery.ports import TransactionSource
 from bridge.delivery.sink_worker import WorkerSettings
 from bridge.delivery.worker import Worker
+from bridge.model.dead_letter import RetriedDeadLetter
 
 
 class TransactionWorker(Worker):
@@ -52,5 +53,8 @@ class TransactionWorker(Worker):
             self._busy = False
             self._progress.set()
 
-    def _announce(self, letters: Sequence[int]) -> None:
+    def _announce(self, letters: Sequence[RetriedDeadLetter]) -> None:
         self._source.hand_over_letters(letters)
+
+    def _settle_letters(self) -> None:
+        self._source.settle_letters()

@@ -59,8 +59,11 @@ class Worker(SinkWorker):
             if receipt.failure is not None:
                 await self._attempts.pause(receipt.failure, delay, len(batch))
 
-    def _announce(self, letters: Sequence[int]) -> None:
-        """The next delivery is of the dead letters with these numbers."""
+    def _announce(self, letters: Sequence[RetriedDeadLetter]) -> None:
+        """The next delivery is of these dead letters."""
+
+    def _settle_letters(self) -> None:
+        """The destination has stored some of them."""
 
     async def _retry_dead_letters(self) -> bool:
         """Delivers the next dead letters. Returns False when none are left to retry."""
@@ -78,12 +81,14 @@ class Worker(SinkWorker):
     ) -> None:
         """``rejected``: objects with a dead letter that was rejected again; their later dead letters are not tried."""
         while dead_letters := [each for each in dead_letters if each.record.ordering_key not in rejected]:
-            self._announce([each.number for each in dead_letters])
+            self._announce(dead_letters)
             receipt, delay = await self._attempts.deliver([each.record for each in dead_letters])
             left = receipt.rejected.keys() | set(receipt.pending)
             await self._dead_letters.delivered(
                 [each.number for index, each in enumerate(dead_letters) if index not in left]
             )
+            if len(left) < len(dead_letters):
+                self._settle_letters()
             for index, reason in receipt.rejected.items():
                 again = dead_letters[index]
                 await self._dead_letters.rejected_again(again.number, reason, receipt.answers.get(index, ""))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from bridge.facts import ProgressRead, Report
+from bridge.model.dead_letter import RetriedDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.shard import Shard
@@ -116,7 +117,7 @@ class TransactionFeed(SinkFeed):
         return Progress(term=self._sinks.progress.term)
 
     async def begin(self) -> None:
-        """See delivery.ports.TransactionSource, as for the next three."""
+        """See delivery.ports.TransactionSource, as for the next four."""
         await self._sinks.progress.begin()
 
     async def recover(self) -> None:
@@ -144,18 +145,25 @@ class TransactionFeed(SinkFeed):
         sink.progress, sink.part = self._sinks.progress.after(self._cursor, fetch)
         self._stores = True
 
-    def hand_over_letters(self, numbers: Sequence[int]) -> None:
+    def hand_over_letters(self, letters: Sequence[RetriedDeadLetter]) -> None:
         sink = self.sink_with_progress
-        sink.progress, sink.part = self._sinks.progress.after_letters(self._cursor, numbers)
+        sink.progress, sink.part = self._sinks.progress.after_letters(self._cursor, letters)
+
+    def settle_letters(self) -> None:
+        self._settle_shared()
 
     def settle(self, fetch: Fetch[Record]) -> None:
         """See delivery.ports.RecordSource."""
         super().settle(fetch)
+        if self._stores:
+            self._settle_shared()
+        self._stores = False
+
+    def _settle_shared(self) -> None:
         sharing = self._sinks.progress.sharing
         # A fetch that became dead letters as a whole was no transaction, and its part is not stored.
-        if self._stores and sharing is not None and self.sink_with_progress.part is None:
+        if sharing is not None and self.sink_with_progress.part is None:
             sharing.settle(self.sink)
-        self._stores = False
 
     def _had(self, record: Record) -> bool:
         sharing, elsewhere = self._sinks.progress.sharing, self._had_elsewhere

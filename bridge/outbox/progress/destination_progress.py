@@ -8,6 +8,7 @@ from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
+from bridge.model.dead_letter import RetriedDeadLetter
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Record
 from bridge.model.versions.progress import BeyondPart, LettersBefore, Progress, SharedProgress
@@ -31,7 +32,7 @@ class Sharing(Protocol):
 
     def after(self, sink: str, fetch: Fetch[Record]) -> tuple[SharedProgress, BeyondPart | None]: ...
 
-    def after_letters(self, sink: str) -> tuple[SharedProgress, BeyondPart | None]: ...
+    def after_letters(self, sink: str, records: Sequence[Record]) -> tuple[SharedProgress, BeyondPart | None]: ...
 
     def settle(self, sink: str) -> None: ...
 
@@ -65,11 +66,14 @@ class DestinationProgress:
         shared, part = (None, None) if self.sharing is None else self.sharing.after(cursor.sink, fetch)
         return self._progress(cursor, shared, out=out, item=fetch.index), part
 
-    def after_letters(self, cursor: SinkCursor, letters: Sequence[int]) -> tuple[Progress, BeyondPart | None]:
+    def after_letters(
+        self, cursor: SinkCursor, letters: Sequence[RetriedDeadLetter]
+    ) -> tuple[Progress, BeyondPart | None]:
         """The same when these dead letters are stored; all fetches are settled."""
         item = None if cursor.backfill is None else cursor.item_to_save
-        shared, part = (None, None) if self.sharing is None else self.sharing.after_letters(cursor.sink)
-        return self._progress(cursor, shared, out=cursor.settled, item=item, letters=tuple(letters)), part
+        records, numbers = [each.record for each in letters], tuple(each.number for each in letters)
+        shared, part = (None, None) if self.sharing is None else self.sharing.after_letters(cursor.sink, records)
+        return self._progress(cursor, shared, out=cursor.settled, item=item, letters=numbers), part
 
     def letters_before(self, sink: str) -> Mapping[str, LettersBefore] | None:
         """The dead letters that other replicas delivered last, by the ids of their cursors; None until the leader has

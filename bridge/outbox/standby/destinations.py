@@ -102,9 +102,9 @@ class Destinations:
         through = max(self._sinks[sink].settled, fetch.through or 0)
         return self._after(sink, fetch.items, through)
 
-    def after_letters(self, sink: str) -> tuple[SharedProgress, BeyondPart | None]:
-        """With a transaction of dead letters: they were counted when they became dead letters."""
-        return self._after(sink, (), self._sinks[sink].settled)
+    def after_letters(self, sink: str, records: Sequence[Record]) -> tuple[SharedProgress, BeyondPart | None]:
+        """With a transaction of dead letters. A batch of the log may not be settled yet that has some of them."""
+        return self._after(sink, records, self._sinks[sink].settled)
 
     def settle(self, sink: str) -> None:
         """The last transaction is stored."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from bridge.delivery import TransactionWorker
 from bridge.facts import SinkFenced
+from bridge.model.dead_letter import RetriedDeadLetter
 from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.record import Record
 from bridge.model.status import PauseCause, SinkState
@@ -37,8 +38,11 @@ class FakeTransactionSource(FakeRecordSource):
     def hand_over(self, fetch: Fetch[Record]) -> None:
         self.handed.append(named(fetch.items))
 
-    def hand_over_letters(self, numbers: Sequence[int]) -> None:
-        self.handed.append([*numbers])
+    def hand_over_letters(self, letters: Sequence[RetriedDeadLetter]) -> None:
+        self.handed.append([each.number for each in letters])
+
+    def settle_letters(self) -> None:
+        self.events.append("letters")
 
 
 class Transactions(World):
@@ -113,3 +117,17 @@ async def test_a_rejected_record_is_a_dead_letter_before_the_rest() -> None:
     await world.run_until_idle()
     assert [each.record.sequence for each in world.dead_letters.added] == [2]
     assert named(world.sink.stored) == ["a1", "b3"]
+
+
+@virtual
+async def test_retried_dead_letters_are_settled_once_they_are_stored() -> None:
+    refused, aborted = Receipt(rejected={0: "too large"}), Receipt((0,), RetryLater("aborted"))
+    world = Transactions(ScriptedSink(refused, aborted), pods("a"))
+    async with world.running() as worker:
+        await worker.wait_idle()
+        world.dead_letters.retry()
+        await world.until(lambda: not world.dead_letters.kept)
+        await worker.wait_idle()
+    number = world.dead_letters.added[0].record.sequence
+    assert world.source.handed == [["a1"], [number], [number]]
+    assert world.source.events == ["begin", "recover", "letters"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.facts import Fact, ProgressRead
-from bridge.model.dead_letter import NewDeadLetter
+from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.shard import Shard
 from bridge.model.versions.progress import LARGEST, BeyondPart, Progress, decode_progress, encode_progress
@@ -129,7 +129,7 @@ async def test_a_delivered_dead_letter_is_none_after_a_crash(folder: Path) -> No
         await letters.add_dead_letters([NewDeadLetter(each, "too large", parked=False) for each in deltas])
         feed.settle(await feed.take(2))
         await outbox.maintain()
-        feed.hand_over_letters([1])
+        feed.hand_over_letters([RetriedDeadLetter(1, deltas[0])])
         left = crashed(folder / "first", folder / "left")
         progress = feed.sink_with_progress.progress
     async with opened(left) as outbox:

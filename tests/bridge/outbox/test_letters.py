@@ -29,7 +29,7 @@ from bridge.outbox.log import record_codec
 from bridge.outbox.standby.progress import blank
 from bridge.pipelines.feeds import TransactionFeed
 from bridge.pipelines.live_tail import LiveTail
-from tests.bridge.outbox.opened import crashed, feeds_of, joined, opened
+from tests.bridge.outbox.opened import crashed, feeds_of, joined, opened, story
 from tests.bridge.outbox.test_destination_progress import begun, stored
 from tests.bridge.outbox.test_standby import SINKS, Side, all_see, published, replicas
 
@@ -421,9 +421,9 @@ async def opens(side: Side, committed: Progress | None) -> TransactionFeed:
 async def transacted(side: Side, feed: TransactionFeed) -> tuple[Progress, list[int]]:
     """The progress with a transaction of all marked dead letters, and their numbers; the replica does not know that it
     is stored."""
-    numbers = [each.number for each in await side.outbox.sinks.dead_letters[AUDIT].next_retries(100)]
-    feed.hand_over_letters(numbers)
-    return feed.sink_with_progress.progress, numbers
+    letters = await side.outbox.sinks.dead_letters[AUDIT].next_retries(100)
+    feed.hand_over_letters(letters)
+    return feed.sink_with_progress.progress, [each.number for each in letters]
 
 
 @asynccontextmanager
@@ -533,6 +533,28 @@ async def test_what_is_not_named_for_sure_is_taken(tmp_path: Path, why: str) -> 
         await opens(leader, progress)
         assert await shared(leader).take(page) == ""
         assert len(await listed(leader)) == (3 if why else 1)
+
+
+async def test_a_retried_record_of_a_batch_under_way_does_not_come_again(tmp_path: Path) -> None:
+    """The position of its batch does not cover it yet, and the replica has begun anew since it rejected it."""
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        await all_see([former, leader], "added shop/a", "added shop/b", "added shop/c", position="110")
+        feed = await opens(former, None)
+        dead = former.outbox.sinks.dead_letters[AUDIT]
+        feed.hand_over(fetch := await feed.take(1))
+        await rejects(former, [each for each in fetch.items if isinstance(each, Delta)])
+        feed.settle(fetch)
+        feed = await opens(former, None)
+        await dead.retry(None)
+        _, numbers = await transacted(former, feed)
+        await dead.delivered(numbers)
+        feed.settle_letters()
+        [b], progress = await stored(feed, 1)
+        await led_by(former, leader)
+        assert b == 2
+        again = await (await opens(leader, progress)).take(100)
+        assert story(again.items) == ["added shop/c"]
 
 
 def delta_of(snapshot: str, replay: int) -> bytes:
