@@ -1,11 +1,14 @@
 """What a replica asks another, and how the answer is read. The other replica proves by its certificate that it is one,
-before it gets the token."""
+before it gets the token: by the authorities of ``ca_file`` alone, since anybody can have a certificate of the system's.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -27,7 +30,7 @@ async def asked(copy: CopyPlan, url: str, whom: str, *, silence: float) -> Async
         token = await asyncio.to_thread(TokenFile(copy.token_file).read)
     except ValueError as error:
         raise Unfit(f"election.base_copy.token_file: {error}") from error
-    tls = await asyncio.to_thread(tls_context, copy.ca_file, None, None)
+    tls = await asyncio.to_thread(_authorities, copy, url)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
     headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}
     # The system finds a dead node sooner than the silence ends.
@@ -43,6 +46,16 @@ async def asked(copy: CopyPlan, url: str, whom: str, *, silence: float) -> Async
             if answer.status != 200:
                 raise Unfit(f"{whom} answers HTTP {answer.status}")
             yield answer
+
+
+def _authorities(copy: CopyPlan, url: str) -> ssl.SSLContext | bool:
+    """For aiohttp: of a URL with HTTPS, those of ``ca_file``. Raises Unfit and WrongOption."""
+    if urlsplit(url).scheme == "http":
+        return True
+    if copy.ca_file is None:
+        reason = "only its certificates prove who gets the token"
+        raise Unfit(f"the address is https, and election.base_copy.ca_file is not set here: {reason}")
+    return tls_context(copy.ca_file, None, None)
 
 
 async def parts_of(

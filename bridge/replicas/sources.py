@@ -1,7 +1,7 @@
 """The addresses of replicas, as the Lease has them, and whether the copy of the leader fits this replica (pure).
 
 Whoever may write the Lease chooses the address; the token is sent there. So it must be HTTPS, where the certificate
-proves by the configured authorities that it is a replica's; or loopback; or the operator allows plain HTTP.
+proves by the authorities of ``ca_file`` that it is a replica's; or loopback; or the operator allows plain HTTP.
 """
 
 from __future__ import annotations

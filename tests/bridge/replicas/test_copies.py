@@ -58,14 +58,14 @@ async def no_letters(after: int) -> LetterPage:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, leads: Callable[[], bool] = lambda: True, shard: Shard | None = None
+    folder: Path, leads: Callable[[], bool] = lambda: True, shard: Shard | None = None, plan: CopyPlan | None = None
 ) -> AsyncIterator[tuple[str, list[Fact]]]:
     """The URL of a copy of a state with an object, and the facts."""
     facts: list[Fact] = []
     (state := folder / "state").mkdir()
     async with opened(state) as outbox:
         await (await Informed().begin(outbox)).exports(outbox, "added shop/a")
-        plan = CopyPlan(listen=LOCAL, token_file=a_token(folder))
+        plan = plan or CopyPlan(listen=LOCAL, token_file=a_token(folder))
         server = CopyServer(plan, state, shard, no_letters, leads, facts.append)
         await server.start()
         try:
@@ -252,6 +252,23 @@ async def test_a_leader_without_a_proof_gets_no_token(tmp_path: Path) -> None:
         assert "could not be fetched" in second.reported(CopyFailed)[0].reason
         assert first.reported(CopySent) == []
         assert len(second.reported(ListCompleted)) == 1, "it begins as any new replica"
+
+
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
+async def test_the_authorities_of_the_system_prove_no_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """Anybody can have a certificate of theirs. A replica on loopback needs no ``ca_file`` of its own."""
+    systems = Authority.make(tmp_path / "ca")
+    monkeypatch.setenv("SSL_CERT_FILE", str(systems.certificate))
+    shown = systems.issue("replica")
+    plan = CopyPlan(listen=LOCAL, token_file=a_token(tmp_path), cert_file=shown.certificate, key_file=shown.key)
+    async with serving(tmp_path, plan=plan) as (url, facts):
+        found = Frontier(
+            1, "test", 1, "first_1", "0.1.0", 0, address=url.replace("https", scheme).removesuffix("/copy")
+        )
+        assert "election.base_copy.ca_file is not set here" in await refused(tmp_path, "1", found)
+        assert facts == [], "nobody got the token"
 
 
 async def test_a_replica_with_another_token_begins_with_lists(tmp_path: Path) -> None:

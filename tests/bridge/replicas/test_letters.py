@@ -107,6 +107,10 @@ async def test_an_address_without_a_proof_gets_no_token(tmp_path: Path) -> None:
         assert "ertificate" in missing.reason
         assert await listed(leader) == []
 
+        await LetterFetcher(replace(plan, ca_file=None), shared(leader), facts.append).look()
+        assert isinstance(facts[1], LettersMissing)
+        assert "election.base_copy.ca_file is not set here" in facts[1].reason
+
 
 # ── What a stranger answers ──────────────────────────────────────────────────
 
