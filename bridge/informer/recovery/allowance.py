@@ -42,7 +42,9 @@ class RecoverySlots:
     async def turn(self) -> AsyncIterator[None]:
         """A slot for a request, once the server is not busy."""
         async with self._slots:
-            await asyncio.sleep(max(0.0, self._quiet_until - self._now()))
+            # The answer to another request may meanwhile ask for a longer pause.
+            while (rest := self._quiet_until - self._now()) > 0:  # noqa: ASYNC110  # Only time ends it.
+                await asyncio.sleep(rest)
             yield
 
     def pause(self, seconds: float) -> None:

@@ -285,6 +285,24 @@ async def test_a_server_that_ignores_the_version_is_asked_once() -> None:
     assert len([each for each in world.cluster.exact if each.version == "3"]) == 1
 
 
+async def test_the_longest_pause_that_a_server_asks_for_holds_all_requests() -> None:
+    """Those included that wait for a shorter pause already."""
+    slots, now = RecoverySlots(RecoveryLimits()), asyncio.get_running_loop().time
+    began = now()
+    slots.pause(1.0)
+
+    async def waited() -> float:
+        async with slots.turn():
+            return now() - began
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = [tasks.create_task(waited()) for _ in range(9)]
+        await asyncio.sleep(0.5)
+        slots.pause(30.0)
+
+    assert [each.result() for each in waiting] == [30.5] * 9
+
+
 async def test_the_operator_may_turn_it_off_for_a_resource() -> None:
     world = changed(await a_life("web"), "web", "web")
     world.wanted = False
