@@ -16,6 +16,8 @@ LONGEST = 20.0
 that is read no more must continue before the API server's watch cache has forgotten its version (75 s)."""
 MOST_BYTES = 32 << 20
 """Bytes of found states in a batch."""
+ATTEMPTS = 8
+"""Requests for the same state, where the server is busy, or starts anew: that takes some seconds."""
 
 
 class RecoveryLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,7 @@ class Allowance:
 
     def __init__(self, limits: RecoveryLimits) -> None:
         self._most_requests = limits.most_requests
+        self._most_unsealed = limits.most_requests - max(1, min(ATTEMPTS, limits.most_requests // 2))
         self.seconds = 0.0
         self.requests = 0
         self.objects = 0
@@ -90,10 +93,18 @@ class Allowance:
             self.end(RecoveryEnd.BYTES)
 
     def may_ask(self) -> bool:
-        """Whether another request is within the bounds, which it then counts for."""
-        if self.requests >= self._most_requests:
+        """Whether another request is within the bounds, which it then counts for. The last requests of the bound are
+        kept for the request that seals a batch."""
+        if self.requests >= self._most_unsealed:
             self.end(RecoveryEnd.REQUESTS)
         if self.is_over:
+            return False
+        self.requests += 1
+        return True
+
+    def may_seal(self) -> bool:
+        """The same for the request that seals a batch, which also comes where the search for steps is over."""
+        if self.requests >= self._most_requests or self.drops_steps:
             return False
         self.requests += 1
         return True

@@ -7,15 +7,13 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from bridge.informer.recovery.allowance import Allowance, RecoverySlots
+from bridge.informer.recovery.allowance import ATTEMPTS, RecoverySlots
 from bridge.informer.recovery.answers import Meaning, NotNow, moment_of, sample_of
 from bridge.informer.recovery.walk import Moment
 from bridge.model.answers import ListAnswer, ListerWatcher, ListRequest, Match, Page, Part
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 
-ATTEMPTS = 8
-"""Requests for the same state, where the server is busy, or starts anew: that takes some seconds."""
 PAUSE = 1.0
 """Seconds before the next of them, unless the server asks for more."""
 MOST_KEPT = 2
@@ -23,6 +21,8 @@ MOST_KEPT = 2
 
 Found = TypeVar("Found", Moment, list[ApiObject])
 Read: TypeAlias = Callable[[ListAnswer], Found | Meaning]
+MayAsk: TypeAlias = Callable[[], bool]
+"""Whether another request is within the bounds, which it then counts for."""
 
 
 class Walked(Protocol):
@@ -46,22 +46,22 @@ class ExactLists:
         """The operator wants them for the informer's objects, at this moment."""
         return self._slots.is_wanted(self._informer.resource, self._informer.scope)
 
-    async def state_at(self, key: str, version: int, allowance: Allowance) -> Moment | Meaning | None:
+    async def state_at(self, key: str, version: int, may_ask: MayAsk) -> Moment | Meaning | None:
         request = ListRequest(version=str(version), limit=0, match=Match.EXACT, only=key)
-        return await self._list(request, allowance, MOST_KEPT, lambda answer: moment_of(answer, key, version))
+        return await self._list(request, may_ask, MOST_KEPT, lambda answer: moment_of(answer, key, version))
 
-    async def all_at(self, version: int, most: int, allowance: Allowance) -> list[ApiObject] | Meaning | None:
+    async def all_at(self, version: int, most: int, may_ask: MayAsk) -> list[ApiObject] | Meaning | None:
         """At most ``most`` of all objects."""
         request = ListRequest(version=str(version), limit=most, match=Match.EXACT)
-        return await self._list(request, allowance, most, lambda answer: sample_of(answer, version))
+        return await self._list(request, may_ask, most, lambda answer: sample_of(answer, version))
 
     async def _list(
-        self, request: ListRequest, allowance: Allowance, most: int, read: Read[Found]
+        self, request: ListRequest, may_ask: MayAsk, most: int, read: Read[Found]
     ) -> Found | Meaning | None:
         meaning: Found | Meaning | None = None
         for _ in range(ATTEMPTS):
             async with self._slots.turn():
-                if not allowance.may_ask():
+                if not may_ask():
                     return meaning
                 meaning = read(await self._answer(request, most))
             if not isinstance(meaning, NotNow):

@@ -94,7 +94,7 @@ class Recovery:
 
     def _close_account(self) -> None:
         account, self._allowance = self._allowance, None
-        if account is None or not account.requests:
+        if account is None or not (account.requests or account.ended_by is RecoveryEnd.REQUESTS):
             return
         self._report(
             StepsRecovered(
@@ -151,7 +151,7 @@ class Recovery:
     async def _state(self, lists: ExactLists, allowance: Allowance, key: str, version: int) -> Moment | Meaning | None:
         if version <= allowance.forgotten:
             return StatesForgotten(allowance.forgotten)
-        return await lists.state_at(key, version, allowance)
+        return await lists.state_at(key, version, allowance.may_ask)
 
     def _advance(self, walk: Walk, allowance: Allowance, answer: Moment | Meaning | None) -> None:
         match answer:
@@ -170,7 +170,7 @@ class Recovery:
         """Walks of objects that came and went, as far as some whole lists show them."""
         walks: dict[str, Walk] = {}
         for version in sampled_versions(span):
-            answer = await lists.all_at(version, FEW_OBJECTS, allowance)
+            answer = await lists.all_at(version, FEW_OBJECTS, allowance.may_ask)
             if not isinstance(answer, list):
                 # What the samples show is a gift: forgotten states are not missing.
                 if not isinstance(answer, StatesForgotten):
@@ -196,10 +196,9 @@ class Recovery:
         newest = max((each for each in walks if each.steps), key=lambda each: each.newest.version, default=None)
         if newest is None:
             return True
-        allowance.requests += 1
         try:
             async with asyncio.timeout(SEALING):
-                answer = await lists.state_at(newest.key, newest.newest.version, Allowance(lists.limits))
+                answer = await lists.state_at(newest.key, newest.newest.version, allowance.may_seal)
         except TimeoutError:
             answer = Broken("the last request took too long")
         match answer:

@@ -30,6 +30,10 @@ class Cluster(SimulatedCluster):
         self.exact: list[ListRequest] = []
         self.instead: list[ErrorAnswer] = []
         """To the next lists at exact versions."""
+        self.fails_from: int | None = None
+        """The number of the list at an exact version from which on all of them fail."""
+        self.busy_at: set[int] = set()
+        """Numbers of lists at exact versions."""
         self.most_at_once = 0
         self.restores_at = 0
         """The number of the list at an exact version before which the store is restored."""
@@ -53,6 +57,10 @@ class Cluster(SimulatedCluster):
             await asyncio.sleep(0.01)
             if self.instead:
                 return self.instead.pop(0)
+            if self.fails_from is not None and len(self.exact) >= self.fails_from:
+                return Failed("500")
+            if len(self.exact) in self.busy_at:
+                return Busy("429")
             if len(self.exact) == self.restores_at:
                 self.restore(2)
                 for _ in range(40):
@@ -225,8 +233,31 @@ async def test_the_bound_on_requests_leaves_the_newest_steps() -> None:
     world = changed(await a_life("web"), *["web"] * 10)
     world.limits = RecoveryLimits(most_requests=3)
 
-    assert await world.missed() == ["updated web 9", *(f"!updated web {version}" for version in (10, 11, 12))]
-    assert world.ended_by is RecoveryEnd.REQUESTS
+    assert await world.missed() == ["updated web 10", *(f"!updated web {version}" for version in (11, 12))]
+    (recovery,) = world.recoveries
+    assert (recovery.ended_by, recovery.requests, len(world.cluster.exact)) == (RecoveryEnd.REQUESTS, 3, 3)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 16, 40])
+@pytest.mark.parametrize("fails_from", [None, 2, 6, 15])
+async def test_no_request_exceeds_the_bound_and_each_is_counted(most: int, fails_from: int | None) -> None:
+    names = [f"pod-{number}" for number in range(5)]
+    world = changed(await a_life(*names), *names * 10)
+    world.limits, world.cluster.fails_from = RecoveryLimits(most_requests=most), fails_from
+
+    await world.missed()
+
+    (recovery,) = world.recoveries
+    assert recovery.requests == len(world.cluster.exact) <= most
+
+
+async def test_the_request_that_seals_a_batch_is_tried_again_within_the_bound() -> None:
+    world = changed(await a_life("web"), *["web"] * 10)
+    world.limits = RecoveryLimits(most_requests=8)
+    world.cluster.busy_at = {5, 6, 7}
+
+    assert await world.missed() == ["updated web 8", *(f"!updated web {version}" for version in range(9, 13))]
+    assert len(world.cluster.exact) == 8
 
 
 async def test_concurrency_is_bounded() -> None:
