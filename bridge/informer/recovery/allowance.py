@@ -75,6 +75,8 @@ class Allowance:
     def ended_by(self) -> RecoveryEnd:
         if self._end is not None:
             return self._end
+        if self.reason:
+            return RecoveryEnd.FAILED
         return RecoveryEnd.FORGOTTEN if self.forgotten else RecoveryEnd.COMPLETE
 
     @property
@@ -85,6 +87,11 @@ class Allowance:
         """Ends the recovery; the first reason counts, unless the states are contradicted."""
         if self._end is None or why is RecoveryEnd.CONTRADICTED:
             self._end, self.reason = why, reason
+
+    def pass_over(self, reason: str) -> None:
+        """Takes note of an object whose steps cannot be had. The recovery goes on with the others."""
+        if self._end is None:
+            self.reason = reason
 
     def take(self, size: int) -> None:
         """Takes note of a found state of so many bytes."""

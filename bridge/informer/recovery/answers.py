@@ -32,13 +32,20 @@ class Broken(msgspec.Struct, frozen=True):
     reason: str
 
 
+class NotThis(msgspec.Struct, frozen=True):
+    """The server took no such list. That may be because of the object's name: those of RBAC's kinds, among others, may
+    be longer than a URL, and whoever may create an object chooses it."""
+
+    reason: str
+
+
 class NotOffered(msgspec.Struct, frozen=True):
     """The server cannot list an object at a version: an aggregated server may not know the parameters."""
 
     reason: str
 
 
-Meaning: TypeAlias = StatesForgotten | NotNow | Broken | NotOffered
+Meaning: TypeAlias = StatesForgotten | NotNow | Broken | NotThis | NotOffered
 
 
 def moment_of(answer: ListAnswer, key: str, version: int) -> Moment | Meaning:
@@ -72,7 +79,7 @@ def meaning_of(answer: ListAnswer, version: int) -> Meaning:
             # A server behind the same address may be behind, or has only just started.
             return NotNow(reason)
         case Unsupported(reason=reason):
-            return NotOffered(reason)
+            return NotThis(reason)
         case Refused(status=405, reason=reason):
             return NotOffered(reason)
         case Page():

@@ -10,7 +10,7 @@ from bridge.facts import RecoveryEnd, Report, StepsRecovered
 from bridge.informer.deltas import FifoClosed, QueuedDelta, Span
 from bridge.informer.indexer import Indexer
 from bridge.informer.recovery.allowance import Allowance, RecoverySlots
-from bridge.informer.recovery.answers import Broken, Meaning, NotNow, NotOffered, StatesForgotten
+from bridge.informer.recovery.answers import Broken, Meaning, NotNow, NotOffered, NotThis, StatesForgotten
 from bridge.informer.recovery.chosen import HistoryContradicted, recovered_in, walks_of, with_steps
 from bridge.informer.recovery.exact_lists import ExactLists, Walked
 from bridge.informer.recovery.samples import FEW_OBJECTS, sampled_versions, walk_of
@@ -163,6 +163,9 @@ class Recovery:
             case StatesForgotten(through=through):
                 allowance.forgotten = max(allowance.forgotten, through)
                 walk.forgotten(allowance.forgotten)
+            case NotThis(reason=reason):
+                walk.give_up()
+                allowance.pass_over(reason)
             case _:
                 self._give_up(allowance, answer)
 
@@ -187,7 +190,7 @@ class Recovery:
             case NotOffered(reason=reason):
                 self._unable = self._informer.source
                 allowance.end(RecoveryEnd.UNSUPPORTED, reason)
-            case NotNow(reason=reason) | Broken(reason=reason):
+            case NotNow(reason=reason) | Broken(reason=reason) | NotThis(reason=reason):
                 allowance.end(RecoveryEnd.FAILED, reason)
 
     async def _is_sealed(self, lists: ExactLists, allowance: Allowance, walks: Iterable[Walk]) -> bool:

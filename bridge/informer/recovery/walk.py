@@ -103,6 +103,10 @@ class Walk:
         else:
             self._end()
 
+    def give_up(self) -> None:
+        """The states of the object cannot be had."""
+        self._end()
+
     def _take_bound(self, moment: Moment) -> None:
         if moment.object is not None:
             self._present = moment

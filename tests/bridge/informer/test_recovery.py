@@ -13,7 +13,18 @@ from bridge.facts import Fact, RecoveryEnd, StepsRecovered
 from bridge.informer import RecoveryLimits, RecoverySlots, SharedInformer, Timing
 from bridge.informer.history.history import History
 from bridge.informer.history.outcomes import SameHistory
-from bridge.model.answers import Busy, ErrorAnswer, Failed, ListAnswer, ListRequest, Match, Refused, TakePart, TooLarge
+from bridge.model.answers import (
+    Busy,
+    ErrorAnswer,
+    Failed,
+    ListAnswer,
+    ListRequest,
+    Match,
+    Refused,
+    TakePart,
+    TooLarge,
+    Unsupported,
+)
 from bridge.model.change import ChangeBatch, Evidence
 from bridge.model.resource import Scope
 from tests.kit.model_ledger import ModelLedger
@@ -30,6 +41,8 @@ class Cluster(SimulatedCluster):
         self.exact: list[ListRequest] = []
         self.instead: list[ErrorAnswer] = []
         """To the next lists at exact versions."""
+        self.untakable: frozenset[str] = frozenset()
+        """Names that no request can hold."""
         self.fails_from: int | None = None
         """The number of the list at an exact version from which on all of them fail."""
         self.busy_at: set[int] = set()
@@ -57,6 +70,8 @@ class Cluster(SimulatedCluster):
             await asyncio.sleep(0.01)
             if self.instead:
                 return self.instead.pop(0)
+            if (request.only or "").rpartition("/")[2] in self.untakable:
+                return Unsupported("no URL can hold its name")
             if self.fails_from is not None and len(self.exact) >= self.fails_from:
                 return Failed("500")
             if len(self.exact) in self.busy_at:
@@ -314,6 +329,44 @@ async def test_a_server_that_ignores_the_version_is_asked_once() -> None:
     assert world.exported == ["added web 2", "updated web 4", "updated web 6"]
     assert [each.ended_by for each in world.recoveries] == [RecoveryEnd.UNSUPPORTED]
     assert len([each for each in world.cluster.exact if each.version == "3"]) == 1
+
+
+async def test_a_server_that_takes_no_list_of_any_name_is_not_asked_again() -> None:
+    world = World()
+    world.cluster.put("web")
+    world.cluster.untakable = frozenset({"web", "kubedelta"})
+    async with world.running():
+        for _ in range(2):
+            world.cluster.end_watches(Failed("the server restarts"))
+            changed(world, "web", "web")
+            await asyncio.sleep(100)
+
+    assert world.exported == ["added web 2", "updated web 4", "updated web 6"]
+    assert [each.ended_by for each in world.recoveries] == [RecoveryEnd.UNSUPPORTED]
+    assert len(world.cluster.exact) == 2
+
+
+@pytest.mark.parametrize("ops", [("long",), ("-long",), ("-long", "long"), ("-long", "long", "-long")])
+async def test_a_name_that_no_request_can_hold_hides_no_steps_of_other_objects(ops: tuple[str, ...]) -> None:
+    """Whoever may create an object chooses its name."""
+    world = World()
+    world.cluster.untakable = frozenset({"long"})
+    for name in ("long", "web"):
+        world.cluster.put(name)
+    async with world.running():
+        for _ in range(2):
+            world.batches.clear()
+            world.cluster.end_watches(Failed("the server restarts"))
+            changed(world, *ops, "web", "web")
+            await asyncio.sleep(100)
+
+    newest = world.cluster.version
+    steps = [f"!updated web {version}" for version in (newest - 1, newest)]
+    assert [each for each in world.exported if "web" in each] == steps
+    assert not any(each.startswith("!") for each in world.exported if "long" in each)
+    assert [(each.ended_by, each.reason) for each in world.recoveries][:1] == [
+        (RecoveryEnd.FAILED, "no URL can hold its name")
+    ]
 
 
 async def test_the_longest_pause_that_a_server_asks_for_holds_all_requests() -> None:
