@@ -19,8 +19,8 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from benchmarks.faults.counting import Arrival
 from tests.cluster.kube_client import Manifest
-from tests.cluster.servers import Kafka, Nats, NatsRecord
-from tests.cluster.servers.kafka import record_of
+from tests.cluster.servers import KafkaTopics, Nats, NatsRecord
+from tests.cluster.servers.kafka_topics import record_of
 from tests.kit.etcd_history import Happened
 from tests.kit.received import (
     AnyReceived,
@@ -108,7 +108,7 @@ class TopicReader:
     """Sees the records of committed transactions, with the time at which the broker appended them: its topic must have
     message.timestamp.type=LogAppendTime."""
 
-    def __init__(self, kafka: Kafka, topic: str, partitions: int) -> None:
+    def __init__(self, kafka: KafkaTopics, topic: str, partitions: int) -> None:
         self._consumer = Consumer(
             {"bootstrap.servers": kafka.bootstrap, "group.id": "faults", "enable.auto.commit": False, "log_level": 0}
         )

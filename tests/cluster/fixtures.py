@@ -25,6 +25,7 @@ from tests.cluster.servers import (
     Etcd,
     Kafka,
     KafkaBehindALine,
+    KafkaCluster,
     KubeApiServer,
     Nats,
     SecuredKafka,
@@ -111,6 +112,13 @@ def kafka_for_all(kafka_build: Path, testbed_folder: Path) -> Iterator[KafkaBehi
 def kafka(kafka_for_all: KafkaBehindALine) -> KafkaBehindALine:
     """The shared broker, which a test may break; its address is `kafka.bootstrap`."""
     return kafka_for_all.heal()
+
+
+@pytest.fixture
+def three_brokers(kafka_build: Path, tmp_path: Path) -> Iterator[KafkaCluster]:
+    """A Kafka of three nodes, of one test alone: it costs the start of three."""
+    with KafkaCluster(tmp_path / "kafka", kafka_build) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 
 from tests.cluster.servers.controller_manager import ControllerManager
 from tests.cluster.servers.etcd import Etcd
-from tests.cluster.servers.kafka import Kafka, KafkaBehindALine, KafkaRecord
+from tests.cluster.servers.kafka import Kafka, KafkaBehindALine
+from tests.cluster.servers.kafka_cluster import KafkaCluster, KafkaNode
+from tests.cluster.servers.kafka_topics import KafkaRecord, KafkaTopics
 from tests.cluster.servers.kube_apiserver import KubeApiServer
 from tests.cluster.servers.nats import Nats, NatsRecord
 from tests.cluster.servers.process import Server, ServerFailed
@@ -13,7 +15,10 @@ __all__ = [
     "Etcd",
     "Kafka",
     "KafkaBehindALine",
+    "KafkaCluster",
+    "KafkaNode",
     "KafkaRecord",
+    "KafkaTopics",
     "KubeApiServer",
     "Nats",
     "NatsRecord",
