@@ -60,9 +60,12 @@ class Leadership:
         self._sinks = sinks
         self.changes = SelectionChanges(selecting, standby, report)
         self._started = started
+        standby.resign = self._resign
         self._grace_ends = grace_ends
         self._report = report
         self._leads = False
+        self._follows = asyncio.Event()
+        self._follows.set()
         self._found: Frontier | None = None
         """The newest of another leader."""
         self._differs: tuple[str, ...] = ()
@@ -138,17 +141,24 @@ class Leadership:
         if tenure.ending.is_set():
             return
         self._leads = True
+        self._follows.clear()
         try:
             await self._take_over(tenure)
             took_over()
             await self.changes.lead(tenure)
-            await self._sinks.lead(tenure)
+            # A change of the configuration has the sinks' lock, and may wait for an informer that waits for ``resign``.
+            await first_of(self._sinks.lead(tenure), tenure.ending.wait())
             await self._hold(tenure)
             await self._sinks.end(tuple(self._sinks.pipelines), by=self._grace_ends())
         finally:
             self._leads = False
             self.changes.follow()
             await self._end()
+
+    async def _resign(self) -> None:
+        """Leaves the Lease to another replica. On return, no delivery is under way, and this replica follows."""
+        self._elector.resign()
+        await self._follows.wait()
 
     async def _hold(self, tenure: Tenure) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -169,6 +179,7 @@ class Leadership:
         finally:
             self.published()
             self._standby.step_down()
+            self._follows.set()
         await self._sinks.follow()
 
     def published(self) -> str:

@@ -91,6 +91,11 @@ class Elector:
             self._tenure.ending.set()
         self._news.set()
 
+    def resign(self) -> None:
+        """Lets the work end, releases the Lease, and follows: another replica is to lead. Without effect on a
+        follower."""
+        self._enter(self._rules.resigned(self.state))
+
     def status(self) -> ElectionStatus:
         return status_of(self.state, self._rules.identity, self._now(), exact=self._exact())
 

@@ -1,4 +1,5 @@
-"""How a holder leaves the Lease: for the end of its process, or for the shards of another division. Pure."""
+"""How a holder leaves the Lease: for the end of its process, for another replica, or for the shards of another
+division. Pure."""
 
 from __future__ import annotations
 
@@ -45,13 +46,17 @@ class Endings:
             case Starting() | Following() | Acquiring() | Ended():
                 return Ended()
 
-    def hand_over(self, state: State) -> State:
-        """Lets the work end for good, once the shards of another division can follow."""
-        if not isinstance(state, Leading) or not self.has_heirs(state):
+    def resigned(self, state: State) -> State:
+        """The holder leaves the Lease to others, and follows them. ``work_ended`` comes later."""
+        if not isinstance(state, TakingOver | Leading):
             return state
         return Releasing(
             known=state.known, term=state.term, deadline=state.deadline, renew_at=state.renew_at, goes_on=True
         )
+
+    def hand_over(self, state: State) -> State:
+        """Lets the work end for good, once the shards of another division can follow."""
+        return self.resigned(state) if isinstance(state, Leading) and self.has_heirs(state) else state
 
     def has_heirs(self, state: Held) -> bool:
         """Whether the next release is for good."""

@@ -5,7 +5,7 @@
                          │  └──── conflict, failure ──────┘    deadline, lost │                       │  ▼
                          └──────── work ended ───── SteppingDown ◄────────────┴───────────────────────┘ Releasing
                          ▲                                                                               │  └─► Ended
-                         └──────────────────────────── handed over to another division ──────────────────┘
+                         └──────────────────── resigned, or handed over to another division ─────────────┘
 
 Times are seconds of one monotonic clock. Losing the Lease pauses the holder's work, and ends no process.
 """
@@ -106,8 +106,8 @@ class Leading(Held, frozen=True, kw_only=True):
 
 
 class Releasing(Held, frozen=True, kw_only=True):
-    """The holder finishes its work, then leaves the Lease to others: the process ends, or the shards of another
-    division follow."""
+    """The holder finishes its work, then leaves the Lease to others: the process ends, another replica has seen more,
+    or the shards of another division follow."""
 
     goes_on: bool = False
     """The process goes on, and follows."""

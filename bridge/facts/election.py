@@ -39,9 +39,17 @@ class LeadershipLost(msgspec.Struct, frozen=True):
 
 
 class LeadershipReleased(msgspec.Struct, frozen=True):
-    """This replica ends, and has left the Lease to others, after its last delivery."""
+    """This replica ends or has resigned, and has left the Lease to others, after its last delivery."""
 
     term: int
+
+
+class LeadershipResigned(msgspec.Struct, frozen=True):
+    """This leader has to list before its watch has seen all that a leader before it delivered: the list would pass over
+    deletes. It leaves the Lease to another replica."""
+
+    term: int
+    resource: str
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True):
@@ -166,6 +174,7 @@ ElectionFact: TypeAlias = (
     | LeadershipBegan
     | LeadershipLost
     | LeadershipReleased
+    | LeadershipResigned
     | LeaseRenewed
     | LeaseFailed
     | LeaseTermDoubted

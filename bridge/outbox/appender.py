@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import gmtime, strftime, time_ns
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -20,6 +21,19 @@ from bridge.outbox.log.sparse_index import LogEnd
 from bridge.outbox.log.statements import Append, RunningInformer
 from bridge.outbox.store import Store
 from bridge.outbox.waypoints.index import UNKNOWN, Waypoint, Waypoints
+
+
+class BeforeLists(Protocol):
+    """What an election does before an informer lists."""
+
+    def note(self, informer: RunningInformer, listed: str | None = None) -> bool:
+        """Whether the list may pass over the delete of an object that another replica has delivered. If so, that is
+        durable with the next write. ``listed``: the version of the list, where it is known."""
+        ...
+
+    async def begin(self, informer: RunningInformer, listed: str | None) -> None:
+        """Returns once records of the list may be appended."""
+        ...
 
 
 class Appender:
@@ -54,6 +68,8 @@ class Appender:
         self._reached: dict[int, InformerProgress] = {}
         self.waypoints: Waypoints | None = None
         """Set where an election decides which replica delivers, before the first informer."""
+        self.lists: BeforeLists | None = None
+        """Set with ``waypoints``."""
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
         """Writes records, ledger and position in a single transaction. Returns the records once they are durable; waits
@@ -63,12 +79,16 @@ class Appender:
         watch, which exports no change twice. A batch with changes and without a position clears the saved position:
         after a crash only a list can find the state; a resync keeps it. A new epoch clears that of the old epoch."""
         informer = self.informers[batch.resource.name, batch.scope]
+        if self.lists is not None and _is_of_list(informer, batch):
+            await self.lists.begin(informer, batch.position)
         waypoints, rebuilding, since = self.waypoints, informer.rebuilding, None
         if waypoints is not None:
             since, batch.epoch = informer.point, batch.epoch + informer.epochs_ahead
             if batch.listed:
                 waypoints.reach(informer.key, None)
         moved = informer.advance(batch)
+        if waypoints is not None and informer.position is None:
+            waypoints.reach(informer.key, None)  # At once: a takeover meanwhile is one of a replica that lists.
         self._epoch = max(self._epoch, informer.epoch)
         if not batch.changes:
             if moved:
@@ -147,6 +167,8 @@ class Appender:
         discarded = [each for resource, scope in parts if (each := self.informers.get((resource.name, scope)))]
         for informer in discarded:
             self._reached.pop(informer.id, None)
+            if self.lists is not None and not restored:
+                self.lists.note(informer)
             informer.position = None
             if self.waypoints is not None:
                 self.waypoints.reach(informer.key, None)
@@ -233,6 +255,13 @@ class Appender:
 
     def _state(self, known: ObjectVersion) -> bytes:
         return known.state if isinstance(known.state, bytes) else self._store.body(known.state)
+
+
+def _is_of_list(informer: RunningInformer, batch: ChangeBatch) -> bool:
+    """Whether it is a page of a list, or its end: not a resync, nor deletes of objects that left the configuration."""
+    if batch.listed:
+        return True
+    return batch.position is None and not informer.removing and any(each.op is not Op.SYNC for each in batch.changes)
 
 
 _newest_second = (-1, "")  # A second since the epoch, and its text. Replaced as a whole: any thread may ask.

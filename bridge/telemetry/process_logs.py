@@ -19,6 +19,7 @@ from bridge.facts import (
     LeadershipBegan,
     LeadershipLost,
     LeadershipReleased,
+    LeadershipResigned,
     LeaseFailed,
     LeaseRenewed,
     LeaseTaken,
@@ -194,6 +195,9 @@ class ElectionLogs:
                 self._differ(sections, leader)
             case LeadershipReleased(term):
                 self._log.info("the Lease is released after the last delivery", term=term)
+            case LeadershipResigned(term, resource):
+                text = "this replica leaves the Lease: a list hides deletes of objects that the leader before delivered"
+                self._log.warning(text, term=term, resource=resource)
             case ShardWaits(reason):
                 self._log.warning("the objects of this shard cannot be taken over yet", reason=reason)
             case ShardInherited(former, term):

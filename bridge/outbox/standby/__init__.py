@@ -5,6 +5,7 @@ destinations  sinks whose destination stores their progress
 epochs        the epochs in which a replica goes on
 kept          what another replica keeps when this one begins to lead (pure)
 letters       dead letters go to the replica that leads
+lists         lists of a replica whose watches lag behind what another leader has delivered
 opening       a replica joins an election, or goes on without one
 planning      what a takeover is to write (pure)
 progress      the frontier that a replica publishes (pure)

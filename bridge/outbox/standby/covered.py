@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
-from bridge.model.versions.frontier import Frontier, ShardFrontier, SinkFrontier
+from bridge.model.versions.frontier import Frontier, Point, ShardFrontier, SinkFrontier
 from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.standby.selected import SelectedSinks
@@ -92,9 +92,25 @@ def lags(waypoints: Waypoints, sink: str, known: Iterable[Frontier | None], take
     for found in filter(None, known):
         for informer in waypoints.running & found.informers.keys():
             theirs, mine = found.of(sink, informer), own.get(informer)
-            if theirs is not None and (mine is None or (theirs != mine and theirs.covers(mine))):
+            if theirs is not None and (mine is None or _is_behind(mine, theirs)):
                 return True
     return False
+
+
+def passes_over(waypoints: Waypoints, sink: str, informer: str, listed: Point | None, theirs: Frontier) -> bool:
+    """Whether a list that follows now may pass over the delete of an object that another replica has delivered, and
+    that the log here never had. Not if that one had delivered all up to the list (``listed``; None: not known yet), and
+    the deletes, too. Not where no point of the informer is known: it lists for the first time, which ``is_exact``
+    judges, or goes on with a list. ``theirs``: what other replicas delivered."""
+    mine, most = waypoints.reached.get(informer), theirs.of(sink, informer)
+    if mine is None or (listed is not None and most is not None and most.covers(listed)):
+        return False
+    points = (most, *(part.of(sink, informer) for part in theirs.parts))
+    return any(point is not None and _is_behind(mine, point) for point in points)
+
+
+def _is_behind(mine: Point, theirs: Point) -> bool:
+    return theirs != mine and theirs.covers(mine)
 
 
 def watches_the_same(waypoints: Waypoints, found: Frontier) -> bool:

@@ -55,6 +55,8 @@ class Destinations:
         self._shared[sink], self._read[sink] = SharedSink(shared, parts, letters), self.term
         if shared is not None:
             await self._go_behind(sink, shared)
+        if found is not None and shared is not None and found.cursor != cursor:
+            self._standby.learn(sink, shared.informers)
         return None if own is None else Progress(start=own.start, cursor=cursor, out=own.out, letters=own.letters)
 
     def letters_before(self, sink: str) -> Mapping[str, LettersBefore] | None:

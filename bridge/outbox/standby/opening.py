@@ -22,11 +22,12 @@ from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby.destinations import Destinations
 from bridge.outbox.standby.letters import SharedLetters
+from bridge.outbox.standby.lists import Lists
 from bridge.outbox.standby.progress import Replica
 from bridge.outbox.standby.selected import SelectedSinks
 from bridge.outbox.standby.standby import Standby
 from bridge.outbox.standby.takeover import SavedTerms
-from bridge.outbox.storage.database import one, row
+from bridge.outbox.storage.database import row
 from bridge.outbox.store import Store
 from bridge.outbox.waypoints import sql
 
@@ -98,6 +99,7 @@ class Participation:
             wanted, standby.found, leads=standby.leading
         )
         self._sinks.progress.sharing = Destinations(self._store, self._appender, self._sinks, self.standby)
+        self._appender.lists = Lists(self._store, self._sinks, standby, self._report)
         self.letters = SharedLetters(self._store, self._appender, self._sinks, standby, replica.identity, self._report)
         self.standby.observed, self.standby.began = self.letters.observe, self.letters.begin
         self.in_term = self.standby.in_term
@@ -119,7 +121,8 @@ class Participation:
 def _follow(database: apsw.Connection) -> SavedTerms:
     """Completes and reads the waypoints: a second for a million batches."""
     sql.complete(database)
-    return SavedTerms(*_terms(database), one(database, "SELECT log_start FROM meta"), sql.load(database))
+    overtaken, log_start = row(database, "SELECT overtaken, log_start FROM meta")
+    return SavedTerms(*_terms(database), bool(overtaken), log_start, sql.load(database))
 
 
 def _terms(database: apsw.Connection) -> tuple[int, int, Frontier | None]:

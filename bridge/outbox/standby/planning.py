@@ -61,16 +61,18 @@ def plan_takeover(
     time: str,
     *,
     led_last: bool,
+    overtaken: bool,
     new: Mapping[str, StartPolicy],
     gone: Collection[str],
 ) -> tuple[Takeover, int]:
     """Behind the frontier ``known``; and the end of the log that no sink needs any more. ``led_last``: this replica
-    has led in the term before, so that it lacks nothing, and knows the pauses. ``new``: sinks that no leader knew.
+    has led in the term before, so that it lacks nothing unless it is ``overtaken`` (``Standby.overtaken``), and knows
+    the pauses. ``new``: sinks that no leader knew.
     ``gone``: those of which records are gone that may have to be delivered once more."""
     now = {each.sink: reached(waypoints, each, known, last, holds=selected.holds(each.sink, known)) for each in cursors}
     ended = [sink for sink, (_, is_over) in now.items() if is_over]
     lacking = []
-    for each in cursors if not led_last else ():
+    for each in cursors if overtaken or not led_last else ():
         agrees = selected.agrees(each.sink, now[each.sink][0], known)
         is_gone = each.sink in gone and each.sink not in ended
         if is_gone or not agrees or may_lack(waypoints, each, known, ended):

@@ -112,6 +112,19 @@ def advanced(
     return replace(progress, parts=parts_ahead(progress)) if progress.parts else progress
 
 
+def with_points(found: Frontier, sink: str, points: Points) -> Frontier:
+    """``found``, if the sink has settled this, too."""
+    if sink not in found.sinks:
+        return found
+    mine = {each: later(found.of(sink, each), point) for each, point in points.items()}
+    most = {**found.informers, **{each: later(found.informers.get(each), point) for each, point in mine.items()}}
+    reached = {name: {each: found.of(name, each) for each in most} for name in found.sinks}
+    reached[sink] |= mine
+    behind = {name: {each: point for each, point in of.items() if point != most[each]} for name, of in reached.items()}
+    sinks = {name: replace(each, behind=behind[name]) for name, each in found.sinks.items()}
+    return replace(found, informers=most, sinks=sinks)
+
+
 def _left(found: Frontier) -> set[str]:
     """Informers that left in an earlier run, and whose deletes are settled."""
     points = ((informer, point) for informer, point in found.informers.items() if point is not None)

@@ -21,11 +21,11 @@ from bridge.model.versions.leading import in_term
 from bridge.outbox.appender import Appender
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby import takeover
-from bridge.outbox.standby.covered import Confirmed, is_exact, lags, reached, settled_elsewhere
+from bridge.outbox.standby.covered import Confirmed, is_exact, lags, passes_over, reached, settled_elsewhere
 from bridge.outbox.standby.epochs import passed, present, take_epochs
 from bridge.outbox.standby.kept import begun_by, keepers, said
 from bridge.outbox.standby.planning import numbers_ahead, plan_takeover, require
-from bridge.outbox.standby.progress import OwedSnapshot, Replica, advanced, blank, owing
+from bridge.outbox.standby.progress import OwedSnapshot, Replica, advanced, blank, owing, with_points
 from bridge.outbox.standby.selected import SelectedSinks
 from bridge.outbox.standby.settled import SettledElsewhere
 from bridge.outbox.standby.takeover import SavedTerms, TakenOver, Takeover
@@ -39,6 +39,8 @@ class Standby:
     leading = False
     began: Callable[[Frontier], Awaitable[None]] | None = None
     """Awaited with the frontier behind which this replica begins to lead."""
+    resign: Callable[[], Awaitable[None]] | None = None
+    """Awaited by a leader that is to leave the Lease to another replica; on return this one follows. See ``lists``."""
 
     def __init__(
         self,
@@ -70,6 +72,12 @@ class Standby:
         """See SavedTerms."""
         self.found = followed.frontier
         """The newest frontier that another replica published, or that this replica published itself."""
+        self.theirs = followed.frontier
+        """The newest one with the progress of others alone: that behind which this replica leads, or follows."""
+        self.overtaken = followed.overtaken
+        """Since its last takeover, this replica has listed before it had what another one delivered: see ``lists``."""
+        self._behind: Frontier | None = None
+        """In the transaction of a takeover: what ``theirs`` will be."""
         self.before = ""
         """The identity of the leader before; empty without any."""
         self.elsewhere = SettledElsewhere({})
@@ -134,11 +142,15 @@ class Standby:
             known = behind or blank(self._replica, term)
             begins = self._takeover(term, known, "" if behind is None else frontiers.encode_found(behind), found)
             configured = [cursor.sink for cursor in self._sinks.all if cursor.configured]
-            await self._store.write(
-                partial(takeover.take_over, takeover=begins, configured=configured),
-                committed=partial(self._took_over, begins, known, self.elsewhere),
-                shrinks=begins.overtakes_nothing,
-            )
+            self._behind = self.theirs if begins.led_last and self.theirs is not None else known
+            try:
+                await self._store.write(
+                    partial(takeover.take_over, takeover=begins, configured=configured),
+                    committed=partial(self._took_over, begins, known, self.elsewhere),
+                    shrinks=begins.overtakes_nothing,
+                )
+            finally:
+                self._behind = None
             # Here, since the transaction of a cancelled takeover may yet be written: such a replica does not lead.
             self.leading = True
         if self.began is not None:
@@ -153,11 +165,27 @@ class Standby:
         gone = self.confirmed.go_back(waypoints, self.selected, cursors, known, last) if another_led else ()
         new = {} if not text else {sink: each for sink, each in self.starts.items() if sink not in known.sinks}
         begins, lowest = plan_takeover(
-            term, waypoints, self.selected, cursors, known, last, now, led_last=led_last, new=new, gone=gone
+            term,
+            waypoints,
+            self.selected,
+            cursors,
+            known,
+            last,
+            now,
+            led_last=led_last,
+            overtaken=self.overtaken,
+            new=new,
+            gone=gone,
         )
         ahead = self.ahead if led_last else numbers_ahead(self.ahead, term, found, lowest, self._number_now)
         gap = taken_over_gap(lowest + 1, self._appender.number_next(), now) if begins.lacking else None
         return replace(begins, ahead=ahead, frontier=text, gap=gap, led_last=led_last)
+
+    def learn(self, sink: str, points: Mapping[str, Point | None]) -> None:
+        """The destination has this of other replicas, more than the Lease says: durable with the next write."""
+        if (theirs := self.theirs) is not None and (learned := with_points(theirs, sink, points)) != theirs:
+            self.theirs = learned
+            self._store.write(partial(takeover.save_frontier, frontier=frontiers.encode_found(learned)), shrinks=True)
 
     def step_down(self) -> None:
         """Follows from now on. No worker delivers any more."""
@@ -175,6 +203,22 @@ class Standby:
         """Whether a snapshot behind ``taken`` would set objects back: see ``covered.lags``."""
         return lags(self._waypoints, sink, [self.delivered.get(sink), self.found], taken)
 
+    def passes_over(self, sink: str, informer: str, listed: Point | None) -> bool:
+        """Whether a list of the informer may hide deletes from the sink: see ``covered.passes_over``. Not if the sink
+        gets a snapshot, once the log here has everything."""
+        theirs = self._behind or self.theirs
+        if theirs is None or (sink in self.owed and self._behind is None):
+            return False
+        return passes_over(self._waypoints, sink, informer, listed, theirs)
+
+    @property
+    def leads_or_takes_over(self) -> bool:
+        return self.leading or self._behind is not None
+
+    def be_overtaken(self) -> None:
+        """It is noted on disk."""
+        self.overtaken = True
+
     def in_term(self, record: Record) -> Record:
         """The record as it leaves: see ``leading.in_term``."""
         return in_term(record, self.led, self.ahead)
@@ -190,6 +234,8 @@ class Standby:
         elsewhere.begin(done.batches)
         self._waypoints.recall(done.batches)  # A new sink may begin in front of what was trimmed.
         self.before, self.led, self.ahead = known.by if begun.frontier else "", begun.term, begun.ahead
+        self.overtaken = False
+        self.theirs = self.theirs if begun.led_last and self.theirs is not None else known
         self.selected.begin_term(begun.term, begun.last, led_last=begun.led_last)
         after = 0 if begun.gap is None else begun.gap.sequence
         self.owed = {
@@ -217,6 +263,8 @@ class Standby:
         if found.term > self.term:
             self._store.write(partial(takeover.save_frontier, frontier=frontiers.encode_found(found)), shrinks=True)
         self.found = found
+        if not self._is_own(found):
+            self.theirs = found
         self.observed(found)
         take_epochs(self._appender, self._waypoints, self._store, found)
         last = self._sinks.last

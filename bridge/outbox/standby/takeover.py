@@ -29,6 +29,8 @@ class SavedTerms:
     """In that term, the numbers of records that leave are larger by this than those in the log."""
     frontier: Frontier | None
     """The newest frontier that is saved."""
+    overtaken: bool
+    """See ``Standby.overtaken``."""
     log_start: int
     batches: Sequence[Batch]
 
@@ -84,7 +86,7 @@ class TakenOver:
 def take_over(database: apsw.Connection, takeover: Takeover, configured: Collection[str]) -> TakenOver:
     """After a crash the replica has all of it, or nothing."""
     database.execute(
-        "UPDATE meta SET term = ?, ahead = ?, frontier = ?, replays = max(replays, ?)",
+        "UPDATE meta SET term = ?, ahead = ?, frontier = ?, overtaken = 0, replays = max(replays, ?)",
         (takeover.term, takeover.ahead, takeover.frontier, takeover.replays),
     )
     cursors.save(database, takeover.progress, {})

@@ -80,6 +80,7 @@ CREATE TABLE starts (
     last INTEGER NOT NULL
 ) STRICT;
 """,
+    7: "ALTER TABLE meta ADD COLUMN overtaken INTEGER NOT NULL DEFAULT 0;",
 }
 """Format → SQL that makes the next format of it."""
 

@@ -35,7 +35,8 @@ CREATE TABLE meta (
     selections INTEGER NOT NULL DEFAULT 0,
     term INTEGER NOT NULL DEFAULT 0,
     ahead INTEGER NOT NULL DEFAULT 0,
-    frontier TEXT NOT NULL DEFAULT ''
+    frontier TEXT NOT NULL DEFAULT '',
+    overtaken INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 INSERT INTO meta (id) VALUES (1);
 

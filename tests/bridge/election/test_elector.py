@@ -326,6 +326,49 @@ async def test_a_slow_answer_costs_the_lease_beyond_the_deadline(tasks: asyncio.
 
 
 @story
+async def test_a_holder_that_resigns_follows_another(tasks: asyncio.TaskGroup, store: LeaseStore) -> None:
+    a, b = await leader_and_standby(tasks, store)
+    await asyncio.sleep(30.7)
+    a.duties.flush, a.duties.frontier, a.duties.is_exact = 0.5, "last", False
+    a.elector.resign()
+
+    assert await until(b.leads) < 1.0
+
+    assert b.duties.began[0] > a.duties.ended[0]
+    assert b.duties.tenures[0].frontier == "last"
+    assert isinstance(a.elector.state, Following)
+    assert a.reported(LeadershipReleased) == [LeadershipReleased(1)]
+    a.elector.resign()
+    await b.kill()
+    await until(a.leads)
+    assert [tenure.term for tenure in a.duties.tenures] == [1, 3]
+
+
+@story
+async def test_a_holder_that_resigns_leads_again_where_nobody_else_does(
+    tasks: asyncio.TaskGroup, store: LeaseStore
+) -> None:
+    """After the time in which an exact replica would have taken the Lease."""
+    a = await a_leader(tasks, store)
+    await asyncio.sleep(30.7)
+    a.duties.is_exact = False
+    a.elector.resign()
+    await until(lambda: not a.duties.working)
+    assert 15.0 <= await until(a.leads) < 16.5
+
+
+@story
+async def test_a_process_that_ends_while_it_resigns_ends(tasks: asyncio.TaskGroup, store: LeaseStore) -> None:
+    a = await a_leader(tasks, store)
+    a.duties.flush = 1.0
+    a.elector.resign()
+    a.elector.stop()
+    assert a.task is not None
+    await a.task
+    assert (store.holder, isinstance(a.elector.state, Ended)) == ("", True)
+
+
+@story
 async def test_a_deleted_lease_is_made_anew_by_its_holder(tasks: asyncio.TaskGroup, store: LeaseStore) -> None:
     a, b = await leader_and_standby(tasks, store)
     for watchable in (True, False):

@@ -1,0 +1,167 @@
+"""A leader whose watch is behind what the leader before delivered, and that has to list before it has caught up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bridge.facts import Fact, LeadershipResigned
+from bridge.model.change import Evidence
+from bridge.model.record import Delta
+from bridge.model.resource import Scope
+from bridge.model.versions.frontier import Frontier
+from tests.bridge.outbox.opened import crashed, joined, opened
+from tests.bridge.outbox.test_standby import PODS_KEY, SINKS, Side, all_see, point, published, replicas
+from tests.kit.informed import PODS
+
+
+async def lists(side: Side, *steps: str, position: str | None, evidence: Evidence = Evidence.RELISTED) -> None:
+    """A page of a list (``position`` None), or its end."""
+    side.pods.evidence = evidence
+    batch = side.pods.batch([side.pods.change(each) for each in steps], position)
+    batch.listed = position is not None
+    side.pods.offload(batch, await side.outbox.append(batch))
+
+
+class Resigning:
+    """The part of an elector: renews the Lease a last time, and leaves it."""
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self.lease: list[Frontier] = []
+        side.standby.resign = self.resign
+
+    async def resign(self) -> None:
+        self.lease.append(published(self.side))
+        self.side.standby.step_down()
+
+
+async def lagging_leader(sides: Sequence[Side]) -> Resigning:
+    """The first replica has delivered the pod shop/a, of version 110; the second one leads, and has not seen it."""
+    first, second = sides
+    await first.standby.take_over(1, None)
+    await all_see(sides, "added shop/b", position="100")
+    second.standby.observe(published(first))
+    await first.sees("added shop/a", position="110")
+    for sink in SINKS:
+        await first.delivers(sink)
+    found = published(first)
+    first.standby.step_down()
+    await second.standby.take_over(2, found)
+    assert second.standby.exact("audit")
+    return Resigning(second)
+
+
+@pytest.mark.parametrize("pages", [[], ["updated shop/b"]], ids=["no page", "a page"])
+async def test_it_leaves_the_lease_to_one_that_has_seen_it(tmp_path: Path, pages: list[str]) -> None:
+    facts: list[Fact] = []
+    async with replicas(tmp_path, facts=facts) as [first, second]:
+        lease = (await lagging_leader([first, second])).lease
+        await first.sees("deleted shop/a", position="120")
+        for page in pages:
+            await lists(second, page, position=None)
+        await lists(second, position="130")
+
+        assert [each for each in facts if isinstance(each, LeadershipResigned)] == [LeadershipResigned(2, "pods")]
+        assert not second.standby.leading
+        assert not second.standby.exact("audit")
+        assert [each.of("audit", PODS_KEY) for each in lease] == [point(110)]
+        first.standby.observe(lease[0])
+        assert first.standby.exact("audit")
+        await first.standby.take_over(3, lease[0])
+        assert await first.delivers("audit") == ["deleted shop/a"]
+
+
+async def test_it_leads_again_with_a_gap_and_a_snapshot(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [first, second]:
+        lease = (await lagging_leader([first, second])).lease
+        await lists(second, "updated shop/b", position="130")
+        await second.standby.take_over(3, lease[0])
+        assert set(second.standby.owed) == {*SINKS}
+        assert await second.delivers("audit") == ["updated shop/b", "gap"]
+        await lists(second, position="140")
+        assert len(lease) == 1, "the sinks get a snapshot in any case"
+        assert published(second).of("audit", PODS_KEY) == point(140)
+
+
+@pytest.mark.parametrize("page", [False, True], ids=["before the list", "behind a page"])
+async def test_it_remembers_that_after_a_kill(tmp_path: Path, page: bool) -> None:
+    async with replicas(tmp_path) as [first, second]:
+        lease = (await lagging_leader([first, second])).lease
+        if page:
+            await lists(second, "updated shop/b", position=None)
+        else:
+            await second.outbox.ledger.discard_positions([(PODS, Scope())], restored=False)
+            lease.append(published(second))
+        directory = crashed(tmp_path / "1", tmp_path / "copy")
+    async with opened(directory, SINKS) as outbox:
+        again = Side(outbox, await joined(outbox, "kubedelta-1_2"))
+        await again.pods.begin(outbox)
+        await again.standby.take_over(3, lease[0])
+        assert set(again.standby.owed) == {*SINKS}
+
+
+async def test_a_takeover_under_way_is_called_off(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [first, second]:
+        await first.standby.take_over(1, None)
+        await all_see([first, second], "added shop/b", position="100")
+        await first.sees("added shop/a", position="110")
+        for sink in SINKS:
+            await first.delivers(sink)
+        found = published(first)
+        resigned = asyncio.Event()
+
+        async def resign() -> None:
+            resigned.set()
+
+        second.standby.resign = resign
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(second.standby.take_over(2, found))
+            await asyncio.sleep(0)
+            assert not second.standby.leading
+            await lists(second, position="130")
+            assert resigned.is_set()
+        assert second.standby.overtaken, "the next takeover sends a Gap"
+
+
+async def test_one_that_has_caught_up_goes_on(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [first, second]:
+        lease = (await lagging_leader([first, second])).lease
+        second.pods.versions = iter([109, 110])
+        await second.sees("added shop/a", position="110")
+        await lists(second, "deleted shop/a", position="130")
+        assert second.standby.leading
+        assert not lease
+        records = [each for each in (await second.outbox.read(0, 100)).items if isinstance(each, Delta)]
+        assert [(each.op, each.evidence) for each in records][-1] == ("deleted", Evidence.RELISTED)
+
+
+async def test_one_that_leads_again_after_a_restart_goes_on(tmp_path: Path) -> None:
+    """Its own progress in the Lease is further than the position that was saved before the kill."""
+    async with replicas(tmp_path) as [first, second]:
+        await lagging_leader([first, second])
+        second.pods.versions = iter([109, 110])
+        await second.sees("added shop/a", position="110")
+        directory = crashed(tmp_path / "1", tmp_path / "copy")
+        for sink in SINKS:
+            await second.delivers(sink)
+        await second.sees(position="125")
+        found = published(second)
+        assert found.of("audit", PODS_KEY) == point(125)
+    async with opened(directory, SINKS) as outbox:
+        again = Side(outbox, await joined(outbox, "kubedelta-1_2"))
+        await again.pods.begin(outbox)
+        await again.standby.take_over(3, found)
+        lease = Resigning(again).lease
+        await lists(again, "updated shop/b", position="130")
+        assert (lease, again.standby.leading, again.standby.owed) == ([], True, {})
+
+
+async def test_a_resync_is_no_reason(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [first, second]:
+        lease = (await lagging_leader([first, second])).lease
+        await second.sees("sync shop/b", position=None)
+        assert (lease, second.standby.leading) == ([], True)
