@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from bridge.facts import discard
 from bridge.model.change import Evidence, Op
@@ -91,7 +92,7 @@ class Heard:
     begun: int | None = None
     """The server's version when a leader first published the sink."""
     earlier: set[Step] = field(default_factory=set)
-    """In the leader's log when the sink began there with the earliest record."""
+    """In the leader's log when the sink began there with the earliest record; and in those of later leaders."""
 
 
 class Election(RuleBasedStateMachine):
@@ -448,8 +449,10 @@ class Election(RuleBasedStateMachine):
     @precondition(lambda self: self.has(NEWS))
     @rule(data=st.data(), start=st.sampled_from([StartPolicy.NOW, StartPolicy.EARLIEST]))
     def configure(self, data: st.DataObject, start: StartPolicy) -> None:
-        """A sink comes or goes, on one replica after the other."""
+        """A sink comes or goes, on one replica after the other. While some replica has it, others have the same
+        start."""
         member = self.draw(data)
+        start = next((each.sinks[NEW] for each in self.members if NEW in each.sinks), start)
         if NEW in member.sinks:
             del member.sinks[NEW]
             member.all_feeds.end(NEW)
@@ -470,8 +473,14 @@ class Election(RuleBasedStateMachine):
         member.standby.starts = member.sinks
 
     def begin_new(self, leader: Member) -> None:
-        if leader.sinks[NEW] is StartPolicy.EARLIEST:
-            self.heard[NEW].earlier = {step_of(each) for each in self.waiting(leader, NEW, leader.outbox.last)}
+        """It begins anew, whatever leaders before delivered to it."""
+        early = leader.sinks[NEW] is StartPolicy.EARLIEST
+        log = self.waiting(leader, NEW, leader.outbox.last) if early else ()
+        self.heard[NEW].earlier = {step_of(each) for each in log}
+        if self.found is not None:
+            self.found = replace(
+                self.found, sinks={name: self.found.sinks[name] for name in self.found.sinks.keys() - {NEW}}
+            )
 
     # ── The election ─────────────────────────────────────────────────────────
 
@@ -480,15 +489,18 @@ class Election(RuleBasedStateMachine):
         if self.leader is None:
             return
         self.run(self.leader.notice_restores(self.server))
+        self.renew_lease(self.leader)
+
+    def renew_lease(self, leader: Member) -> None:
         before = None if self.lease is None else frontier.decode(self.lease)
-        self.lease = frontier.encode(self.leader.standby.published())
-        self.leader.standby.renewed()
-        self.publisher = self.disks[self.leader.number]
+        self.lease = frontier.encode(leader.standby.published())
+        leader.standby.renewed()
+        self.publisher = self.disks[leader.number]
         after = frontier.decode(self.lease)
         if NEW in after.sinks and self.heard[NEW].begun is None:
             self.heard[NEW].begun = self.server.version
-        for sink in self.leader.sinks:
-            letters = self.leader.outbox.sinks.dead_letters[sink]
+        for sink in leader.sinks:
+            letters = leader.outbox.sinks.dead_letters[sink]
             assert {*map(digest_of, letters.keys)} <= digests_in(after.sinks[sink].parked)
         self.i2_it_covers_what_is_stored(after)
         if before is not None:
@@ -547,6 +559,7 @@ class Election(RuleBasedStateMachine):
                 heard.excused |= member.lacks
             assert member.outbox.sinks[sink].settled + 1 + member.standby.ahead > (0 if same else heard.newest)
         self.leader, self.led = member, self.disks[member.number]
+        member.standby.resign = self.resign
         self.begin_delivering(member)
         if NEW not in member.sinks:  # Behind a leader without it, it begins anew.
             self.heard[NEW].begun = None
@@ -554,8 +567,20 @@ class Election(RuleBasedStateMachine):
             self.heard[NEW].earlier.clear()
         elif self.found is not None and NEW not in self.found.sinks:
             self.begin_new(member)
+        else:
+            log = self.waiting(member, NEW, member.outbox.last)
+            self.heard[NEW].earlier &= {step_of(each) for each in log} | self.heard[NEW].settled
         if member.standby.owed or self.found is None:
             self.publish()  # Before the first delivery: see SelectionChanges.lead.
+
+    async def resign(self) -> None:
+        """The leader lists before it has seen what the one before delivered: see Leadership."""
+        assert self.leader is not None
+        assert self.enabled, "a replica whose watch never breaks lists nothing"
+        self.renew_lease(self.leader)
+        self.leader.standby.step_down()
+        self.leader.renew()
+        self.leader, self.outstanding, self.unsent = None, {}, {}
 
     def begin_delivering(self, member: Member) -> None:
         member.renew()
