@@ -23,6 +23,12 @@ _NOT_YET = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.UNKNOWN_LEADER_EPOCH,
 }
+"""A broker that has just started leads its partitions a moment later, and so does one that follows a dead one."""
+_NOT_YET_READ = {
+    *_NOT_YET,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError._DESTROY_BROKER,  # librdkafka's word for a leader that died meanwhile
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +140,8 @@ def _beginning(consumer: Consumer, partition: TopicPartition, deadline: float) -
     while True:
         try:
             low, _ = consumer.get_watermark_offsets(partition, timeout=10 * BUSY)
-        except KafkaException as error:  # A broker that has just started leads its partitions a moment later.
-            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_YET_READ or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
         else:
