@@ -15,6 +15,7 @@ from bridge.model.primitives.field_path import FieldPath
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
+from bridge.selection import SelectorText
 from tests.bridge.app.test_restart import CONFIG_MAPS, Run, a_config_map, evidence, life
 from tests.kit.playground import Playground
 
@@ -117,6 +118,34 @@ async def test_recovered_steps_of_ignored_paths_alone_are_ignored(tmp_path: Path
             await received(second, 1)
 
     assert values(second) == [("updated", "2", "recovered")]
+
+
+async def test_recovered_steps_pass_the_selection_of_a_sink(tmp_path: Path) -> None:
+    """An object that leaves the selection is deleted for the sink, and added where it comes back."""
+    selected = {"select": (SelectorText(resource="configmaps", label_selector="team=a"),), **RECOVERY}
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create("configmaps", a_config_map("a", team="a"))
+        cluster.create("configmaps", a_config_map("b", team="b"))
+        async with life(tmp_path, cluster, **selected) as first:
+            pass
+        for value, team in (("2", "a"), ("3", "b"), ("4", "b"), ("5", "a")):
+            cluster.patch("configmaps", "a", {"metadata": {"labels": {"team": team}}, "data": {"value": value}})
+        change(cluster, "2", "3", name="b")
+        cluster.delete("configmaps", "a")
+        cluster.misbehave.restart()
+        async with life(tmp_path, cluster, **selected) as second:
+            await received(second, 4)
+
+    assert values(first) == [("added", "1", "listed")]
+    assert evidence(second.sink.deltas) == [
+        ("updated", "default/a", "recovered"),
+        ("deleted", "default/a", "unselected"),
+        ("added", "default/a", "recovered"),
+        ("deleted", "default/a", "recovered"),
+    ]
+    assert [value for op, value, _ in values(second) if op != "deleted"] == ["2", "5"]
+    (recovery,) = recoveries(second)
+    assert (recovery.objects, recovery.steps) == (2, 7), "also those of the object that is not selected"
 
 
 async def test_without_the_option_the_newest_state_is_relisted(tmp_path: Path) -> None:

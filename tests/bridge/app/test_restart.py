@@ -65,12 +65,13 @@ async def life(
     sink, facts = RecordingSink(), list[Fact]()
     ready = plan.pop("ready", True)
     start = plan.pop("start", StartPolicy.SNAPSHOT)
+    select = plan.pop("select", None)
     bridge = Bridge(
         Plan(
             cluster="test",
             access=ClusterAccess(server=cluster.url),
             wanted=wanted,
-            sinks=(SinkPlan(name=name, type="memory", make=lambda: sink, max_batch=100, start=start),),
+            sinks=(SinkPlan(name=name, type="memory", make=lambda: sink, max_batch=100, start=start, select=select),),
             state=state,
             timing=QUICK,
             discovery_seconds=0.05,
