@@ -13,7 +13,6 @@ from hypothesis.stateful import rule
 
 from bridge.facts import discard
 from bridge.model.change import Evidence, Op
-from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource
@@ -108,9 +107,11 @@ class Transactions(Election):
         [fetch] = waiting
         if fetch.items and sink not in self.unsettled:
             feed.hand_over(fetch)
-            if end is End.ABORTED:
+            accepted = self.accepted(sink, fetch.items)
+            if accepted and end is End.ABORTED:
                 return
-            self.store(feed, fetch)
+            if accepted:
+                self.store(feed, accepted)
         if end is End.UNKNOWN:
             self.unsettled.add(sink)
         else:
@@ -149,16 +150,23 @@ class Transactions(Election):
         while self.outstanding[sink] or not member.feeds[sink].exhausted:
             self.transact(sink, 100, End.SETTLED)
 
-    def store(self, feed: TransactionFeed, fetch: Fetch[Record]) -> None:
-        writer = feed.sink_with_progress
-        assert isinstance(writer, Writer)
-        writer.store()
-        for record in fetch.items:
+    def accepted(self, sink: str, items: Sequence[Record]) -> Sequence[Record]:
+        """Those that are no dead letters from now on."""
+        return items
+
+    def store(self, feed: TransactionFeed, items: Sequence[Record]) -> None:
+        self.write(feed)
+        for record in items:
             self.hear(feed.sink, record)
             if isinstance(record, Delta):
                 self.heard[feed.sink].settled.add(step_of(record))
                 if not self.heard[feed.sink].set_back:
                     self.count(feed.sink, record)
+
+    def write(self, feed: TransactionFeed) -> None:
+        writer = feed.sink_with_progress
+        assert isinstance(writer, Writer)
+        writer.store()
 
     def count(self, sink: str, delta: Delta) -> None:
         gone = delta.op is Op.DELETED

@@ -6,26 +6,32 @@ The operator keeps to the guide: retries wait until the Lease names no other rep
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from msgspec.structs import replace
 
 from bridge.model.change import Op
-from bridge.model.record import Delta
+from bridge.model.dead_letter import NewDeadLetter
+from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource
 from bridge.model.status import PauseCause
 from bridge.model.versions.held import digest_of
 from bridge.outbox import SharedLetters
+from bridge.pipelines.feeds import TransactionFeed
+from sinks.base import is_blocked
 from tests.kit.examples import examples
 from tests.kit.replicated_server import Member, step_of
+from tests.properties.test_exactly_once_replicas import Transactions
 from tests.properties.test_standby import KEYS, LETTERS, RESOURCES, SINKS, Election
 
 URL = "https://kubedelta:8082"
 
 
 class ElectionWithLetters(Election):
-    features = (LETTERS,)
+    features: tuple[str, ...] = (LETTERS,)
 
     def has(self, *features: str) -> bool:
         return set(self.features).issuperset(features)
@@ -137,6 +143,88 @@ class ElectionWithLetters(Election):
             assert heard.state == self.server.states(), "no retry has brought an older state"
 
 
+class LettersInTransactions(ElectionWithLetters, Transactions):
+    """Sinks that deliver in transactions. A leader may be killed between a transaction of dead letters and its own
+    commit; each record is stored once nevertheless. The Lease has rejections, and what was fetched, before the next
+    step."""
+
+    rejects = 0
+    """See ``send``: of the delivery under way."""
+
+    def begin_delivering(self, member: Member) -> None:
+        super().begin_delivering(member)
+        member.standby.transactional = SINKS
+
+    def deliver(self, sink: str, most: int, sends: bool, settles: bool, rejects: int) -> None:
+        self.rejects = rejects
+        super().deliver(sink, most, sends, settles, rejects)
+        self.rejects = 0
+
+    def fetch_from(self, name: str, most: int) -> None:
+        super().fetch_from(name, most)
+        self.publish()
+
+    def accepted(self, sink: str, items: Sequence[Record]) -> Sequence[Record]:
+        leader, heard = self.leader, self.heard[sink]
+        assert leader is not None
+        letters, found = leader.outbox.sinks.dead_letters[sink], list[Record]()
+        for number, record in enumerate(items, 1):
+            blocked = isinstance(record, Delta) and is_blocked(letters.keys, record, record.sequence)
+            if isinstance(record, Delta) and (blocked or number == self.rejects):
+                self.run(letters.add_dead_letters([NewDeadLetter(record, "rejected", blocked)]))
+                heard.rejected.add(record.ordering_key)
+                heard.settled.add(step_of(record))
+            else:
+                found.append(record)
+        if len(found) < len(items):
+            self.publish()
+        return found
+
+    @rule(sink=st.sampled_from(tuple(SINKS)), most=st.integers(1, 3), killed=st.booleans())
+    def retry_all(self, sink: str, most: int = 10, killed: bool = False) -> None:
+        leader = self.leader
+        if leader is None or leader.standby.found is None or leader.standby.found.kept or self.outstanding[sink]:
+            return
+        letters, feed = leader.outbox.sinks.dead_letters[sink], leader.feeds[sink]
+        assert isinstance(feed, TransactionFeed)
+        self.heard[sink].held -= {*map(digest_of, letters.keys)}
+        self.run(letters.retry(None))
+        while found := self.run(letters.next_retries(most)):
+            numbers = [each.number for each in found]
+            feed.hand_over_letters(found)
+            self.write(feed)
+            for each in found:
+                assert isinstance(each.record, Delta)
+                self.arrives(sink, each.record)
+            if killed:
+                self.crash(leader)
+                return
+            self.run(letters.delivered(numbers))
+            feed.settle_letters()
+
+    @rule(
+        data=st.data(),
+        resource=st.sampled_from(RESOURCES),
+        changes=st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=1, max_size=4),
+        sink=st.sampled_from(tuple(SINKS)),
+        most=st.integers(1, 3),
+    )
+    def a_retry_is_cut_short(
+        self, data: st.DataObject, resource: Resource, changes: list[tuple[str, bool]], sink: str, most: int
+    ) -> None:
+        """The leader is killed in it; then some replica leads, and retries all."""
+        if self.leader is None:
+            return
+        self.change_much(resource, changes, [4])
+        self.deliver(sink, 4, sends=True, settles=True, rejects=1)
+        self.retry_all(sink, most, killed=True)
+        self.everything_arrives(data)
+
+    def arrives(self, sink: str, delta: Delta) -> None:
+        super().arrives(sink, delta)
+        self.count(sink, delta)
+
+
 def shared(member: Member) -> SharedLetters:
     letters = member.outbox.election.letters
     assert letters is not None
@@ -144,6 +232,7 @@ def shared(member: Member) -> SharedLetters:
 
 
 TestElectionWithLetters = ElectionWithLetters.TestCase
-TestElectionWithLetters.settings = examples(
+TestLettersInTransactions = LettersInTransactions.TestCase
+TestElectionWithLetters.settings = TestLettersInTransactions.settings = examples(
     8, stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
