@@ -1,7 +1,7 @@
 """Sinks. Each has the same modules: options, encode, connection (or producer), delivery, sink, readback, examine.
 
 base          the promise that every sink keeps, and all names that an author of a sink needs
-errors        SinkUnavailable, WrongOption
+errors        SinkUnavailable, NotLeading, WrongOption
 options       options that sinks have in common
 channels      where a sink sends which messages, with their schemas
 receipt       the result of a delivery; no record behind a rejected record

@@ -18,14 +18,16 @@ from bridge.model.versions.followed_record import RecordFollower
 from bridge.model.versions.progress import BeyondPart, Progress
 from bridge.model.versions.stored_version import SinkReader
 from sinks.channels import Channel
-from sinks.errors import SinkUnavailable, WrongOption, wrong_options
+from sinks.errors import NotLeading, SinkUnavailable, WrongOption, wrong_options
 from sinks.gaps import NamesGaps
 from sinks.options import EventOptions, Format, SinkOptions
-from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater, is_blocked
+from sinks.receipt import ALL_STORED, WITHHELD, BatchResult, Receipt, RetryLater, is_blocked
 from sinks.secret_files import SecretFile, read_secret
 
 __all__ = [
     "ALL_STORED",
+    "WITHHELD",
+    "AsksToSend",
     "BatchResult",
     "Channel",
     "ChecksDestinations",
@@ -35,6 +37,7 @@ __all__ = [
     "Format",
     "Lanes",
     "NamesGaps",
+    "NotLeading",
     "OrderingKey",
     "ProgressSink",
     "Receipt",
@@ -47,6 +50,7 @@ __all__ = [
     "StatefulSink",
     "Transactions",
     "WrongOption",
+    "always",
     "is_blocked",
     "read_secret",
     "wrong_options",
@@ -105,6 +109,17 @@ class StatefulSink(Protocol):
     A few kilobytes at most, and the same object until the value changes."""
     watched: Callable[[], Sequence[Resource] | None]
     """Returns the watched resources; None until discovery has answered."""
+
+
+@runtime_checkable
+class AsksToSend(Protocol):
+    """A sink that begins more than one request in a ``deliver``, or waits before the first: for a connection, or for
+    its turn. A replica may lose the Lease meanwhile."""
+
+    may_send: Callable[[], bool]
+    """Set by the bridge before ``open``, with an election; until then ``always``. Asked right before each request that
+    hands records over, with no ``await`` in between. Where the answer is no, the sink begins no request any more, and
+    the records that are left are pending, with the failure ``WITHHELD``. Cheap."""
 
 
 @runtime_checkable
@@ -174,6 +189,11 @@ class Claim:
     """The destination in words, for the operator."""
     exclusive: bool
     """No other sink may write to it."""
+
+
+def always() -> bool:
+    """``may_send`` without an election."""
+    return True
 
 
 def no_lanes(_options: SinkOptions) -> None:

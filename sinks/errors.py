@@ -1,4 +1,4 @@
-"""Errors that a sink raises: the destination is unavailable, or an option cannot be used."""
+"""Errors that a sink raises: the destination is unavailable, the Lease may be over, or an option cannot be used."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ class SinkUnavailable(Exception):
     fenced = False
     """See ``RetryLater``, as for the next."""
     doubted = False
+
+
+class NotLeading(SinkUnavailable):
+    """``may_send`` said no (see ``AsksToSend``), so a request was not begun. Its records are pending, and withheld."""
 
 
 class WrongOption(SinkUnavailable):

@@ -29,6 +29,12 @@ class RetryLater:
     only begin a fight of two. With an election they go on once the Lease is confirmed."""
     doubted: bool = False
     """The destination may know a later leader: with an election, deliveries wait until the Lease is confirmed."""
+    withheld: bool = False
+    """``may_send`` said no (see ``AsksToSend``), so the records were not sent. They are once the Lease is confirmed, or
+    by another replica. This is no failure of the destination."""
+
+
+WITHHELD = RetryLater("the time for which this replica holds the Lease may be over", withheld=True)
 
 
 @dataclass(frozen=True, slots=True)

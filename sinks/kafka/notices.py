@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.model.formats.cloudevent import GAP_HEADER, CloudEvents
 from bridge.model.record import Gap, Notice, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
-from sinks.errors import SinkUnavailable
+from sinks.errors import NotLeading, SinkUnavailable
 from sinks.kafka.client.producer import InFlight, KafkaProducer
 from sinks.kafka.encode import KafkaMessage, MarkerEncoder
 from sinks.kafka.memory import KafkaMemory
@@ -158,7 +158,8 @@ class NoticeMarkers:
         return self._current
 
     async def send(self, notice: Notice, delivery: MarkerDelivery, watched: Sequence[Resource] | None) -> str:
-        """Returns why some markers are not stored; empty when the notice is done and the memory has it."""
+        """Returns why some markers are not stored; empty when the notice is done and the memory has it. Raises
+        NotLeading."""
         if not (isinstance(notice, Snapshot) and notice.edge is SnapshotEdge.BEGAN):
             complete = False
             if self._marked:
@@ -166,6 +167,8 @@ class NoticeMarkers:
                     return "a gap is marked in topics of watched resources, and discovery has not named them yet"
                 try:
                     complete, reason = await self._mark(notice, delivery, watched or ())
+                except NotLeading:
+                    raise
                 except SinkUnavailable as error:
                     return str(error)
                 if reason:

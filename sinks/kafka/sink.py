@@ -10,7 +10,8 @@ from time import monotonic
 
 from bridge.model.record import Delta, Notice, Record
 from bridge.model.resource import Resource
-from sinks.errors import SinkUnavailable
+from sinks.base import always
+from sinks.errors import NotLeading, SinkUnavailable
 from sinks.gaps import gap_before
 from sinks.kafka.client.producer import InFlight
 from sinks.kafka.encode import KafkaEncoder, KafkaMessage
@@ -21,7 +22,7 @@ from sinks.kafka.parts import Parts
 from sinks.kafka.sending.oversize import TrimmedForms
 from sinks.kafka.topics.names import TopicNames
 from sinks.kafka.topics.watch import TopicWatch
-from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater
+from sinks.receipt import ALL_STORED, WITHHELD, BatchResult, Receipt, RetryLater
 
 _CLOSE_TIMEOUT = 3.0
 """Seconds that ``close`` waits for delivery reports. Shorter than the time between the moment when a leader loses its
@@ -72,6 +73,8 @@ class KafkaSink:
         self._watch = TopicWatch(options, self._topics, self._threads)
         self.memory = b""
         self.watched: Callable[[], Sequence[Resource] | None] = tuple
+        self.may_send: Callable[[], bool] = always
+        self._producers.may_send = lambda: self.may_send()
         self._sender = parts.sender(options, self._producers, self._topics, trimmed, self._count)
 
     async def open(self) -> None:
@@ -192,6 +195,8 @@ class KafkaSink:
             if receipt.pending:
                 return receipt
             delivery.is_noticed = not receipt.rejected
-        if reason := await self._notices.send(notice, delivery, self.watched()):
-            return Receipt(pending=[0], failure=RetryLater(reason))
-        return receipt
+        try:
+            reason = await self._notices.send(notice, delivery, self.watched())
+        except NotLeading:
+            return Receipt(pending=[0], failure=WITHHELD)
+        return Receipt(pending=[0], failure=RetryLater(reason)) if reason else receipt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from urllib.parse import parse_qsl, urlsplit
 
@@ -33,7 +33,8 @@ class WebhookConnection:
     """``open`` before ``request``. Reads files of secrets again when they change, and certificates when no connection
     could be made."""
 
-    def __init__(self, options: WebhookOptions) -> None:
+    def __init__(self, options: WebhookOptions, may_send: Callable[[], bool]) -> None:
+        """``may_send``: see ``AsksToSend``."""
         self._options = options
         self._secret_headers = {
             name: SecretFile(path, f"header_files.{name}") for name, path in options.header_files.items()
@@ -48,6 +49,7 @@ class WebhookConnection:
             connections=options.concurrency,
             networks=networks,
             tls=partial(tls_context, options.ca_file, options.cert_file, options.key_file),
+            may_send=may_send,
         )
         self.name = self._endpoint.name
         self.request = self._endpoint.request

@@ -10,9 +10,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, groupby
 
-from sinks.errors import SinkUnavailable
+from sinks.errors import NotLeading, SinkUnavailable
 from sinks.excerpt import Secrets, excerpt
-from sinks.receipt import BatchResult, Receipt, RetryLater
+from sinks.receipt import WITHHELD, BatchResult, Receipt, RetryLater
 from sinks.webhook.auth.signature import signature
 from sinks.webhook.connection import WebhookConnection
 from sinks.webhook.encode import WebhookMessage, batch_of, compressed
@@ -86,6 +86,8 @@ class WebhookDelivery:
             headers, response = await self._send(message)
             if response.status == UNAUTHORIZED and connection.reject_token(headers):
                 headers, response = await self._send(message)
+        except NotLeading:
+            return PostFailed(WITHHELD)
         except RequestFailed as error:
             return PostFailed(RetryLater(str(error), error.after, unavailable=error.unavailable))
         except SinkUnavailable as error:

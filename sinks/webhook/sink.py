@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bridge.model.record import Record
+from sinks.base import always
 from sinks.errors import SinkUnavailable
 from sinks.gaps import NamesGaps
 from sinks.receipt import BatchResult, Receipt, RetryLater
@@ -23,7 +24,8 @@ class WebhookSink(NamesGaps):
         events = options.events(cluster)
         super().__init__(events)
         self._encoder = WebhookEncoder(events, options)
-        self._connection = WebhookConnection(options)
+        self.may_send: Callable[[], bool] = always
+        self._connection = WebhookConnection(options, lambda: self.may_send())
 
     async def open(self) -> None:
         await self._connection.open()

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from typing import Any
 
 from confluent_kafka import KafkaException
 
-from sinks.errors import SinkUnavailable
+from sinks.base import always
+from sinks.errors import NotLeading, SinkUnavailable
 from sinks.kafka.auth.refusals import refusal, unreachable
 from sinks.kafka.client.config import ClientConfig
-from sinks.kafka.client.producer import KafkaProducer
+from sinks.kafka.client.producer import InFlight, KafkaProducer
+from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.options import KafkaOptions
 
 _FIRST_LOOK = 1.0
 """Seconds after which ``_ping`` looks whether the brokers have refused the client. It waits twice as long for the next
 look: a slow cluster must be able to answer in between."""
+
+
+class AskingProducer(KafkaProducer):
+    """Takes messages only while this replica may send. librdkafka sends by itself what it has taken."""
+
+    def __init__(self, *parameters: Any, may_send: Callable[[], bool], gapless: bool) -> None:
+        """``may_send``: see ``AsksToSend``."""
+        super().__init__(*parameters, gapless=gapless)
+        self._may_send = may_send
+
+    def produce(self, record: InFlight, message: KafkaMessage, value: bytes | None) -> bool:
+        """Raises NotLeading, too."""
+        if not self._may_send():
+            raise NotLeading
+        return super().produce(record, message, value)
+
+    def send(self, messages: Iterable[KafkaMessage]) -> list[InFlight]:
+        return super().send(messages) if self._may_send() else []
 
 
 class Producers:
@@ -27,6 +49,8 @@ class Producers:
         self._threads = threads
         self.present: KafkaProducer | None = None
         """None before ``open`` and after ``close``."""
+        self.may_send: Callable[[], bool] = always
+        """See ``AsksToSend``. Without effect on transactions: brokers fence them."""
 
     async def open(self) -> str:
         """Returns the address and the size of the cluster that answers. Raises SinkUnavailable."""
@@ -66,7 +90,7 @@ class Producers:
             raise SinkUnavailable(f"librdkafka does not take these settings: {error.args[0].str()}") from error
 
     def _make(self, loop: asyncio.AbstractEventLoop, gapless: bool) -> KafkaProducer:  # In a thread.
-        return KafkaProducer(self._config, self._threads, loop, gapless=gapless)
+        return AskingProducer(self._config, self._threads, loop, may_send=self.may_send, gapless=gapless)
 
     async def _ping(self, producer: KafkaProducer) -> str:
         left, step, loop = float(self._options.connect_timeout), _FIRST_LOOK, asyncio.get_running_loop()

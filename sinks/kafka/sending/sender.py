@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from bridge.model.record import Record
-from sinks.errors import SinkUnavailable
+from sinks.errors import NotLeading, SinkUnavailable
 from sinks.kafka.client.producer import InFlight
 from sinks.kafka.client.producers import Producers
 from sinks.kafka.encode import KafkaMessage
@@ -21,7 +21,7 @@ from sinks.kafka.sending.delivery import (
 )
 from sinks.kafka.sending.oversize import TrimmedForms
 from sinks.kafka.topics.topics import Topics
-from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater
+from sinks.receipt import ALL_STORED, WITHHELD, BatchResult, Receipt, RetryLater
 
 
 class Sender(Protocol):
@@ -77,6 +77,8 @@ class BatchSender:
             now, later = self._split_behind_refused(batch, pending) if self.refused_together else (pending, [])
             try:
                 outcome = await self._attempt(result, {index: messages[index] for index in now}, sent)
+            except NotLeading:  # Records that were produced before stay in flight.
+                outcome = DeliveryOutcome(now, failure=WITHHELD)
             except SinkUnavailable as error:
                 outcome = DeliveryOutcome(now, failure=RetryLater(str(error), unavailable=True))
             sent = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 from httpx_aiohttp import AiohttpTransport
 
-from sinks.errors import SinkUnavailable
+from sinks.base import always
+from sinks.errors import NotLeading, SinkUnavailable
 from sinks.webhook.http.client import HTTP_ERRORS, HttpClient, HttpResponse, describe, is_unreachable
 from sinks.webhook.http.networks import NetworkPolicy
 
@@ -27,6 +29,23 @@ class RequestFailed(SinkUnavailable):
         """Seconds that the endpoint asked the sink to wait."""
 
 
+class _AskingConnector(aiohttp.TCPConnector):
+    """Asks before each request, when the request has its connection: it may have waited long for that. What waited
+    before (for a turn, a token, an answer to the request in front) is covered, too."""
+
+    def __init__(self, may_send: Callable[[], bool], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._may_send = may_send
+
+    async def connect(self, *args: Any, **settings: Any) -> aiohttp.connector.Connection:
+        """Raises NotLeading."""
+        connection = await super().connect(*args, **settings)
+        if not self._may_send():
+            connection.close()
+            raise NotLeading
+        return connection
+
+
 class HttpEndpoint:
     """``open`` before ``request``. Reads certificates again when no connection could be made."""
 
@@ -38,9 +57,10 @@ class HttpEndpoint:
         connections: int,
         networks: NetworkPolicy,
         tls: Callable[[], ssl.SSLContext],
+        may_send: Callable[[], bool] = always,
     ) -> None:
         """``timeout``: seconds for a request and its response. ``tls``: reads the files of certificates; blocks, and
-        raises WrongOption."""
+        raises WrongOption. ``may_send``: see ``AsksToSend``."""
         parts = urlsplit(url)
         self.name = f"{parts.scheme}://{parts.netloc}"
         """The endpoint in messages. Without path and query, which may hold a secret."""
@@ -49,6 +69,7 @@ class HttpEndpoint:
         self._connections = connections
         self._networks = networks
         self._tls = tls
+        self._may_send = may_send
         self._client: HttpClient | None = None
         self._opening = asyncio.Lock()
         self._stale = False
@@ -70,7 +91,7 @@ class HttpEndpoint:
     async def request(
         self, method: str, headers: dict[str, str], body: bytes, *, keep: int = 0, target: str = ""
     ) -> HttpResponse:
-        """May run beside other requests. ``keep``, ``target``: see HttpClient. Raises RequestFailed."""
+        """May run beside other requests. ``keep``, ``target``: see HttpClient. Raises RequestFailed, NotLeading."""
         client = self._client
         if client is None:
             raise RuntimeError("request() before open()")
@@ -97,7 +118,9 @@ class HttpEndpoint:
 
         def session() -> aiohttp.ClientSession:
             # A connection for each lane, and no cookies: requests must not depend on each other.
-            connector = aiohttp.TCPConnector(ssl=tls, limit=self._connections, socket_factory=self._networks.new_socket)
+            connector = _AskingConnector(
+                self._may_send, ssl=tls, limit=self._connections, socket_factory=self._networks.new_socket
+            )
             return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
         # trust_env=False: a proxy of the environment is not meant for records.

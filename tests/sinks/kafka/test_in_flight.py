@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Message
 
 from bridge.model.record import Record
+from sinks.errors import NotLeading
 from sinks.kafka.client.producer import InFlight, KafkaProducer
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.sending.delivery import InFlightRecords, KafkaDelivery
@@ -83,3 +84,39 @@ async def test_a_report_behind_the_last_look_is_no_loss(snapshot: str | None) ->
     assert await attempt() == []
     assert len(producer.sent) == 3
     assert counted == ([] if snapshot is None else [(snapshot, "topic", 3)] * 3)
+
+
+async def test_what_was_produced_in_time_is_not_produced_again() -> None:
+    """The Lease is over behind the second record, and confirmed before the next attempt."""
+
+    class Leading(SilentProducer):
+        left = 2
+
+        def produce(self, record: InFlight, message: KafkaMessage, value: bytes | None) -> bool:
+            self.left -= 1
+            if self.left == -1:
+                raise NotLeading
+            return super().produce(record, message, value)
+
+        async def wait(self, reports: int, idle_timeout: float) -> bool:
+            self.report_all()
+            return True
+
+    producer, in_flight = Leading(), InFlightRecords()
+    batch = [a_delta(number) for number in range(1, 4)]
+    messages = {index: KafkaMessage("topic", "key", (b"value",), {}) for index in range(3)}
+
+    def attempt() -> KafkaDelivery:
+        return KafkaDelivery(
+            cast("KafkaProducer", producer),
+            messages,
+            BatchResult(batch),
+            unusable_topics={},
+            in_flight=in_flight,
+            idle_timeout=1.0,
+        )
+
+    with pytest.raises(NotLeading):
+        await attempt().run(one_by_one=False)
+    assert (await attempt().run(one_by_one=False)).pending == []
+    assert len(producer.sent) == 3

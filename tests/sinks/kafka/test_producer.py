@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sinks.errors import WrongOption
+from sinks.errors import NotLeading, WrongOption
 from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.client.producer import InFlight, KafkaProducer
-from sinks.kafka.client.producers import Producers
+from sinks.kafka.client.producers import AskingProducer, Producers
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.options import KafkaOptions
 
@@ -80,6 +80,20 @@ async def test_close_does_not_wait_for_reports_that_come_one_by_one() -> None:
     assert records[0].acknowledged
     assert all(record.reported for record in records)
     assert not records[-1].acknowledged, "it took a request too long to be waited for"
+
+
+async def test_a_replica_that_may_not_lead_produces_nothing() -> None:
+    clients, loop = cast(ClientConfig, SlowCluster(0)), asyncio.get_running_loop()
+    message, leads = KafkaMessage("k8s", "a", (b"{}",), {}), False
+    with ThreadPoolExecutor(2) as threads:
+        producer = await asyncio.to_thread(AskingProducer, clients, threads, loop, may_send=lambda: leads, gapless=True)
+        assert producer.send([message]) == []
+        with pytest.raises(NotLeading):
+            producer.produce(InFlight(producer, 1), message, b"{}")
+        assert producer.produced == 0
+        leads = True
+        assert len(producer.send([message])) == 1
+        await producer.close(30.0)
 
 
 class Refused:
