@@ -2,7 +2,7 @@
 
 attempts           a sink behind its circuit breaker; times, counts and reports each attempt
 circuit            when an attempt is allowed (pure)
-destination_facts  what a destination says about itself, and why a sink makes no attempts
+destination_facts  what a destination has stored, and says about itself; why a sink makes no attempts
 fencing            a destination that knows another leader
 lane_worker        the worker of sinks that deliver record by record, several at once
 lanes              the records in the lanes, and the fetches that they came with

@@ -6,26 +6,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from operator import attrgetter
 
 from bridge.delivery.circuit import AT_REST, Circuit, Retry
-from bridge.delivery.destination_facts import Suspended, opening_failure, pause_cause, report_destination, report_halt
-from bridge.delivery.fencing import Fencing, HeldLease
-from bridge.facts import (
-    BatchDelivered,
-    CircuitClosed,
-    CircuitOpened,
-    DeliveryDelayed,
-    RecordRejected,
-    Report,
-    SinkOpened,
+from bridge.delivery.destination_facts import (
+    Suspended,
+    delivered_batch,
+    opening_failure,
+    pause_cause,
+    report_destination,
+    report_halt,
 )
+from bridge.delivery.fencing import Fencing, HeldLease
+from bridge.facts import CircuitClosed, CircuitOpened, DeliveryDelayed, RecordRejected, Report, SinkOpened
 from bridge.model.primitives.backoff import Backoff
-from bridge.model.record import Record, body_bytes
+from bridge.model.record import Record
 from bridge.model.status import PauseCause
 from sinks.base import Receipt, RetryLater, Sink, SinkUnavailable
-
-_body = attrgetter("body")
 
 
 class SinkAttempts:
@@ -47,7 +43,7 @@ class SinkAttempts:
         """``backlog_records``: the number of unsettled records of the sink. The others: see WorkerSettings."""
         self._name = name
         self._save_pause = save_pause
-        self._leaving, self._lease, self._fencing = leaving, lease, Fencing(name, lease, report)
+        self._leaving, self._elected, self._fencing = leaving, lease is not None, Fencing(name, lease, report)
         self._make_sink, self._backlog_records = make_sink, backlog_records
         self._report = report
         self._jitter = jitter
@@ -90,9 +86,8 @@ class SinkAttempts:
     @property
     def ready_at(self) -> float:
         """When the next attempt may begin, on the event loop's clock. Infinite while the sink is paused, or while
-        another attempt decides, and once this replica may deliver no more."""
-        may_deliver = self.suspended is None and (self._lease is None or self._lease.is_valid)
-        return self.circuit.ready_at if may_deliver else float("inf")
+        another attempt decides, or the Lease is in doubt."""
+        return self.circuit.ready_at if self.suspended is None and self._fencing.may_send() else float("inf")
 
     def suspend(self, cause: PauseCause, reason: str = "") -> None:
         """Begins no attempt until ``resume``. Attempts in flight go on. ``reason``: see Suspended. An operator's pause
@@ -121,6 +116,7 @@ class SinkAttempts:
         while self._sink is None:
             await self._until_ready()
             sink = self._make_sink()
+            self._fencing.join(sink)
             try:
                 await sink.open()
             except SinkUnavailable as error:
@@ -144,11 +140,12 @@ class SinkAttempts:
             await sink.close()
 
     async def deliver(self, batch: Sequence[Record], lane: Hashable = None) -> tuple[Receipt, float]:
-        """Waits until the circuit permits an attempt, and makes it. Returns the receipt and, if the attempt failed, the
-        seconds until the next attempt. ``lane``: see ``Circuit.failed``."""
+        """Waits until circuit and Lease permit an attempt, and makes it. Returns the receipt and, if the attempt
+        failed, the seconds until the next attempt. Records that the sink withheld are pending without a failure.
+        ``lane``: see ``Circuit.failed``."""
         if self._sink is None:
             raise RuntimeError("deliver() before open()")
-        if self.suspended is not None or self._lease or self.circuit.state is not AT_REST:
+        if self.suspended is not None or self._elected or self.circuit.state is not AT_REST:
             await self._until_ready()
         circuit = self.circuit
         number, began = circuit.state_number if circuit.state is AT_REST else circuit.begin(), self._now()
@@ -166,6 +163,10 @@ class SinkAttempts:
         if receipt.failure is None:
             self._failing.pop(lane, None)
             return receipt, 0.0
+        if self._fencing.withheld(receipt.failure):
+            self.circuit.withdraw(number, self._now())
+            self._change.set()
+            return replace(receipt, failure=None), 0.0
         failure = replace(receipt.failure, after=self._bounded(receipt.failure.after))
         delay = self._failed(number, failure, lane)
         cleared = await self._fencing.cleared(failure)
@@ -204,11 +205,7 @@ class SinkAttempts:
             stored = [record for index, record in enumerate(batch) if index not in left]
         if stored:
             self.delivered += len(stored)
-            try:
-                size = sum(map(len, map(_body, stored)))
-            except AttributeError:  # A notice has no body.
-                size = sum(map(body_bytes, stored))
-            self._report(BatchDelivered(self._name, len(stored), size, seconds))
+            self._report(delivered_batch(self._name, stored, seconds))
 
     def _succeeded(self, number: int) -> int:
         """Returns the number under which this attempt may still report a failure: the circuit may have a new state."""
@@ -231,8 +228,10 @@ class SinkAttempts:
         return result.delay
 
     async def _until_ready(self) -> None:
+        await self._fencing.until_certain()
         while (ready_at := self.ready_at) > self._now():
             await self._wait_until(ready_at)
+            await self._fencing.until_certain()
 
     async def _wait_until(self, when: float) -> None:
         """Waits until this time, or until the circuit or the operator's pause changes."""

@@ -167,6 +167,11 @@ class Circuit:
             case Open():
                 raise RuntimeError("no attempt begins while the circuit is open")
 
+    def withdraw(self, attempt: int, now: float) -> None:
+        """The attempt asked the destination for nothing: it decides nothing, and another may begin."""
+        if attempt == self.state_number and isinstance(self.state, HalfOpen):
+            self._become(Open(self.state.since, now, self.state.failures))
+
     def _hold_off(self, now: float, seconds: float) -> float:
         """A late failure can only make the pause of an open circuit longer."""
         if isinstance(self.state, Open):

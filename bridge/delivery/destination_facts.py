@@ -1,12 +1,25 @@
-"""What a destination says about itself in a receipt, and why a sink makes no attempts."""
+"""What a destination has stored, what it says about itself in a receipt, and why a sink makes no attempts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
-from bridge.facts import DestinationChanged, DestinationCreated, DestinationGone, DestinationLost, Report, SinkFenced
+from bridge.facts import (
+    BatchDelivered,
+    DestinationChanged,
+    DestinationCreated,
+    DestinationGone,
+    DestinationLost,
+    Report,
+    SinkFenced,
+)
+from bridge.model.record import Record, body_bytes
 from bridge.model.status import PauseCause
 from sinks.base import Receipt, RetryLater, SinkUnavailable
+
+_body = attrgetter("body")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +33,15 @@ class Suspended:
     @property
     def by_destination(self) -> bool:
         return self.cause is not PauseCause.OPERATOR
+
+
+def delivered_batch(sink: str, stored: Sequence[Record], seconds: float) -> BatchDelivered:
+    """Hot where all records have bodies."""
+    try:
+        size = sum(map(len, map(_body, stored)))
+    except AttributeError:  # A notice has no body.
+        size = sum(map(body_bytes, stored))
+    return BatchDelivered(sink, len(stored), size, seconds)
 
 
 def report_destination(report: Report, sink: str, receipt: Receipt, *, delivered: bool) -> None:

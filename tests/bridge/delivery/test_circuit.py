@@ -111,6 +111,18 @@ def test_what_began_before_it_opened_decides_nothing() -> None:
     assert circuit.succeeded(trial, 0.7) == 0.7
 
 
+def test_an_attempt_that_asked_for_nothing_leaves_its_place() -> None:
+    circuit = Circuit(RETRY)
+    early = circuit.begin()
+    circuit.failed(circuit.begin(), 0.0, 0.5, unavailable=True)
+    opened = circuit.state
+    circuit.withdraw(early, 0.2)
+    assert circuit.state == opened
+
+    circuit.withdraw(circuit.begin(), 0.7)
+    assert circuit.state == Open(since=0.0, until=0.7, failures=1)
+
+
 def test_attempts_from_before_it_opened_only_lengthen_the_pause() -> None:
     circuit = Circuit(RETRY)
     first, second, third = (circuit.begin() for _ in range(3))
