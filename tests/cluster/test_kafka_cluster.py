@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from confluent_kafka import Producer
 
 from tests.cluster.servers import KafkaCluster
-
-pytestmark = pytest.mark.java
 
 
 def store(cluster: KafkaCluster, value: bytes) -> None:
