@@ -21,6 +21,8 @@ from bridge.model.versions.version import is_reached
 
 _GONE = "!"
 """Behind the version of an object that is deleted."""
+_GONE_LATER = "!+"
+"""Behind the version of an object that is deleted, and was there at that version: a list under way showed it."""
 
 _Text = Annotated[str, Meta(max_length=300)]
 
@@ -30,7 +32,8 @@ class Beyond(msgspec.Struct, frozen=True):
 
     epoch: int
     objects: Annotated[dict[_Text, _Text], Meta(max_length=20_000)]
-    """``name_of`` → the newest version that was delivered; with ``!`` behind it if the object was deleted by then."""
+    """``name_of`` → the newest version that was delivered; with ``!`` behind it if the object was deleted by then, with
+    ``!+`` if it was deleted later."""
 
 
 ObjectsBeyond: TypeAlias = Mapping[str, Beyond]
@@ -49,19 +52,22 @@ def counts(delta: Delta) -> bool:
     return not (delta.replay or delta.snapshot is not None or delta.selection or delta.op is Op.SYNC)
 
 
-def entry_of(delta: Delta, reached: Point | None) -> str:
-    """The entry of a delivered record. ``reached``: the present point of its informer. The version of a delete that no
-    watch announced is unknown: it is that point at most."""
+def entry_of(delta: Delta, reached: Point | None, *, lists: bool = False) -> str:
+    """The entry of a delivered record. ``reached``: the present point of its informer. ``lists``: a list is under way.
+    The version of a delete that no watch announced is unknown: it is that point at most, or during a list a later
+    one."""
     version = delta.resource_version
     if delta.op is not Op.DELETED:
         return version
-    if delta.evidence is not Evidence.WATCHED and reached is not None and is_reached(version, reached.version):
+    if delta.evidence is Evidence.WATCHED:
+        return version + _GONE
+    if reached is not None and is_reached(version, reached.version):
         version = reached.version
-    return version + _GONE
+    return version + (_GONE_LATER if lists else _GONE)
 
 
 def version_in(entry: str) -> str:
-    return entry.removesuffix(_GONE)
+    return entry.partition(_GONE)[0]
 
 
 def newer(one: str | None, other: str) -> str:
@@ -76,6 +82,8 @@ def has(known: Beyond, delta: Delta) -> bool:
     entry = known.objects.get(name_of(delta))
     if entry is None:
         return False
+    if entry.endswith(_GONE_LATER) and delta.op is not Op.ADDED:
+        return True
     version, newest = delta.resource_version, version_in(entry)
     if version != newest and not is_reached(version, newest):
         return False
@@ -86,8 +94,11 @@ def has(known: Beyond, delta: Delta) -> bool:
 
 
 def covers(point: Point | None, epoch: int, entry: str) -> bool:
-    """Whether a frontier says as much as the entry."""
-    return point is not None and point.covers(Point(epoch, version_in(entry)))
+    """Whether a frontier says as much as the entry. The next point behind a list covers what the list showed."""
+    version = version_in(entry)
+    if point is None or not point.covers(Point(epoch, version)):
+        return False
+    return point.version != version or not entry.endswith(_GONE_LATER)
 
 
 def merged(parts: Iterator[ObjectsBeyond]) -> dict[str, Beyond]:

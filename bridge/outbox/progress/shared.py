@@ -33,7 +33,7 @@ class Reached:
     points: Mapping[str, Point]
     """Informer → what the sink has settled with it."""
     newest: Mapping[str, Point]
-    """Informer → what the log has."""
+    """Informer → what the log has; during a list, what it had before."""
     ended: Collection[str]
     """Informers that left the configuration."""
     retired: Collection[str]
@@ -41,6 +41,8 @@ class Reached:
     epochs: Mapping[str, int]
     """Running informer → the epoch in which it is."""
     sequence: int
+    listing: Collection[str] = ()
+    """Informers whose list is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class SharedSink:
         retired = tuple(dict.fromkeys([*known.retired, *reached.retired]))[-MOST_RETIRED:]
         moved = {each for each, point in points.items() if point != known.points.get(each)}
         left = _uncovered(known.inline, points, moved)
-        self._new = self._beyond(items, points, reached.newest, informers_of)
+        self._new = self._beyond(items, points, reached, informers_of)
         inline = beyond.merged(iter([left, self._new]))
         _bound_left(inline)
         part, parts = None, known.parts
@@ -138,7 +140,7 @@ class SharedSink:
         self,
         items: Iterable[Record],
         points: Mapping[str, Point | None],
-        newest: Mapping[str, Point],
+        reached: Reached,
         informers_of: InformersOf,
     ) -> dict[str, Beyond]:
         """Of the delivered records, those of which the frontier says nothing."""
@@ -149,7 +151,7 @@ class SharedSink:
             informers = informers_of(delta)
             if not informers and delta.op is not Op.DELETED:
                 continue
-            entry = beyond.entry_of(delta, newest.get(informers[0]) if informers else None)
+            entry = _entry_of(delta, informers, points, reached)
             if informers and all(beyond.covers(points.get(each), delta.epoch, entry) for each in informers):
                 continue
             group = _group(informers)
@@ -160,6 +162,13 @@ class SharedSink:
                 name = beyond.name_of(delta)
                 of_group.objects[name] = beyond.newer(of_group.objects.get(name), entry)
         return found
+
+
+def _entry_of(delta: Delta, informers: tuple[str, ...], points: Mapping[str, Point | None], reached: Reached) -> str:
+    if not informers:
+        return beyond.entry_of(delta, None)
+    first = informers[0]
+    return beyond.entry_of(delta, reached.newest.get(first) or points.get(first), lists=first in reached.listing)
 
 
 def _group(informers: tuple[str, ...]) -> str:

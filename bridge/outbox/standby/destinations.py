@@ -122,6 +122,7 @@ class Destinations:
             retired=waypoints.retired(through),
             epochs=present(self._appender),
             sequence=through + self._standby.ahead,
+            listing=waypoints.listing,
         )
         return self._shared[sink].after(items, now, self._informers_of)
 

@@ -135,6 +135,11 @@ class Waypoints:
         """Running informer → the newest point; a list under way leaves it."""
         return self._reached
 
+    @property
+    def listing(self) -> Collection[str]:
+        """Running informers whose list is under way, or follows."""
+        return [informer for informer, listed in self._listed.items() if listed is None]
+
     def listed(self, informer: str) -> Point | None:
         """The point of the newest list; None while a list is under way."""
         return self._listed.get(informer)

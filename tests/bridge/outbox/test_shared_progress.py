@@ -20,10 +20,11 @@ def pod(version: int, uid: str = "a", op: Op = Op.UPDATED, **more: object) -> De
     return replace(delta, **more)
 
 
-def at(version: int | None, newest: int = 1000, epoch: int = 1) -> Reached:
+def at(version: int | None, newest: int = 1000, epoch: int = 1, *, lists: bool = False) -> Reached:
     """``epoch``: in which the informer is; the points are of the first."""
     points = {} if version is None else {"pods": Point(1, str(version))}
-    return Reached(points, {"pods": Point(1, str(newest))}, (), (), {"pods": epoch}, version or 0)
+    listing = ("pods",) if lists else ()
+    return Reached(points, {"pods": Point(1, str(newest))}, (), (), {"pods": epoch}, version or 0, listing)
 
 
 def informers_of(_delta: Delta) -> tuple[str, ...]:
@@ -115,6 +116,30 @@ def test_thousands_of_objects_are_stored_once_in_parts() -> None:
 def test_only_equal_steps_are_known(stored_there: Delta, known: Delta, had: bool) -> None:
     shared, _ = stored(SharedSink(None, (), {}), at(None, newest=14), stored_there)
     assert successor(shared).has(known, informers_of) is had
+
+
+def test_a_delete_that_a_list_under_way_shows_is_known_whatever_its_version() -> None:
+    """It happened behind the informer's point, and another replica has seen when."""
+    listed = pod(8, op=Op.DELETED, evidence=Evidence.RELISTED)
+    sink = SharedSink(None, (), {})
+    shared, _ = stored(sink, at(15, newest=15, lists=True), listed)
+    then = successor(shared)
+    again = (pod(12), pod(17), pod(18, op=Op.DELETED), listed)
+    assert [then.has(each, informers_of) for each in again] == [True] * 4
+    assert not then.has(pod(25, op=Op.ADDED), informers_of), "it has come back"
+    kept, _ = stored(then, at(15, newest=15, lists=True))
+    assert kept.beyond == shared.beyond
+    passed, _ = stored(sink, at(30, newest=30))
+    assert passed.beyond == {}, "the point behind the list says as much"
+
+
+def test_an_object_that_comes_back_is_followed_again() -> None:
+    sink = SharedSink(None, (), {})
+    stored(sink, at(15, newest=15, lists=True), pod(8, op=Op.DELETED, evidence=Evidence.RELISTED))
+    shared, _ = stored(sink, at(15, newest=15, lists=True), pod(25, op=Op.ADDED))
+    then = successor(shared)
+    known = [then.has(each, informers_of) for each in (pod(18, op=Op.DELETED), pod(25, op=Op.ADDED), pod(26))]
+    assert known == [True, True, False]
 
 
 def test_progress_does_not_go_back_to_an_earlier_epoch() -> None:
