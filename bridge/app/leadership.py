@@ -68,6 +68,8 @@ class Leadership:
         self._follows.set()
         self._found: Frontier | None = None
         """The newest of another leader."""
+        self._unreadable = False
+        """The Lease has a frontier, and nobody knows what it says."""
         self._differs: tuple[str, ...] = ()
         self._last = ""
         """The last text that was published."""
@@ -197,7 +199,9 @@ class Leadership:
 
     def observed(self, frontier: str, newest: int) -> None:
         """See Duties."""
-        if (found := self._read(frontier, newest)) is not None:
+        found = self._read(frontier, newest)
+        self._unreadable = found is None and bool(frontier)
+        if found is not None:
             self._found = found
             self._standby.observe(found)
             self._compare()
@@ -226,11 +230,11 @@ class Leadership:
             return None
 
     def exact(self) -> bool:
-        """See Duties. Nobody has led before the first frontier."""
+        """See Duties. Nobody has led before the first frontier, unless it cannot be read."""
         if not self._started.is_set():
             return False
         if self._found is None and self._inheritor is None:
-            return True
+            return not self._unreadable
         return all(map(self._standby.exact, self._sinks.pipelines)) and self._standby.passed(self._apart)
 
     # ── The heir of former shards ────────────────────────────────────────────

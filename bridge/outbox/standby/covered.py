@@ -78,11 +78,14 @@ def may_lack(waypoints: Waypoints, cursor: SinkCursor, found: Frontier, ended: C
     here. ``ended``: sinks whose backfill has no record left."""
     if cursor.sink not in found.sinks:
         return False
-    # A compaction leaves out objects that this replica never delivered.
-    compacted = cursor.backfill is not None and cursor.backfill.kind is BackfillKind.COMPACTED
-    if compacted and cursor.sink not in ended:
+    if _is_compacted(cursor) and cursor.sink not in ended:
         return True
-    return not watches_the_same(waypoints, found) or not is_exact(waypoints, cursor, found)
+    return not watches_the_same(waypoints, found) or not _has_passed_lists(waypoints, cursor, found)
+
+
+def _is_compacted(cursor: SinkCursor) -> bool:
+    """A compaction leaves out objects that came and went, and that this replica never delivered."""
+    return cursor.backfill is not None and cursor.backfill.kind is BackfillKind.COMPACTED
 
 
 def lags(waypoints: Waypoints, sink: str, known: Iterable[Frontier | None], taken: int) -> bool:
@@ -129,7 +132,12 @@ def watches_the_same(waypoints: Waypoints, found: Frontier) -> bool:
 
 
 def is_exact(waypoints: Waypoints, cursor: SinkCursor, found: Frontier) -> bool:
-    """See ``Standby.exact``. Informers that run on one side only do not count: see ``watches_the_same``."""
+    """See ``Standby.exact``."""
+    return _has_passed_lists(waypoints, cursor, found) and not (cursor.sink in found.sinks and _is_compacted(cursor))
+
+
+def _has_passed_lists(waypoints: Waypoints, cursor: SinkCursor, found: Frontier) -> bool:
+    """Informers that run on one side only do not count: see ``watches_the_same``."""
     if not waypoints.running:
         return False
     if cursor.sink not in found.sinks:

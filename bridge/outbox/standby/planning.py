@@ -62,12 +62,13 @@ def plan_takeover(
     *,
     led_last: bool,
     overtaken: bool,
+    unknown: bool,
     new: Mapping[str, StartPolicy],
     gone: Collection[str],
 ) -> tuple[Takeover, int]:
     """Behind the frontier ``known``; and the end of the log that no sink needs any more. ``led_last``: this replica
     has led in the term before, so that it lacks nothing unless it is ``overtaken`` (``Standby.overtaken``), and knows
-    the pauses. ``new``: sinks that no leader knew.
+    the pauses. ``unknown``: somebody has led, and nobody knows how far. ``new``: sinks that no leader knew.
     ``gone``: those of which records are gone that may have to be delivered once more."""
     now = {each.sink: reached(waypoints, each, known, last, holds=selected.holds(each.sink, known)) for each in cursors}
     ended = [sink for sink, (_, is_over) in now.items() if is_over]
@@ -75,7 +76,7 @@ def plan_takeover(
     for each in cursors if overtaken or not led_last else ():
         agrees = selected.agrees(each.sink, now[each.sink][0], known)
         is_gone = each.sink in gone and each.sink not in ended
-        if is_gone or not agrees or may_lack(waypoints, each, known, ended):
+        if unknown or is_gone or not agrees or may_lack(waypoints, each, known, ended):
             lacking.append(each.sink)
     owed = {sink: OwedSnapshot(None) for sink in lacking} | _owed(known)
     doubted = unnamed(known, led_last=led_last)

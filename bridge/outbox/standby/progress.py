@@ -25,7 +25,8 @@ from bridge.model.versions.joining import parts_ahead
 from bridge.model.versions.selection_frontier import SelectionFrontier
 from bridge.outbox.consumers.backfill import Backfill, BackfillKind
 from bridge.outbox.consumers.cursors import SinkCursor
-from bridge.outbox.consumers.notice_items import scope_text
+from bridge.outbox.consumers.notice_items import scope_of, scope_text
+from bridge.outbox.errors import Damaged
 from bridge.outbox.waypoints.index import Waypoints
 
 Points: TypeAlias = Mapping[str, Point | None]
@@ -73,7 +74,12 @@ class OwedSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return scope_text(self.scope) or _EVERYTHING
+        return scope_text(published_scope(self.scope)) or _EVERYTHING
+
+
+def published_scope(scope: SnapshotScope | None) -> SnapshotScope | None:
+    """Without an expression, which may be secret: the next leader begins with more objects then."""
+    return None if scope is None else replace(scope, where=None)
 
 
 def blank(replica: Replica, term: int) -> Frontier:
@@ -165,5 +171,13 @@ def _under_way(backfill: Backfill | None) -> tuple[str, str]:
     """``SinkFrontier.backfill`` and ``scope``."""
     if backfill is None or backfill.kind not in _UNDER_WAY or backfill.cancelled:
         return "", ""
-    on_demand = backfill.kind is BackfillKind.SNAPSHOT and backfill.replay
-    return backfill.kind.value, (backfill.scope or _EVERYTHING) if on_demand else ""
+    if backfill.kind is not BackfillKind.SNAPSHOT or not backfill.replay:
+        return backfill.kind.value, ""
+    return backfill.kind.value, scope_text(published_scope(_scope(backfill.scope))) or _EVERYTHING
+
+
+def _scope(text: str | None) -> SnapshotScope | None:
+    try:
+        return scope_of(text)
+    except Damaged:
+        return None

@@ -174,6 +174,7 @@ class Standby:
             now,
             led_last=led_last,
             overtaken=self.overtaken,
+            unknown=found is None and self.found is None and another_led,
             new=new,
             gone=gone,
         )

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bridge.election import LeaseTiming
 from bridge.election.lease import FRONTIER, TERM
 from bridge.facts import LeadershipBegan, LeadershipReleased, LeadershipResigned
 from bridge.model.record import Gap
@@ -15,13 +14,12 @@ from bridge.model.resource import Scope
 from bridge.model.versions import frontier as frontiers
 from bridge.model.versions.frontier import Frontier, Point, SinkFrontier, informer_key
 from tests.bridge.app.test_bridge import a_config_map
-from tests.bridge.app.test_election import LEASE, Replica, lease_annotations
+from tests.bridge.app.test_election import LEASE, SHORT, Replica, lease_annotations
 from tests.kit.playground import Playground
 
 CONFIG_MAPS = informer_key("configmaps", Scope())
 AHEAD = Point(1, "500")
 """Of what the replica sees before it lists again."""
-SHORT = LeaseTiming(lease_duration=3.0, renew_deadline=2.0, retry_period=0.1)
 
 
 async def test_it_leaves_the_lease_and_comes_back_with_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

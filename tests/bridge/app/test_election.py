@@ -27,7 +27,7 @@ from bridge.facts import (
 )
 from bridge.kube import ClusterAccess
 from bridge.model.admin import ReplayRequest, SnapshotRequest, UnknownTarget
-from bridge.model.record import Record
+from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.model.status import SinkState
 from bridge.model.versions import frontier as frontiers
 from bridge.model.versions.frontier import Frontier
@@ -42,6 +42,8 @@ from tests.kit.sinks import RecordingSink
 
 LATE = LeaseTiming(lease_duration=60.0, renew_deadline=40.0, retry_period=0.1)
 """A busy machine loses no Lease."""
+SHORT = LeaseTiming(lease_duration=3.0, renew_deadline=2.0, retry_period=0.1)
+"""Others take the Lease soon."""
 LEASE = "leases.coordination.k8s.io"
 
 
@@ -308,6 +310,31 @@ async def test_terms_of_somebody_else_stop_nobody(
         await replica.until(lambda: lease_annotations(cluster)[TERM] == str(began.term))
         assert replica.leads
         replica.bridge.stop()
+
+
+@pytest.mark.parametrize("text", ['{"v":2}', "garbage", None], ids=["of a later version", "garbage", "removed"])
+async def test_behind_a_frontier_that_nobody_can_read_the_sinks_hear_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
+    """The second replica never knew an object that the first one delivered."""
+    monkeypatch.setattr("tests.bridge.app.test_election.LATE", SHORT)
+    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
+        cluster.create(LEASE, {"metadata": {"name": "kubedelta", "namespace": "default"}, "spec": {}})
+        first = Replica(cluster, "first", tmp_path / "first")
+        first.start(tasks)
+        cluster.create("configmaps", a_config_map("a"))
+        await first.sink.until(lambda sink: "added default/a" in sink.delivered())
+        await first.stop()
+        cluster.patch(LEASE, "kubedelta", {"metadata": {"annotations": {FRONTIER: text}}})
+        cluster.delete("configmaps", "a")
+        second = Replica(cluster, "second", tmp_path / "second")
+        second.start(tasks)
+        await second.until(lambda: second.reported(ListCompleted))
+        assert not second.bridge.snapshot().ready, "it is not exact"
+        await second.sink.until(lambda sink: any(isinstance(each, Snapshot) for each in sink.records))
+        assert [type(each) for each in second.sink.records if not isinstance(each, Delta)][:2] == [Gap, Snapshot]
+        assert second.reported(FrontierUnreadable) or text is None
+        second.bridge.stop()
 
 
 def lease_annotations(cluster: Playground) -> Mapping[str, str]:

@@ -340,18 +340,49 @@ async def test_a_compacted_backlog_of_a_follower_is_let_go(tmp_path: Path) -> No
         follower.standby.observe(published(leader))
         await follower.outbox.maintain()
         assert follower.outbox.sinks["slow"].backfill is not None
+        assert not follower.standby.exact("slow"), "a takeover would send a Gap"
+        assert follower.standby.exact("audit")
         copy = crashed(tmp_path / "1", tmp_path / "copy")
 
         await leader.delivers("slow")
         follower.standby.observe(published(leader))
         assert follower.outbox.sinks["slow"].backfill is None
         assert follower.outbox.sinks["slow"].settled == 3
+        assert follower.standby.exact("slow")
         found = published(leader)
     async with opened(copy, SINKS) as outbox:
         standby = await joined(outbox)
         await Informed().begin(outbox)
         await standby.take_over(2, found)
         assert outbox.sinks["slow"].backfill is None
+
+
+async def test_where_nobody_knows_how_far_the_leaders_were_a_gap_says_so(tmp_path: Path) -> None:
+    """Somebody has removed the frontier from the Lease, or it cannot be read."""
+    async with replicas(tmp_path) as [leader, follower]:
+        await leader.standby.take_over(1, None)
+        await all_see([leader], "added shop/a", position="110")
+        await leader.delivers("audit")
+        found = published(leader)
+        assert found.term == 1
+        await follower.sees("added shop/b", position="120")
+        await follower.standby.take_over(2, None)
+        assert await follower.delivers("audit") == ["added shop/b", "gap"]
+        assert set(follower.standby.owed) == {*SINKS}
+
+
+async def test_a_replica_that_led_last_needs_no_frontier(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [leader, _follower]:
+        await leader.standby.take_over(1, None)
+        await all_see([leader], "added shop/a", position="110")
+        await leader.outbox.maintain()
+        copy = crashed(tmp_path / "0", tmp_path / "copy")
+    async with opened(copy, SINKS) as outbox:
+        again = Side(outbox, await joined(outbox))
+        await again.pods.begin(outbox)
+        await again.standby.take_over(2, None)
+        assert await again.delivers("audit") == ["added shop/a"]
+        assert not again.standby.owed
 
 
 async def test_a_compacted_backlog_has_a_gap_behind_it(tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from bridge.facts import discard
 from bridge.model.change import Evidence
 from bridge.model.policies import StartPolicy
 from bridge.model.record import SnapshotScope
 from bridge.model.status import PauseCause
+from bridge.model.versions import frontier as frontiers
 from bridge.outbox import Outbox, OwedSnapshot, number_of_now
 from bridge.pipelines.snapshots import SnapshotSchedule
 from bridge.plan.plan import SinkPlan
@@ -44,7 +46,9 @@ async def demand(side: Side, scope: SnapshotScope | None) -> None:
     await side.outbox.snapshots.begin("audit", taken, states, scope, scheduled=False)
 
 
-@pytest.mark.parametrize("scope", [None, SnapshotScope(resource="pods", namespace="shop")])
+@pytest.mark.parametrize(
+    "scope", [None, SnapshotScope(resource="pods", namespace="shop", where="object.x == 'secret'")]
+)
 async def test_a_snapshot_on_demand_begins_anew(tmp_path: Path, scope: SnapshotScope | None) -> None:
     async with replicas(tmp_path) as [leader, follower]:
         await leader.standby.take_over(1, None)
@@ -54,9 +58,10 @@ async def test_a_snapshot_on_demand_begins_anew(tmp_path: Path, scope: SnapshotS
         assert await leader.delivers("audit", 1) == ["snapshot"]
         found = published(leader)
         assert found.sinks["audit"].backfill == "snapshot"
+        assert "secret" not in frontiers.encode(found), "whoever may read the Lease would read it"
 
         await follower.standby.take_over(2, found)
-        assert follower.standby.owed == {"audit": OwedSnapshot(scope)}
+        assert follower.standby.owed == {"audit": OwedSnapshot(scope and replace(scope, where=None))}
         again = published(follower).sinks["audit"]
         assert (again.backfill, again.scope) == ("snapshot", found.sinks["audit"].scope), "for the next leader, too"
         assert await begins_owed(follower)
