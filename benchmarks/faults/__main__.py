@@ -13,6 +13,7 @@ import random
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +25,8 @@ from benchmarks.faults.catalogue import Fault, choose
 from benchmarks.faults.goals import GOALS
 from benchmarks.faults.report import markdown
 from benchmarks.faults.results import Measured, Results
-from benchmarks.faults.stage import servers, staged
+from benchmarks.faults.servers import servers, three_brokers
+from benchmarks.faults.stage import staged
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.servers import ServerFailed
 from tests.kit.breakable import Breakable
@@ -70,7 +72,12 @@ async def _attempt(
     name = fresh_name(fault.name)
     began = time.monotonic()
     try:
-        async with staged(found, folder / name, name, _say, lines=fault.lines, judged=fault.judged) as stage:
+        async with AsyncExitStack() as stack:
+            brokers = three_brokers(folder / f"{name}-kafka", _say) if fault.three_brokers else nullcontext(found.kafka)
+            kafka = stack.enter_context(brokers)
+            stage = await stack.enter_async_context(
+                staged(found, kafka, folder / name, name, _say, lines=fault.lines, judged=fault.judged)
+            )
             for number in range(rounds):
                 await fault.work(stage, number, chance)
                 _say(f"{fault.name}: round {number + 1} of {rounds}, {time.monotonic() - began:.0f} s")

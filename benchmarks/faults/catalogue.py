@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from benchmarks.faults import ends, outages, selections
+from benchmarks.faults import brokers, ends, outages, selections
 from benchmarks.faults.stage import Stage
 from tests.kit.churn import KINDS
 
@@ -26,6 +26,8 @@ class Fault:
     """The replicas reach all servers through lines that can be cut."""
     judged: Sequence[str] = KINDS
     """The kinds that every sink gets from the first round to the last."""
+    three_brokers: bool = False
+    """Kafka has three brokers, of its own, in place of one."""
 
 
 FAULTS = (
@@ -78,6 +80,13 @@ FAULTS = (
         "Kafka, NATS or the webhook, in turns, is down while two leaders are killed one after the other",
         6,
         outages.dead_sink,
+    ),
+    Fault(
+        "brokers",
+        "a broker of three is killed, the leader, or both at the same moment, in turns",
+        9,
+        brokers.kill,
+        three_brokers=True,
     ),
 )
 

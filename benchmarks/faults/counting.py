@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from math import inf
+from typing import Self
 
 from tests.kit.etcd_history import Happened
 from tests.kit.judge import impossible, left_out, lost_steps, untrue
@@ -28,6 +29,14 @@ class Round:
 
     began: float
     ended: float
+    moments: tuple[float, ...]
+    """From which on another leader, or the same, may repeat what was settled. Ascending."""
+
+    @classmethod
+    def of(cls, began: float, ended: float, ends: Sequence[float]) -> Self:
+        """``ends``: when leaders ended that the destination had records of until then; without any, it is the fault
+        itself that brings repetitions."""
+        return cls(began, ended, tuple(ends) or (began,))
 
 
 @dataclass(slots=True)
@@ -56,7 +65,8 @@ class Counts:
     silences: list[float] = field(default_factory=list)
     """For each round, the longest time without an arrival, in seconds."""
     ages: list[float] = field(default_factory=list)
-    """For each round with repetitions, the longest time since a leader had settled one, at the fault, in seconds."""
+    """For each moment of a round with repetitions behind it, the longest time since a leader had settled one, at that
+    moment, in seconds."""
 
     def add(self, other: Counts) -> None:
         for name in self.__slots__:
@@ -128,7 +138,7 @@ def _silence(arrivals: Sequence[Arrival], round_: Round) -> float:
 
 def _ages(arrivals: Sequence[Arrival], rounds: Sequence[Round]) -> list[float]:
     oldest: list[float] = []
-    for fault, following in pairwise([*(each.began for each in rounds), inf]):
+    for fault, following in pairwise([*(moment for each in rounds for moment in each.moments), inf]):
         begin, end = (bisect_left(arrivals, moment, key=_time) for moment in (fault, following))
         settled = _settled(arrivals[:begin])
         again = [each for each in arrivals[begin:end] if each.record.unique_id in settled]

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import nats
 
 from benchmarks.faults.arrivals import Arrivals, RequestReader, StreamReader, TopicReader
-from tests.cluster.servers import KafkaBehindALine, KubeApiServer, Nats
+from tests.cluster.servers import KafkaBehindALine, KafkaTopics, KubeApiServer, Nats
 from tests.kit.tcp_line import Line
 from tests.kit.webhook_receiver import WebhookReceiver
 
@@ -28,7 +28,8 @@ class Ports:
     """Of loopback, where a replica finds each server."""
 
     api: int
-    kafka: int
+    kafka: str
+    """Addresses, with commas between them."""
     nats: int
     webhook: int
 
@@ -48,12 +49,12 @@ class Lines:
 
     @property
     def ports(self) -> Ports:
-        return Ports(self.api.port, self.kafka.port, self.nats.port, self.webhook.port)
+        return Ports(self.api.port, f"127.0.0.1:{self.kafka.port}", self.nats.port, self.webhook.port)
 
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    kafka: KafkaBehindALine
+    kafka: KafkaTopics
     nats: Nats
     receiver: WebhookReceiver
     name: str
@@ -68,7 +69,7 @@ class Destinations:
 
     def section(self, ports: Ports) -> dict[str, dict[str, Any]]:
         """The `sinks` of a configuration. All options that are not needed have their defaults."""
-        kafka = {"type": "kafka", "bootstrap_servers": f"127.0.0.1:{ports.kafka}"}
+        kafka = {"type": "kafka", "bootstrap_servers": ports.kafka}
         progress = f"{self.name}-progress"
         subject = f"{self.name}.{{group}}.{{resource}}.{{namespace}}.{{name}}"
         server = f"nats://127.0.0.1:{ports.nats}"
@@ -97,12 +98,13 @@ class Destinations:
 
     def ports(self, api: KubeApiServer) -> Ports:
         """Where the servers themselves are."""
-        return Ports(api.port, _port(self.kafka.bootstrap), self.nats.port, _port(self.receiver.url))
+        return Ports(api.port, self.kafka.bootstrap, self.nats.port, _port(self.receiver.url))
 
     @asynccontextmanager
     async def lines(self, api: KubeApiServer, names: Iterable[str]) -> AsyncIterator[Mapping[str, Lines]]:
         """To the same servers, for each of these replicas."""
-        direct = self.ports(api)
+        direct, kafka = self.ports(api), self.kafka
+        assert isinstance(kafka, KafkaBehindALine), "only this one sends its clients back to their line"  # noqa: S101
         async with AsyncExitStack() as stack:
             enter = stack.enter_async_context
             yield {
@@ -112,7 +114,7 @@ class Destinations:
                     nats=await enter(Line(direct.nats)),
                     webhook=await enter(Line(direct.webhook)),
                 )
-                for name, behind, public in zip(names, self.kafka.behind_the_lines, self.kafka.line_ports, strict=True)
+                for name, behind, public in zip(names, kafka.behind_the_lines, kafka.line_ports, strict=True)
             }
 
 

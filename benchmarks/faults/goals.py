@@ -17,6 +17,10 @@ def percentile(values: Iterable[float], share: float) -> float | None:
     return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else None
 
 
+_KILLS = ("kill", "empty-disk", "dead-sink", "brokers")
+"""Faults in which leaders are killed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Goal:
     what: str
@@ -56,8 +60,8 @@ def silences(sinks: Iterable[Counts]) -> list[float]:
 
 
 def _oldest(results: Results) -> float | None:
-    kill = results.faults.get("kill", Measured())
-    return percentile((each for counts in kill.sinks.values() for each in counts.ages), 1)
+    found = [results.faults.get(fault, Measured()) for fault in _KILLS]
+    return percentile((each for kill in found for counts in kill.sinks.values() for each in counts.ages), 1)
 
 
 GOALS = (

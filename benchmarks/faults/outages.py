@@ -8,6 +8,7 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from benchmarks.faults.destinations import KAFKA, NATS, ONCE, WEBHOOK
 from benchmarks.faults.ends import follows
 from benchmarks.faults.stage import Stage, resource
 from tests.cluster.servers import Server
@@ -82,12 +83,18 @@ async def kill_api(stage: Stage, number: int, chance: random.Random) -> None:
 async def dead_sink(stage: Stage, number: int, chance: random.Random) -> None:
     """Another server each time. The leader is killed, the next one too; then the server comes back."""
     await stage.ready()
-    sinks = (stage.servers.kafka, stage.servers.nats, stage.destinations.receiver)
-    async with stage.round(), _dead(sinks[number % len(sinks)]):
+    sinks = (
+        (stage.servers.kafka, (KAFKA, ONCE)),
+        (stage.servers.nats, (NATS,)),
+        (stage.destinations.receiver, (WEBHOOK,)),
+    )
+    server, gone = sinks[number % len(sinks)]
+    async with stage.round(*gone) as leader_ends, _dead(server):
         for _ in range(2):
             leader = await stage.replicas.leader()
             await stage.replicas.other(leader).until("it is exact", _is_exact)
             await asyncio.sleep(chance.uniform(2, 6))
+            leader_ends()
             await asyncio.to_thread(leader.kill9)
             await stage.replicas.leader(other_than=leader)
             await asyncio.to_thread(leader.start)

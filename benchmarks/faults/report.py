@@ -31,7 +31,8 @@ INTRODUCTION = """\
 Two replicas of a bridge, with the default election (15 s, 10 s, 2 s), run beside their servers: kube-apiserver with
 etcd, Kafka, NATS (JetStream) and a webhook. The leader delivers to four sinks at once: Kafka, Kafka with
 `exactly_once`, NATS with `sole_writer`, and the webhook. Each fault happens while some 22 objects a second change. The
-truth is etcd's history: every version of every object.
+truth is etcd's history: every version of every object. Kafka is one broker, except where one of three is killed: each
+of these is a controller, too, topics have three copies, and `min.insync.replicas` is 2.
 
 - **steps**: versions that happened, counted for each sink. **lost**: those that a sink did not receive, or received by
   a list alone. **unseen**: those of objects that came and went while the API server was down or forgetful, and of which
@@ -40,6 +41,7 @@ truth is etcd's history: every version of every object.
   happened.
 - **repeated**: delivered again with an equal id. **other ids**: the same version with another id. **oldest repeated**:
   how long before the fault a leader had settled the oldest of them: all records of its term up to that one had arrived.
+  If leaders are killed later in the round, it is the time before that kill. "–": nothing that was settled came again.
 - **stale**: records of a former leader behind the first record of a later one. NATS with `sole_writer` and Kafka with
   `exactly_once` are fenced, Kafka without it and the webhook are not.
 - **without deliveries**: of each round and sink, the longest time between two arrivals, from the fault until everything

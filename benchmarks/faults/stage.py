@@ -1,24 +1,22 @@
-"""The servers, two replicas under load, and the rounds of a fault."""
+"""Two replicas under load, and the rounds of a fault."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.build import CannotBuild
 from benchmarks.faults.arrivals import Arrivals, kind_of, remembered
 from benchmarks.faults.counting import Counts, Round, counted
 from benchmarks.faults.destinations import Destinations, Lines, Ports
-from tests.cluster import build as testbed
 from tests.cluster.kube_client import KubeClient
-from tests.cluster.recipes import ETCD, KAFKA, KUBERNETES, NATS, Recipe
-from tests.cluster.servers import KafkaBehindALine, KubeApiServer, Nats
-from tests.kit.breakable import Breakable, breakable_servers
+from tests.cluster.servers import KafkaTopics, KubeApiServer
+from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, an_object, churning
 from tests.kit.etcd_history import Happened, history
@@ -35,26 +33,6 @@ _SETTLED_SECONDS = 5
 """After which the frontier covers what the first leader delivered at once."""
 
 
-@contextmanager
-def servers(folder: Path, say: Callable[[str], None]) -> Iterator[Breakable]:
-    """Raises CannotBuild where one cannot be had. The topics have the time at which the broker appended a record."""
-    times = {"log.message.timestamp.type": "LogAppendTime"}
-    with (
-        KafkaBehindALine(folder / "kafka", _built(KAFKA, say), times, lines=len(NAMES)) as kafka,
-        Nats(folder / "nats", _built(NATS, say)) as nats,
-        breakable_servers(folder, _built(ETCD, say), _built(KUBERNETES, say), kafka, nats) as found,
-    ):
-        yield found
-
-
-def _built(recipe: Recipe, say: Callable[[str], None]) -> Path:
-    match testbed.provide(recipe, say):
-        case testbed.Built(_, folder, _):
-            return folder
-        case testbed.ToolchainMissing(_, reason) | testbed.BuildFailed(_, reason):
-            raise CannotBuild(reason)
-
-
 @dataclass(slots=True)
 class Stage:
     servers: Breakable
@@ -69,7 +47,8 @@ class Stage:
     say: Callable[[str], None]
     judged: Sequence[str] = KINDS
     """See ``Fault.judged``."""
-    rounds: list[Round] = field(default_factory=list)
+    rounds: dict[str, list[Round]] = field(default_factory=lambda: defaultdict(list))
+    """Of each destination, by its name."""
     _happened: list[Happened] = field(default_factory=list)
     _since: int = 1
     _marks: int = 0
@@ -85,12 +64,15 @@ class Stage:
         return self.lines[replica.folder.name]
 
     @asynccontextmanager
-    async def round(self) -> AsyncIterator[None]:
-        """From the fault until all that happened is delivered."""
-        began = time.time()
-        yield
+    async def round(self, *gone: str) -> AsyncIterator[Callable[[], None]]:
+        """From the fault until all that happened is delivered. What it yields is called before a leader is ended, where
+        that is later than the fault. ``gone``: destinations that take nothing until the last leader has ended."""
+        began, ends = time.time(), list[float]()
+        yield lambda: ends.append(time.time())
         await self.catch_up()
-        self.rounds.append(Round(began, time.time()))
+        ended = time.time()
+        for name in self.arrivals:
+            self.rounds[name].append(Round.of(began, ended, () if name in gone else ends))
 
     async def catch_up(self) -> None:
         """Waits until every destination has all that happened by now. If one has not after five minutes, the counts
@@ -133,7 +115,9 @@ class Stage:
                 f"{each.at:.3f} term {each.record.term} {each.record} {each.record.id}" for each in arrivals.records
             )
             (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
-        (folder / "rounds.txt").write_text("".join(f"{each.began:.3f} {each.ended:.3f}\n" for each in self.rounds))
+        (folder / "rounds.txt").write_text(
+            "".join(f"{each} in {name}\n" for name, rounds in self.rounds.items() for each in rounds)
+        )
         (folder / "history.txt").write_text("".join(f"{each}\n" for each in self._happened))
 
     # ── The result ───────────────────────────────────────────────────────────
@@ -151,13 +135,15 @@ class Stage:
             await arrivals.read_on()
             judged = [each for each in arrivals.records if kind_of(each.record) in self.judged]
             others = [each for each in arrivals.records if kind_of(each.record) not in self.judged]
-            found[name] = await asyncio.to_thread(counted, judged, arrivals.gaps, self._happened, self.rounds, others)
+            rounds = self.rounds[name]
+            found[name] = await asyncio.to_thread(counted, judged, arrivals.gaps, self._happened, rounds, others)
         return found
 
 
 @asynccontextmanager
 async def staged(
     servers: Breakable,
+    kafka: KafkaTopics,
     folder: Path,
     name: str,
     say: Callable[[str], None],
@@ -165,14 +151,14 @@ async def staged(
     lines: bool,
     judged: Sequence[str] = KINDS,
 ) -> AsyncIterator[Stage]:
-    """Two replicas that lead and follow under load. ``name`` is used once. ``lines``: between them and all servers.
-    ``judged``: see ``Fault.judged``."""
+    """Two replicas that lead and follow under load, with topics in this ``kafka``. ``name`` is used once. ``lines``:
+    between them and all servers. ``judged``: see ``Fault.judged``."""
     await servers.heal()
     since = await asyncio.to_thread(servers.etcd.revision)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         receiver = await enter(WebhookReceiver())
-        destinations = Destinations(servers.kafka, servers.nats, receiver, name)
+        destinations = Destinations(kafka, servers.nats, receiver, name)
         await destinations.prepare()
         async with KubeClient(servers.api) as kube:
             await kube.create_namespace(name)

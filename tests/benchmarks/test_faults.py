@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.faults import brokers
 from benchmarks.faults.arrivals import Arrivals, digested, remembered
 from benchmarks.faults.catalogue import FAULTS, choose
 from benchmarks.faults.counting import Arrival, Counts, Round, counted
@@ -29,7 +30,7 @@ def a_step(version: int, op: str = "updated", name: str = "a") -> Happened:
 
 
 STEPS = remembered([a_step(1, "added"), a_step(2), a_step(3), a_step(4, "added", "b"), a_step(5)])
-FAULT = Round(began=102.5, ended=110.0)
+FAULT = Round.of(began=102.5, ended=110.0, ends=())
 
 
 def an_arrival(step: Happened, at: float, term: int = 1, *, number: int = 0, again: str = "") -> Arrival:
@@ -95,9 +96,18 @@ def test_a_repetition_has_its_age_at_the_fault() -> None:
 
 def test_the_last_delivery_before_a_fault_counts_for_the_age() -> None:
     again = [an_arrival(STEPS[1], 106.0, 2), an_arrival(STEPS[1], 116.0, 3)]
-    counts = counted([*DELIVERED, *again], 0, STEPS, [FAULT, Round(107.0, 120.0)])
+    counts = counted([*DELIVERED, *again], 0, STEPS, [FAULT, Round.of(107.0, 120.0, ())])
 
     assert counts.ages == [0.5, 1.0]
+
+
+def test_a_repetition_has_its_age_at_the_end_of_its_leader() -> None:
+    """Two leaders end after the fault; the last one of them had settled what comes again behind it."""
+    again = [an_arrival(STEPS[1], 106.0, 2), an_arrival(STEPS[1], 116.0, 3)]
+    arrivals = [*DELIVERED, *again]
+
+    assert counted(arrivals, 0, STEPS, [Round.of(100.5, 120.0, [103.0, 109.0])]).ages == [1.0, 3.0]
+    assert counted(arrivals, 0, STEPS, [Round.of(100.5, 120.0, [])]).ages == []
 
 
 def test_an_object_that_enters_a_selection_twice_is_disorder() -> None:
@@ -140,7 +150,7 @@ def test_a_former_leaders_record_behind_a_later_one_is_stale() -> None:
 )
 def test_a_silence_is_between_two_arrivals(began: float, ended: float, silence: float) -> None:
     """One that was under way when the fault came counts whole, and one that is at the end up to there."""
-    assert counts_of(DELIVERED, [Round(began, ended)]).silences == [silence]
+    assert counts_of(DELIVERED, [Round.of(began, ended, ())]).silences == [silence]
 
 
 def test_a_percentile_is_a_value_that_was_measured() -> None:
@@ -167,6 +177,21 @@ def test_a_loss_and_a_stale_record_miss_their_goals() -> None:
 
     assert "| Steps lost | 0 | 1 | **missed** |" in report
     assert "| Stale records in fenced destinations | 0 | 1 | **missed** |" in report
+
+
+@pytest.mark.parametrize("fault", ["kill", "empty-disk", "dead-sink", "brokers"])
+def test_too_old_a_repetition_misses_the_goal_of_every_kill(fault: str) -> None:
+    results = Results({})
+    results.of(fault).add(1, 9.0, {KAFKA: Counts(steps=5, repeated=2, ages=[2.5])})
+
+    assert "since it was settled | 2 s | 2.50 s | **missed** |" in markdown(results)
+
+
+def test_each_broker_is_killed_alone_and_with_the_leader() -> None:
+    roles = (brokers.coordinator, brokers.partition_leader, brokers.controller)
+
+    assert set(brokers.TURNS) == {(role, leader) for role in roles for leader in (False, True)} | {(None, True)}
+    assert [fault.rounds for fault in FAULTS if fault.three_brokers] == [len(brokers.TURNS)]
 
 
 def test_a_name_that_no_fault_has_is_refused() -> None:
