@@ -16,7 +16,7 @@ def store(cluster: KafkaCluster, value: bytes) -> None:
     producer.commit_transaction(60)
 
 
-def test_transactions_go_on_without_their_coordinator_and_controllers_without_theirs(
+def test_three_brokers_go_on_without_any_one_of_them(
     three_brokers: KafkaCluster,
 ) -> None:
     cluster = three_brokers

@@ -150,7 +150,7 @@ def config(servers: Breakable, kafka: KafkaCluster, folder: Path, name: str, pod
         pytest.param(105, id="105 rounds", marks=[pytest.mark.soak, pytest.mark.timeout(7200)]),
     ],
 )
-async def test_every_version_is_seen_once_through_kills_of_brokers_and_replicas(
+async def test_every_version_is_seen_once_through_kills_of_brokers(
     breakable: Breakable, three_brokers: KafkaCluster, tmp_path: Path, rounds: int
 ) -> None:
     seed = int(os.environ.get("SEED", random.randrange(2**32)))
