@@ -266,7 +266,7 @@ async def test_no_request_exceeds_the_bound_and_each_is_counted(most: int, fails
     assert recovery.requests == len(world.cluster.exact) <= most
 
 
-async def test_the_request_that_seals_a_batch_is_tried_again_within_the_bound() -> None:
+async def test_the_sealing_request_is_tried_again_within_the_bound() -> None:
     world = changed(await a_life("web"), *["web"] * 10)
     world.limits = RecoveryLimits(most_requests=8)
     world.cluster.busy_at = {5, 6, 7}
@@ -331,7 +331,7 @@ async def test_a_server_that_ignores_the_version_is_asked_once() -> None:
     assert len([each for each in world.cluster.exact if each.version == "3"]) == 1
 
 
-async def test_a_server_that_takes_no_list_of_any_name_is_not_asked_again() -> None:
+async def test_a_server_that_lists_by_no_name_is_not_asked_again() -> None:
     world = World()
     world.cluster.put("web")
     world.cluster.untakable = frozenset({"web", "kubedelta"})
@@ -347,7 +347,7 @@ async def test_a_server_that_takes_no_list_of_any_name_is_not_asked_again() -> N
 
 
 @pytest.mark.parametrize("ops", [("long",), ("-long",), ("-long", "long"), ("-long", "long", "-long")])
-async def test_a_name_that_no_request_can_hold_hides_no_steps_of_other_objects(ops: tuple[str, ...]) -> None:
+async def test_a_name_too_long_for_a_request_hides_no_other_steps(ops: tuple[str, ...]) -> None:
     """Whoever may create an object chooses its name."""
     world = World()
     world.cluster.untakable = frozenset({"long"})
@@ -369,7 +369,7 @@ async def test_a_name_that_no_request_can_hold_hides_no_steps_of_other_objects(o
     ]
 
 
-async def test_the_longest_pause_that_a_server_asks_for_holds_all_requests() -> None:
+async def test_the_longest_pause_of_a_server_holds_all_requests() -> None:
     """Those included that wait for a shorter pause already."""
     slots, now = RecoverySlots(RecoveryLimits()), asyncio.get_running_loop().time
     began = now()

@@ -42,7 +42,7 @@ def a_config(folder: Path, lease_duration: str, renew_deadline: str, retry_perio
         ("15s", "14s", "14s", ["election.renew_deadline", "election.retry_period"]),
     ],
 )
-def test_the_deadline_ends_long_before_the_lease_and_behind_a_second_attempt(
+def test_the_deadline_is_between_two_attempts_and_the_lease(
     tmp_path: Path, lease_duration: str, renew_deadline: str, retry_period: str, wrong: list[str]
 ) -> None:
     plan = plan_of(load_settings(a_config(tmp_path, lease_duration, renew_deadline, retry_period)))
