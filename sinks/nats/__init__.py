@@ -5,6 +5,7 @@ encode         a record as a message: subject, headers, payload
 connection     a connection, which is never reconnected
 jetstream      a stream and its answers
 delivery       publishes the messages of a batch, in exchanges, until all are answered
+leading        takes the stream over for the leader of a term
 core_delivery  hands messages to the server, which keeps none
 memory         state that survives a restart: the newest gap, the stream as it was last seen
 sink           NatsSink, which joins them

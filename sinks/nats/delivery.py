@@ -5,24 +5,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from bridge.model.record import OrderingKey
+from bridge.model.record import NO_OBJECT, OrderingKey
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.encode import NatsMessage
 from sinks.nats.jetstream.duplicates import Duplicates
+from sinks.nats.jetstream.numbering import Numbering
 from sinks.nats.jetstream.pub_ack import MessageRejected
 from sinks.nats.jetstream.publish_window import PublishWindow
 from sinks.nats.jetstream.stream import NatsStream
 from sinks.nats.options import NatsOptions
 from sinks.receipt import BatchResult, Receipt, RetryLater
 
+MOST_IN_FLIGHT = 100
+"""Messages of an exchange, and those that a takeover writes. Never a larger number: the leader of an earlier version
+would write too few of them."""
+
 _LOST_AGAIN = "the stream {} says that it has these messages, but it does not"
 _MAX_FRUITLESS = 100
-"""Exchanges of a ``deliver`` that store no message."""
+"""Exchanges one after another that neither store nor reject a message."""
+_MAX_STEPS = 5
+"""Times that a ``deliver`` goes on behind messages that may be of an earlier connection, or of another writer."""
 
 
 class NatsDelivery:
-    """Exchanges with the server until each message of a batch is stored or rejected, or the stream takes no more."""
+    """Exchanges with the server until each message of a batch is stored or rejected, or the stream takes no more.
+
+    With ``sole_writer`` each message names the number that the stream's last message has when all before it are stored,
+    and none names the id of another: a replicated stream of nats-server 2.15 stops for good at an id that is not the
+    expected one. Messages leave in their order: what an earlier connection or exchange left on its way names the same
+    numbers, is known by its id, and takes the place of the message that comes again.
+    """
 
     def __init__(
         self,
@@ -36,9 +49,12 @@ class NatsDelivery:
         *,
         fences: bool = False,
     ) -> None:
-        """``messages``: by index in the batch of ``result``. ``last``: the number of the last message in the stream, if
-        no other writer may write behind it; None if unknown. ``fences``: it is known, and no message leaves without the
-        name of its predecessor."""
+        """``messages``: by index in the batch of ``result``. ``last``: the number of the last message in the stream,
+        known with ``sole_writer``. ``fences``: at most ``MOST_IN_FLIGHT`` messages are in flight, and none is sent
+        behind a message of which the writer is unknown. They are of different objects: while a later leader takes the
+        stream over, it may store one without those before it."""
+        if options.sole_writer and last is None:
+            raise ValueError("the number of the stream's last message is unknown")
         self._options = options
         self._connection = connection
         self._stream = stream
@@ -46,25 +62,28 @@ class NatsDelivery:
         self._messages = messages
         self._result = result
         self._fences = fences
+        self._numbering = Numbering(min(len(messages), MOST_IN_FLIGHT) if fences else len(messages))
+        self._steps_left = _MAX_STEPS if duplicates.expected and not fences else 0
         self._sent_again: set[int] = set()
         """Indexes of messages that are sent again with another id."""
+        self._renamed: set[int] = set()
+        """Those that were not sent since they have it."""
         self.last = last if options.sole_writer else None
         """The number of the last message in the stream, as far as known."""
         self.last_stored = 0
         """The number of the newest message in the stream that an answer named; 0 before the first answer, and when the
         stream knew the message."""
+        self.exchanges = 0
 
     async def run(self) -> Receipt:
         pending = list(self._messages)
         failure: RetryLater | None = None
-        for _ in range(_MAX_FRUITLESS + len(self._messages)):
-            if not pending or failure is not None:
-                return self._result.receipt(pending, failure)
+        fruitless = 0
+        while pending and failure is None:
             window = await self._exchange(pending)
             done = window.stored.keys() | window.rejected.keys()
-            self._note_last(window)
             try:
-                failure = await self._failure_of(window)
+                failure = await self.failure_of(window)
                 done -= await self._to_send_again(window)
             except SinkUnavailable as error:
                 done -= window.duplicates.keys()  # Whether the stream still has them is unknown.
@@ -72,28 +91,45 @@ class NatsDelivery:
             for index, rejected in window.rejected.items():
                 self._result.reject(index, rejected.reason, rejected.answer)
             pending = self._result.sendable(index for index in pending if index not in done)
-        return self._result.receipt(pending, RetryLater(_LOST_AGAIN.format(self._options.stream_name)))
-
-    def _note_last(self, window: PublishWindow) -> None:
-        if new := [number for index, number in window.stored.items() if index not in window.duplicates]:
-            self.last_stored = new[-1]
-        clean = not (window.duplicates or window.broken())
-        if window.failure is not None or not (clean or self._fences):
+            fruitless = 0 if done else fruitless + 1
+            if fruitless > _MAX_FRUITLESS:
+                failure = failure or RetryLater(_LOST_AGAIN.format(self._options.stream_name))
+        if failure is not None:
             self.last = None  # Messages behind a failure may be stored.
-        elif new and self._options.sole_writer:
-            self.last = new[-1]
+        return self._result.receipt(pending, failure)
 
     async def _exchange(self, pending: Sequence[int]) -> PublishWindow:
-        # A duplicate may have to be sent again, and no message of its object may be in front of it then.
-        one_per_object = self._duplicates.expected or not self._options.sole_writer
-        indexes = self._first_of_each_object(pending) if one_per_object else pending
+        numbers = self._options.sole_writer
+        indexes = self._next(pending) if numbers else self._first_of_each_object(pending)
+        self._renamed.difference_update(indexes)
         self._duplicates.expected = True  # Holds if this exchange is cut short.
-        window = await self._publish_all(indexes)
-        if not (window.failure or window.duplicates or self._sent_again):
-            self._duplicates.none_left()
+        window = await self.publish(indexes)
+        self.exchanges += 1
+        self._note(window, len(indexes))
         return window
 
-    async def _publish_all(self, indexes: Sequence[int]) -> PublishWindow:
+    def _next(self, pending: Sequence[int]) -> Sequence[int]:
+        """The messages of the next exchange: the first ones, in their order. If the stream is expected to know them,
+        those with a new id, and behind them all of their objects, wait for the others."""
+        if not self._numbering.ascending and self._renamed:
+            batch = self._result.batch
+            waiting = {batch[index].ordering_key for index in self._renamed}
+            pending = [index for index in pending if batch[index].ordering_key not in waiting] or pending
+        most = pending[: self._numbering.size]
+        return self._of_different_objects(most) if self._fences else most
+
+    def _note(self, window: PublishWindow, sent: int) -> None:
+        if new := [number for index, number in window.stored.items() if index not in window.duplicates]:
+            self.last_stored = new[-1]
+        self.last = window.last
+        answered, refused = len(window.stored) + len(window.rejected), window.refused is not None
+        self._numbering.learn(sent=sent, answered=answered, duplicates=len(window.duplicates), refused=refused)
+        if not (window.broken() or window.duplicates or self._sent_again):
+            self._duplicates.none_left()
+        elif window.failure is not None or (refused and not window.excused):
+            self._duplicates.disordered = True
+
+    async def publish(self, indexes: Sequence[int]) -> PublishWindow:
         """Publishes these messages and waits for the answers. After ``ack_timeout`` without an answer the connection is
         closed: it may be half open, and a message that it still holds must not be stored behind a later attempt."""
         connection, ack_timeout = self._connection, self._options.ack_timeout
@@ -111,7 +147,7 @@ class NatsDelivery:
                         limit.reschedule(clock())
 
                 # The timeout is one of idleness: every answer extends it.
-                window = PublishWindow(extend)
+                window = PublishWindow(extend, self.last)
                 with connection.listening(window.answered, end):
                     await self._publish(indexes, window)
                     await window.all_answered()
@@ -123,51 +159,44 @@ class NatsDelivery:
         return window
 
     async def _publish(self, indexes: Sequence[int], window: PublishWindow) -> None:
-        connection = self._connection
-        previous: str | None = None
-        for index in indexes:
+        last = self.last
+        named: Sequence[int | None] = [None] * len(indexes)
+        if last is not None:
+            named = self._numbering.named(last, len(indexes))
+        for index, number in zip(indexes, named, strict=True):
             message = self._messages[index]
-            headers, size = message.headers, message.size
-            chained = previous is not None and self._options.sole_writer
-            if previous is not None and chained:
-                headers, size = message.after(previous)
-            elif previous is None and self.last is not None:
-                headers, size = message.behind(self.last)
-                chained = not self._fences
-            if size > connection.max_payload:
-                if previous is None:
-                    self.last = None
-                return  # It fits without the name of its predecessor: the next exchange begins with this message.
+            headers, size = (message.headers, message.size) if number is None else message.behind(number)
             await window.room_for(size)
             if window.broken():
                 return
-            number = await connection.publish(message.subject, message.payload, headers)
-            window.sent(number, index, size, chained=chained)
-            previous = message.id
+            published = await self._connection.publish(message.subject, message.payload, headers)
+            window.sent(published, index, size)
 
     async def _to_send_again(self, window: PublishWindow) -> set[int]:
-        """Gives a new id to each duplicate that must be sent again, and returns their indexes. Raises
+        """Gives a new id to each message that must be sent again, and returns their indexes. Raises
         SinkUnavailable."""
-        if not (window.duplicates or self._sent_again):
+        if not self._duplicates.expected:
             return set()
         batch, messages = self._result.batch, self._messages
         lost: set[int] = set()
         if window.duplicates:
             subjects = {sequence: messages[index].subject for index, sequence in window.duplicates.items()}
             lost = await self._stream.lost(self._connection, subjects)
-        for index in self._sent_again & window.stored.keys():
-            if window.stored[index] not in lost:
-                self._duplicates.sent_again(batch[index], window.stored[index])
-        again = self._duplicates.to_send_again(batch, window.duplicates, lost)
+        for index, sequence in window.stored.items():
+            is_new = index not in window.duplicates and self._duplicates.disordered
+            if sequence not in lost and (is_new or index in self._sent_again):
+                self._duplicates.stored(batch[index], sequence)
+        again = self._duplicates.to_send_again(batch, window.stored, window.duplicates, lost)
         for index in again:
-            messages[index] = messages[index].again(window.duplicates[index])
+            messages[index] = messages[index].again(window.stored[index])
             self._sent_again.add(index)
-            if messages[index].size > self._connection.max_payload:
-                window.rejected[index] = MessageRejected(messages[index].too_large(self._connection.max_payload))
+            self._renamed.add(index)
+            if reason := messages[index].too_large(self._connection.max_payload, numbered=self._options.sole_writer):
+                window.rejected[index] = MessageRejected(reason)
         return {index for index in again if index not in window.rejected}
 
-    async def _failure_of(self, window: PublishWindow) -> RetryLater | None:
-        """Raises SinkUnavailable."""
+    async def failure_of(self, window: PublishWindow) -> RetryLater | None:
+        """Why no further exchange follows this one; None if one may. Raises SinkUnavailable."""
         if window.failure is not None:
             if window.failure.no_stream:
                 await self._stream.find(self._connection, self._options.create_stream)
@@ -175,9 +204,23 @@ class NatsDelivery:
                     # A Gap has to be in front of the next record.
                     return RetryLater(f"the stream {self._options.stream_name} was missing, and is created again")
             return RetryLater(window.failure.reason)
-        if window.chain_broke and not window.chain_excused:
-            return RetryLater(self._stream.other_writer, doubted=True)
-        return None
+        if window.refused is None or window.excused:
+            return None
+        if self._steps_left and window.refused.last is not None:
+            self._steps_left -= 1
+            self.last = window.refused.last
+            return None
+        return RetryLater(self._stream.other_writer, doubted=True)
+
+    def _of_different_objects(self, indexes: Sequence[int]) -> Sequence[int]:
+        """The first ones, up to the second of an object. A notice goes alone."""
+        seen: set[OrderingKey] = set()
+        for place, index in enumerate(indexes):
+            key = self._result.batch[index].ordering_key
+            if key in seen or (seen and key == NO_OBJECT) or NO_OBJECT in seen:
+                return indexes[:place]
+            seen.add(key)
+        return indexes
 
     def _first_of_each_object(self, indexes: Sequence[int]) -> list[int]:
         first: dict[OrderingKey, int] = {}

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
-from bridge.model.formats.cloudevent import CloudEvents, HeaderNames, percent_encoded
+from bridge.model.formats.cloudevent import TERM_TYPE, CloudEvents, HeaderNames, percent_encoded
+from bridge.model.formats.notice import TermData
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Record
+from bridge.model.versions.version import number_of
 from sinks.nats.options import NatsOptions
 from sinks.template import Template
 
 MSG_ID = "Nats-Msg-Id"
 EXPECTED_STREAM = "Nats-Expected-Stream"
-EXPECTED_LAST_MSG_ID = "Nats-Expected-Last-Msg-Id"
 EXPECTED_LAST_SEQUENCE = "Nats-Expected-Last-Sequence"
 ROOM_FOR_SEQUENCE = len(EXPECTED_LAST_SEQUENCE) + len(str(2**64)) + len(": \r\n")
 """Bytes: the most that ``behind`` adds."""
@@ -27,6 +31,8 @@ MAX_SUBJECT = 2048
 _DATA_TYPE = "ce-datacontenttype"
 NATS_NAMES = HeaderNames.prefixed("ce-", datacontenttype=_DATA_TYPE)
 _CONTENT_TYPE = "content-type"
+_ID = "ce-id"
+_TYPE = "ce-type"
 _UNSAFE = re.compile(r"[^A-Za-z0-9:-]")
 _PREAMBLE = len("NATS/1.0\r\n\r\n")
 _PER_HEADER = len(": \r\n")
@@ -44,12 +50,6 @@ class NatsMessage(msgspec.Struct, frozen=True, gc=False):
     size: int
     """Bytes of headers and payload: the server compares their sum with its max_payload."""
 
-    def after(self, previous: str) -> tuple[dict[str, str], int]:
-        """Headers and size of this message with the id of its predecessor: the stream stores the message only behind
-        it."""
-        headers = self.headers | {EXPECTED_LAST_MSG_ID: previous}
-        return headers, self.size + len(EXPECTED_LAST_MSG_ID) + len(previous) + _PER_HEADER
-
     def behind(self, sequence: int) -> tuple[dict[str, str], int]:
         """Headers and size of this message with the number of the stream's last message: the stream stores the message
         only if that is still its last."""
@@ -64,16 +64,20 @@ class NatsMessage(msgspec.Struct, frozen=True, gc=False):
         size = self.size + len(identity) - len(self.id)
         return NatsMessage(identity, self.subject, self.headers | {MSG_ID: identity}, self.payload, size)
 
-    def within(self, max_payload: int) -> NatsMessage:
-        """This message. Raises ValueError if it is too large: the server would close the connection because of it, each
-        time it is sent."""
-        if self.size > max_payload:
-            raise ValueError(self.too_large(max_payload))
+    def within(self, max_payload: int, *, numbered: bool) -> NatsMessage:
+        """This message. Raises ValueError if it is ``too_large``."""
+        if reason := self.too_large(max_payload, numbered=numbered):
+            raise ValueError(reason)
         return self
 
-    def too_large(self, max_payload: int) -> str:
-        """The reason for the rejection of this message."""
-        return f"{self.size} bytes with its headers; the server takes {max_payload}"
+    def too_large(self, max_payload: int, *, numbered: bool) -> str:
+        """Why this message is rejected; empty if it is not too large. ``numbered``: it has to have room for a number.
+        The server would close the connection because of it, each time it is sent."""
+        most = max_payload - ROOM_FOR_SEQUENCE if numbered else max_payload
+        if self.size <= most:
+            return ""
+        room = f", and {ROOM_FOR_SEQUENCE} for a number" if numbered else ""
+        return f"{self.size} bytes with its headers; the server takes {most}{room}"
 
 
 class NatsEncoder:
@@ -98,15 +102,47 @@ class NatsEncoder:
         return NatsMessage(identity, subject, headers, payload, headers_size(headers) + len(payload))
 
     def term(self, began: TermBegan) -> NatsMessage:
-        """The message that begins a term, behind the one that it names."""
+        """The message that begins a term."""
         headers = self._events.encoded_headers(began, NATS_NAMES)
         headers |= {MSG_ID: percent_encoded(began.id), _CONTENT_TYPE: headers[_DATA_TYPE]}
         if self._stream is not None:
             headers[EXPECTED_STREAM] = self._stream
-        headers[EXPECTED_LAST_SEQUENCE] = str(began.behind)
         payload = self._events.data(began)
         size = headers_size(headers) + len(payload)
         return NatsMessage(headers[MSG_ID], self._subject.of_notices(), headers, payload, size)
+
+    def before_term(self, began: TermBegan, former: int, number: int) -> NatsMessage:
+        """One of the notices in front of that which begins a term. The leader of the term writes it, and it says that
+        records of the ``former`` term may come; 0: of any term."""
+        notice = self.term(replace(began, term=former))
+        identity = f"{began.id}/{number}"
+        own = {_ID: identity, MSG_ID: identity, NATS_NAMES.term: str(began.term)}
+        headers = notice.headers | own
+        return NatsMessage(
+            identity, notice.subject, headers, notice.payload, headers_size(headers) + len(notice.payload)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LastTerm:
+    """The term of a message in the stream."""
+
+    term: int
+    """0 for a message without one."""
+    began: bool = True
+    """False for a notice in front of that which begins the term."""
+
+
+def term_of(headers: Mapping[str, object], payload: bytes) -> LastTerm | None:
+    """None if the term is no number."""
+    said = str(headers.get(NATS_NAMES.term, ""))  # nats-py gives bytes beyond ASCII as another type.
+    term = number_of(said) if said else 0
+    if term is None or headers.get(_TYPE) != TERM_TYPE or not payload:
+        return None if term is None else LastTerm(term)
+    try:
+        return LastTerm(term, began=msgspec.json.decode(payload, type=TermData).term == term)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def escaped(value: str) -> str:

@@ -16,11 +16,11 @@ from sinks.gaps import NamesGaps, gap_before
 from sinks.nats.connection import NatsConnection
 from sinks.nats.core_delivery import CoreDelivery
 from sinks.nats.delivery import NatsDelivery
-from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsEncoder, NatsMessage, stream_subjects
+from sinks.nats.encode import NatsEncoder, NatsMessage, stream_subjects
 from sinks.nats.jetstream.duplicates import Duplicates
-from sinks.nats.jetstream.leading import StreamInDoubt, take_over
 from sinks.nats.jetstream.losses import KnownStream, StreamDescription, loss_of
 from sinks.nats.jetstream.stream import NatsStream
+from sinks.nats.leading import StreamInDoubt, take_over
 from sinks.nats.memory import KnownBucket, NatsMemory
 from sinks.nats.options import DeliveryMode, NatsOptions
 from sinks.receipt import BatchResult, Receipt, RetryLater
@@ -32,15 +32,14 @@ LOOK_INTERVAL = 30.0
 class NatsSink(NamesGaps):
     """A record is stored when the stream has acknowledged it, or knew its id already.
 
-    With ``sole_writer`` each message of an exchange names its predecessor as the last message of the stream, the first
-    by its number, which is read with each connection: when a message is lost, or another writer is there, the stream
-    stores no message behind it. Otherwise messages of an object wait for each other.
+    With ``sole_writer`` each message names the number of the message before it, which the stream has to have as its
+    last; the first such number is read with each connection. When a message is lost, the stream stores none behind it.
+    Otherwise messages of an object wait for each other.
 
     The next ``deliver`` replaces a connection that broke, or that brought no answer for ``ack_timeout``. Messages in
     flight are sent again with the same ids, which the stream knows for its ``duplicate_window``. A duplicate whose
     message the stream has lost since (it was purged) is not stored: the sink sends it again, with an id that names the
-    lost message. While duplicates are expected, at most one message of each object is in flight, so that no message
-    overtakes a message that must be sent again.
+    lost message, and behind it those of the object that the stream has: an object ends with its newest record.
 
     A stream that was deleted is created again if ``create_stream`` says how, and the receipt reports it.
 
@@ -48,8 +47,8 @@ class NatsSink(NamesGaps):
     every new connection, and every half minute of deliveries. A Gap stands in front of the next records. Messages that
     the stream's own limits may have removed are no loss.
 
-    **With an election** and ``sole_writer``, ``open`` begins the leader's term with a notice, and every message names
-    the message before it: the stream stores nothing more of a former leader.
+    **With an election** and ``sole_writer``, ``open`` begins the leader's term with a notice, behind which the stream
+    stores nothing of a former leader (``leading.take_over``).
 
     With ``mode: core`` there is no stream: a record is stored when the server has read it (``CoreDelivery``).
     """
@@ -102,7 +101,7 @@ class NatsSink(NamesGaps):
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         try:
             connection = await self._connected()
-            if monotonic() >= self._look_at or (self._fences and self._last is None):
+            if monotonic() >= self._look_at or (self._options.fences and self._last is None):
                 await self._look(connection)
         except SinkUnavailable as error:
             failure = RetryLater(str(error), unavailable=True, doubted=error.doubted)
@@ -170,9 +169,11 @@ class NatsSink(NamesGaps):
         try:
             found = await self._stream.describe(connection)
         except SinkUnavailable:
-            if self._fences:
-                raise
-            return  # The delivery fails too, if it matters.
+            if not self._fences and (known is not None or not self._options.sole_writer):
+                self._last = known
+                return  # The delivery fails too, if it matters.
+            await self._stream.find(connection, self._options.create_stream)
+            found = await self._stream.describe(connection)
         last = found.state.last_seq
         self._loss = loss_of(self._known, found, time.time()) if self._known is not None else ""
         if self._loss:
@@ -190,7 +191,8 @@ class NatsSink(NamesGaps):
     async def _take_over(self, connection: NatsConnection, term: TermBegan, last: int) -> int:
         """See ``leading.take_over``."""
         try:
-            return await take_over(self._stream, connection, self._encoder, term, last, self.in_doubt)
+            stream, encoder = self._stream, self._encoder
+            return await take_over(self._options, stream, connection, encoder, term, last, self.in_doubt)
         except StreamInDoubt as doubt:
             self.in_doubt = doubt.last
             raise
@@ -202,10 +204,8 @@ class NatsSink(NamesGaps):
         self._known, self._found = KnownStream(stream.created, state.first_seq, state.last_seq, at), None
 
     def _encode(self, result: BatchResult, max_payload: int) -> dict[int, NatsMessage]:
-        most = max_payload - ROOM_FOR_SEQUENCE if self._fences else max_payload
-
         def encode(record: Record) -> NatsMessage:
-            return self._encoder.encode(record).within(most)
+            return self._encoder.encode(record).within(max_payload, numbered=self._options.fences)
 
         return result.encode(encode)
 

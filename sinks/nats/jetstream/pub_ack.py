@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -33,7 +34,10 @@ class MessageRejected:
 
 @dataclass(frozen=True, slots=True)
 class WrongLastMessage:
-    """The predecessor that the message names, by id or by number, is not the last message of the stream."""
+    """The number that the message names is not that of the stream's last message."""
+
+    last: int | None = None
+    """The number of the last message; None if the server does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ class _PubAck(msgspec.Struct):
 _decode = msgspec.json.Decoder(_PubAck).decode
 
 # Numbers of errors in server/errors.json of nats-server.
-WRONG_LAST = {10070, 10071}
+_WRONG_LAST = 10071
+_LAST = re.compile(r"wrong last sequence: ([0-9]{1,20})")
 _REJECTED = {10054: "larger than the stream's max_msg_size", 10097: "its headers are larger than the server takes"}
 _HINTS = {
     10060: "another stream takes this subject; see stream and subject",
@@ -91,9 +96,14 @@ def read_answer(headers: Mapping[str, str] | None, payload: bytes) -> Answer:
             return PublishFailed("the server's answer is no acknowledgement of JetStream")
         return Acknowledged(ack.seq, ack.duplicate)
     number = ack.error.err_code
-    if number in WRONG_LAST:
-        return WrongLastMessage()
+    if number == _WRONG_LAST:
+        return WrongLastMessage(_last_in(ack.error.description))
     if number in _REJECTED:
         return MessageRejected(_REJECTED[number], excerpt(payload, Secrets(())))
     hint = f" ({_HINTS[number]})" if number in _HINTS else ""
     return PublishFailed(f"the server answers: {ack.error.description}{hint}")
+
+
+def _last_in(description: str) -> int | None:
+    found = _LAST.fullmatch(description)
+    return int(found[1]) if found else None

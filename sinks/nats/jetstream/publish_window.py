@@ -12,13 +12,16 @@ from sinks.nats.jetstream.pub_ack import Acknowledged, MessageRejected, PublishF
 class PublishWindow:
     """The messages of an exchange that were published and not answered yet. Indexes are those of the batch.
 
-    Answers come in the order of publishing. After the first failure later answers are ignored: with a chain these
-    messages fail too, and a message that was stored all the same comes again and is known by its id.
+    Answers come in the order of publishing. After the first failure or refusal later answers are ignored: the stream
+    refuses these messages too, and a message that was stored all the same comes again and is known by its id.
     """
 
-    def __init__(self, on_answer: Callable[[], None]) -> None:
-        """``on_answer`` is called for every answer that is not ignored."""
+    def __init__(self, on_answer: Callable[[], None], last: int | None = None) -> None:
+        """``on_answer`` is called for every answer that is not ignored. ``last``: the number of the stream's last
+        message, if messages name it."""
         self._on_answer = on_answer
+        self.last = last
+        """The number of the stream's last message, as far as answers tell; None if none is known."""
         self.stored: dict[int, int] = {}
         """Index → number of the message in the stream."""
         self.duplicates: dict[int, int] = {}
@@ -26,16 +29,13 @@ class PublishWindow:
         self.rejected: dict[int, MessageRejected] = {}
         self.failure: PublishFailed | None = None
         """The stream takes no more messages now."""
-        self.chain_broke = False
-        """A message was not stored because the predecessor that it names is not the last message of the stream, or
-        because the name of the predecessor makes the message too large."""
-        self.chain_excused = False
-        """No other writer caused ``chain_broke``: the predecessor was rejected, or is a duplicate from further ahead in
-        the stream; or the size is the cause."""
-        self._in_flight: dict[int, tuple[int, int, bool]] = {}
-        """Number of the publish → index, size in bytes, and whether the message names its predecessor."""
+        self.refused: WrongLastMessage | None = None
+        """A message was not stored because the number that it names is not that of the stream's last message."""
+        self.excused = False
+        """No other writer caused ``refused``: the stream did not store all messages before it, and no other either."""
+        self._in_flight: dict[int, tuple[int, int]] = {}
+        """Number of the publish → index, and size in bytes."""
         self._bytes = 0
-        self._previous: Acknowledged | MessageRejected | None = None
         self._waits_for_room = False
         self._change = asyncio.Event()
 
@@ -48,43 +48,41 @@ class PublishWindow:
             await self._change.wait()
         self._waits_for_room = False
 
-    def sent(self, number: int, index: int, size: int, *, chained: bool = False) -> None:
-        """``chained``: the message names its predecessor."""
-        self._in_flight[number] = (index, size, chained)
+    def sent(self, number: int, index: int, size: int) -> None:
+        self._in_flight[number] = (index, size)
         self._bytes += size
 
     def broken(self) -> bool:
         """Further messages of this exchange would not be stored."""
-        return self.chain_broke or self.failure is not None
+        return self.refused is not None or self.failure is not None
 
     def answered(self, number: int, headers: Mapping[str, str] | None, payload: bytes) -> None:
         """The server's answer to the publish with this number."""
-        index, size, chained = self._in_flight.pop(number, (-1, 0, False))
+        index, size = self._in_flight.pop(number, (-1, 0))
         if index < 0 or self.broken():
             return  # An answer to an earlier exchange, or behind the first failure.
         self._bytes -= size
         self._on_answer()
         match read_answer(headers, payload):
-            case Acknowledged() as acknowledged:
-                self.stored[index] = acknowledged.sequence
-                if acknowledged.duplicate:
-                    self.duplicates[index] = acknowledged.sequence
-                self._previous = acknowledged
-            case MessageRejected() if chained:
-                # It may be too large because of the predecessor's name: it is sent again without that name.
-                self.chain_broke = self.chain_excused = True
+            case Acknowledged(sequence, duplicate):
+                self.stored[index] = sequence
+                if duplicate:
+                    self.duplicates[index] = sequence
+                elif self.last is not None:
+                    self.last = sequence
             case MessageRejected() as rejected:
                 self.rejected[index] = rejected
-                self._previous = rejected
-            case WrongLastMessage():
-                self.chain_broke = True
-                self.chain_excused = isinstance(self._previous, MessageRejected) or (
-                    isinstance(self._previous, Acknowledged) and self._previous.duplicate
-                )
+            case WrongLastMessage() as refused:
+                self.refused, self.excused = refused, self._excuses(refused)
             case PublishFailed() as failure:
                 self.failure = failure
         if self._waits_for_room or self.broken() or not self._in_flight:
             self._change.set()
+
+    def _excuses(self, refused: WrongLastMessage) -> bool:
+        if refused.last is not None:
+            return refused.last == self.last
+        return bool(self.duplicates or self.rejected)
 
     def fail(self, reason: str) -> None:
         self.failure = self.failure or PublishFailed(reason)

@@ -11,14 +11,12 @@ import msgspec
 import nats.errors
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StoreCompression, StreamConfig
-from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
+from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
-from bridge.model.versions.version import number_of
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
-from sinks.nats.encode import NATS_NAMES, NatsMessage
+from sinks.nats.encode import LastTerm, term_of
 from sinks.nats.jetstream.losses import StreamDescription
-from sinks.nats.jetstream.pub_ack import STREAM_MISSING, WRONG_LAST
 from sinks.nats.options import CreateStream, NatsOptions
 
 _CONCURRENCY = 16
@@ -86,7 +84,7 @@ class NatsStream:
             except msgspec.MsgspecError:
                 raise SinkUnavailable(f"{connection.server} does not describe the stream {self._name}") from None
 
-    async def term_at(self, connection: NatsConnection, sequence: int) -> int | None:
+    async def term_at(self, connection: NatsConnection, sequence: int) -> LastTerm | None:
         """The term of the message with this number: 0 for one without. None if it is no number, or the stream has
         removed the message, or does not answer, as without the permission for ``$JS.API.STREAM.MSG.GET``."""
         with self._errors(connection):
@@ -94,21 +92,7 @@ class NatsStream:
                 found = await connection.jetstream(self._options.connect_timeout).get_msg(self._name, sequence)
             except (NotFoundError, TimeoutError):
                 return None
-        term = (found.headers or {}).get(NATS_NAMES.term, "")
-        return number_of(str(term)) if term else 0  # nats-py gives bytes beyond ASCII as another type.
-
-    async def append(self, connection: NatsConnection, message: NatsMessage) -> int:
-        """Stores a message behind the one that it expects, and returns its number. Raises OtherWriter."""
-        with self._errors(connection):
-            jetstream = connection.jetstream(self._options.ack_timeout)
-            try:
-                return (await jetstream.publish(message.subject, message.payload, headers=message.headers)).seq
-            except NoStreamResponseError:
-                raise SinkUnavailable(f"{connection.server}: {STREAM_MISSING}: {message.subject}") from None
-            except APIError as error:
-                if error.err_code not in WRONG_LAST:
-                    raise
-                raise OtherWriter(self.other_writer) from None
+        return term_of(found.headers or {}, found.data or b"")
 
     async def lost(self, connection: NatsConnection, sought: Mapping[int, str]) -> set[int]:
         """Returns the numbers of the messages that the stream has lost. ``sought``: number → subject of the message.

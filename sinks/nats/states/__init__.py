@@ -2,7 +2,6 @@
 
 bucket    finds, creates and verifies the bucket
 encode    the newest record of an object as an entry: its key, its headers
-delivery  publishes entries that a bucket stores for the present leader alone
 leading   takes the bucket over for the leader of a term
 sink      NatsSink with a bucket
 """

@@ -21,9 +21,9 @@ class Bucket(NatsStream):
     def __init__(self, options: NatsOptions) -> None:
         bucket = options.state_stream
         self.options = options.model_copy(update={"stream": bucket, "sole_writer": False})
-        """For a delivery into the bucket: entries have neither ids nor predecessors."""
+        """For entries that name no number of the last one."""
         self.fenced_options = options.model_copy(update={"stream": bucket})
-        """For a FencedDelivery."""
+        """For entries of a leader, which name it."""
         super().__init__(self.options, [f"$KV.{options.state}.>"])
         self.other_writer = OTHER_WRITER.format(options.state)
         self.expires_markers = False

@@ -9,7 +9,6 @@ from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
 from sinks.channels import Channel, SentMessage
 from sinks.nats.encode import (
-    EXPECTED_LAST_SEQUENCE,
     EXPECTED_STREAM,
     MAX_SUBJECT,
     MSG_ID,
@@ -25,8 +24,6 @@ _MARKER = {"KV-Operation": "PURGE", "Nats-Rollup": "sub"}
 """What clients of key-value buckets send to purge a key."""
 _EXPIRY = {"Nats-TTL": "24h"}
 """A reader that was away for longer compares the keys."""
-_OF_HISTORY = frozenset((MSG_ID, EXPECTED_LAST_SEQUENCE))
-"""Headers that hold for the stream of the history alone."""
 
 
 class EntryEncoder:
@@ -64,7 +61,7 @@ class EntryEncoder:
         return self._entry(message, subject, b"", _MARKER | (_EXPIRY if expires else {}))
 
     def _entry(self, message: NatsMessage, subject: str, payload: bytes, further: dict[str, str]) -> NatsMessage:
-        headers = {name: value for name, value in message.headers.items() if name not in _OF_HISTORY}
+        headers = {name: value for name, value in message.headers.items() if name != MSG_ID}
         headers |= {EXPECTED_STREAM: self._stream} | further
         return NatsMessage(message.id, subject, headers, payload, headers_size(headers) + len(payload))
 

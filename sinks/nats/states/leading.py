@@ -6,12 +6,11 @@ from msgspec.structs import replace
 
 from bridge.model.primitives.election import TermBegan
 from sinks.nats.connection import NatsConnection
-from sinks.nats.jetstream.duplicates import Duplicates
-from sinks.nats.jetstream.leading import StreamInDoubt, term_at_end
+from sinks.nats.delivery import MOST_IN_FLIGHT
+from sinks.nats.jetstream.stream import OtherWriter
+from sinks.nats.leading import StreamInDoubt, append_all, term_at_end
 from sinks.nats.states.bucket import Bucket
-from sinks.nats.states.delivery import MOST_IN_FLIGHT, FencedDelivery
 from sinks.nats.states.encode import EntryEncoder
-from sinks.receipt import BatchResult
 
 
 class BucketInDoubt(StreamInDoubt):
@@ -26,20 +25,13 @@ async def take_over(
     SinkUnavailable if the bucket cannot be read or takes no message.
 
     It writes ``MOST_IN_FLIGHT`` markers with no other message in between. An earlier leader, or an earlier connection
-    of this one, has read a number before the markers, or finds them at the end; so its messages expect numbers before
+    of this one, has read a number before the markers, or finds them at the end; so its messages name numbers before
     that of the last marker, and the bucket refuses them from then on."""
     try:
         await term_at_end(bucket, connection, began, last, in_doubt)
         marker = entries.term(replace(began, behind=last), expires=bucket.expires_markers)
-        return await FencedDelivery(
-            bucket.fenced_options,
-            connection,
-            bucket,
-            Duplicates(),
-            dict.fromkeys(range(MOST_IN_FLIGHT), marker),
-            BatchResult(()),
-            last,
-            fences=True,
-        ).append_all()
+        return await append_all(bucket.fenced_options, bucket, connection, [marker] * MOST_IN_FLIGHT, last)
     except StreamInDoubt as doubt:
         raise BucketInDoubt(str(doubt), doubt.last) from doubt
+    except OtherWriter as error:
+        raise BucketInDoubt(str(error)) from error

@@ -15,14 +15,13 @@ from bridge.model.record import Delta, Record
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import NatsDelivery
-from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsMessage
+from sinks.nats.encode import NatsMessage
 from sinks.nats.jetstream.duplicates import Duplicates
 from sinks.nats.jetstream.losses import StreamDescription
 from sinks.nats.memory import KnownBucket
 from sinks.nats.options import NatsOptions
 from sinks.nats.sink import LOOK_INTERVAL, NatsSink
 from sinks.nats.states.bucket import Bucket
-from sinks.nats.states.delivery import FencedDelivery
 from sinks.nats.states.encode import EntryEncoder
 from sinks.nats.states.leading import BucketInDoubt, take_over
 from sinks.receipt import BatchResult, Receipt, RetryLater
@@ -92,10 +91,10 @@ class NatsSinkWithState(NatsSink):
             failure = RetryLater(str(error), unavailable=True, doubted=error.doubted)
             return Receipt(pending=range(len(batch)), failure=failure)
         result = BatchResult(batch)
-        most = connection.max_payload - (ROOM_FOR_SEQUENCE if self._fences else 0)
 
         def encode(record: Record) -> NatsMessage:
-            return self._entries.encode(record, expires=self._bucket.expires_markers).within(most)
+            entry = self._entries.encode(record, expires=self._bucket.expires_markers)
+            return entry.within(connection.max_payload, numbered=self._fences)
 
         messages = result.encode(encode)
         created = self._bucket.created
@@ -113,12 +112,11 @@ class NatsSinkWithState(NatsSink):
         if not self._fences:
             return await NatsDelivery(bucket.options, connection, bucket, Duplicates(), messages, result).run()
         last, self._last_entry = self._last_entry, None  # Unknown if this is cancelled.
-        delivery = FencedDelivery(
+        delivery = NatsDelivery(
             bucket.fenced_options, connection, bucket, Duplicates(), messages, result, last, fences=True
         )
         receipt = await delivery.run()
-        if receipt.failure is None:
-            self._last_entry = delivery.last
+        self._last_entry = delivery.last
         return receipt
 
     async def _connected(self) -> NatsConnection:

@@ -20,11 +20,13 @@ from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
 from bridge.model.versions.stored_version import StoredKind
 from sinks.base import ALL_STORED, Receipt, SinkUnavailable
-from sinks.nats.jetstream.leading import StreamInDoubt
+from sinks.nats.connection import NatsConnection
+from sinks.nats.delivery import MOST_IN_FLIGHT
+from sinks.nats.leading import StreamInDoubt
 from sinks.nats.readback import version_in
 from sinks.nats.sink import NatsSink
 from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
-from tests.cluster.servers import Nats
+from tests.cluster.servers import Nats, NatsRecord
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, changes, ids_of
 from tests.kit.sinks import failure_of, opened_sink
@@ -46,18 +48,46 @@ async def leading(server: Nats, stream: NatsStream, term: int, in_doubt: int = 0
         yield sink
 
 
+class Held:
+    """Holds what a sink publishes, as the process would that is stopped and goes on later."""
+
+    def __init__(self, sink: NatsSink, behind: int = 0) -> None:
+        """``behind`` messages leave before."""
+        assert sink._connection is not None
+        self._publish, self._left = sink._connection.publish, behind
+        sink._connection.publish = self._held  # type: ignore[assignment, method-assign]
+        self.reached, self.thawed = asyncio.Event(), asyncio.Event()
+
+    async def _held(self, subject: str, payload: bytes, headers: dict[str, str]) -> int:
+        self._left -= 1
+        if self._left < 0:
+            self.reached.set()
+            await self.thawed.wait()
+        return await self._publish(subject, payload, headers)
+
+
 def in_term(term: int, batch: Sequence[Delta]) -> list[Record]:
     return [replace(record, term=term) for record in batch]
 
 
+def is_in_front(record: NatsRecord) -> bool:
+    """Of the notice that begins a term."""
+    return record.headers["ce-id"].startswith("term/") and record.headers["ce-id"].count("/") == 3
+
+
+async def messages(server: Nats, stream: NatsStream) -> list[NatsRecord]:
+    """Without the notices in front of those that begin terms."""
+    return [record for record in await server.read_all(stream.name) if not is_in_front(record)]
+
+
 async def ids_of_stream(server: Nats, stream: NatsStream) -> list[str]:
     """The ids in the stream; of a notice, the term alone."""
-    ids = [record.headers["ce-id"] for record in await server.read_all(stream.name)]
+    ids = [record.headers["ce-id"] for record in await messages(server, stream)]
     return [each.rpartition("/")[0] if each.startswith("term/") else each for each in ids]
 
 
 async def terms(server: Nats, stream: NatsStream) -> list[int]:
-    return [int(record.headers["ce-term"]) for record in await server.read_all(stream.name)]
+    return [int(record.headers["ce-term"]) for record in await messages(server, stream)]
 
 
 async def test_a_former_leader_is_refused_before_the_next_record(nats_server: Nats, nats_stream: MakeStream) -> None:
@@ -66,7 +96,7 @@ async def test_a_former_leader_is_refused_before_the_next_record(nats_server: Na
         assert await former.deliver(in_term(FORMER, changes(3))) == ALL_STORED
         async with leading(nats_server, stream, NEXT) as successor:
             late = in_term(FORMER, changes(3, first=4))
-            for reason in ("another publisher writes", "its last message 5 is of a leader of term 2"):
+            for reason in ("another publisher writes", "its last message 203 is of a leader of term 2"):
                 refused = await former.deliver(late)
                 assert list(refused.pending) == [0, 1, 2]
                 assert reason in failure_of(refused)
@@ -127,7 +157,52 @@ async def test_a_takeover_ends_what_a_former_leader_has_in_flight(
         found = await terms(nats_server, stream)
         assert found == sorted(found), "nothing of term 1 behind term 2"
         ids = [each for each in await ids_of_stream(nats_server, stream) if not each.startswith("term/")]
-        assert ids == ids_of(batch), "each once, in order"
+        assert sorted(ids) == sorted(ids_of(batch)), "each once"
+        for key in {each.key for each in batch}:
+            of_object = ids_of([each for each in batch if each.key == key])
+            assert [each for each in ids if each in of_object] == of_object, "in order"
+
+
+async def test_messages_in_flight_at_a_takeover_stand_before_the_notice(
+    nats_server: Nats, nats_stream: MakeStream
+) -> None:
+    """They come between the notices in front of it: the stream refuses the first, and reaches the numbers of others. No
+    object has two of them in flight."""
+    stream, batch = await nats_stream(), [a_delta(n, key=f"shop/web-{n % 40}") for n in range(1, 81)]
+    async with leading(nats_server, stream, FORMER) as former:
+        held = Held(former, behind=5)
+        delivering = asyncio.get_running_loop().create_task(former.deliver(in_term(FORMER, batch)))
+        await held.reached.wait()
+        successor = a_leader(nats_server, stream, NEXT)
+        with pytest.MonkeyPatch.context() as patch:
+            publish = NatsConnection.publish
+
+            async def after_three(self: NatsConnection, subject: str, payload: bytes, headers: dict[str, str]) -> int:
+                number = await publish(self, subject, payload, headers)
+                if headers["ce-id"].endswith("/3"):
+                    await self._client.flush()
+                    held.thawed.set()
+                    await delivering
+                return number
+
+            patch.setattr(NatsConnection, "publish", after_three)
+            with pytest.raises(StreamInDoubt, match="another publisher writes"):
+                await successor.open()
+        await successor.close()
+        refused = await delivering
+        async with leading(nats_server, stream, NEXT) as again:
+            assert await again.deliver(in_term(NEXT, batch)) == ALL_STORED
+
+    assert refused.failure is not None
+    assert refused.failure.doubted
+    found = await terms(nats_server, stream)
+    assert found == sorted(found), "all of term 1 in front of the notice of term 2"
+    assert found.count(FORMER) > 1 + 5, "some came in between"
+    ids = [each for each in await ids_of_stream(nats_server, stream) if not each.startswith("term/")]
+    assert sorted(ids) == sorted(ids_of(batch)), "each once"
+    for number in range(40):
+        of_object = [batch[(number - 1) % 40].id, batch[(number - 1) % 40 + 40].id]
+        assert [each for each in ids if each in of_object] == of_object, "in order"
 
 
 class FakeLease:
@@ -199,7 +274,7 @@ async def test_a_leader_that_connects_again_begins_no_other_term(start_nats: Sta
 
 
 async def test_known_records_of_a_takeover_are_stored_once(nats_server: Nats, nats_stream: MakeStream) -> None:
-    """And none without the name of a predecessor."""
+    """And each names the number before its own."""
     stream, batch = await nats_stream(), changes(60)
     async with leading(nats_server, stream, FORMER) as former:
         assert await former.deliver(in_term(FORMER, batch[:40:2])) == ALL_STORED
@@ -208,8 +283,8 @@ async def test_known_records_of_a_takeover_are_stored_once(nats_server: Nats, na
 
     stored = await nats_server.read_all(stream.name)
     assert sorted(await ids_of_stream(nats_server, stream)) == sorted(["term/1", "term/2", *ids_of(batch)])
-    expected = {"Nats-Expected-Last-Sequence", "Nats-Expected-Last-Msg-Id"}
-    assert all(expected & record.headers.keys() for record in stored)
+    numbers = [(record.sequence - 1, record.headers["Nats-Expected-Last-Sequence"]) for record in stored]
+    assert all(str(before) == named for before, named in numbers)
 
 
 async def test_what_leaves_no_room_for_its_predecessor_is_rejected(start_nats: StartNats, tmp_path: Path) -> None:
@@ -237,7 +312,7 @@ async def test_a_stream_without_its_last_message_waits_for_the_lease(
         assert await former.deliver(in_term(FORMER, changes(3))) == ALL_STORED
         await operator.jetstream().purge_stream(stream.name)
         successor = a_leader(nats_server, stream, NEXT)
-        with pytest.raises(SinkUnavailable, match="its last message 4 cannot be read"):
+        with pytest.raises(SinkUnavailable, match="its last message 103 cannot be read"):
             await successor.open()
         async with leading(nats_server, stream, NEXT, successor.in_doubt) as confirmed:
             assert await confirmed.deliver(in_term(NEXT, changes(3, first=4))) == ALL_STORED
@@ -277,18 +352,23 @@ async def test_without_the_right_to_read_a_message_the_lease_decides(start_nats:
         confirmed.in_doubt = first.in_doubt
         async with opened_sink(confirmed):
             assert await confirmed.deliver(in_term(NEXT, changes(3))) == ALL_STORED
-        assert (await owner.jetstream().stream_info("K8S")).state.messages == 5
+        assert (await owner.jetstream().stream_info("K8S")).state.messages == 104
 
 
 async def test_readers_take_the_notice_for_a_notice(nats_server: Nats, nats_stream: MakeStream) -> None:
     stream = await nats_stream()
     async with leading(nats_server, stream, NEXT):
         pass
-    [notice] = await nats_server.read_all(stream.name)
+    *before, notice = await nats_server.read_all(stream.name)
+    assert len(before) == MOST_IN_FLIGHT - 1
+    assert {each.data for each in before} == {b'{"term":0}'}, "records of any earlier leader may come"
+    assert len({each.headers["ce-id"] for each in before}) == len(before)
+    assert {each.headers["ce-term"] for each in before} == {"2"}
     assert notice.data == b'{"term":2}'
     assert notice.subject == f"{stream.prefix}.notice._._"
     assert notice.headers["ce-type"] == "kubedelta.term.began.v1"
     assert notice.headers["ce-sequence"] == f"{3:020d}"
     async with await nats.connect(nats_server.url) as connection:
-        message = await connection.jetstream().get_msg(stream.name, 1)
-    assert version_in(message).kind is StoredKind.NOTICE  # type: ignore[arg-type]
+        for number in (1, MOST_IN_FLIGHT):
+            message = await connection.jetstream().get_msg(stream.name, number)
+            assert version_in(message).kind is StoredKind.NOTICE  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from bridge.model.change import Op
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Receipt, SinkUnavailable
-from sinks.nats.states.delivery import MOST_IN_FLIGHT
+from sinks.nats.delivery import MOST_IN_FLIGHT
 from sinks.nats.states.sink import NatsSinkWithState
 from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats

@@ -31,7 +31,8 @@ def error(number: int, description: str = "what went wrong") -> bytes:
     [
         (b'{"stream":"K8S","seq":12}', Acknowledged(12, duplicate=False)),
         (b'{"stream":"K8S","domain":"hub","seq":12,"duplicate":true}', Acknowledged(12, duplicate=True)),
-        (error(10070), WrongLastMessage()),
+        (error(10071, "wrong last sequence: 12"), WrongLastMessage(12)),
+        (error(10071), WrongLastMessage()),
         (error(10054), MessageRejected("larger than the stream's max_msg_size", error(10054).decode())),
         (
             error(10077, "maximum bytes exceeded"),
@@ -52,14 +53,14 @@ def test_nobody_listening_means_that_no_stream_takes_the_subject() -> None:
     assert read_answer({"Status": "503"}, b"") == PublishFailed(STREAM_MISSING, no_stream=True)
 
 
-def a_window(*places: int) -> PublishWindow:
-    window = PublishWindow(on_answer=lambda: None)
+def a_window(*places: int, last: int | None = None) -> PublishWindow:
+    window = PublishWindow(lambda: None, last)
     for place in places:
         window.sent(100 + place, place, size=10)
     return window
 
 
-STORED, DUPLICATE = b'{"stream":"K8S","seq":1}', b'{"stream":"K8S","seq":1,"duplicate":true}'
+STORED, DUPLICATE = b'{"stream":"K8S","seq":7}', b'{"stream":"K8S","seq":1,"duplicate":true}'
 
 
 async def test_a_window_ends_when_everything_is_answered() -> None:
@@ -69,7 +70,7 @@ async def test_a_window_ends_when_everything_is_answered() -> None:
 
     await window.all_answered()
 
-    assert (window.stored, window.failure, window.chain_broke) == ({0: 1, 1: 1}, None, False)
+    assert (window.stored, window.failure, window.refused) == ({0: 7, 1: 7}, None, None)
 
 
 async def test_after_the_first_failure_later_answers_do_not_count() -> None:
@@ -80,7 +81,7 @@ async def test_after_the_first_failure_later_answers_do_not_count() -> None:
 
     await window.all_answered()
 
-    assert window.stored == {0: 1}
+    assert window.stored == {0: 7}
     assert window.failure is not None
 
 
@@ -91,7 +92,7 @@ async def test_answers_to_earlier_exchanges_do_not_count() -> None:
 
     await window.all_answered()
 
-    assert (window.stored, window.failure) == ({0: 1}, None)
+    assert (window.stored, window.failure) == ({0: 7}, None)
 
 
 async def test_only_so_much_is_under_way_at_once() -> None:
@@ -109,12 +110,27 @@ async def test_a_message_larger_than_what_may_be_under_way_goes_alone() -> None:
     await asyncio.wait_for(a_window().room_for(MOST_UNANSWERED + 1), 5)
 
 
-@pytest.mark.parametrize(("before", "excused"), [(STORED, False), (DUPLICATE, True), (error(10054), True)])
-async def test_a_broken_chain_is_excused_by_an_unstored_predecessor(before: bytes, excused: bool) -> None:
-    window = a_window(0, 1, 2)
+@pytest.mark.parametrize(
+    ("before", "refusal", "excused"),
+    [
+        (STORED, "wrong last sequence: 8", False),
+        (STORED, "wrong last sequence: 7", True),
+        (DUPLICATE, "wrong last sequence: 6", True),
+        (DUPLICATE, "wrong last sequence: 7", False),
+        (error(10054), "wrong last sequence: 6", True),
+        (STORED, "in other words", False),
+        (DUPLICATE, "in other words", True),
+        (error(10054), "in other words", True),
+    ],
+)
+async def test_a_refusal_is_excused_by_a_message_that_was_not_stored(
+    before: bytes, refusal: str, excused: bool
+) -> None:
+    window = a_window(0, 1, 2, last=6)
     window.answered(100, None, before)
-    window.answered(101, None, error(10070))
+    window.answered(101, None, error(10071, refusal))
 
     await window.all_answered()
 
-    assert (window.chain_broke, window.chain_excused) == (True, excused)
+    assert window.refused is not None
+    assert (window.excused, window.last) == (excused, 7 if before == STORED else 6)

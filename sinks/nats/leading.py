@@ -1,0 +1,91 @@
+"""Takes a stream over for the leader of a term, so that it stores nothing more of a former leader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from bridge.model.primitives.election import TermBegan
+from sinks.errors import SinkUnavailable
+from sinks.nats.connection import NatsConnection
+from sinks.nats.delivery import MOST_IN_FLIGHT, NatsDelivery
+from sinks.nats.encode import LastTerm, NatsEncoder, NatsMessage
+from sinks.nats.jetstream.duplicates import Duplicates
+from sinks.nats.jetstream.stream import NatsStream, OtherWriter
+from sinks.nats.options import NatsOptions
+from sinks.receipt import BatchResult
+
+
+class StreamInDoubt(SinkUnavailable):
+    """The stream may have a later leader."""
+
+    doubted = True
+
+    def __init__(self, reason: str, last: int = 0) -> None:
+        super().__init__(reason)
+        self.last = last
+        """The number of the message that may be a later leader's."""
+
+
+async def take_over(
+    options: NatsOptions,
+    stream: NatsStream,
+    connection: NatsConnection,
+    encoder: NatsEncoder,
+    began: TermBegan,
+    last: int,
+    in_doubt: int,
+) -> int:
+    """Returns the number of the message behind which this leader may store its next one: that of the notice which
+    begins the term, or ``last`` if the term has begun. ``last``: of the last message in the stream. ``in_doubt``: see
+    FencingSink. Raises StreamInDoubt, and SinkUnavailable if the stream cannot be read or takes no message.
+
+    In front of the notice it writes ``MOST_IN_FLIGHT - 1`` others, and the notice only when no other message is in
+    between. An earlier leader has read a number before all of them, or finds a later term at the end; so its messages
+    name numbers before that of the notice, and the stream refuses them from then on. Those that it stores in between
+    stand in front of the notice."""
+    found = await term_at_end(stream, connection, began, last, in_doubt)
+    if found is not None and found.began and found.term == began.term:
+        return last
+    former = found.term if found is not None and found.term < began.term else 0
+    began = replace(began, behind=last)
+    before = [encoder.before_term(began, former, number) for number in range(1, MOST_IN_FLIGHT)]
+    try:
+        last = await append_all(options, stream, connection, before, last)
+        return await append_all(options, stream, connection, [encoder.term(replace(began, behind=last))], last)
+    except OtherWriter as error:
+        raise StreamInDoubt(str(error)) from error
+
+
+async def term_at_end(
+    stream: NatsStream, connection: NatsConnection, began: TermBegan, last: int, in_doubt: int
+) -> LastTerm | None:
+    """The term of the last message: none that is later than ``began``, but for the message ``in_doubt``. Raises
+    StreamInDoubt, and SinkUnavailable. The parameters are those of ``take_over``."""
+    found = await stream.term_at(connection, last) if last else LastTerm(0)
+    if last != in_doubt and (found is None or found.term > began.term):
+        whose = "cannot be read" if found is None else f"is of a leader of term {found.term}"
+        raise StreamInDoubt(
+            f"{stream.name}: its last message {last} {whose}, and this leader has term {began.term}", last
+        )
+    return found
+
+
+async def append_all(
+    options: NatsOptions, stream: NatsStream, connection: NatsConnection, messages: Sequence[NatsMessage], last: int
+) -> int:
+    """Stores all messages, in their order and with no other in between; at most ``MOST_IN_FLIGHT``. ``last``: the
+    number of the last message in the stream. Returns that of the last one. Raises OtherWriter and SinkUnavailable."""
+    indexed, result = dict(enumerate(messages)), BatchResult(())
+    delivery = NatsDelivery(options, connection, stream, Duplicates(), indexed, result, last, fences=True)
+    window = await delivery.publish(range(len(messages)))
+    failure = await delivery.failure_of(window)
+    if failure is not None and not failure.doubted:
+        raise SinkUnavailable(f"{stream.name}: {failure.reason}")
+    for rejected in window.rejected.values():
+        raise SinkUnavailable(f"{stream.name} refuses the notice of a term: {rejected.reason}")
+    numbers = [window.stored.get(index, 0) for index in indexed]
+    if numbers != list(range(last + 1, last + 1 + len(messages))):
+        raise OtherWriter(stream.other_writer)
+    return numbers[-1]
