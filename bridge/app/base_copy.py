@@ -54,7 +54,7 @@ async def serving_replicas(
         where = host_and_port(*election.copy.listen)
         raise PlanRefused(f"election.base_copy.listen: cannot listen on {where}: {error.strerror or error}") from error
     try:
-        standby.address = server.address
+        standby.configured.address = server.address
         yield
     finally:
         await server.stop()

@@ -50,10 +50,9 @@ class Leadership:
         started: asyncio.Event,
         grace_ends: Callable[[], float],
     ) -> None:
-        """``identity``: of this process. ``state``: the state directory, which is locked. ``lease_api``: the Lease of
-        this name. ``fetch_letters``: see ``letter_fetcher``. ``started``: set once the informers of the first discovery
-        run. ``grace_ends``: the end of a grace period that begins now, or began with ``stop``, on the event loop's
-        clock."""
+        """``identity``: of this process. ``state``: the state directory, locked. ``lease_api``: the Lease of this name.
+        ``fetch_letters``: see ``letter_fetcher``. ``started``: set once the informers of the first discovery run.
+        ``grace_ends``: the end (on the loop's clock) of a grace period that begins now, or began with ``stop``."""
         self._state = state
         self._standby = standby
         self._fetch_letters = fetch_letters
@@ -63,20 +62,17 @@ class Leadership:
         standby.resign = self._resign
         self._grace_ends = grace_ends
         self._report = report
-        self._leads = False
         self._follows = asyncio.Event()
         self._follows.set()
         self._found: Frontier | None = None
         """The newest of another leader."""
-        self._unreadable = False
-        """The Lease has a frontier, and nobody knows what it says."""
+        self._unreadable = False  # The frontier in the Lease.
         self._differs: tuple[str, ...] = ()
         self._last = ""
         """The last text that was published."""
         self._apart: Mapping[str, Sequence[Point]] = {}
         """See ``Joined``."""
-        self._inherits = bool(election.former)
-        """The former shards may not have ended yet."""
+        self._inherits = bool(election.former)  # The former shards may not have ended yet.
         self._inheritor = self._made_inheritor(election, mine, lease_api) if election.former else None
         self._elector = Elector(
             lease_api(election.lease),
@@ -124,14 +120,15 @@ class Leadership:
         exact = self.exact() if self._inherits else status.exact
         found = self._standby.found if self._standby.leading else None
         letters_at = () if found is None else tuple(found.kept)
-        return replace(status, exact=exact, differs=() if self._leads else self._differs, letters_at=letters_at)
+        differs = self._differs if self._follows.is_set() else ()
+        return replace(status, exact=exact, differs=differs, letters_at=letters_at)
 
     def use(self, plan: Plan, election: ElectionPlan, keys: Sequence[RedactionKey]) -> None:
         """The plan in effect. ``keys``: of the digests of its settings, see plan.equal_settings."""
-        self._standby.starts = {sink.name: sink.start for sink in plan.sinks if sink.select is None}
-        self._standby.passing = {sink.name for sink in plan.sinks if sink.on_rejected is OnRejected.PASS}
-        self._standby.transactional = {sink.name for sink in plan.sinks if sink.transactions is not None}
-        self._standby.settings = digests(election.settings, keys)
+        self._standby.configured.starts = {sink.name: sink.start for sink in plan.sinks if sink.select is None}
+        self._standby.configured.passing = {sink.name for sink in plan.sinks if sink.on_rejected is OnRejected.PASS}
+        self._standby.configured.transactional = {sink.name for sink in plan.sinks if sink.transactions is not None}
+        self._standby.configured.settings = digests(election.settings, keys)
         self._standby.selected.digests = partial(digests_of_entries, keys=keys)
         self._compare()
 
@@ -142,7 +139,6 @@ class Leadership:
         await first_of(self._started.wait(), tenure.ending.wait())
         if tenure.ending.is_set():
             return
-        self._leads = True
         self._follows.clear()
         try:
             await self._take_over(tenure)
@@ -153,12 +149,10 @@ class Leadership:
             await self._hold(tenure)
             await self._sinks.end(tuple(self._sinks.pipelines), by=self._grace_ends())
         finally:
-            self._leads = False
             self.changes.follow()
             await self._end()
 
     async def _resign(self) -> None:
-        """Leaves the Lease to another replica. On return, no delivery is under way, and this replica follows."""
         self._elector.resign()
         await self._follows.wait()
 
@@ -185,7 +179,7 @@ class Leadership:
         await self._sinks.follow()
 
     def published(self) -> str:
-        """See Duties. After the work, what it settled last."""
+        """See Duties. After the work, its last progress."""
         if self._standby.leading:
             self._last, characters = frontiers.fitted(self._standby.published())
             if characters > frontiers.MOST_CHARACTERS:
@@ -210,7 +204,7 @@ class Leadership:
     def _compare(self) -> None:
         if self._found is None:
             return
-        differs = differing(self._standby.settings, self._found.settings)
+        differs = differing(self._standby.configured.settings, self._found.settings)
         if differs != self._differs:
             self._report(SettingsDiffer(differs, self._found.by))
         self._differs = differs

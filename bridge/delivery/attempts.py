@@ -10,16 +10,23 @@ from dataclasses import replace
 from bridge.delivery.circuit import AT_REST, Circuit, Retry
 from bridge.delivery.destination_facts import (
     Suspended,
-    delivered_batch,
     opening_failure,
     pause_cause,
     report_destination,
     report_halt,
 )
 from bridge.delivery.fencing import Fencing, HeldLease
-from bridge.facts import CircuitClosed, CircuitOpened, DeliveryDelayed, RecordRejected, Report, SinkOpened
+from bridge.facts import (
+    BatchDelivered,
+    CircuitClosed,
+    CircuitOpened,
+    DeliveryDelayed,
+    RecordRejected,
+    Report,
+    SinkOpened,
+)
 from bridge.model.primitives.backoff import Backoff
-from bridge.model.record import Record
+from bridge.model.record import Record, body_bytes
 from bridge.model.status import PauseCause
 from sinks.base import Receipt, RetryLater, Sink, SinkUnavailable
 
@@ -205,7 +212,7 @@ class SinkAttempts:
             stored = [record for index, record in enumerate(batch) if index not in left]
         if stored:
             self.delivered += len(stored)
-            self._report(delivered_batch(self._name, stored, seconds))
+            self._report(BatchDelivered(self._name, len(stored), sum(map(body_bytes, stored)), seconds))
 
     def _succeeded(self, number: int) -> int:
         """Returns the number under which this attempt may still report a failure: the circuit may have a new state."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 from bridge.facts import (
-    BatchDelivered,
     DestinationChanged,
     DestinationCreated,
     DestinationGone,
@@ -15,11 +12,8 @@ from bridge.facts import (
     Report,
     SinkFenced,
 )
-from bridge.model.record import Record, body_bytes
 from bridge.model.status import PauseCause
 from sinks.base import Receipt, RetryLater, SinkUnavailable
-
-_body = attrgetter("body")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +27,6 @@ class Suspended:
     @property
     def by_destination(self) -> bool:
         return self.cause is not PauseCause.OPERATOR
-
-
-def delivered_batch(sink: str, stored: Sequence[Record], seconds: float) -> BatchDelivered:
-    """Hot where all records have bodies."""
-    try:
-        size = sum(map(len, map(_body, stored)))
-    except AttributeError:  # A notice has no body.
-        size = sum(map(body_bytes, stored))
-    return BatchDelivered(sink, len(stored), size, seconds)
 
 
 def report_destination(report: Report, sink: str, receipt: Receipt, *, delivered: bool) -> None:

@@ -6,14 +6,13 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from math import inf
 
 from bridge.election.announcing import Announcer
 from bridge.election.deciding import Rules
 from bridge.election.lease import MOST_FRONTIER, Lease, LeaseHolder, created, fits, released, renewed, taken
 from bridge.election.ports import Duties, LeaseApi, Tenure
-from bridge.election.requests import LeaseRequests, NoLease
+from bridge.election.requests import LeaseRequests, NoLease, utc
 from bridge.election.states import (
     Ended,
     Following,
@@ -92,8 +91,7 @@ class Elector:
         self._news.set()
 
     def resign(self) -> None:
-        """Lets the work end, releases the Lease, and follows: another replica is to lead. Without effect on a
-        follower."""
+        """Lets the work end, releases the Lease, and follows: another replica is to lead."""
         self._enter(self._rules.resigned(self.state))
 
     def status(self) -> ElectionStatus:
@@ -139,13 +137,13 @@ class Elector:
             lease = self.state.known.lease
             self._enter(self._rules.taking(self.state, term))
             await self._write(
-                lease, self._new(term - 1, "") if lease is None else taken(lease, self._claim(term), _utc())
+                lease, self._new(term - 1, "") if lease is None else taken(lease, self._claim(term), utc())
             )
 
     async def _renew(self) -> None:
         if isinstance(self.state, Held):
             lease, term, frontier, began = self.state.known.lease, self.state.term, self._published(), self._now()
-            body = self._new(term, frontier) if lease is None else renewed(lease, term, frontier, _utc())
+            body = self._new(term, frontier) if lease is None else renewed(lease, term, frontier, utc())
             if await self._write(lease, body):
                 self._duties.renewed(frontier)
                 self._report(LeaseRenewed(self._now() - began, len(frontier)))
@@ -155,7 +153,7 @@ class Elector:
             lease, term, for_good = self.state.known.lease, self.state.term, self._rules.has_heirs(self.state)
             if lease is None:
                 self._enter(Ended())
-            elif await self._write(lease, released(lease, term, self._published(), _utc(), for_good=for_good)):
+            elif await self._write(lease, released(lease, term, self._published(), utc(), for_good=for_good)):
                 self._report(LeadershipReleased(term))
 
     async def _write(self, before: Lease | None, body: bytes) -> bool:
@@ -181,7 +179,7 @@ class Elector:
         return LeaseHolder(holder=self._rules.identity, seconds=self._rules.timing.lease_duration, term=term)
 
     def _new(self, term: int, frontier: str) -> bytes:
-        return created(self._claim(term), self._namespace, self._name, frontier, _utc())
+        return created(self._claim(term), self._namespace, self._name, frontier, utc())
 
     def _published(self) -> str:
         """The frontier to write: that of the holder before, until the work has begun."""
@@ -249,7 +247,3 @@ class Elector:
     def _took_over(self) -> None:
         self._publishes = True
         self._enter(self._rules.took_over(self.state))
-
-
-def _utc() -> datetime:
-    return datetime.now(UTC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import TypeAlias
 
@@ -27,6 +28,11 @@ class NoLease(Enum):
 
 
 LeaseAnswer: TypeAlias = Lease | NoLease
+
+
+def utc() -> datetime:
+    """Now."""
+    return datetime.now(UTC)
 
 
 class LeaseRequests:

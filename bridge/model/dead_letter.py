@@ -55,7 +55,7 @@ class SentLetter(msgspec.Struct, frozen=True):
     """It was marked for retry: the destination may have it. False from an earlier version."""
 
 
-class Numbering(msgspec.Struct, frozen=True):
+class LetterNumbering(msgspec.Struct, frozen=True):
     """By what the numbers of dead letters are recognised that a destination stored as delivered: see ``Starts`` and
     ``Progress``."""
 
@@ -75,5 +75,5 @@ class LetterPage(msgspec.Struct, frozen=True):
     left: _Number
     """All dead letters that it still has."""
     letters: Annotated[tuple[SentLetter, ...], Meta(max_length=MOST_LETTERS)]
-    numbering: Numbering | None = None
+    numbering: LetterNumbering | None = None
     """None if no dead letter is marked for retry, and from an earlier version."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import gmtime, strftime, time_ns
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -21,19 +20,7 @@ from bridge.outbox.log.sparse_index import LogEnd
 from bridge.outbox.log.statements import Append, RunningInformer
 from bridge.outbox.store import Store
 from bridge.outbox.waypoints.index import UNKNOWN, Waypoint, Waypoints
-
-
-class BeforeLists(Protocol):
-    """What an election does before an informer lists."""
-
-    def note(self, informer: RunningInformer, listed: str | None = None) -> bool:
-        """Whether the list may pass over the delete of an object that another replica has delivered. If so, that is
-        durable with the next write. ``listed``: the version of the list, where it is known."""
-        ...
-
-    async def begin(self, informer: RunningInformer, listed: str | None) -> None:
-        """Returns once records of the list may be appended."""
-        ...
+from bridge.outbox.waypoints.lists import BeforeLists
 
 
 class Appender:
@@ -67,28 +54,23 @@ class Appender:
         """Called before ``committed``, with the bytes of the batch on disk."""
         self._reached: dict[int, InformerProgress] = {}
         self.waypoints: Waypoints | None = None
-        """Set where an election decides which replica delivers, before the first informer."""
         self.lists: BeforeLists | None = None
-        """Set with ``waypoints``."""
+        """Both are set where an election decides which replica delivers, before the first informer."""
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
-        """Writes records, ledger and position in a single transaction. Returns the records once they are durable; waits
-        while the disk is full.
-
-        A batch without changes has its position saved within half a second; a crash before that repeats a part of the
-        watch, which exports no change twice. A batch with changes and without a position clears the saved position:
-        after a crash only a list can find the state; a resync keeps it. A new epoch clears that of the old epoch."""
+        """Writes records, ledger and position in a transaction. Returns the records once they are durable; waits while
+        the disk is full. A batch without changes has its position saved within half a second; a crash before that
+        repeats a part of the watch, which exports no change twice. A batch with changes and without a position clears
+        the saved position: after a crash only a list can find the state; a resync keeps it. A new epoch clears that of
+        the old epoch."""
         informer = self.informers[batch.resource.name, batch.scope]
-        if self.lists is not None and _is_of_list(informer, batch):
-            await self.lists.begin(informer, batch.position)
         waypoints, rebuilding, since = self.waypoints, informer.rebuilding, None
         if waypoints is not None:
+            if informer.lists_with(batch) and self.lists is not None:
+                await self.lists.begin(informer.key, informer.epoch, batch.position)
+                waypoints.reach(informer.key, None)  # At once: a takeover meanwhile is one of a replica that lists.
             since, batch.epoch = informer.point, batch.epoch + informer.epochs_ahead
-            if batch.listed:
-                waypoints.reach(informer.key, None)
         moved = informer.advance(batch)
-        if waypoints is not None and informer.position is None:
-            waypoints.reach(informer.key, None)  # At once: a takeover meanwhile is one of a replica that lists.
         self._epoch = max(self._epoch, informer.epoch)
         if not batch.changes:
             if moved:
@@ -135,8 +117,7 @@ class Appender:
             self.waypoints.begin(name, {each.key: (each.point, each.lists_through) for each in informers.values()})
 
     def counted(self) -> tuple[int, int]:
-        """The newest assigned sequence number, and an upper bound of the epochs begun: a part that leaves lets its kind
-        begin one later (``informer_sql.raise_epoch``). Thread-safe."""
+        """The newest assigned number, and the most epochs begun (``informer_sql.raise_epoch``). Thread-safe."""
         return self._assigned, self._epoch + 1
 
     def number_next(self) -> int:
@@ -145,8 +126,7 @@ class Appender:
         return self._assigned
 
     def unregister(self, name: str, scope: Scope) -> int | None:
-        """Unregisters an informer. Returns its number in the database, which a later informer may get; None if the
-        informer was not registered."""
+        """Unregisters an informer. Returns its number in the database, which a later one may get; None without it."""
         informer = self.informers.pop((name, scope), None)
         if informer is None:
             return None
@@ -168,7 +148,7 @@ class Appender:
         for informer in discarded:
             self._reached.pop(informer.id, None)
             if self.lists is not None and not restored:
-                self.lists.note(informer)
+                self.lists.note(informer.key, informer.epoch)
             informer.position = None
             if self.waypoints is not None:
                 self.waypoints.reach(informer.key, None)
@@ -183,8 +163,7 @@ class Appender:
         return reached
 
     def write(self, deltas: Sequence[Delta], ready: Append, left: str = UNKNOWN) -> Awaitable[int]:
-        """Writes records whose sequence numbers come from ``number_next``. Durable when awaited. ``left``: the retired
-        informer whose records they are."""
+        """Writes records with numbers of ``number_next``; durable when awaited. ``left``: the retired informer."""
         if self.waypoints is not None and ready.waypoint is None:
             ready = replace(ready, waypoint=Waypoint(left, None))
         bodies = self._store.codec.bodies
@@ -255,13 +234,6 @@ class Appender:
 
     def _state(self, known: ObjectVersion) -> bytes:
         return known.state if isinstance(known.state, bytes) else self._store.body(known.state)
-
-
-def _is_of_list(informer: RunningInformer, batch: ChangeBatch) -> bool:
-    """Whether it is a page of a list, or its end: not a resync, nor deletes of objects that left the configuration."""
-    if batch.listed:
-        return True
-    return batch.position is None and not informer.removing and any(each.op is not Op.SYNC for each in batch.changes)
 
 
 _newest_second = (-1, "")  # A second since the epoch, and its text. Replaced as a whole: any thread may ask.

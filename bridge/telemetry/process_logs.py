@@ -19,7 +19,6 @@ from bridge.facts import (
     LeadershipBegan,
     LeadershipLost,
     LeadershipReleased,
-    LeadershipResigned,
     LeaseFailed,
     LeaseRenewed,
     LeaseTaken,
@@ -38,7 +37,15 @@ from bridge.facts import (
     SpansExported,
     SpansLost,
 )
-from bridge.facts.election import CopyFailed, CopyFetched, CopySent, LettersFetched, LettersMissing, LettersOvertaken
+from bridge.facts.election import (
+    CopyFailed,
+    CopyFetched,
+    CopySent,
+    LeadershipResigned,
+    LettersFetched,
+    LettersMissing,
+    LettersOvertaken,
+)
 from bridge.telemetry.throttled_log import ThrottledLog
 
 _MOST_SECTIONS = 20

@@ -10,7 +10,6 @@ from time import monotonic
 
 from bridge.model.record import Delta, Notice, Record
 from bridge.model.resource import Resource
-from sinks.base import always
 from sinks.errors import NotLeading, SinkUnavailable
 from sinks.gaps import gap_before
 from sinks.kafka.client.producer import InFlight
@@ -73,9 +72,16 @@ class KafkaSink:
         self._watch = TopicWatch(options, self._topics, self._threads)
         self.memory = b""
         self.watched: Callable[[], Sequence[Resource] | None] = tuple
-        self.may_send: Callable[[], bool] = always
-        self._producers.may_send = lambda: self.may_send()
         self._sender = parts.sender(options, self._producers, self._topics, trimmed, self._count)
+
+    @property
+    def may_send(self) -> Callable[[], bool]:
+        """See AsksToSend."""
+        return self._producers.may_send
+
+    @may_send.setter
+    def may_send(self, may_send: Callable[[], bool]) -> None:
+        self._producers.may_send = may_send
 
     async def open(self) -> None:
         await self._producers.open()

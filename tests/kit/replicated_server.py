@@ -210,7 +210,7 @@ class Member:
         self.outbox = self.all_feeds.outbox
         replica = Replica("prod", f"{self.name}_{id(self.outbox):x}", "1.0")
         self.standby = await self.outbox.election.join(replica, number_now=self.number_now)
-        self.standby.starts = self.sinks
+        self.standby.configured.starts = self.sinks
         for resource in self.resources:
             found, _ = await self.outbox.ledger.adopt(resource, [Scope()])
             informing = self.informers[resource.name] = Informing(resource, self.outbox.body)

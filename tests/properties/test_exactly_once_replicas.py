@@ -171,7 +171,7 @@ class Transactions(Election):
     def count(self, sink: str, delta: Delta) -> None:
         gone = delta.op is Op.DELETED
         name, version = delta.resource.name, delta.resource_version
-        # The version of a delete from a list is the last one that this replica knew: another may know the delete itself.
+        # A list shows a delete with the last known version; another replica may know that of the delete itself.
         identity = (name, delta.uid, "" if gone else version, gone)
         assert identity not in self.stored[sink], "stored twice"
         self.stored[sink].add(identity)

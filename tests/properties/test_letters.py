@@ -72,7 +72,7 @@ class ElectionWithLetters(Election):
     @rule()
     def publish(self) -> None:
         if self.leader is not None:
-            self.leader.standby.address = URL
+            self.leader.standby.configured.address = URL
         super().publish()
 
     @rule(most=st.integers(1, 3))
@@ -153,7 +153,7 @@ class LettersInTransactions(ElectionWithLetters, Transactions):
 
     def begin_delivering(self, member: Member) -> None:
         super().begin_delivering(member)
-        member.standby.transactional = SINKS
+        member.standby.configured.transactional = SINKS
 
     def deliver(self, sink: str, most: int, sends: bool, settles: bool, rejects: int) -> None:
         self.rejects = rejects

@@ -470,7 +470,7 @@ class Election(RuleBasedStateMachine):
             if is_new and member is self.leader:
                 self.begin_new(member)
             member.feeds[NEW] = member.all_feeds.feed(NEW, window=4)
-        member.standby.starts = member.sinks
+        member.standby.configured.starts = member.sinks
 
     def begin_new(self, leader: Member) -> None:
         """It begins anew, whatever leaders before delivered to it."""

@@ -23,8 +23,7 @@ class SavedDeadLetters:
     """The dead letters of a sink at the start of the process."""
 
     dead_letters: Mapping[int, tuple[OrderingKey, int, bool]]
-    """Number → ordering key of the object, the record's sequence number, and whether the record was parked without an
-    attempt."""
+    """Number → ordering key of the object, the record's number, and whether it was parked without an attempt."""
     retrying: bool
 
 

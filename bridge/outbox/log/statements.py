@@ -199,6 +199,12 @@ class RunningInformer:
         self.epochs_ahead += epoch - self.epoch
         self.epoch = epoch
 
+    def lists_with(self, batch: ChangeBatch) -> bool:
+        """Whether it is a page or the end of a list: no resync, and no deletes of what left the configuration."""
+        if batch.position is not None or self.removing:
+            return batch.listed
+        return batch.listed or any(each.op is not Op.SYNC for each in batch.changes)
+
     def advance(self, batch: ChangeBatch) -> bool:
         """Applies the position and epoch of a batch. Returns True if there is progress to save. A batch queued before a
         new epoch began belongs to its own epoch, and moves no later position."""

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from bridge.model.dead_letter import LetterPage, Numbering, SentLetter
+from bridge.model.dead_letter import LetterNumbering, LetterPage, SentLetter
 from bridge.model.versions.progress import LettersBefore
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.progress.starts import Starts
 
 
-def numbering(letters: Iterable[SentLetter], starts: Starts, cursors: Iterable[SinkCursor]) -> Numbering | None:
+def numbering(letters: Iterable[SentLetter], starts: Starts, cursors: Iterable[SinkCursor]) -> LetterNumbering | None:
     """Of these dead letters; None if no transaction can have had one of them: none is marked for retry."""
     sinks = {each.sink for each in letters if each.retrying}
     if not sinks:
         return None
     births = {each.sink: each.birth for each in cursors if each.sink in sinks}
-    return Numbering(starts.present, dict(starts.ends), births)
+    return LetterNumbering(starts.present, dict(starts.ends), births)
 
 
 def doubtful(page: LetterPage, transactional: Collection[str]) -> Sequence[str]:

@@ -14,7 +14,7 @@ from bridge.outbox.appender import Appender
 from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.progress.shared import Reached, SharedSink
 from bridge.outbox.sink_cursors import SinkCursors
-from bridge.outbox.standby.covered import reached, settled
+from bridge.outbox.standby.coverage.covered import reached, settled
 from bridge.outbox.standby.epochs import present
 from bridge.outbox.standby.standby import Standby
 from bridge.outbox.store import Store
@@ -56,7 +56,7 @@ class Destinations:
         if shared is not None:
             await self._go_behind(sink, shared)
         if found is not None and shared is not None and found.cursor != cursor:
-            self._standby.learn(sink, shared.informers)
+            self._standby.others.learn(sink, shared.informers)
         return None if own is None else Progress(start=own.start, cursor=cursor, out=own.out, letters=own.letters)
 
     def letters_before(self, sink: str) -> Mapping[str, LettersBefore] | None:

@@ -163,7 +163,7 @@ class SharedLetters:
         return [each for each in page.letters if each.number not in had.get(each.sink, ())]
 
     def _doubtful(self, page: LetterPage) -> Sequence[str]:
-        return doubtful(page, self._standby.transactional)
+        return doubtful(page, self._standby.configured.transactional)
 
     def _without_overtaken(self, replica: str, sink: str, new: Sequence[NewDeadLetter]) -> Sequence[NewDeadLetter]:
         found, there = self._standby.found, self._sinks.dead_letters.get(sink)
@@ -179,7 +179,7 @@ class SharedLetters:
         last publication, so that it was delivered again; or an operator let later records pass. A delivery would bring
         an older state. Where the destination has the progress, a record may be covered that is a dead letter there
         alone."""
-        if sink in self._standby.passing or sink in self._standby.transactional:
+        if sink in self._standby.configured.passing or sink in self._standby.configured.transactional:
             return False
         if not isinstance(record, Delta) or record.snapshot is not None or record.replay:
             return False

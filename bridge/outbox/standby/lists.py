@@ -7,38 +7,41 @@ a Gap and a snapshot, as any replica that is not exact; also after a restart in 
 
 from __future__ import annotations
 
-import apsw
-
-from bridge.facts import LeadershipResigned, Report
+from bridge.facts import Report
+from bridge.facts.election import LeadershipResigned
 from bridge.model.versions.frontier import Point
-from bridge.outbox.log.statements import RunningInformer
+from bridge.outbox.appender import Appender
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby.standby import Standby
-from bridge.outbox.store import Store
 
 
 class Lists:
-    """See ``appender.BeforeLists``."""
+    """See ``waypoints.lists.BeforeLists``."""
 
-    def __init__(self, store: Store, sinks: SinkCursors, standby: Standby, report: Report) -> None:
-        self._store = store
+    def __init__(self, appender: Appender, sinks: SinkCursors, standby: Standby, report: Report) -> None:
+        self._appender = appender
         self._sinks = sinks
         self._standby = standby
         self._report = report
 
-    def note(self, informer: RunningInformer, listed: str | None = None) -> bool:
-        standby, point = self._standby, None if listed is None else Point(informer.epoch, listed)
-        found = any(standby.passes_over(cursor.sink, informer.key, point) for cursor in self._sinks.all)
-        if found and not standby.overtaken:
-            self._store.write(_note, committed=lambda _: standby.be_overtaken())
+    def note(self, informer: str, epoch: int, listed: str | None = None) -> bool:
+        point = None if listed is None else Point(epoch, listed)
+        found = any(self._hides(cursor.sink, informer, point) for cursor in self._sinks.all)
+        if found:
+            self._standby.others.note()
         return found
 
-    async def begin(self, informer: RunningInformer, listed: str | None) -> None:
+    async def begin(self, informer: str, epoch: int, listed: str | None) -> None:
         standby = self._standby
-        if self.note(informer, listed) and standby.leads_or_takes_over and standby.resign is not None:
-            self._report(LeadershipResigned(standby.term, str(informer.resource)))
+        leads = standby.leading or standby.others.taking_over
+        if self.note(informer, epoch, listed) and leads and standby.resign is not None:
+            names = {each.key: str(each.resource) for each in self._appender.informers.values()}
+            self._report(LeadershipResigned(standby.term, names.get(informer, informer)))
             await standby.resign()
 
-
-def _note(database: apsw.Connection) -> None:
-    database.execute("UPDATE meta SET overtaken = 1")
+    def _hides(self, sink: str, informer: str, listed: Point | None) -> bool:
+        """Not if the sink gets a snapshot in any case, once the log here has everything."""
+        others = self._standby.others
+        if sink in self._standby.owed and not others.taking_over:
+            return False
+        return others.hides(sink, informer, listed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +15,8 @@ from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
 from bridge.outbox.consumers.notice_items import scope_of
 from bridge.outbox.errors import Damaged
-from bridge.outbox.standby.covered import may_lack, reached
+from bridge.outbox.standby.coverage.covered import reached
+from bridge.outbox.standby.coverage.exactness import may_lack
 from bridge.outbox.standby.kept import unnamed
 from bridge.outbox.standby.progress import OwedSnapshot
 from bridge.outbox.standby.selected import SelectedSinks
@@ -51,6 +53,21 @@ def doubt(found: Frontier, term: int, number: int) -> str:
     return ""
 
 
+class TermsBefore(NamedTuple):
+    """What this replica knows of the leaders before."""
+
+    led_last: bool
+    """It has led in the term before: it lacks nothing unless it is ``overtaken``, and knows the pauses."""
+    overtaken: bool
+    """See ``OtherLeaders``."""
+    unknown: bool
+    """Others have led, and nobody knows how far."""
+    new: Mapping[str, StartPolicy]
+    """Sinks that no leader knew."""
+    gone: Collection[str]
+    """Sinks of which records are gone that may have to be delivered once more."""
+
+
 def plan_takeover(
     term: int,
     waypoints: Waypoints,
@@ -59,24 +76,17 @@ def plan_takeover(
     known: Frontier,
     last: int,
     time: str,
-    *,
-    led_last: bool,
-    overtaken: bool,
-    unknown: bool,
-    new: Mapping[str, StartPolicy],
-    gone: Collection[str],
+    before: TermsBefore,
 ) -> tuple[Takeover, int]:
-    """Behind the frontier ``known``; and the end of the log that no sink needs any more. ``led_last``: this replica
-    has led in the term before, so that it lacks nothing unless it is ``overtaken`` (``Standby.overtaken``), and knows
-    the pauses. ``unknown``: somebody has led, and nobody knows how far. ``new``: sinks that no leader knew.
-    ``gone``: those of which records are gone that may have to be delivered once more."""
+    """Behind the frontier ``known``; and the end of the log that no sink needs any more."""
+    led_last, new = before.led_last, before.new
     now = {each.sink: reached(waypoints, each, known, last, holds=selected.holds(each.sink, known)) for each in cursors}
     ended = [sink for sink, (_, is_over) in now.items() if is_over]
     lacking = []
-    for each in cursors if overtaken or not led_last else ():
+    for each in cursors if before.overtaken or not led_last else ():
         agrees = selected.agrees(each.sink, now[each.sink][0], known)
-        is_gone = each.sink in gone and each.sink not in ended
-        if unknown or is_gone or not agrees or may_lack(waypoints, each, known, ended):
+        is_gone = each.sink in before.gone and each.sink not in ended
+        if before.unknown or is_gone or not agrees or may_lack(waypoints, each, known, ended):
             lacking.append(each.sink)
     owed = {sink: OwedSnapshot(None) for sink in lacking} | _owed(known)
     doubted = unnamed(known, led_last=led_last)
@@ -155,3 +165,10 @@ def numbers_ahead(ahead: int, term: int, found: Frontier | None, lowest: int, nu
 
 def _progress(cursor: SinkCursor, through: int) -> CursorProgress:
     return CursorProgress(cursor.sink, through, cursor.item_to_save, cursor.memory)
+
+
+def owed_behind(begun: Takeover) -> dict[str, OwedSnapshot]:
+    """The snapshots that the leader owes, those of sinks that lack something behind the Gap."""
+    after = 0 if begun.gap is None else begun.gap.sequence
+    found = begun.owed.items()
+    return {sink: msgspec.structs.replace(each, after=after) if sink in begun.lacking else each for sink, each in found}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
+from bridge.model.policies import StartPolicy
 from bridge.model.record import SnapshotScope
 from bridge.model.status import PauseCause
 from bridge.model.versions.frontier import (
@@ -44,6 +45,21 @@ class Replica(msgspec.Struct, frozen=True):
     identity: str
     version: str
     """Of kubedelta."""
+
+
+class Configured(msgspec.Struct):
+    """What the configuration of this replica says about the election."""
+
+    settings: Mapping[str, str] = {}
+    """See ``Frontier.settings``."""
+    address: str = ""
+    """See ``Frontier.address``."""
+    starts: Mapping[str, StartPolicy] = {}
+    """The starts of sinks without a selection."""
+    passing: Collection[str] = ()
+    """Sinks whose later records do not wait behind a dead letter (``on_rejected: pass``)."""
+    transactional: Collection[str] = ()
+    """Sinks whose destination stores their progress."""
 
 
 class Owing(msgspec.Struct, frozen=True):

@@ -4,14 +4,13 @@ publishes its progress."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from bridge.facts import KeptElsewhere, Report
 from bridge.model.gaps import taken_over_gap
-from bridge.model.policies import StartPolicy
 from bridge.model.primitives.election import replica_of
 from bridge.model.record import Record
 from bridge.model.versions import frontier as frontiers
@@ -21,13 +20,16 @@ from bridge.model.versions.leading import in_term
 from bridge.outbox.appender import Appender
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby import takeover
-from bridge.outbox.standby.covered import Confirmed, is_exact, lags, passes_over, reached, settled_elsewhere
+from bridge.outbox.standby.coverage.confirmed import Confirmed
+from bridge.outbox.standby.coverage.covered import reached, settled_elsewhere
+from bridge.outbox.standby.coverage.exactness import is_exact, lags
+from bridge.outbox.standby.coverage.settled import SettledElsewhere
 from bridge.outbox.standby.epochs import passed, present, take_epochs
 from bridge.outbox.standby.kept import begun_by, keepers, said
-from bridge.outbox.standby.planning import numbers_ahead, plan_takeover, require
-from bridge.outbox.standby.progress import OwedSnapshot, Replica, advanced, blank, owing, with_points
+from bridge.outbox.standby.others import OtherLeaders
+from bridge.outbox.standby.planning import TermsBefore, numbers_ahead, owed_behind, plan_takeover, require
+from bridge.outbox.standby.progress import Configured, OwedSnapshot, Replica, advanced, blank, owing
 from bridge.outbox.standby.selected import SelectedSinks
-from bridge.outbox.standby.settled import SettledElsewhere
 from bridge.outbox.standby.takeover import SavedTerms, TakenOver, Takeover
 from bridge.outbox.store import Store
 from bridge.outbox.waypoints.index import UNKNOWN, Waypoint, Waypoints
@@ -72,25 +74,11 @@ class Standby:
         """See SavedTerms."""
         self.found = followed.frontier
         """The newest frontier that another replica published, or that this replica published itself."""
-        self.theirs = followed.frontier
-        """The newest one with the progress of others alone: that behind which this replica leads, or follows."""
-        self.overtaken = followed.overtaken
-        """Since its last takeover, this replica has listed before it had what another one delivered: see ``lists``."""
-        self._behind: Frontier | None = None
-        """In the transaction of a takeover: what ``theirs`` will be."""
+        self.others = OtherLeaders(store, self._waypoints, followed)
         self.before = ""
         """The identity of the leader before; empty without any."""
         self.elsewhere = SettledElsewhere({})
-        self.settings: Mapping[str, str] = {}
-        """See ``Frontier.settings``: of this replica."""
-        self.address = ""
-        """See ``Frontier.address``: of this replica."""
-        self.starts: Mapping[str, StartPolicy] = {}
-        """The starts of configured sinks without a selection."""
-        self.passing: Collection[str] = ()
-        """Configured sinks whose later records do not wait behind a dead letter (``on_rejected: pass``)."""
-        self.transactional: Collection[str] = ()
-        """Configured sinks whose destination stores their progress."""
+        self.configured = Configured()
         self.owed: dict[str, OwedSnapshot] = {}
         """Of a leader: snapshots that it is still to begin."""
         self.delivered: dict[str, Frontier] = {}  # Of destinations that store it.
@@ -111,7 +99,7 @@ class Standby:
         is stored by its sink, or is a dead letter, or lies within a Gap."""
         if not self.leading or (found := self.found) is None:
             raise RuntimeError("a follower has no progress to publish")
-        cursors, of, passing = self._sinks.all, self.selected.progress, self.passing
+        cursors, of, passing = self._sinks.all, self.selected.progress, self.configured.passing
         owed = {sink: each.text for sink, each in self.owed.items()}
         held = {
             name: owing(len(each), each.keys, owed.get(name), of(cursor, found), parks=name not in passing)
@@ -120,9 +108,9 @@ class Standby:
         self.found = replace(
             advanced(found, self._waypoints, cursors, held, present(self._appender)),
             sequence=self._sinks.last + self.ahead,
-            settings=self.settings,
+            settings=self.configured.settings,
             start=self._sinks.progress.starts.present,
-            address=self.address,
+            address=self.configured.address,
         )
         self.confirmed.published(self._waypoints, cursors, self.found)
         return self.found
@@ -142,15 +130,12 @@ class Standby:
             known = behind or blank(self._replica, term)
             begins = self._takeover(term, known, "" if behind is None else frontiers.encode_found(behind), found)
             configured = [cursor.sink for cursor in self._sinks.all if cursor.configured]
-            self._behind = self.theirs if begins.led_last and self.theirs is not None else known
-            try:
+            with self.others.behind(known, led_last=begins.led_last):
                 await self._store.write(
                     partial(takeover.take_over, takeover=begins, configured=configured),
                     committed=partial(self._took_over, begins, known, self.elsewhere),
                     shrinks=begins.overtakes_nothing,
                 )
-            finally:
-                self._behind = None
             # Here, since the transaction of a cancelled takeover may yet be written: such a replica does not lead.
             self.leading = True
         if self.began is not None:
@@ -163,30 +148,15 @@ class Standby:
         led_last = self._is_own(known) and known.term == term - 1
         another_led = term > self.led + 1
         gone = self.confirmed.go_back(waypoints, self.selected, cursors, known, last) if another_led else ()
-        new = {} if not text else {sink: each for sink, each in self.starts.items() if sink not in known.sinks}
-        begins, lowest = plan_takeover(
-            term,
-            waypoints,
-            self.selected,
-            cursors,
-            known,
-            last,
-            now,
-            led_last=led_last,
-            overtaken=self.overtaken,
-            unknown=found is None and self.found is None and another_led,
-            new=new,
-            gone=gone,
+        new = (
+            {} if not text else {sink: each for sink, each in self.configured.starts.items() if sink not in known.sinks}
         )
+        unknown = found is None and self.found is None and another_led
+        before = TermsBefore(led_last, self.others.overtaken, unknown, new, gone)
+        begins, lowest = plan_takeover(term, waypoints, self.selected, cursors, known, last, now, before)
         ahead = self.ahead if led_last else numbers_ahead(self.ahead, term, found, lowest, self._number_now)
         gap = taken_over_gap(lowest + 1, self._appender.number_next(), now) if begins.lacking else None
         return replace(begins, ahead=ahead, frontier=text, gap=gap, led_last=led_last)
-
-    def learn(self, sink: str, points: Mapping[str, Point | None]) -> None:
-        """The destination has this of other replicas, more than the Lease says: durable with the next write."""
-        if (theirs := self.theirs) is not None and (learned := with_points(theirs, sink, points)) != theirs:
-            self.theirs = learned
-            self._store.write(partial(takeover.save_frontier, frontier=frontiers.encode_found(learned)), shrinks=True)
 
     def step_down(self) -> None:
         """Follows from now on. No worker delivers any more."""
@@ -201,24 +171,8 @@ class Standby:
         return self.elsewhere.has(sink, record) and not self.selected.changed_before(sink, record.sequence)
 
     def lags(self, sink: str, taken: int) -> bool:
-        """Whether a snapshot behind ``taken`` would set objects back: see ``covered.lags``."""
+        """Whether a snapshot behind ``taken`` would set objects back: see ``exactness.lags``."""
         return lags(self._waypoints, sink, [self.delivered.get(sink), self.found], taken)
-
-    def passes_over(self, sink: str, informer: str, listed: Point | None) -> bool:
-        """Whether a list of the informer may hide deletes from the sink: see ``covered.passes_over``. Not if the sink
-        gets a snapshot, once the log here has everything."""
-        theirs = self._behind or self.theirs
-        if theirs is None or (sink in self.owed and self._behind is None):
-            return False
-        return passes_over(self._waypoints, sink, informer, listed, theirs)
-
-    @property
-    def leads_or_takes_over(self) -> bool:
-        return self.leading or self._behind is not None
-
-    def be_overtaken(self) -> None:
-        """It is noted on disk."""
-        self.overtaken = True
 
     def in_term(self, record: Record) -> Record:
         """The record as it leaves: see ``leading.in_term``."""
@@ -235,13 +189,9 @@ class Standby:
         elsewhere.begin(done.batches)
         self._waypoints.recall(done.batches)  # A new sink may begin in front of what was trimmed.
         self.before, self.led, self.ahead = known.by if begun.frontier else "", begun.term, begun.ahead
-        self.overtaken = False
-        self.theirs = self.theirs if begun.led_last and self.theirs is not None else known
+        self.others.took_over(known, led_last=begun.led_last)
         self.selected.begin_term(begun.term, begun.last, led_last=begun.led_last)
-        after = 0 if begun.gap is None else begun.gap.sequence
-        self.owed = {
-            sink: replace(each, after=after) if sink in begun.lacking else each for sink, each in begun.owed.items()
-        }
+        self.owed = owed_behind(begun)
         self.found = begun_by(known, begun, self._waypoints.running, self._replica, self._sinks.progress.starts.present)
 
     def _is_own(self, known: Frontier) -> bool:
@@ -265,7 +215,7 @@ class Standby:
             self._store.write(partial(takeover.save_frontier, frontier=frontiers.encode_found(found)), shrinks=True)
         self.found = found
         if not self._is_own(found):
-            self.theirs = found
+            self.others.follow(found)
         self.observed(found)
         take_epochs(self._appender, self._waypoints, self._store, found)
         last = self._sinks.last

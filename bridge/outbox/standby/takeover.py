@@ -30,7 +30,7 @@ class SavedTerms:
     frontier: Frontier | None
     """The newest frontier that is saved."""
     overtaken: bool
-    """See ``Standby.overtaken``."""
+    """See ``OtherLeaders.overtaken``."""
     log_start: int
     batches: Sequence[Batch]
 

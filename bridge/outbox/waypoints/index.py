@@ -136,8 +136,7 @@ class Waypoints:
         return self._reached
 
     @property
-    def listing(self) -> Collection[str]:
-        """Running informers whose list is under way, or follows."""
+    def listing(self) -> Collection[str]:  # Or about to list.
         return [informer for informer, listed in self._listed.items() if listed is None]
 
     def listed(self, informer: str) -> Point | None:

@@ -90,6 +90,8 @@ class Producers:
             raise SinkUnavailable(f"librdkafka does not take these settings: {error.args[0].str()}") from error
 
     def _make(self, loop: asyncio.AbstractEventLoop, gapless: bool) -> KafkaProducer:  # In a thread.
+        if self.may_send is always:
+            return KafkaProducer(self._config, self._threads, loop, gapless=gapless)
         return AskingProducer(self._config, self._threads, loop, may_send=self.may_send, gapless=gapless)
 
     async def _ping(self, producer: KafkaProducer) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bridge.election.lease import FRONTIER, TERM
-from bridge.facts import LeadershipBegan, LeadershipReleased, LeadershipResigned
+from bridge.facts import LeadershipBegan, LeadershipReleased
+from bridge.facts.election import LeadershipResigned
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
 from bridge.model.versions import frontier as frontiers

@@ -313,7 +313,7 @@ async def test_terms_of_somebody_else_stop_nobody(
 
 
 @pytest.mark.parametrize("text", ['{"v":2}', "garbage", None], ids=["of a later version", "garbage", "removed"])
-async def test_behind_a_frontier_that_nobody_can_read_the_sinks_hear_so(
+async def test_a_frontier_that_nobody_can_read_costs_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
 ) -> None:
     """The second replica never knew an object that the first one delivered."""

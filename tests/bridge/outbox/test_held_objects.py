@@ -131,7 +131,7 @@ async def test_a_sink_that_passes_them_holds_nothing_back(tmp_path: Path) -> Non
     async with replicas(tmp_path) as [leader, _]:
         await leader.standby.take_over(1, None)
         await rejects(leader, await leader.sees("added shop/a", position="110"))
-        leader.standby.passing = {"audit"}
+        leader.standby.configured.passing = {"audit"}
         audit = published(leader).sinks["audit"]
         assert (audit.dead_letters, audit.objects, audit.parked) == (1, 0, b"")
 

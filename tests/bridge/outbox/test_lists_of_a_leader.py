@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import Fact, LeadershipResigned
+from bridge.facts import Fact
+from bridge.facts.election import LeadershipResigned
 from bridge.model.change import Evidence
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
@@ -124,7 +125,7 @@ async def test_a_takeover_under_way_is_called_off(tmp_path: Path) -> None:
             assert not second.standby.leading
             await lists(second, position="130")
             assert resigned.is_set()
-        assert second.standby.overtaken, "the next takeover sends a Gap"
+        assert second.standby.others.overtaken, "the next takeover sends a Gap"
 
 
 async def test_one_that_has_caught_up_goes_on(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_only_equal_steps_are_known(stored_there: Delta, known: Delta, had: bool
     assert successor(shared).has(known, informers_of) is had
 
 
-def test_a_delete_that_a_list_under_way_shows_is_known_whatever_its_version() -> None:
+def test_a_delete_that_a_list_under_way_shows_is_known() -> None:
     """It happened behind the informer's point, and another replica has seen when."""
     listed = pod(8, op=Op.DELETED, evidence=Evidence.RELISTED)
     sink = SharedSink(None, (), {})

@@ -357,7 +357,7 @@ async def test_a_compacted_backlog_of_a_follower_is_let_go(tmp_path: Path) -> No
         assert outbox.sinks["slow"].backfill is None
 
 
-async def test_where_nobody_knows_how_far_the_leaders_were_a_gap_says_so(tmp_path: Path) -> None:
+async def test_a_gap_stands_behind_a_leader_without_a_frontier(tmp_path: Path) -> None:
     """Somebody has removed the frontier from the Lease, or it cannot be read."""
     async with replicas(tmp_path) as [leader, follower]:
         await leader.standby.take_over(1, None)

@@ -210,7 +210,7 @@ async def reopened(directory: Path, sinks: Mapping[str, StartPolicy]) -> AsyncIt
     """A start of a replica with these sinks, as ``Bridge`` does it."""
     async with opened(directory, dict.fromkeys(sinks)) as outbox:
         side = Side(outbox, await joined(outbox, "kubedelta-1/2"))
-        side.standby.starts = sinks
+        side.standby.configured.starts = sinks
         await outbox.registration.begin(sinks, (), before=False)
         side.pods = await Informed(versions=side.pods.versions).begin(outbox)
         yield side
@@ -276,7 +276,7 @@ async def test_the_earliest_record_is_not_published_as_settled(tmp_path: Path) -
     async with replicas(tmp_path) as [leader, follower]:
         await leader.standby.take_over(1, None)
         await follower.outbox.registration.begin({"new": StartPolicy.EARLIEST}, (), before=False)
-        follower.standby.starts = {"new": StartPolicy.EARLIEST}
+        follower.standby.configured.starts = {"new": StartPolicy.EARLIEST}
         await all_see([leader, follower], "added shop/a", position="110")
         await deliver_all(leader, *SINKS)
         follower.standby.observe(published(leader))

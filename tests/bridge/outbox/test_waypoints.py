@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.model.versions.frontier import Point, informer_key
-from bridge.outbox.standby.covered import watches_the_same
+from bridge.outbox.standby.coverage.exactness import watches_the_same
 from bridge.outbox.standby.progress import Replica, advanced, blank
 from bridge.outbox.waypoints import index
 from bridge.outbox.waypoints.index import ALL, UNKNOWN, Batch, Waypoint, Waypoints

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from bridge.admin.client import AdminClient
 from bridge.facts import Fact, discard
 from bridge.facts.election import LettersFetched, LettersMissing
-from bridge.model.dead_letter import LetterPage, Numbering, SentLetter
+from bridge.model.dead_letter import LetterNumbering, LetterPage, SentLetter
 from bridge.model.primitives.shard import ALL_OBJECTS, Division
 from bridge.model.record import Delta, Record
 from bridge.model.versions.held import KeptLetters
@@ -219,7 +219,7 @@ class FormerPage(msgspec.Struct):
 def test_replicas_of_two_versions_read_the_pages_of_each_other() -> None:
     former = FormerPage(NAME, 1, (FormerLetter(1, "audit", b"", "", False, ""),))
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(former), type=LetterPage) == LetterPage(NAME, 1, (A,))
-    marked = LetterPage(NAME, 1, (replace(A, retrying=True),), Numbering("s", {"r": 7}, {"audit": "c"}))
+    marked = LetterPage(NAME, 1, (replace(A, retrying=True),), LetterNumbering("s", {"r": 7}, {"audit": "c"}))
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(marked), type=FormerPage) == former
 
 
