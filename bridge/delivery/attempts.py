@@ -8,13 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from bridge.delivery.circuit import AT_REST, Circuit, Retry
-from bridge.delivery.destination_facts import (
-    Suspended,
-    opening_failure,
-    pause_cause,
-    report_destination,
-    report_halt,
-)
+from bridge.delivery.destination_facts import Suspended, opening_failure, pause_cause, report_destination, report_halt
 from bridge.delivery.fencing import Fencing, HeldLease
 from bridge.facts import (
     BatchDelivered,
