@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from bridge.model.record import NO_OBJECT, OrderingKey
+from bridge.model.record import OrderingKey
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
-from sinks.nats.encode import NatsMessage
+from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsMessage
 from sinks.nats.jetstream.duplicates import Duplicates
 from sinks.nats.jetstream.numbering import Numbering
 from sinks.nats.jetstream.pub_ack import MessageRejected
@@ -18,8 +18,8 @@ from sinks.nats.options import NatsOptions
 from sinks.receipt import BatchResult, Receipt, RetryLater
 
 MOST_IN_FLIGHT = 100
-"""Messages of an exchange, and those that a takeover writes. Never a larger number: the leader of an earlier version
-would write too few of them."""
+"""Messages of a leader, and those that a takeover writes. Never a larger number: the leader of an earlier version would
+write too few of them."""
 
 _LOST_AGAIN = "the stream {} says that it has these messages, but it does not"
 _MAX_FRUITLESS = 100
@@ -50,9 +50,9 @@ class NatsDelivery:
         fences: bool = False,
     ) -> None:
         """``messages``: by index in the batch of ``result``. ``last``: the number of the last message in the stream,
-        known with ``sole_writer``. ``fences``: at most ``MOST_IN_FLIGHT`` messages are in flight, and none is sent
-        behind a message of which the writer is unknown. They are of different objects: while a later leader takes the
-        stream over, it may store one without those before it."""
+        known with ``sole_writer``. ``fences``: a message names a number that is larger than the last known one by less
+        than ``MOST_IN_FLIGHT``, and none is sent behind a message of which the writer is unknown. Those in flight are
+        of different objects: while a later leader takes the stream over, it may store one without those before it."""
         if options.sole_writer and last is None:
             raise ValueError("the number of the stream's last message is unknown")
         self._options = options
@@ -62,7 +62,7 @@ class NatsDelivery:
         self._messages = messages
         self._result = result
         self._fences = fences
-        self._numbering = Numbering(min(len(messages), MOST_IN_FLIGHT) if fences else len(messages))
+        self._numbering = Numbering(len(messages))
         self._steps_left = _MAX_STEPS if duplicates.expected and not fences else 0
         self._sent_again: set[int] = set()
         """Indexes of messages that are sent again with another id."""
@@ -115,12 +115,11 @@ class NatsDelivery:
             batch = self._result.batch
             waiting = {batch[index].ordering_key for index in self._renamed}
             pending = [index for index in pending if batch[index].ordering_key not in waiting] or pending
-        most = pending[: self._numbering.size]
-        return self._of_different_objects(most) if self._fences else most
+        return pending[: self._numbering.size]
 
     def _note(self, window: PublishWindow, sent: int) -> None:
         if new := [number for index, number in window.stored.items() if index not in window.duplicates]:
-            self.last_stored = new[-1]
+            self.last_stored = max(new)
         self.last = window.last
         answered, refused = len(window.stored) + len(window.rejected), window.refused is not None
         self._numbering.learn(sent=sent, answered=answered, duplicates=len(window.duplicates), refused=refused)
@@ -147,7 +146,7 @@ class NatsDelivery:
                         limit.reschedule(clock())
 
                 # The timeout is one of idleness: every answer extends it.
-                window = PublishWindow(extend, self.last)
+                window = PublishWindow(extend, self.last, MOST_IN_FLIGHT if self._fences else None)
                 with connection.listening(window.answered, end):
                     await self._publish(indexes, window)
                     await window.all_answered()
@@ -159,18 +158,18 @@ class NatsDelivery:
         return window
 
     async def _publish(self, indexes: Sequence[int], window: PublishWindow) -> None:
-        last = self.last
+        last, batch = self.last, self._result.batch
         named: Sequence[int | None] = [None] * len(indexes)
         if last is not None:
             named = self._numbering.named(last, len(indexes))
         for index, number in zip(indexes, named, strict=True):
             message = self._messages[index]
             headers, size = (message.headers, message.size) if number is None else message.behind(number)
-            await window.room_for(size)
-            if window.broken():
+            key = batch[index].ordering_key if self._fences and batch else None
+            if not await window.room_for(size, number, key):
                 return
             published = await self._connection.publish(message.subject, message.payload, headers)
-            window.sent(published, index, size)
+            window.sent(published, index, size, key)
 
     async def _to_send_again(self, window: PublishWindow) -> set[int]:
         """Gives a new id to each message that must be sent again, and returns their indexes. Raises
@@ -182,17 +181,20 @@ class NatsDelivery:
         if window.duplicates:
             subjects = {sequence: messages[index].subject for index, sequence in window.duplicates.items()}
             lost = await self._stream.lost(self._connection, subjects)
-        for index, sequence in window.stored.items():
+        stored = dict(sorted(window.stored.items()))
+        for index, sequence in stored.items():
             is_new = index not in window.duplicates and self._duplicates.disordered
             if sequence not in lost and (is_new or index in self._sent_again):
                 self._duplicates.stored(batch[index], sequence)
-        again = self._duplicates.to_send_again(batch, window.stored, window.duplicates, lost)
+        again = self._duplicates.to_send_again(batch, stored, window.duplicates, lost)
+        room = ROOM_FOR_SEQUENCE if self._options.sole_writer else 0
         for index in again:
-            messages[index] = messages[index].again(window.stored[index])
             self._sent_again.add(index)
             self._renamed.add(index)
-            if reason := messages[index].too_large(self._connection.max_payload, numbered=self._options.sole_writer):
-                window.rejected[index] = MessageRejected(reason)
+            try:
+                messages[index] = messages[index].again(window.stored[index]).within(self._connection.max_payload, room)
+            except ValueError as error:
+                window.rejected[index] = MessageRejected(str(error))
         return {index for index in again if index not in window.rejected}
 
     async def failure_of(self, window: PublishWindow) -> RetryLater | None:
@@ -211,16 +213,6 @@ class NatsDelivery:
             self.last = window.refused.last
             return None
         return RetryLater(self._stream.other_writer, doubted=True)
-
-    def _of_different_objects(self, indexes: Sequence[int]) -> Sequence[int]:
-        """The first ones, up to the second of an object. A notice goes alone."""
-        seen: set[OrderingKey] = set()
-        for place, index in enumerate(indexes):
-            key = self._result.batch[index].ordering_key
-            if key in seen or (seen and key == NO_OBJECT) or NO_OBJECT in seen:
-                return indexes[:place]
-            seen.add(key)
-        return indexes
 
     def _first_of_each_object(self, indexes: Sequence[int]) -> list[int]:
         first: dict[OrderingKey, int] = {}

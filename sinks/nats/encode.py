@@ -64,20 +64,13 @@ class NatsMessage(msgspec.Struct, frozen=True, gc=False):
         size = self.size + len(identity) - len(self.id)
         return NatsMessage(identity, self.subject, self.headers | {MSG_ID: identity}, self.payload, size)
 
-    def within(self, max_payload: int, *, numbered: bool) -> NatsMessage:
-        """This message. Raises ValueError if it is ``too_large``."""
-        if reason := self.too_large(max_payload, numbered=numbered):
-            raise ValueError(reason)
+    def within(self, max_payload: int, room: int) -> NatsMessage:
+        """This message. ``room``: bytes that it must leave. Raises ValueError if it is too large: the server would
+        close the connection because of it, each time it is sent."""
+        if self.size + room > max_payload:
+            left = f", and {room} for the number of the message before it" if room else ""
+            raise ValueError(f"{self.size} bytes with its headers{left}; the server takes {max_payload}")
         return self
-
-    def too_large(self, max_payload: int, *, numbered: bool) -> str:
-        """Why this message is rejected; empty if it is not too large. ``numbered``: it has to have room for a number.
-        The server would close the connection because of it, each time it is sent."""
-        most = max_payload - ROOM_FOR_SEQUENCE if numbered else max_payload
-        if self.size <= most:
-            return ""
-        room = f", and {ROOM_FOR_SEQUENCE} for a number" if numbered else ""
-        return f"{self.size} bytes with its headers; the server takes {most}{room}"
 
 
 class NatsEncoder:

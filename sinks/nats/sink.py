@@ -16,7 +16,7 @@ from sinks.gaps import NamesGaps, gap_before
 from sinks.nats.connection import NatsConnection
 from sinks.nats.core_delivery import CoreDelivery
 from sinks.nats.delivery import NatsDelivery
-from sinks.nats.encode import NatsEncoder, NatsMessage, stream_subjects
+from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsEncoder, NatsMessage, stream_subjects
 from sinks.nats.jetstream.duplicates import Duplicates
 from sinks.nats.jetstream.losses import KnownStream, StreamDescription, loss_of
 from sinks.nats.jetstream.stream import NatsStream
@@ -204,8 +204,10 @@ class NatsSink(NamesGaps):
         self._known, self._found = KnownStream(stream.created, state.first_seq, state.last_seq, at), None
 
     def _encode(self, result: BatchResult, max_payload: int) -> dict[int, NatsMessage]:
+        room = ROOM_FOR_SEQUENCE if self._options.fences else 0
+
         def encode(record: Record) -> NatsMessage:
-            return self._encoder.encode(record).within(max_payload, numbered=self._options.fences)
+            return self._encoder.encode(record).within(max_payload, room)
 
         return result.encode(encode)
 

@@ -15,7 +15,7 @@ from bridge.model.record import Delta, Record
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import NatsDelivery
-from sinks.nats.encode import NatsMessage
+from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsMessage
 from sinks.nats.jetstream.duplicates import Duplicates
 from sinks.nats.jetstream.losses import StreamDescription
 from sinks.nats.memory import KnownBucket
@@ -91,10 +91,11 @@ class NatsSinkWithState(NatsSink):
             failure = RetryLater(str(error), unavailable=True, doubted=error.doubted)
             return Receipt(pending=range(len(batch)), failure=failure)
         result = BatchResult(batch)
+        room = ROOM_FOR_SEQUENCE if self._fences else 0
 
         def encode(record: Record) -> NatsMessage:
             entry = self._entries.encode(record, expires=self._bucket.expires_markers)
-            return entry.within(connection.max_payload, numbered=self._fences)
+            return entry.within(connection.max_payload, room)
 
         messages = result.encode(encode)
         created = self._bucket.created

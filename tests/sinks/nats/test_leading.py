@@ -177,15 +177,14 @@ async def test_messages_in_flight_at_a_takeover_stand_before_the_notice(
         with pytest.MonkeyPatch.context() as patch:
             publish = NatsConnection.publish
 
-            async def after_three(self: NatsConnection, subject: str, payload: bytes, headers: dict[str, str]) -> int:
-                number = await publish(self, subject, payload, headers)
-                if headers["ce-id"].endswith("/3"):
+            async def behind_three(self: NatsConnection, subject: str, payload: bytes, headers: dict[str, str]) -> int:
+                if headers["ce-id"].endswith("/4"):
                     await self._client.flush()
                     held.thawed.set()
                     await delivering
-                return number
+                return await publish(self, subject, payload, headers)
 
-            patch.setattr(NatsConnection, "publish", after_three)
+            patch.setattr(NatsConnection, "publish", behind_three)
             with pytest.raises(StreamInDoubt, match="another publisher writes"):
                 await successor.open()
         await successor.close()

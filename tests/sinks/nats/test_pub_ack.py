@@ -134,3 +134,30 @@ async def test_a_refusal_is_excused_by_a_message_that_was_not_stored(
 
     assert window.refused is not None
     assert (window.excused, window.last) == (excused, 7 if before == STORED else 6)
+
+
+async def test_a_refusal_waits_for_the_answers_to_earlier_messages_alone() -> None:
+    """A replicated stream answers it at once, and stores them later."""
+    window = a_window(0, 1, 2, 3, last=5)
+    for number, answer in ((102, error(10071, "wrong last sequence: 7")), (103, STORED)):
+        window.answered(number, None, answer)
+    waiting = asyncio.get_running_loop().create_task(window.all_answered())
+    for number, answer in ((100, b'{"stream":"K8S","seq":6}'), (101, STORED)):
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        window.answered(number, None, answer)
+
+    await asyncio.wait_for(waiting, 5)
+
+    assert (window.stored, window.last, window.excused) == ({0: 6, 1: 7}, 7, True)
+
+
+async def test_the_first_message_that_is_not_taken_decides() -> None:
+    window = a_window(0, 1, 2, 3, last=5)
+    for number, answer in ((103, error(10077)), (102, error(10054)), (101, error(10071, "wrong last sequence: 5"))):
+        window.answered(number, None, answer)
+    window.answered(100, None, error(10054))
+
+    await asyncio.wait_for(window.all_answered(), 5)
+
+    assert (window.failure, list(window.rejected), window.excused) == (None, [0], True)

@@ -74,6 +74,7 @@ async def test_a_rejected_message_leaves_a_replicated_stream_in_order(cluster: S
     batch[9] = a_delta(10, key="a/10", body=b'"' + b"x" * 4000 + b'"')
     async with running(cluster) as sink:
         receipt = await sink.deliver(batch)
+        assert receipt.failure is None, receipt.failure
         assert (list(receipt.rejected), list(receipt.pending), receipt.failure) == ([9], [], None)
         assert await sink.deliver(changes(20, first=100)) == ALL_STORED
 

@@ -91,7 +91,7 @@ async def test_one_byte_beyond_the_servers_maximum_is_rejected(start_nats: Start
 
     assert fits == MADE
     assert list(receipt.rejected) == [1]
-    assert receipt.rejected[1].endswith("bytes with its headers; the server takes 19949, and 51 for a number")
+    assert receipt.rejected[1].endswith(", and 51 for the number of the message before it; the server takes 20000")
     assert (receipt.pending, receipt.failure) == ([3], None), "of the same object, and so not sent"
     assert len(await server.read_all("K8S")) == 3
 
