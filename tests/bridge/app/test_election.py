@@ -42,8 +42,8 @@ from tests.kit.sinks import RecordingSink
 
 LATE = LeaseTiming(lease_duration=60.0, renew_deadline=40.0, retry_period=0.1)
 """A busy machine loses no Lease."""
-SHORT = LeaseTiming(lease_duration=3.0, renew_deadline=2.0, retry_period=0.1)
-"""Others take the Lease soon."""
+SHORT = LeaseTiming(lease_duration=1.0, renew_deadline=40.0, retry_period=0.1)
+"""Of a replica that is alone: it takes a free Lease soon, also if it is not exact, and a busy machine loses none."""
 LEASE = "leases.coordination.k8s.io"
 
 
@@ -265,6 +265,11 @@ async def test_a_restarted_leader_does_not_wait_for_its_own_lease(tmp_path: Path
             await again.stop()
 
 
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.bridge.app.test_election.LATE", SHORT)
+
+
 @asynccontextmanager
 async def leading_behind(written: Frontier, term: int, folder: Path) -> AsyncIterator[tuple[Playground, Replica]]:
     """A replica that leads and has delivered. Before, the Lease had this term and what somebody had written."""
@@ -281,7 +286,7 @@ async def leading_behind(written: Frontier, term: int, folder: Path) -> AsyncIte
 
 
 @pytest.mark.parametrize("numbers", [{"sequence": 1 << 53}, {"replays": 1 << 53}], ids=["sequence", "replays"])
-async def test_numbers_of_somebody_else_stop_nobody(tmp_path: Path, numbers: dict[str, int]) -> None:
+async def test_numbers_of_somebody_else_stop_nobody(tmp_path: Path, short: None, numbers: dict[str, int]) -> None:
     """Behind the largest number of a frontier, no replica could read the next one."""
     written = replace(Frontier(1, "test", 3, "somebody", "1.0", 5), **numbers)
     async with leading_behind(written, 3, tmp_path) as (cluster, replica):
@@ -295,7 +300,7 @@ async def test_numbers_of_somebody_else_stop_nobody(tmp_path: Path, numbers: dic
 
 @pytest.mark.parametrize(("term", "of_frontier", "doubted"), [(3, 9, []), (LAST_TERM, LAST_TERM, [LAST_TERM])])
 async def test_terms_of_somebody_else_stop_nobody(
-    tmp_path: Path, term: int, of_frontier: int, doubted: list[int]
+    tmp_path: Path, short: None, term: int, of_frontier: int, doubted: list[int]
 ) -> None:
     written = Frontier(1, "test", of_frontier, "somebody", "1.0", 5)
     async with leading_behind(written, term, tmp_path) as (cluster, replica):
@@ -313,11 +318,8 @@ async def test_terms_of_somebody_else_stop_nobody(
 
 
 @pytest.mark.parametrize("text", ['{"v":2}', "garbage", None], ids=["of a later version", "garbage", "removed"])
-async def test_a_frontier_that_nobody_can_read_costs_a_gap(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
-) -> None:
+async def test_a_frontier_that_nobody_can_read_costs_a_gap(tmp_path: Path, short: None, text: str | None) -> None:
     """The second replica never knew an object that the first one delivered."""
-    monkeypatch.setattr("tests.bridge.app.test_election.LATE", SHORT)
     async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
         cluster.create(LEASE, {"metadata": {"name": "kubedelta", "namespace": "default"}, "spec": {}})
         first = Replica(cluster, "first", tmp_path / "first")
