@@ -20,8 +20,9 @@ from sinks.template import Template
 MSG_ID = "Nats-Msg-Id"
 EXPECTED_STREAM = "Nats-Expected-Stream"
 EXPECTED_LAST_SEQUENCE = "Nats-Expected-Last-Sequence"
-ROOM_FOR_SEQUENCE = len(EXPECTED_LAST_SEQUENCE) + len(str(2**64)) + len(": \r\n")
-"""Bytes: the most that ``behind`` adds."""
+_DIGITS = len(str(2**64))
+ROOM_FOR_SEQUENCE = len(EXPECTED_LAST_SEQUENCE) + _DIGITS + len(": \r\n")
+"""Bytes that ``behind`` adds, whatever the number: a size that fits once fits always."""
 
 MAX_SUBJECT = 2048
 """Bytes. The server closes a connection whose line of subject, reply and sizes is longer than 4096."""
@@ -53,9 +54,8 @@ class NatsMessage(msgspec.Struct, frozen=True, gc=False):
     def behind(self, sequence: int) -> tuple[dict[str, str], int]:
         """Headers and size of this message with the number of the stream's last message: the stream stores the message
         only if that is still its last."""
-        last = str(sequence)
-        headers = self.headers | {EXPECTED_LAST_SEQUENCE: last}
-        return headers, self.size + len(EXPECTED_LAST_SEQUENCE) + len(last) + _PER_HEADER
+        headers = self.headers | {EXPECTED_LAST_SEQUENCE: str(sequence).zfill(_DIGITS)}
+        return headers, self.size + ROOM_FOR_SEQUENCE
 
     def again(self, sequence: int) -> NatsMessage:
         """This message with a new id, for a stream that knows the id but has lost the message with this number. The new

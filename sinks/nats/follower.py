@@ -21,7 +21,7 @@ from bridge.model.versions.record_forms import record_of
 from bridge.model.versions.stored_version import CannotReadBack
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
-from sinks.nats.encode import stream_subjects
+from sinks.nats.encode import stream_subjects, term_of
 from sinks.nats.options import DeliveryMode, NatsOptions
 
 T = TypeVar("T")
@@ -42,6 +42,12 @@ def followed(message: Msg) -> FollowedRecord:
     headers = message.headers or {}
     attributes = {name.removeprefix("ce-"): unquote(value) for name, value in headers.items() if name.startswith("ce-")}
     return record_of(attributes, message.data)
+
+
+def _tells(message: Msg) -> bool:
+    """False for the notices in front of that which begins a term: they tell people nothing."""
+    found = term_of(message.headers or {}, message.data)
+    return found is None or found.began
 
 
 class NatsFollower:
@@ -77,7 +83,7 @@ class NatsFollower:
     def news(self) -> Iterator[FollowedRecord]:
         look = self._stored if self._has_stream else self._arrived
         while messages := self._run(look()):
-            yield from map(followed, messages)
+            yield from map(followed, filter(_tells, messages))
 
     def close(self) -> None:
         with suppress(SinkUnavailable):
@@ -146,7 +152,7 @@ class NatsFollower:
             start = max(state.first_seq, state.last_seq + 1 - back, 1)
             await self._consume(start)
             while messages := await self._stored(state.last_seq):
-                found.extend(filter(accepts, map(followed, messages)))
+                found.extend(filter(accepts, map(followed, filter(_tells, messages))))
             if len(found) == count or start == max(state.first_seq, 1) or back >= _LOOK_BACK:
                 break
             back = min(10 * back, _LOOK_BACK)

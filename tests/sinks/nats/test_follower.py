@@ -13,7 +13,7 @@ import pytest
 from bridge.model.change import Op
 from bridge.model.record import Record
 from bridge.model.versions.stored_version import CannotReadBack
-from sinks.base import SinkUnavailable
+from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.nats import follower
 from sinks.nats.follower import NatsFollower
 from sinks.nats.options import NatsOptions
@@ -22,6 +22,7 @@ from tests.cluster.servers import Nats
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.record_followers import last, news, opened, versions
 from tests.kit.records import CLUSTER_ROLES, TIME, a_delta, a_gap, changes
+from tests.sinks.nats.test_leading import FORMER, NEXT, in_term, leading
 from tests.sinks.nats.test_readback import CLUSTER, options, write
 
 
@@ -53,6 +54,21 @@ async def test_it_begins_with_the_last_records_and_goes_on(nats_server: Nats, na
         assert await asyncio.to_thread(list, found.news()) == []
         await write(chosen, changes(600, first=1205))
         assert versions(await news(found, 600)) == list(range(1205, 1805))
+
+
+async def test_a_takeover_is_one_line(nats_server: Nats, nats_stream: MakeStream) -> None:
+    stream = await nats_stream()
+    chosen = options(nats_server, stream, subject=f"{stream.prefix}.{{resource}}.{{namespace}}.{{name}}")
+    async with leading(nats_server, stream, FORMER) as former:
+        assert await former.deliver(in_term(FORMER, changes(3))) == ALL_STORED
+    async with leading(nats_server, stream, NEXT):
+        pass
+    async with following(chosen) as found:
+        said = [record.notice for record in await last(found, 2)]
+        assert said == ["", "the leader of term 2 delivers from here on"]
+        async with leading(nats_server, stream, NEXT + 1):
+            pass
+        assert [record.notice for record in await news(found, 1)] == ["the leader of term 3 delivers from here on"]
 
 
 async def test_the_last_records_are_those_that_were_chosen(

@@ -282,8 +282,8 @@ async def test_known_records_of_a_takeover_are_stored_once(nats_server: Nats, na
 
     stored = await nats_server.read_all(stream.name)
     assert sorted(await ids_of_stream(nats_server, stream)) == sorted(["term/1", "term/2", *ids_of(batch)])
-    numbers = [(record.sequence - 1, record.headers["Nats-Expected-Last-Sequence"]) for record in stored]
-    assert all(str(before) == named for before, named in numbers)
+    numbers = [(record.sequence - 1, int(record.headers["Nats-Expected-Last-Sequence"])) for record in stored]
+    assert all(before == named for before, named in numbers)
 
 
 async def test_what_leaves_no_room_for_its_predecessor_is_rejected(start_nats: StartNats, tmp_path: Path) -> None:

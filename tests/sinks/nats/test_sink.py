@@ -626,4 +626,4 @@ async def test_the_first_message_of_a_batch_names_the_streams_last(nats_server: 
         assert await sink.deliver(changes(3, first=4)) == ALL_STORED
     stored = await nats_server.read_all(stream.name)
     expected = [(each.headers or {}).get("Nats-Expected-Last-Sequence") for each in stored]
-    assert (len(stored), expected[0], expected[4]) == (7, "0", "4")
+    assert (len(stored), expected[0], expected[4]) == (7, f"{0:020}", f"{4:020}")
