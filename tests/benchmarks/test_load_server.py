@@ -16,6 +16,7 @@ import pytest
 
 from benchmarks.build import CannotBuild
 from benchmarks.servers import Load, LoadServer
+from benchmarks.shards import concerned, uid
 from bridge.kube.discovery.discovery import ACCEPT
 from bridge.kube.discovery.documents import read_aggregated, read_classic_groups, read_classic_resources
 from tests.kit.deadlines import BUSY
@@ -109,6 +110,16 @@ def test_a_watch_from_the_list_sends_every_update_once_in_order(server: LoadServ
     assert [int(rv(event)) - int(version) for event in events] == list(range(1, 41))
     assert {event["object"]["metadata"]["uid"] for event in events} <= uids(server)
     assert len({event["object"]["metadata"]["uid"] for event in events}) > 1
+
+
+def test_the_harness_knows_the_pod_of_each_record(server: LoadServer) -> None:
+    version = get(server, PODS)["metadata"]["resourceVersion"]
+    server.go(40)
+    events = lines(server, 40, resourceVersion=version)
+    listed = [item["metadata"]["uid"] for item in get(server, PODS)["items"]]
+
+    reported = [*listed, *(json.loads(line)["object"]["metadata"]["uid"] for line in events)]
+    assert reported == [uid(pod) for pod in itertools.islice(concerned(5), 45)]
 
 
 def test_a_watch_from_the_middle_goes_on_from_there(server: LoadServer) -> None:
