@@ -345,9 +345,7 @@ async def test_a_holder_that_resigns_follows_another(tasks: asyncio.TaskGroup, s
 
 
 @story
-async def test_a_holder_that_resigns_leads_again_where_it_is_alone(
-    tasks: asyncio.TaskGroup, store: LeaseStore
-) -> None:
+async def test_a_holder_that_resigns_leads_again_where_it_is_alone(tasks: asyncio.TaskGroup, store: LeaseStore) -> None:
     """After the time in which an exact replica would have taken the Lease."""
     a = await a_leader(tasks, store)
     await asyncio.sleep(30.7)
