@@ -33,7 +33,7 @@ def test_report_picture_and_readme_are_made_of_the_figures() -> None:
     assert table(results) in (ROOT / "docs/performance.md").read_text(encoding="utf-8")
 
 
-def test_the_table_of_replicas_and_transactions_is_made_of_the_figures() -> None:
+def test_the_table_of_replicas_is_made_of_the_figures() -> None:
     results = Results.read(PUBLISHED / "results.json")
     latency = "latency there, median / 99th percentile, ms"
     headings = ["", "µs of CPU per event at full speed", "at 500 a second", latency]

@@ -21,7 +21,7 @@ def test_each_record_belongs_to_one_shard() -> None:
     assert [place for place in numbers[0] if place < 100] == sorted(pods[0])
 
 
-def test_records_of_others_count_once_all_own_ones_before_them_are_there(tmp_path: Path) -> None:
+def test_records_of_others_count_up_to_the_next_own_one(tmp_path: Path) -> None:
     file = ShardFile(tmp_path, 10, {2, 3})
     own = places(10, {2, 3})
     first, second, event = next(own), next(own), next(own)
@@ -37,5 +37,5 @@ def test_records_of_others_count_once_all_own_ones_before_them_are_there(tmp_pat
 
 
 @pytest.mark.parametrize(("ratio", "cost"), [(0.25, 0), (0.4375, 0.25), (1, 1)])
-def test_what_a_shard_costs_beyond_its_part_is_that_of_the_others(ratio: float, cost: float) -> None:
+def test_what_a_shard_costs_beyond_its_part_is_for_others(ratio: float, cost: float) -> None:
     assert foreign(ratio, 4) == pytest.approx(cost)
