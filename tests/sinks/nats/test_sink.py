@@ -386,8 +386,31 @@ async def test_a_second_writer_that_was_not_announced_is_found_out(nats_server: 
 
     assert not left
     assert all("another publisher writes into the stream" in reason for reason in received)
-    ours = [each.headers["Nats-Msg-Id"] for each in await nats_server.read_all(stream.name) if each.headers]
-    assert ours == ids_of(batch)
+    ours = [each for each in await nats_server.read_all(stream.name) if each.headers]
+    assert {each.headers["ce-id"] for each in ours} == set(ids_of(batch))
+    newest = {each.subject: each.headers["ce-id"] for each in ours}
+    assert sorted(newest.values()) == sorted(ids_of(batch[-7:])), "each object ends with its newest record"
+
+
+async def test_what_another_writer_moved_comes_again_behind_what_was_missing(
+    nats_server: Nats, nats_stream: MakeStream
+) -> None:
+    """The stream refuses the first message in flight, and reaches the numbers of the others."""
+    stream, batch = await nats_stream(), changes(40)
+    async with opened(nats_server, stream) as sink, await nats.connect(nats_server.url) as intruder:
+        assert await sink.deliver(batch[:7]) == ALL_STORED
+        await intruder.jetstream().publish(f"{stream.prefix}.intruder", b"")
+        refused = await sink.deliver(batch[7:])
+        assert list(refused.pending) == [*range(33)]
+        assert "another publisher writes into the stream" in failure_of(refused)
+        assert await sink.deliver(batch[7:]) == ALL_STORED
+
+    ours = [each for each in await nats_server.read_all(stream.name) if each.headers]
+    newest = {each.subject: each.headers["ce-id"] for each in ours}
+    assert sorted(newest.values()) == sorted(ids_of(batch[-7:])), "each object ends with its newest record"
+    again = [each for each in ours if "/again/" in each.headers["Nats-Msg-Id"]]
+    moved = [record for record in batch[8:] if record.key == batch[7].key]
+    assert [each.headers["ce-id"] for each in again] == ids_of(moved), "with equal ids"
 
 
 async def test_a_frozen_server_fails_without_loss_or_doubles(start_nats: StartNats) -> None:
