@@ -39,7 +39,8 @@ class PublishWindow:
         """Number of the publish → index, size in bytes, and object."""
         self._objects: set[OrderingKey | None] = set()
         self._bytes = 0
-        self._waits_for_room = False
+        self._wakes_at = 0
+        """Messages in flight for which a waiting sender waits."""
         self._change = asyncio.Event()
 
     async def room_for(self, size: int, named: int | None = None, key: OrderingKey | None = None) -> bool:
@@ -51,10 +52,11 @@ class PublishWindow:
                 return True
             if not self._in_flight:
                 return False
-            self._waits_for_room = True
+            # Half as many: one message for each answer would cost a write to the socket each.
+            self._wakes_at = len(self._in_flight) // 2
             self._change.clear()
             await self._change.wait()
-            self._waits_for_room = False
+            self._wakes_at = 0
         return False
 
     def _has_room(self, size: int) -> bool:
@@ -104,7 +106,7 @@ class PublishWindow:
             self.rejected[index] = answer
         else:
             self._end(index, answer)
-        if self._waits_for_room or self.broken() or not self._in_flight:
+        if len(self._in_flight) <= self._wakes_at or self.broken():
             self._change.set()
 
     def _end(self, cut: int, answer: WrongLastMessage | PublishFailed) -> None:
