@@ -131,7 +131,7 @@ async def test_no_lane_goes_on_before_the_lease_is_renewed(failure: RetryLater) 
 async def test_a_412_ends_the_requests_of_other_lanes() -> None:
     """The one under way ends, and no other begins."""
     sink = AskingSink(DOUBTED)
-    world = Elected(sink, Lanes(concurrency=2, batch=3), "aaabbb")
+    world = Elected(sink, Lanes(concurrency=2), "aaabbb")
     async with world.running() as worker:
         await world.until(lambda: world.lease.asked)
         await asyncio.sleep(HOUR)
