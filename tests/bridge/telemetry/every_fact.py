@@ -101,7 +101,15 @@ from bridge.facts import (
     WatchEnded,
     WatchOpened,
 )
-from bridge.facts.election import CopyFailed, CopyFetched, CopySent, LettersFetched, LettersMissing, LettersOvertaken
+from bridge.facts.election import (
+    CopyFailed,
+    CopyFetched,
+    CopySent,
+    LeadershipResigned,
+    LettersFetched,
+    LettersMissing,
+    LettersOvertaken,
+)
 from bridge.facts.outbox import SelectionDeferred, SelectionUnsure
 from bridge.model.resource import Resource, Scope
 
@@ -174,6 +182,7 @@ EVERYTHING: list[Fact] = [
     SettingsDiffer(("sinks.audit",), "pod-1_f00d"),
     SettingsDiffer((), "pod-1_f00d"),
     LeadershipLost(4, "pod-1_f00d holds it"),
+    LeadershipResigned(4, "pods"),
     LeadershipReleased(4),
     ShardWaits("shard 0 of 2 has no leader yet"),
     ShardInherited(2, 7),
