@@ -163,9 +163,7 @@ async def test_a_takeover_ends_what_a_former_leader_has_in_flight(
             assert [each for each in ids if each in of_object] == of_object, "in order"
 
 
-async def test_messages_in_flight_at_a_takeover_stand_before_the_notice(
-    nats_server: Nats, nats_stream: MakeStream
-) -> None:
+async def test_messages_in_flight_at_a_takeover_precede_the_notice(nats_server: Nats, nats_stream: MakeStream) -> None:
     """They come between the notices in front of it: the stream refuses the first, and reaches the numbers of others. No
     object has two of them in flight."""
     stream, batch = await nats_stream(), [a_delta(n, key=f"shop/web-{n % 40}") for n in range(1, 81)]

@@ -145,7 +145,7 @@ async def test_a_frozen_leader_stores_nothing_once_the_next_has_opened(
         assert await values_in(nats_server, bucket) == values(*batch[:1], *newer[:sent])
 
 
-async def test_entries_in_flight_are_refused_although_the_bucket_reaches_their_numbers(
+async def test_entries_in_flight_are_refused_at_their_numbers(
     nats_server: Nats, nats_stream: MakeStream, bucket: str
 ) -> None:
     """The first is refused at the marker; the numbers of the next ones would come, marker by marker."""
@@ -165,7 +165,7 @@ async def test_entries_in_flight_are_refused_although_the_bucket_reaches_their_n
     assert (state.messages, state.last_seq) == (1, last + MOST_IN_FLIGHT), "the last marker"
 
 
-async def test_a_bucket_refuses_a_former_leader_whatever_its_history_takes(
+async def test_a_bucket_refuses_a_former_leader_by_itself(
     nats_server: Nats, nats_stream: MakeStream, bucket: str
 ) -> None:
     """As where the history was created again."""
@@ -184,7 +184,7 @@ async def test_a_bucket_refuses_a_former_leader_whatever_its_history_takes(
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=pytest.mark.soak)])
-async def test_a_takeover_of_a_bucket_ends_what_a_former_leader_has_in_flight(
+async def test_a_takeover_of_a_bucket_ends_what_is_in_flight(
     nats_server: Nats, nats_stream: MakeStream, bucket: str, rounds: int
 ) -> None:
     for turn in range(rounds):
@@ -275,7 +275,7 @@ async def test_a_bucket_of_its_owners_keeps_one_marker(nats_server: Nats, nats_s
     assert (marker.headers["ce-term"], "Nats-TTL" in marker.headers) == ("2", False)
 
 
-async def test_a_leader_goes_on_in_its_bucket_behind_kills_and_restarts(start_nats: StartNats, bucket: str) -> None:
+async def test_a_leader_goes_on_in_its_bucket_behind_restarts(start_nats: StartNats, bucket: str) -> None:
     server, stream, batch = start_nats(), NatsStream("K8S", "k8s"), objects(3)
     for _ in range(2):
         async with leading(server, stream, bucket, FORMER, create_stream={}) as sink:

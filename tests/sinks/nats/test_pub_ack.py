@@ -136,7 +136,7 @@ async def test_a_refusal_is_excused_by_a_message_that_was_not_stored(
     assert (window.excused, window.last) == (excused, 7 if before == STORED else 6)
 
 
-async def test_a_refusal_waits_for_the_answers_to_earlier_messages_alone() -> None:
+async def test_a_refusal_waits_for_earlier_answers_alone() -> None:
     """A replicated stream answers it at once, and stores them later."""
     window = a_window(0, 1, 2, 3, last=5)
     for number, answer in ((102, error(10071, "wrong last sequence: 7")), (103, STORED)):

@@ -103,7 +103,7 @@ async def test_a_replicated_stream_refuses_a_former_leader_and_goes_on(cluster: 
     assert await no_ids_named(server)
 
 
-async def test_a_takeover_of_a_replicated_stream_ends_what_is_in_flight(cluster: Sequence[Nats]) -> None:
+async def test_a_takeover_of_copies_ends_what_is_in_flight(cluster: Sequence[Nats]) -> None:
     await make(cluster)
     batch, server = changes(300, keys=100), cluster[0]
     async with leading(server, STREAM, FORMER) as former:
@@ -124,9 +124,7 @@ async def test_a_takeover_of_a_replicated_stream_ends_what_is_in_flight(cluster:
 
 
 @pytest.mark.parametrize("elected", [False, True])
-async def test_a_stream_whose_leader_changes_under_a_batch_stores_all_once(
-    cluster: Sequence[Nats], elected: bool
-) -> None:
+async def test_another_leader_of_the_stream_stores_all_once(cluster: Sequence[Nats], elected: bool) -> None:
     await make(cluster)
     batch: list[Delta] = changes(2000, keys=150)
     async with leading(cluster[0], STREAM, FORMER) if elected else running(cluster, ack_timeout=2) as sink:

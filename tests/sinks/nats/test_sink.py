@@ -392,9 +392,7 @@ async def test_a_second_writer_that_was_not_announced_is_found_out(nats_server: 
     assert sorted(newest.values()) == sorted(ids_of(batch[-7:])), "each object ends with its newest record"
 
 
-async def test_what_another_writer_moved_comes_again_behind_what_was_missing(
-    nats_server: Nats, nats_stream: MakeStream
-) -> None:
+async def test_what_another_writer_moved_comes_behind_the_missing(nats_server: Nats, nats_stream: MakeStream) -> None:
     """The stream refuses the first message in flight, and reaches the numbers of the others."""
     stream, batch = await nats_stream(), changes(40)
     async with opened(nats_server, stream) as sink, await nats.connect(nats_server.url) as intruder:
