@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sinks.nats.connection import MOST_UNANSWERED, NatsConnection
 from sinks.nats.encode import NatsMessage
-from sinks.receipt import BatchResult, Receipt, RetryLater
+from sinks.receipt import WITHHELD, BatchResult, Receipt, RetryLater
 
 
 class CoreDelivery:
@@ -16,17 +16,27 @@ class CoreDelivery:
     with the same ids."""
 
     def __init__(
-        self, connection: NatsConnection, messages: Mapping[int, NatsMessage], result: BatchResult, *, timeout: float
+        self,
+        connection: NatsConnection,
+        messages: Mapping[int, NatsMessage],
+        result: BatchResult,
+        *,
+        timeout: float,
+        may_send: Callable[[], bool],
     ) -> None:
-        """``messages``: by index in the batch of ``result``. ``timeout``: seconds for each part."""
+        """``messages``: by index in the batch of ``result``. ``timeout``: seconds for each part. ``may_send``: see
+        ``AsksToSend``; asked before each part."""
         self._connection = connection
         self._messages = messages
         self._result = result
         self._timeout = timeout
+        self._may_send = may_send
 
     async def run(self) -> Receipt:
         pending = list(self._messages)
         while pending:
+            if not self._may_send():
+                return self._result.receipt(pending, WITHHELD)
             part = self._first_part(pending)
             if reason := await self._hand_over(part):
                 return self._result.receipt(pending, RetryLater(f"{self._connection.server}: {reason}"))

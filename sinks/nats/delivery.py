@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bridge.model.record import OrderingKey
+from sinks.base import always
 from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsMessage
@@ -15,7 +16,7 @@ from sinks.nats.jetstream.pub_ack import MessageRejected
 from sinks.nats.jetstream.publish_window import PublishWindow
 from sinks.nats.jetstream.stream import NatsStream
 from sinks.nats.options import NatsOptions
-from sinks.receipt import BatchResult, Receipt, RetryLater
+from sinks.receipt import WITHHELD, BatchResult, Receipt, RetryLater
 
 MOST_IN_FLIGHT = 100
 """Messages of a leader, and those that a takeover writes. Never a larger number: the leader of an earlier version would
@@ -48,11 +49,13 @@ class NatsDelivery:
         last: int | None = None,
         *,
         fences: bool = False,
+        may_send: Callable[[], bool] = always,
     ) -> None:
         """``messages``: by index in the batch of ``result``. ``last``: the number of the last message in the stream,
         known with ``sole_writer``. ``fences``: a message names a number that is larger than the last known one by less
         than ``MOST_IN_FLIGHT``, and none is sent behind a message of which the writer is unknown. Those in flight are
-        of different objects: while a later leader takes the stream over, it may store one without those before it."""
+        of different objects: while a later leader takes the stream over, it may store one without those before it.
+        ``may_send``: see ``AsksToSend``."""
         if options.sole_writer and last is None:
             raise ValueError("the number of the stream's last message is unknown")
         self._options = options
@@ -62,6 +65,8 @@ class NatsDelivery:
         self._messages = messages
         self._result = result
         self._fences = fences
+        self._may_send = may_send
+        self._withheld: RetryLater | None = None
         self._numbering = Numbering(len(messages))
         self._steps_left = _MAX_STEPS if duplicates.expected and not fences else 0
         self._sent_again: set[int] = set()
@@ -83,7 +88,7 @@ class NatsDelivery:
             window = await self._exchange(pending)
             done = window.stored.keys() | window.rejected.keys()
             try:
-                failure = await self.failure_of(window)
+                failure = await self.failure_of(window) or self._withheld
                 done -= await self._to_send_again(window)
             except SinkUnavailable as error:
                 done -= window.duplicates.keys()  # Whether the stream still has them is unknown.
@@ -122,6 +127,7 @@ class NatsDelivery:
             self.last_stored = max(new)
         self.last = window.last
         answered, refused = len(window.stored) + len(window.rejected), window.refused is not None
+        sent = sent if self._withheld is None else answered
         self._numbering.learn(sent=sent, answered=answered, duplicates=len(window.duplicates), refused=refused)
         if not (window.broken() or window.duplicates or self._sent_again):
             self._duplicates.none_left()
@@ -167,6 +173,9 @@ class NatsDelivery:
             headers, size = (message.headers, message.size) if number is None else message.behind(number)
             key = batch[index].ordering_key if self._fences and batch else None
             if not await window.room_for(size, number, key):
+                return
+            if not self._may_send():
+                self._withheld = WITHHELD
                 return
             published = await self._connection.publish(message.subject, message.payload, headers)
             window.sent(published, index, size, key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace as replace_fields
 
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Record
+from sinks.base import always
 from sinks.errors import SinkUnavailable
 from sinks.gaps import NamesGaps, gap_before
 from sinks.nats.connection import NatsConnection
@@ -75,6 +76,7 @@ class NatsSink(NamesGaps):
         """The number of the last message in the stream; None if unknown."""
         self.term: TermBegan | None = None
         self.in_doubt = 0
+        self.may_send: Callable[[], bool] = always
         self._look_at = float("inf")
         """When to look at the stream again, on the monotonic clock."""
         self._saved = NatsMemory(), b""
@@ -145,10 +147,19 @@ class NatsSink(NamesGaps):
         messages = self._encode(result, connection.max_payload)
         if self._options.mode is DeliveryMode.CORE:
             timeout = self._options.ack_timeout
-            return self.note_gaps(batch, await CoreDelivery(connection, messages, result, timeout=timeout).run())
+            core = CoreDelivery(connection, messages, result, timeout=timeout, may_send=self.may_send)
+            return self.note_gaps(batch, await core.run())
         last, self._last = self._last, None  # Unknown if this is cancelled.
         delivery = NatsDelivery(
-            self._options, connection, self._stream, self._duplicates, messages, result, last, fences=self._fences
+            self._options,
+            connection,
+            self._stream,
+            self._duplicates,
+            messages,
+            result,
+            last,
+            fences=self._fences,
+            may_send=self.may_send,
         )
         receipt = self.note_gaps(batch, await delivery.run())
         self._last = delivery.last

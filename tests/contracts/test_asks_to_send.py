@@ -8,21 +8,17 @@ import pytest
 
 from bridge.model.record import Record
 from sinks.base import WITHHELD, AsksToSend, Receipt, Sink, always
-from tests.contracts.conftest import EVERY, KAFKA, STATES, WEBHOOK
+from tests.contracts.conftest import AT_MOST_ONCE, EVERY, KAFKA, NATS, STATES, WEBHOOK
 from tests.contracts.destinations import Destination
 from tests.contracts.rules import Results, assert_holds, deliver
 from tests.kit.records import a_gap, changes
 
-ASKS = [KAFKA, STATES[0], *WEBHOOK]
+ASKS = [KAFKA, *STATES, *NATS, AT_MOST_ONCE, *WEBHOOK]
 NEEDS_NOT = {
     "file": "a delivery is a single append",
     "file-rotated": "a delivery is a single append",
     "kafka-exactly-once": "brokers fence its transactions",
-    "nats": "the stream stores nothing of a former leader",
-    "nats-state": "stream and bucket store nothing of a former leader",
 }
-OWED = {"nats-shared"}
-"""Without ``sole_writer`` there is no fence: this sink should ask, and does not yet."""
 
 
 class Asked:
@@ -44,7 +40,7 @@ class Asked:
 
 @pytest.mark.parametrize("kind", EVERY, indirect=True)
 async def test_a_sink_asks_or_needs_not(kind: str, destination: Destination) -> None:
-    assert isinstance(destination.sink(), AsksToSend) == (kind not in NEEDS_NOT and kind not in OWED)
+    assert isinstance(destination.sink(), AsksToSend) == (kind not in NEEDS_NOT)
 
 
 @pytest.mark.parametrize("kind", ASKS, indirect=True)

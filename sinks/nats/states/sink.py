@@ -111,7 +111,8 @@ class NatsSinkWithState(NatsSink):
     ) -> Receipt:
         bucket = self._bucket
         if not self._fences:
-            return await NatsDelivery(bucket.options, connection, bucket, Duplicates(), messages, result).run()
+            options, ask = bucket.options, self.may_send
+            return await NatsDelivery(options, connection, bucket, Duplicates(), messages, result, may_send=ask).run()
         last, self._last_entry = self._last_entry, None  # Unknown if this is cancelled.
         delivery = NatsDelivery(
             bucket.fenced_options, connection, bucket, Duplicates(), messages, result, last, fences=True
