@@ -58,8 +58,8 @@ class OtherLeaders:
         """The destination has this of other replicas, perhaps more than the Lease says. Durable with the next write."""
         if self.frontier is not None and (learned := with_points(self.frontier, sink, points)) != self.frontier:
             self.follow(learned)
-            text = frontiers.encode_found(learned)
-            self._store.write(partial(takeover.save_frontier, frontier=text), shrinks=True)
+            if text := frontiers.encode_found(learned):
+                self._store.write(partial(takeover.save_frontier, frontier=text), shrinks=True)
 
     def hides(self, sink: str, informer: str, listed: Point | None) -> bool:
         """Whether a list of the informer may hide deletes from the sink: see ``exactness.passes_over``."""

@@ -128,6 +128,27 @@ async def test_a_takeover_under_way_is_called_off(tmp_path: Path) -> None:
         assert second.standby.others.overtaken, "the next takeover sends a Gap"
 
 
+async def test_what_a_destination_has_counts_as_the_lease_does(tmp_path: Path) -> None:
+    """With exactly once: the former leader's last transaction came behind its last renewal."""
+    async with replicas(tmp_path) as [first, second]:
+        await first.standby.take_over(1, None)
+        await all_see([first, second], "added shop/b", position="100")
+        for sink in SINKS:
+            await first.delivers(sink)
+        await second.standby.take_over(2, published(first))
+        lease = Resigning(second).lease
+        second.standby.others.learn("audit", {PODS_KEY: point(110)})
+        await second.outbox.maintain()
+        directory = crashed(tmp_path / "1", tmp_path / "copy")
+        await lists(second, position="130")
+        assert [(each.of("audit", PODS_KEY), each.of("slow", PODS_KEY)) for each in lease] == [(point(100), point(100))]
+    async with opened(directory, SINKS) as outbox:
+        again = Side(outbox, await joined(outbox, "kubedelta-1_2"))
+        known = again.standby.others.frontier
+        assert known is not None
+        assert (known.of("audit", PODS_KEY), known.of("slow", PODS_KEY)) == (point(110), point(100)), "it is saved"
+
+
 async def test_one_that_has_caught_up_goes_on(tmp_path: Path) -> None:
     async with replicas(tmp_path) as [first, second]:
         lease = (await lagging_leader([first, second])).lease
