@@ -7,7 +7,7 @@ import hmac
 import secrets
 from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -135,14 +135,17 @@ class Destination(ABC):
         return self._type.options.model_validate(self.options() | options)
 
     @asynccontextmanager
-    async def opened(self, **options: Any) -> AsyncIterator[Sink]:
+    async def opened(self, join: Callable[[Sink], object] | None = None, /, **options: Any) -> AsyncIterator[Sink]:
+        """``join``: called with the sink before it is opened."""
         sink = self.sink(**options)
+        if join is not None:
+            join(sink)
         async with opened_sink(sink):
             yield sink
 
-    def opened_patiently(self) -> AbstractAsyncContextManager[Sink]:
+    def opened_patiently(self, join: Callable[[Sink], object] | None = None) -> AbstractAsyncContextManager[Sink]:
         """With timeouts that a busy machine does not reach: no record is sent twice."""
-        return self.opened(**PATIENCE.get(self.kind, {}))
+        return self.opened(join, **PATIENCE.get(self.kind, {}))
 
     @asynccontextmanager
     async def reopened(self) -> AsyncIterator[Sink]:

@@ -24,10 +24,12 @@ NEEDS_NOT = {
 class Asked:
     """Says yes so many times, until it is asked by the next delivery."""
 
-    def __init__(self, sink: Sink, times: int) -> None:
+    def __init__(self, times: int) -> None:
+        self._times = self._left = times
+
+    def join(self, sink: Sink) -> None:
         assert isinstance(sink, AsksToSend)
         assert sink.may_send is always, "as it is without an election"
-        self._times = self._left = times
         sink.may_send = self._may_send
 
     def begin_anew(self) -> None:
@@ -46,8 +48,7 @@ async def test_a_sink_asks_or_needs_not(kind: str, destination: Destination) -> 
 @pytest.mark.parametrize("kind", ASKS, indirect=True)
 @pytest.mark.parametrize("batch", [changes(5), [a_gap()]], ids=["records", "a notice"])
 async def test_nothing_is_sent_without_the_lease(destination: Destination, batch: Sequence[Record]) -> None:
-    async with destination.opened_patiently() as sink:
-        Asked(sink, 0)
+    async with destination.opened_patiently(Asked(0).join) as sink:
         receipt = await sink.deliver(batch)
         found = await destination.stored()
 
@@ -61,8 +62,8 @@ async def test_what_is_withheld_comes_later(destination: Destination, times: int
     """As often as the Lease is lost and confirmed within a delivery."""
     sent: list[Record] = [*changes(12, keys=3), a_gap(13, 15), *changes(4, keys=3, first=16)]
     results = Results()
-    async with destination.opened_patiently() as sink:
-        asked = Asked(sink, times)
+    asked = Asked(times)
+    async with destination.opened_patiently(asked.join) as sink:
         for batch in (sent[:12], sent[12:13], sent[13:]):
             left: Sequence[Record] = batch
             while left:
