@@ -171,12 +171,11 @@ class Transactions(Election):
     def count(self, sink: str, delta: Delta) -> None:
         gone = delta.op is Op.DELETED
         name, version = delta.resource.name, delta.resource_version
-        # A list shows a delete with the last known version; another replica may know that of the delete itself.
-        identity = (name, delta.uid, "" if gone else version, gone)
+        if gone and delta.evidence is not Evidence.WATCHED:
+            return  # Its version is the last one that this replica knew: another may know the delete itself.
+        identity = (name, delta.uid, version, gone)
         assert identity not in self.stored[sink], "stored twice"
         self.stored[sink].add(identity)
-        if gone and delta.evidence is not Evidence.WATCHED:
-            return
         newest = self.newest[sink]
         assert int(version) > newest.get((name, delta.uid), 0), "an older version after a newer one"
         newest[name, delta.uid] = int(version)
