@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.cluster.servers import KafkaCluster
+
+pytestmark = pytest.mark.long
 
 
 def store(cluster: KafkaCluster, value: bytes) -> None:

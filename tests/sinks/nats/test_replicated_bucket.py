@@ -17,6 +17,8 @@ from tests.sinks.nats.test_leading_bucket import frozen, leading, objects, store
 
 STREAM = NatsStream("K8S", "k8s")
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("sent", [0, 40])
 async def test_a_replicated_bucket_refuses_a_former_leader_and_goes_on(cluster: Sequence[Nats], sent: int) -> None:

@@ -83,6 +83,7 @@ async def test_a_rejected_message_leaves_a_replicated_stream_in_order(cluster: S
     assert await no_ids_named(cluster[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [0, 40])
 async def test_a_replicated_stream_refuses_a_former_leader_and_goes_on(cluster: Sequence[Nats], sent: int) -> None:
     await make(cluster)
@@ -103,6 +104,7 @@ async def test_a_replicated_stream_refuses_a_former_leader_and_goes_on(cluster: 
     assert await no_ids_named(server)
 
 
+@pytest.mark.long
 async def test_a_takeover_of_copies_ends_what_is_in_flight(cluster: Sequence[Nats]) -> None:
     await make(cluster)
     batch, server = changes(300, keys=100), cluster[0]
@@ -123,6 +125,7 @@ async def test_a_takeover_of_copies_ends_what_is_in_flight(cluster: Sequence[Nat
     assert sorted(ids) == sorted(ids_of(batch)), "each once"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("elected", [False, True])
 async def test_another_leader_of_the_stream_stores_all_once(cluster: Sequence[Nats], elected: bool) -> None:
     await make(cluster)
@@ -140,6 +143,7 @@ async def test_another_leader_of_the_stream_stores_all_once(cluster: Sequence[Na
     assert ids == ids_of(batch), "each once, in order"
 
 
+@pytest.mark.long
 async def test_a_killed_server_costs_a_replicated_stream_nothing(cluster: Sequence[Nats]) -> None:
     await make(cluster)
     batch: list[Delta] = changes(1200, keys=150)
