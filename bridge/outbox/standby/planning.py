@@ -13,12 +13,10 @@ from bridge.model.status import PauseCause
 from bridge.model.versions.frontier import Frontier
 from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
-from bridge.outbox.consumers.notice_items import scope_of
-from bridge.outbox.errors import Damaged
 from bridge.outbox.standby.coverage.covered import reached
 from bridge.outbox.standby.coverage.exactness import may_lack
 from bridge.outbox.standby.kept import unnamed
-from bridge.outbox.standby.progress import OwedSnapshot
+from bridge.outbox.standby.progress import OwedSnapshot, known_scope
 from bridge.outbox.standby.selected import SelectedSinks
 from bridge.outbox.standby.takeover import Takeover
 from bridge.outbox.waypoints.index import Waypoints
@@ -123,10 +121,7 @@ def _owed(known: Frontier) -> dict[str, OwedSnapshot]:
     found = {}
     for sink, each in known.sinks.items():
         if each.backfill == BackfillKind.SNAPSHOT and each.scope:
-            try:
-                scope = scope_of(each.scope)
-            except Damaged:
-                scope = None
+            scope = known_scope(each.scope)
             found[sink] = OwedSnapshot(None if scope == SnapshotScope() else scope)
     return found
 

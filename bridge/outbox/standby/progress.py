@@ -189,10 +189,11 @@ def _under_way(backfill: Backfill | None) -> tuple[str, str]:
         return "", ""
     if backfill.kind is not BackfillKind.SNAPSHOT or not backfill.replay:
         return backfill.kind.value, ""
-    return backfill.kind.value, scope_text(published_scope(_scope(backfill.scope))) or _EVERYTHING
+    return backfill.kind.value, scope_text(published_scope(known_scope(backfill.scope))) or _EVERYTHING
 
 
-def _scope(text: str | None) -> SnapshotScope | None:
+def known_scope(text: str | None) -> SnapshotScope | None:
+    """The objects of a snapshot; None for every object of the sink, and where the text cannot be read."""
     try:
         return scope_of(text)
     except Damaged:
