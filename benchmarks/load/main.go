@@ -39,10 +39,11 @@ func main() {
 		watchList:     *watchList,
 		bookmarkEvery: *bookmarks,
 	}
-	serve(made, *listen, nil)
+	// Plain HTTP comes last: who has an answer from it finds the certificate and HTTPS, too.
 	if *tlsListen != "" {
 		serve(made, *tlsListen, certificate(*caFile))
 	}
+	serve(made, *listen, nil)
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
 	<-ended

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.kit.connections import abort_connections
 from tests.kit.deadlines import BUSY
 
 
@@ -75,13 +76,14 @@ async def collecting(**site: Any) -> AsyncIterator[Collector]:
     app.router.add_route("*", "/elsewhere", collector.take)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, **site).start()
+    port = runner.addresses[0][1]
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0, **site).start()
-        port = runner.addresses[0][1]
         collector.url = f"{'https' if site else 'http'}://127.0.0.1:{port}/v1/traces"
         yield collector
     finally:
         await runner.cleanup()
+        await abort_connections(port)
 
 
 def _span(span: Any) -> CollectedSpan:

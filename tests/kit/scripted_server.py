@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.kit.connections import abort_connections
+
 JSON = "application/json"
 
 
@@ -180,6 +182,7 @@ class ScriptedServer:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
         await self._server.wait_closed()
+        await abort_connections(self.port)
         if self.failures:
             raise self.failures[0]
 

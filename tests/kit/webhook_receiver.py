@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from tests.cluster.servers.ports import reserve_port
+from tests.kit.connections import abort_connections
 
 
 class _Keyed(msgspec.Struct):
@@ -119,6 +120,7 @@ class WebhookReceiver:
             wait.set()
         if runner is not None:
             await runner.cleanup()
+            await abort_connections(self._port)
 
     async def __aenter__(self) -> Self:
         return await self.start()
