@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -128,21 +129,17 @@ class Informing:
         self.position = position
         return self._batch(changes, position)
 
-    def listed(self, objects: Mapping[str, Event], position: int) -> list[ChangeBatch]:
-        """Two pages, and the deletes with the position."""
-        evidence = Evidence.LISTED if self.first else Evidence.RELISTED
-        found = []
-        for key, event in objects.items():
-            known = self.known.get(key)
-            if known is not None and known.uid != event.uid:
-                found.append(self._delete(key, known))
-                known = None
-            if known is None or self._state(known) != event.body:
-                op = Op.ADDED if known is None else Op.UPDATED
-                found.append(self._change(op, evidence, key, _object(event)))
-        deletes = [self._delete(key, known) for key, known in list(self.known.items()) if key not in objects]
+    def listed(
+        self, objects: Mapping[str, Event], position: int, history: Sequence[Event] = ()
+    ) -> list[ChangeBatch]:
+        """Two pages, and the deletes with the position. ``history``: what the server still has of the steps to them."""
+        found = [self._recovered(key, history) or self._differences(key, event) for key, event in objects.items()]
+        deletes = []
+        for key, known in list(self.known.items()):
+            if key not in objects:
+                deletes += self._recovered(key, history) or [self._delete(key, known)]
         middle = len(found) // 2
-        pages = [found[:middle], found[middle:]]
+        pages = [list(chain.from_iterable(each)) for each in (found[:middle], found[middle:])]
         self.position, self.first = position, False
         last = self._batch(deletes, position)
         last.listed = True
@@ -160,6 +157,26 @@ class Informing:
     def _delete(self, key: str, known: ObjectVersion) -> Change:
         last = ApiObject(key, known.uid, known.resource_version, self._state(known))
         return self._change(Op.DELETED, Evidence.RELISTED, key, last)
+
+    def _differences(self, key: str, event: Event) -> list[Change]:
+        known, found = self.known.get(key), []
+        if known is not None and known.uid != event.uid:
+            found.append(self._delete(key, known))
+            known = None
+        if known is None or self._state(known) != event.body:
+            op = Op.ADDED if known is None else Op.UPDATED
+            evidence = Evidence.LISTED if self.first else Evidence.RELISTED
+            found.append(self._change(op, evidence, key, _object(event)))
+        return found
+
+    def _recovered(self, key: str, history: Sequence[Event]) -> list[Change]:
+        known = self.known.get(key)
+        since = self.position or 0 if known is None else int(known.resource_version)
+        return [
+            self._change(event.op, Evidence.RECOVERED, key, _object(event))
+            for event in history
+            if event.key == key and event.version > since
+        ]
 
     def _state(self, known: ObjectVersion) -> bytes:
         return known.state if isinstance(known.state, bytes) else self.body(known.state)
@@ -296,14 +313,27 @@ class Member:
         await self._append(informing.watched(some, position))
         self.reached[resource.name] = position
 
-    async def list(self, server: Server, resource: Resource, *, breaks_off: bool = False) -> bool:
+    async def list(
+        self, server: Server, resource: Resource, *, breaks_off: bool = False, recovers: bool = False
+    ) -> bool:
         """Returns whether it broke off, in which case the replica crashes."""
         await self.notice_restores(server)
-        name = resource.name
+        name, informing = resource.name, self.informers[resource.name]
         passed = [each for each in server.events[name] if each.version > self.reached[name]]
-        states = server.objects[name].values()
-        self.lacks |= {Step(name, each.version, each.history) for each in passed if each not in states}
-        batches = self.informers[name].listed(server.objects[name], server.version)
+        history = server.events[name] if recovers and informing.position is not None else ()
+        batches = informing.listed(server.objects[name], server.version, history)
+        states = {*server.objects[name].values()}
+        recovered = {
+            (change.object.key, change.object.resource_version)
+            for batch in batches
+            for change in batch.changes
+            if change.evidence is Evidence.RECOVERED
+        }
+        self.lacks |= {
+            Step(name, each.version, each.history)
+            for each in passed
+            if each not in states and (each.key, str(each.version)) not in recovered
+        }
         breaks_off, self.seen = breaks_off and len(batches) > 1, server.version
         for batch in batches[:-1] if breaks_off else batches:
             await self._append(batch)

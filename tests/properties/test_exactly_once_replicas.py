@@ -171,7 +171,7 @@ class Transactions(Election):
     def count(self, sink: str, delta: Delta) -> None:
         gone = delta.op is Op.DELETED
         name, version = delta.resource.name, delta.resource_version
-        if gone and delta.evidence is not Evidence.WATCHED:
+        if gone and delta.evidence is Evidence.RELISTED:
             return  # Its version is the last one that this replica knew: another may know the delete itself.
         identity = (name, delta.uid, version, gone)
         assert identity not in self.stored[sink], "stored twice"

@@ -181,10 +181,10 @@ class Election(RuleBasedStateMachine):
                 heard.excused |= member.lacks - before
 
     @precondition(lambda self: self.has(LISTS))
-    @rule(data=st.data(), resource=st.sampled_from(RESOURCES), breaks_off=st.booleans())
-    def relist(self, data: st.DataObject, resource: Resource, breaks_off: bool) -> None:
+    @rule(data=st.data(), resource=st.sampled_from(RESOURCES), breaks_off=st.booleans(), recovers=st.booleans())
+    def relist(self, data: st.DataObject, resource: Resource, breaks_off: bool, recovers: bool) -> None:
         member, before = (member := self.draw(data)), set(member.lacks)
-        broke_off = self.run(member.list(self.server, resource, breaks_off=breaks_off))
+        broke_off = self.run(member.list(self.server, resource, breaks_off=breaks_off, recovers=recovers))
         self.excuse_leader(member, before)
         if broke_off:
             self.crash(member)
@@ -194,7 +194,7 @@ class Election(RuleBasedStateMachine):
         resource=st.sampled_from(RESOURCES),
         changes=st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=2, max_size=8),
         seen=st.lists(st.integers(0, 8), min_size=1, max_size=6),
-        lists=st.booleans(),
+        lists=st.sampled_from(["no", "yes", "and recovers"]),
         rejects=st.none() | st.integers(0, 2),
         killed=st.booleans(),
     )
@@ -204,7 +204,7 @@ class Election(RuleBasedStateMachine):
         resource: Resource,
         changes: list[tuple[str, bool]],
         seen: list[int],
-        lists: bool,
+        lists: str,
         rejects: int | None,
         killed: bool,
     ) -> None:
@@ -212,8 +212,8 @@ class Election(RuleBasedStateMachine):
         with a renewal; then another leads."""
         self.change_much(resource, changes, seen)
         member = self.draw(data)
-        if lists and self.has(LISTS) and member is not self.leader:
-            self.run(member.list(self.server, resource))
+        if lists != "no" and self.has(LISTS) and member is not self.leader:
+            self.run(member.list(self.server, resource, recovers=lists == "and recovers"))
         if rejects is not None:
             for sink in SINKS:
                 self.deliver(sink, 3, sends=True, settles=True, rejects=rejects)

@@ -52,14 +52,19 @@ def counts(delta: Delta) -> bool:
     return not (delta.replay or delta.snapshot is not None or delta.selection or delta.op is Op.SYNC)
 
 
+def is_dated(delta: Delta) -> bool:
+    """Whether the record has the version of its step. A delete that only a list shows has the last known version of its
+    object; where the API server's history has the delete, its version was found."""
+    return delta.op is not Op.DELETED or delta.evidence in (Evidence.WATCHED, Evidence.RECOVERED)
+
+
 def entry_of(delta: Delta, reached: Point | None, *, lists: bool = False) -> str:
     """The entry of a delivered record. ``reached``: the present point of its informer. ``lists``: a list is under way.
-    The version of a delete that no watch announced is unknown: it is that point at most, or during a list a later
-    one."""
+    The version of a delete that is not dated is unknown: it is that point at most, or during a list a later one."""
     version = delta.resource_version
     if delta.op is not Op.DELETED:
         return version
-    if delta.evidence is Evidence.WATCHED:
+    if is_dated(delta):
         return version + _GONE
     if reached is not None and is_reached(version, reached.version):
         version = reached.version
@@ -89,8 +94,7 @@ def has(known: Beyond, delta: Delta) -> bool:
         return False
     if delta.op is not Op.DELETED or entry.endswith(_GONE):
         return True
-    # The version of other deletes is the last known one, and says nothing about the delete.
-    return delta.evidence is Evidence.WATCHED and version != newest
+    return is_dated(delta) and version != newest
 
 
 def covers(point: Point | None, epoch: int, entry: str) -> bool:

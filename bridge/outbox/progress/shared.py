@@ -76,7 +76,7 @@ class SharedSink:
         if not (self._all or self._found) or not isinstance(record, Delta) or not beyond.counts(record):
             return False
         informers = informers_of(record)
-        if record.op is not Op.DELETED and informers:
+        if informers and beyond.is_dated(record):
             # Whatever evidence the other replica had: its sink has all versions up to these points.
             point = Point(record.epoch, record.resource_version)
             if all((found := self._found.get(each)) is not None and found.covers(point) for each in informers):

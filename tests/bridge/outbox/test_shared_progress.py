@@ -106,6 +106,24 @@ def test_thousands_of_objects_are_stored_once_in_parts() -> None:
             True,
             id="a delete that a list found there",
         ),
+        pytest.param(
+            pod(11, op=Op.DELETED, evidence=Evidence.RECOVERED),
+            pod(11, op=Op.DELETED),
+            True,
+            id="a delete that was recovered there",
+        ),
+        pytest.param(
+            pod(11, op=Op.DELETED),
+            pod(11, op=Op.DELETED, evidence=Evidence.RECOVERED),
+            True,
+            id="a delete that was recovered here",
+        ),
+        pytest.param(
+            pod(11, op=Op.DELETED, evidence=Evidence.RECOVERED),
+            pod(14),
+            False,
+            id="a later step behind a delete that was recovered there",
+        ),
         pytest.param(pod(12), pod(12, evidence=Evidence.LISTED), True, id="listed here"),
         pytest.param(pod(12), pod(12, epoch=2), False, id="another epoch"),
         pytest.param(pod(12), pod(12, replay=3), False, id="a replay"),
@@ -116,6 +134,20 @@ def test_thousands_of_objects_are_stored_once_in_parts() -> None:
 def test_only_equal_steps_are_known(stored_there: Delta, known: Delta, had: bool) -> None:
     shared, _ = stored(SharedSink(None, (), {}), at(None, newest=14), stored_there)
     assert successor(shared).has(known, informers_of) is had
+
+
+@pytest.mark.parametrize(
+    ("deleted", "evidence", "had"),
+    [
+        pytest.param(12, Evidence.RECOVERED, True, id="the history has it"),
+        pytest.param(13, Evidence.RECOVERED, False, id="the history has it behind the frontier"),
+        pytest.param(12, Evidence.WATCHED, True, id="a watch announced it"),
+        pytest.param(11, Evidence.RELISTED, False, id="nobody knows when"),
+    ],
+)
+def test_a_frontier_reaches_a_delete_by_its_version(deleted: int, evidence: Evidence, had: bool) -> None:
+    shared, _ = stored(SharedSink(None, (), {}), at(12, newest=12))
+    assert successor(shared).has(pod(deleted, op=Op.DELETED, evidence=evidence), informers_of) is had
 
 
 def test_a_delete_that_a_list_under_way_shows_is_known() -> None:
