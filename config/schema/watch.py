@@ -21,10 +21,10 @@ class RecoverStepsSettings(Section):
 
     most_requests: Count = Field(
         default=2000,
-        ge=1,
+        ge=2,
         le=1_000_000,
         description="Most requests after a list of a resource: one for each lost step and each changed object, some "
-        "ten for each deleted object.",
+        "ten for each deleted object, and one that proves them.",
     )
     concurrency: Count = Field(
         default=4, ge=1, le=64, description="Requests at the same time, for all resources together."

@@ -129,9 +129,10 @@ class NatsOptions(EventOptions):
     )
     sole_writer: Flag = Field(
         default=True,
-        description="Only this sink writes into the stream. Then every message names its predecessor, the server stores"
-        " no message without its predecessor, whole batches are in flight at once, and with an election a former leader"
-        " is refused. Set false for a shared stream: messages of an object then wait for each other.",
+        description="Only this sink writes into the stream. Then every message names the number of the last message"
+        " before it, the server stores it only behind that one, whole batches are in flight at once, and with an"
+        " election a former leader is refused. Set false for a shared stream: messages of an object then wait for each"
+        " other.",
     )
     state: BucketName | None = Field(
         default=None,

@@ -81,6 +81,7 @@ def test_the_recovery_of_steps_has_bounds_or_is_off(
     ("written", "expected"),
     [
         ("5", "watch.recover_steps: found 5; a mapping is expected"),
+        ("{most_requests: 1}", "watch.recover_steps.most_requests: found 1; at least 2 is expected"),
         ("{concurrency: 0}", "watch.recover_steps.concurrency: found 0; at least 1 is expected"),
         ("{most: 3}", "watch.recover_steps.most: unknown option; allowed here: concurrency, most_requests"),
     ],

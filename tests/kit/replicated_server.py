@@ -129,9 +129,7 @@ class Informing:
         self.position = position
         return self._batch(changes, position)
 
-    def listed(
-        self, objects: Mapping[str, Event], position: int, history: Sequence[Event] = ()
-    ) -> list[ChangeBatch]:
+    def listed(self, objects: Mapping[str, Event], position: int, history: Sequence[Event] = ()) -> list[ChangeBatch]:
         """Two pages, and the deletes with the position. ``history``: what the server still has of the steps to them."""
         found = [self._recovered(key, history) or self._differences(key, event) for key, event in objects.items()]
         deletes = []
