@@ -28,7 +28,9 @@ class RecoveryLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecoverySlots:
-    """Shared by all informers of a process; first come, first served."""
+    """Shared by all informers of a process; first come, first served. A server that is busy gets half as many requests
+    at the same time from then on, and one more behind as many answers: else the same requests would be refused again,
+    each time they come together."""
 
     def __init__(
         self, limits: RecoveryLimits, is_wanted: Callable[[Resource, Scope], bool] = lambda _resource, _scope: True
@@ -37,20 +39,46 @@ class RecoverySlots:
         self.limits = limits
         self.is_wanted = is_wanted
         self._slots = asyncio.Semaphore(limits.concurrency)
+        self._at_once = limits.concurrency
+        """The present bound."""
+        self._too_many = 0
+        """Requests under way beyond it: their slots are not free when they end."""
+        self._answers = 0
+        """Since the bound has changed."""
         self._quiet_until = 0.0
         self._now = asyncio.get_running_loop().time
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """A slot for a request, once the server is not busy."""
-        async with self._slots:
+        await self._slots.acquire()
+        try:
             # The answer to another request may meanwhile ask for a longer pause.
             while (rest := self._quiet_until - self._now()) > 0:  # noqa: ASYNC110  # Only time ends it.
                 await asyncio.sleep(rest)
             yield
+        finally:
+            if self._too_many:
+                self._too_many -= 1
+            else:
+                self._slots.release()
+
+    def answered(self) -> None:
+        """The server was not too busy for a request."""
+        self._answers += 1
+        if self._at_once < self.limits.concurrency and self._answers >= self._at_once:
+            self._at_once, self._answers = self._at_once + 1, 0
+            if self._too_many:
+                self._too_many -= 1
+            else:
+                self._slots.release()
 
     def pause(self, seconds: float) -> None:
-        """The server is busy: no request begins before this time is over."""
+        """The server is busy: no request begins before this time is over. Refusals within this time count as one."""
+        if self._now() >= self._quiet_until:
+            bound = max(1, self._at_once // 2)
+            self._too_many += self._at_once - bound
+            self._at_once, self._answers = bound, 0
         self._quiet_until = max(self._quiet_until, self._now() + seconds)
 
 

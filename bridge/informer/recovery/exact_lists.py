@@ -88,6 +88,7 @@ class ExactLists:
                     return meaning
                 meaning = read(await self._answer(request, most))
             if not isinstance(meaning, NotNow):
+                self._slots.answered()
                 break
             self._slots.pause(max(PAUSE, meaning.after or 0.0))
         return meaning

@@ -13,6 +13,7 @@ from bridge.facts import Fact, RecoveryEnd, StepsRecovered
 from bridge.informer import RecoveryLimits, RecoverySlots, SharedInformer, Timing
 from bridge.informer.history.history import History
 from bridge.informer.history.outcomes import SameHistory
+from bridge.informer.recovery.allowance import ATTEMPTS
 from bridge.model.answers import (
     Busy,
     ErrorAnswer,
@@ -385,6 +386,40 @@ async def test_the_longest_pause_of_a_server_holds_all_requests() -> None:
         slots.pause(30.0)
 
     assert [each.result() for each in waiting] == [30.5] * 9
+
+
+async def test_a_busy_server_gets_fewer_requests_at_once() -> None:
+    """Else a request that it refuses each time, since it comes with too many others, would be given up."""
+    slots, together, most = RecoverySlots(RecoveryLimits(concurrency=12)), 0, list[int]()
+
+    async def is_refused(room: int) -> bool:
+        nonlocal together
+        together += 1
+        most.append(together)
+        await asyncio.sleep(0.01)
+        refused, together = together > room, together - 1
+        return refused
+
+    async def ask(times: int, room: int) -> int:
+        attempts = 0
+        while times:
+            attempts += 1
+            async with slots.turn():
+                if await is_refused(room):
+                    slots.pause(1.0)
+                else:
+                    slots.answered()
+                    times -= 1
+        return attempts
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(11):
+            tasks.create_task(ask(200, room=6))
+        unlucky = tasks.create_task(ask(1, room=3))
+
+    assert unlucky.result() < ATTEMPTS
+    assert max(most[:12]) == 12
+    assert max(most[12:]) < 12, "all at once are too many"
 
 
 async def test_the_operator_may_turn_it_off_for_a_resource() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 
 import nats
 import pytest
@@ -44,6 +45,10 @@ async def make_streams(server: Nats, *configs: StreamConfig) -> None:
 
 async def change_leader(server: Nats, stream: str) -> None:
     """Another server leads the stream then."""
-    async with await nats.connect(server.url) as connection:
-        answer = await connection.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", timeout=10)
-    assert json.loads(answer.data)["success"]
+    async with await nats.connect(server.url) as connection, asyncio.timeout(60 * BUSY):
+        while True:
+            # Without a leader at this moment, the stream has nobody who answers.
+            with suppress(nats.errors.TimeoutError):
+                answer = await connection.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", timeout=2)
+                if json.loads(answer.data).get("success"):
+                    return
