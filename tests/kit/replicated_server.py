@@ -320,18 +320,13 @@ class Member:
         passed = [each for each in server.events[name] if each.version > self.reached[name]]
         history = server.events[name] if recovers and informing.position is not None else ()
         batches = informing.listed(server.objects[name], server.version, history)
-        states = {*server.objects[name].values()}
-        recovered = {
-            (change.object.key, change.object.resource_version)
-            for batch in batches
-            for change in batch.changes
+        shown = {each.version for each in server.objects[name].values()}
+        shown |= {
+            int(change.object.resource_version)
+            for change in chain.from_iterable(batch.changes for batch in batches)
             if change.evidence is Evidence.RECOVERED
         }
-        self.lacks |= {
-            Step(name, each.version, each.history)
-            for each in passed
-            if each not in states and (each.key, str(each.version)) not in recovered
-        }
+        self.lacks |= {Step(name, each.version, each.history) for each in passed if each.version not in shown}
         breaks_off, self.seen = breaks_off and len(batches) > 1, server.version
         for batch in batches[:-1] if breaks_off else batches:
             await self._append(batch)

@@ -42,7 +42,7 @@ class RecoverySlots:
         self._at_once = limits.concurrency
         """The present bound."""
         self._too_many = 0
-        """Requests under way beyond it: their slots are not free when they end."""
+        """Slots beyond it: they are not free again when their requests end."""
         self._answers = 0
         """Since the bound has changed."""
         self._quiet_until = 0.0
@@ -58,20 +58,14 @@ class RecoverySlots:
                 await asyncio.sleep(rest)
             yield
         finally:
-            if self._too_many:
-                self._too_many -= 1
-            else:
-                self._slots.release()
+            self._free()
 
     def answered(self) -> None:
         """The server was not too busy for a request."""
         self._answers += 1
         if self._at_once < self.limits.concurrency and self._answers >= self._at_once:
             self._at_once, self._answers = self._at_once + 1, 0
-            if self._too_many:
-                self._too_many -= 1
-            else:
-                self._slots.release()
+            self._free()
 
     def pause(self, seconds: float) -> None:
         """The server is busy: no request begins before this time is over. Refusals within this time count as one."""
@@ -80,6 +74,12 @@ class RecoverySlots:
             self._too_many += self._at_once - bound
             self._at_once, self._answers = bound, 0
         self._quiet_until = max(self._quiet_until, self._now() + seconds)
+
+    def _free(self) -> None:
+        if self._too_many:
+            self._too_many -= 1
+        else:
+            self._slots.release()
 
 
 class Allowance:
