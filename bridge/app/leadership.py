@@ -11,20 +11,21 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from bridge.app.followed_leader import FollowedLeader
 from bridge.app.predecessor import read_predecessor, write_identity
 from bridge.app.selection_changes import SelectionChanges, first_of
 from bridge.election import DivisionRefused, Elector, Inheritor, LeaseApi, Rules, Tenure
-from bridge.facts import FrontierTooLarge, FrontierUnreadable, Report, SettingsDiffer
+from bridge.facts import FrontierTooLarge, Report
 from bridge.model.policies import OnRejected
 from bridge.model.primitives.election import ElectionStatus
 from bridge.model.primitives.shard import Division
 from bridge.model.versions import frontier as frontiers
-from bridge.model.versions.frontier import Frontier, Point
+from bridge.model.versions.frontier import Point
 from bridge.model.versions.joining import Joined
-from bridge.outbox import Standby, doubt, number_of_now
+from bridge.outbox import Standby
 from bridge.pipelines.running_sinks import RunningSinks
 from bridge.pipelines.selecting import Selecting
-from bridge.plan.equal_settings import differing, digests, digests_of_entries
+from bridge.plan.equal_settings import digests, digests_of_entries
 from bridge.plan.plan import ElectionPlan, Plan, PlanRefused
 from bridge.transform.redaction_key import RedactionKey
 
@@ -64,10 +65,7 @@ class Leadership:
         self._report = report
         self._follows = asyncio.Event()
         self._follows.set()
-        self._found: Frontier | None = None
-        """The newest of another leader."""
-        self._unreadable = False  # The frontier in the Lease.
-        self._differs: tuple[str, ...] = ()
+        self._followed = FollowedLeader(standby, report)
         self._last = ""
         """The last text that was published."""
         self._apart: Mapping[str, Sequence[Point]] = {}
@@ -120,7 +118,7 @@ class Leadership:
         exact = self.exact() if self._inherits else status.exact
         found = self._standby.found if self._standby.leading else None
         letters_at = () if found is None else tuple(found.kept)
-        differs = self._differs if self._follows.is_set() else ()
+        differs = self._followed.differs if self._follows.is_set() else ()
         return replace(status, exact=exact, differs=differs, letters_at=letters_at)
 
     def use(self, plan: Plan, election: ElectionPlan, keys: Sequence[RedactionKey]) -> None:
@@ -130,7 +128,7 @@ class Leadership:
         self._standby.configured.transactional = {sink.name for sink in plan.sinks if sink.transactions is not None}
         self._standby.configured.settings = digests(election.settings, keys)
         self._standby.selected.digests = partial(digests_of_entries, keys=keys)
-        self._compare()
+        self._followed.compare()
 
     # ── Duties ───────────────────────────────────────────────────────────────
 
@@ -165,7 +163,7 @@ class Leadership:
 
     async def _take_over(self, tenure: Tenure) -> None:
         try:
-            await self._standby.take_over(tenure.term, self._read(tenure.frontier, tenure.term - 1))
+            await self._standby.take_over(tenure.term, self._followed.read(tenure.frontier, tenure.term - 1))
         except ValueError as error:
             raise PlanRefused(f"election.lease: {error}") from error
 
@@ -193,42 +191,15 @@ class Leadership:
 
     def observed(self, frontier: str, newest: int) -> None:
         """See Duties."""
-        found = self._read(frontier, newest)
-        self._unreadable = found is None and bool(frontier)
-        if found is not None:
-            self._found = found
-            self._standby.observe(found)
-            self._compare()
+        if self._followed.observe(frontier, newest):
             self.changes.observed()
-
-    def _compare(self) -> None:
-        if self._found is None:
-            return
-        differs = differing(self._standby.configured.settings, self._found.settings)
-        if differs != self._differs:
-            self._report(SettingsDiffer(differs, self._found.by))
-        self._differs = differs
-
-    def _read(self, frontier: str, newest: int) -> Frontier | None:
-        """None, too, if no holder has written it: see ``doubt``."""
-        try:
-            found = frontiers.decode(frontier) if frontier else None
-            if found is not None and (why := doubt(found, newest, number_of_now())):
-                raise ValueError(
-                    f"{why}: somebody else has written it; the next renewal replaces it, or remove the annotation"
-                    " kubedelta/frontier"
-                )
-            return found
-        except ValueError as error:
-            self._report(FrontierUnreadable(str(error)))
-            return None
 
     def exact(self) -> bool:
         """See Duties. Nobody has led before the first frontier, unless it cannot be read."""
         if not self._started.is_set():
             return False
-        if self._found is None and self._inheritor is None:
-            return not self._unreadable
+        if self._followed.frontier is None and self._inheritor is None:
+            return not self._followed.is_unreadable
         return all(map(self._standby.exact, self._sinks.pipelines)) and self._standby.passed(self._apart)
 
     # ── The heir of former shards ────────────────────────────────────────────
@@ -240,9 +211,8 @@ class Leadership:
 
     def follow(self, former: Joined) -> None:
         """See Heir."""
-        self._apart, self._found = former.apart, former.frontier
-        self._standby.observe(former.frontier)
-        self._compare()
+        self._apart = former.apart
+        self._followed.follow(former.frontier)
 
     async def remember(self, identity: str) -> None:
         """See Duties. Without the file, the next process only waits for longer."""
