@@ -2,7 +2,7 @@
 
 base_copy          copies of the leader's state, if the plan has them
 bridge             opens the connection and the outbox, runs the rooms on them, and closes both
-catching_up        waits until the outbox has what the API server had
+catching_up        what the API server has, against what the outbox has
 failures           chooses the exception with which a run ends
 followed_leader    what another leader published, and how this replica differs from it
 leadership         this replica in an election, if there is one

@@ -1,20 +1,21 @@
-"""Waits until the outbox has what the API server had: watches may lag behind those of the leader before."""
+"""What the API server has, against what the outbox has: watches may lag behind those of the leader before."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from bridge.model.answers import ListerWatcher, ListRequest, Page, Part
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.frontier import Point, informer_key
-from bridge.outbox import Waypoints
+from bridge.outbox import OtherLeaders, Waypoints
 
 LONGEST = 300.0
 """Seconds. kube-apiserver sends a bookmark at least every 75 s, also where nothing changes."""
 PAUSE = 0.5
+LONGEST_PAUSE = 30.0
 
 
 class Informer(Protocol):
@@ -25,33 +26,57 @@ class Informer(Protocol):
     def source(self) -> ListerWatcher: ...
 
 
-async def wait_caught_up(informers: Callable[[], Iterable[Informer]], waypoints: Waypoints) -> Collection[str]:
+RunningInformers: TypeAlias = "Callable[[], Iterable[Informer]]"
+
+
+async def bound_former_leaders(informers: RunningInformers, others: OtherLeaders, waypoints: Waypoints) -> None:
+    """Learns after each takeover how far the leaders before can have come that did not end in order: not beyond the
+    version that the API server has by then. Until cancelled."""
+    pause = PAUSE
+    while True:
+        await others.unbounded.wait()
+        asked, takeover = others.without_bound, others.takeovers
+        others.bound(await _newest(informers(), asked, waypoints), takeover)
+        if not others.without_bound:
+            pause = PAUSE
+        elif others.takeovers == takeover:
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_PAUSE, 2 * pause)
+
+
+async def wait_caught_up(informers: RunningInformers, waypoints: Waypoints) -> Collection[str]:
     """Returns when the outbox has every change from before the call, of all informers that run. After ``LONGEST``
     seconds it returns nevertheless, with the informers of which a change may be missing."""
     newest: dict[str, Point] = {}
     with suppress(TimeoutError):
         async with asyncio.timeout(LONGEST):
             while _behind(newest, waypoints):
-                for each in informers():
-                    await _ask(each, newest, waypoints)
+                newest |= await _newest(informers(), waypoints.running - newest.keys(), waypoints)
                 if _behind(newest, waypoints):
                     await asyncio.sleep(PAUSE)
     behind = _behind(newest, waypoints)
     return sorted({str(each.resource) for each in informers() if _key(each) in behind} if behind else ())
 
 
-async def _ask(informer: Informer, newest: dict[str, Point], waypoints: Waypoints) -> None:
-    """Learns the newest version of the API server, once. Failures are asked again."""
-    key = _key(informer)
-    reached = waypoints.reached.get(key)
-    if reached is None or key in newest:
-        return
-    answer = await informer.source.list(ListRequest(version="", limit=1), _ignore)
-    if isinstance(answer, Page):
-        newest[key] = Point(reached.epoch, answer.version)
+async def _newest(informers: Iterable[Informer], asked: Collection[str], waypoints: Waypoints) -> Mapping[str, Point]:
+    """The newest versions of the API server for these informers (``informer_key``): one request for all informers of a
+    resource, which have one store behind them. Without those that failed, or that know no point yet."""
+    versions: dict[str, str] = {}
+    found: dict[str, Point] = {}
+    for each in informers:
+        key, name = _key(each), each.resource.name
+        if key not in asked or (reached := waypoints.reached.get(key)) is None:
+            continue
+        if name not in versions:
+            answer = await each.source.list(ListRequest(version="", limit=1), _ignore)
+            if isinstance(answer, Page):
+                versions[name] = answer.version
+        if name in versions:
+            found[key] = Point(reached.epoch, versions[name])
+    return found
 
 
-def _behind(newest: dict[str, Point], waypoints: Waypoints) -> Collection[str]:
+def _behind(newest: Mapping[str, Point], waypoints: Waypoints) -> Collection[str]:
     return [each for each in waypoints.running if not _has(waypoints.reached.get(each), newest.get(each))]
 
 

@@ -11,11 +11,13 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from bridge.app.catching_up import bound_former_leaders
 from bridge.app.followed_leader import FollowedLeader
 from bridge.app.predecessor import read_predecessor, write_identity
 from bridge.app.selection_changes import SelectionChanges, first_of
 from bridge.election import DivisionRefused, Elector, Inheritor, LeaseApi, Rules, Tenure
 from bridge.facts import FrontierTooLarge, Report
+from bridge.informer import SharedInformerFactory
 from bridge.model.policies import OnRejected
 from bridge.model.primitives.election import ElectionStatus
 from bridge.model.primitives.shard import Division
@@ -97,7 +99,7 @@ class Leadership:
             report=self._report,
         )
 
-    async def run(self) -> None:
+    async def run(self, factory: SharedInformerFactory) -> None:
         """Until ``stop``: then the deliveries under way end within the grace period, and the Lease is released. Raises
         PlanRefused where the Leases exclude the configured change of the division."""
         if self._inheritor is not None:
@@ -106,7 +108,12 @@ class Leadership:
             except DivisionRefused as error:
                 raise PlanRefused(f"shard: {error}") from error
             self._apart, self._inherits = {}, False
-        await self._elector.run()
+        async with asyncio.TaskGroup() as tasks:
+            others, waypoints = self._standby.others, self._standby.selected.waypoints
+            learning = bound_former_leaders(lambda: factory.informers, others, waypoints)
+            bounding = tasks.create_task(learning, name="bounds")
+            await self._elector.run()
+            bounding.cancel()
 
     def stop(self) -> None:
         if self._inheritor is not None:
@@ -163,7 +170,8 @@ class Leadership:
 
     async def _take_over(self, tenure: Tenure) -> None:
         try:
-            await self._standby.take_over(tenure.term, self._followed.read(tenure.frontier, tenure.term - 1))
+            found = self._followed.read(tenure.frontier, tenure.term - 1)
+            await self._standby.take_over(tenure.term, found, released=tenure.released)
         except ValueError as error:
             raise PlanRefused(f"election.lease: {error}") from error
 
@@ -171,18 +179,21 @@ class Leadership:
         try:
             await self._sinks.stop()
         finally:
-            self.published()
+            self._publish(last=True)
             self._standby.step_down()
             self._follows.set()
         await self._sinks.follow()
 
     def published(self) -> str:
         """See Duties. After the work, its last progress."""
+        self._publish()
+        return self._last
+
+    def _publish(self, *, last: bool = False) -> None:
         if self._standby.leading:
-            self._last, characters = frontiers.fitted(self._standby.published())
+            self._last, characters = frontiers.fitted(self._standby.published(last=last))
             if characters > frontiers.MOST_CHARACTERS:
                 self._report(FrontierTooLarge(characters, frontiers.MOST_CHARACTERS))
-        return self._last
 
     def renewed(self, frontier: str) -> None:
         """See Duties. Meanwhile another one may have been made: the next renewal confirms that."""

@@ -79,7 +79,6 @@ class RunningBridge:
         )
         self._steady = SteadyReadiness()
         self._started = asyncio.Event()
-        """The informers of the first discovery run."""
         self._leadership: Leadership | None = None
         if make_leadership is not None:
             self._leadership = make_leadership(self._sinks, self._selecting, self._started, self._end_of_grace)
@@ -141,16 +140,17 @@ class RunningBridge:
                 tasks.create_task(self._follow(client, watched_resources), name="discovery"),
                 tasks.create_task(self._note_start(watched_resources), name="start"),
             ]
-            electing = [] if self._leadership is None else [tasks.create_task(self._leadership.run(), name="election")]
+            election = self._leadership
+            electing = [] if election is None else [tasks.create_task(election.run(factory), name="election")]
             live = self._live_change(client, watched_resources)
-            if self._leadership is not None:
-                following.append(tasks.create_task(self._leadership.changes.run(live, factory), name="selections"))
+            if election is not None:
+                following.append(tasks.create_task(election.changes.run(live, factory), name="selections"))
             if self._reloader is not None:
                 following.append(tasks.create_task(self._reloader.run(live), name="reload"))
             await stopping.wait()
             self._grace_ends = asyncio.get_running_loop().time() + self.plan.grace_seconds
-            if self._leadership is not None:
-                self._leadership.stop()
+            if election is not None:
+                election.stop()
             # Before the factory stops: both could start another informer.
             for task in following:
                 task.cancel()

@@ -152,12 +152,12 @@ class Rules(Endings):
             case Acquiring(known=known) if lease.transitions == 0:
                 # Created, and not held yet.
                 return Following(known=known.after(lease, now), retry_at=now)
-            case Acquiring(known=known, term=term):
+            case Acquiring(known=known, term=term, released=released):
                 known = known.after(lease, now).tried(term)
                 if now >= deadline:
                     # The Lease is ours, but the time in which others leave it to us is over.
                     return Following(known=replace(known, unsure=True), retry_at=now)
-                return TakingOver(known=known, term=term, deadline=deadline, renew_at=renew_at)
+                return TakingOver(known=known, term=term, deadline=deadline, renew_at=renew_at, released=released)
             case TakingOver() | Leading() | Releasing():
                 known = replace(state.known.after(lease, now), unsure=False)
                 if isinstance(state, Releasing) and state.finished:
@@ -213,7 +213,8 @@ class Rules(Endings):
 
     def taking(self, state: Following, term: int) -> Acquiring:
         """The write that takes the Lease begins."""
-        return Acquiring(known=state.known, term=term)
+        lease = state.known.lease
+        return Acquiring(known=state.known, term=term, released=lease is not None and not lease.holder)
 
     def took_over(self, state: State) -> State:
         """The work of the holder has begun."""

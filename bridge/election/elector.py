@@ -231,7 +231,8 @@ class Elector:
 
     def _begin_work(self, state: TakingOver) -> None:
         frontier = "" if state.known.lease is None else state.known.lease.frontier
-        self._tenure = Tenure(state.term, frontier, state.deadline, self._now, self._rules.timing.renew_deadline)
+        lasts, released = self._rules.timing.renew_deadline, state.released
+        self._tenure = Tenure(state.term, frontier, state.deadline, self._now, lasts, released=released)
         self._publishes = False
         self._work = self._tasks.create_task(self._run_work(self._tenure), name="leadership")
 

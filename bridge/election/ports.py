@@ -36,12 +36,21 @@ class Tenure:
     """The time in which a replica holds the Lease, from its own sight."""
 
     def __init__(
-        self, term: int, frontier: str, deadline: float, now: Callable[[], float], renew_deadline: float
+        self,
+        term: int,
+        frontier: str,
+        deadline: float,
+        now: Callable[[], float],
+        renew_deadline: float,
+        *,
+        released: bool = False,
     ) -> None:
         self.term = term
         """Larger than every earlier term that is known."""
         self.frontier = frontier
         """The newest one in the Lease: at first that of the holder before, empty without any."""
+        self.released = released
+        """The holder before had left the Lease: it, and every one behind it, delivered nothing after that."""
         self.deadline = deadline
         """On the event loop's clock; see ``hold_until``."""
         self.ending = asyncio.Event()

@@ -85,6 +85,8 @@ class Acquiring(msgspec.Struct, frozen=True, kw_only=True):
 
     known: Known
     term: int
+    released: bool = False
+    """Nobody holds the Lease that is taken."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +101,9 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 class TakingOver(Held, frozen=True, kw_only=True):
     """The holder prepares its work; the frontier stays as the holder before left it."""
+
+    released: bool = False
+    """See Acquiring."""
 
 
 class Leading(Held, frozen=True, kw_only=True):

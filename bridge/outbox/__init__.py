@@ -49,6 +49,7 @@ from bridge.outbox.selections import LastState, Moved, Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.snapshots import Snapshots
 from bridge.outbox.standby.letters import SharedLetters
+from bridge.outbox.standby.others import OtherLeaders
 from bridge.outbox.standby.planning import doubt
 from bridge.outbox.standby.progress import OwedSnapshot, Replica
 from bridge.outbox.standby.standby import Standby
@@ -77,6 +78,7 @@ __all__ = [
     "LedgerObject",
     "Moved",
     "OtherCluster",
+    "OtherLeaders",
     "OtherShard",
     "Outbox",
     "OwedSnapshot",

@@ -17,6 +17,7 @@ from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
+from bridge.model.versions.frontier import Point
 from bridge.outbox import BaseCopy, Installation, Outbox, Replica, Standby
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.storage.directory_lock import FILE
@@ -297,6 +298,12 @@ class Member:
             informing.position, informing.epoch = None, informing.epoch + 1
         parts = [(each, Scope()) for each in self.resources]
         await self.outbox.ledger.discard_positions(parts, restored=True)
+
+    def learn_bounds(self, server: Server) -> None:
+        """The server's version, for all informers that know a point."""
+        others, reached = self.standby.others, self.standby.selected.waypoints.reached
+        points = {key: Point(point.epoch, str(server.version)) for key, point in reached.items()}
+        others.bound(points, others.takeovers)
 
     async def watch(self, server: Server, resource: Resource, most: int, bookmark: bool) -> None:
         """The next events of a watch; a list if there can be none."""

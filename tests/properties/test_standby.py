@@ -51,6 +51,7 @@ T = TypeVar("T")
 
 RESOURCES = (PODS, DEPLOYMENTS, Resource("", "v1", "nodes", "Node", False))
 KEYS = ("a", "b", "c")
+OBJECTS = {(each.name, key) for each in RESOURCES for key in KEYS}
 SINKS = dict.fromkeys(("left", "right"), StartPolicy.NOW)
 NEW = "new"
 """A sink that comes and goes."""
@@ -111,6 +112,8 @@ class Election(RuleBasedStateMachine):
         self.lease: str | None = None
         self.found: Frontier | None = None
         """The frontier that the leader found."""
+        self.released = False
+        """The last leader left the Lease in order."""
         self.term = 0
         self.led: object = None
         """The disk of the last leader."""
@@ -231,6 +234,50 @@ class Election(RuleBasedStateMachine):
             seen = seen[1:] + seen[:1]
 
     @precondition(lambda self: self.has(LISTS))
+    @rule(data=st.data(), resource=st.sampled_from(RESOURCES), key=st.sampled_from(KEYS), asks=st.booleans())
+    def a_leader_is_killed_behind_its_renewal(
+        self, data: st.DataObject, resource: Resource, key: str, asks: bool
+    ) -> None:
+        """It has delivered an object that no other replica has seen, and that is gone when the next one lists."""
+        leader, member = self.leader, self.draw(data)
+        if leader is None or member is leader:
+            return
+        for each in (leader, member):
+            self.see(each, resource, 1000, bookmark=True)
+        if self.leader is not leader:
+            return
+        self.deliver_and_publish(leader)
+        self.server.change(resource.name, key, delete=False)
+        self.see(leader, resource, 1000, bookmark=False)
+        for sink in leader.sinks:
+            self.deliver_all(leader, sink)
+        self.server.change(resource.name, key, delete=True)
+        self.take_over(member)
+        if asks:
+            self.ask_for_bounds()
+        before = set(member.lacks)
+        self.run(member.list(self.server, resource))
+        self.excuse_leader(member, before)
+        for sink in SINKS if self.leader is member else ():
+            self.deliver_all(member, sink)
+            heard, gone = self.heard[sink], (resource.name, key)
+            known = gone not in heard.state or gone in heard.unsure | heard.rejected
+            assert known or sink in member.standby.owed, "nobody tells of the delete"
+
+    @rule()
+    def ask_for_bounds(self) -> None:
+        """See ``bound_former_leaders``."""
+        if (leader := self.leader) is not None:
+            self.run(leader.notice_restores(self.server))
+            leader.learn_bounds(self.server)
+
+    @rule()
+    def leaves_in_order(self) -> None:
+        if self.leader is not None:
+            self.run(self.leader.notice_restores(self.server))
+            self.release()
+
+    @precondition(lambda self: self.has(LISTS))
     @rule()
     def compact_etcd(self) -> None:
         self.server.oldest = self.server.version
@@ -244,10 +291,12 @@ class Election(RuleBasedStateMachine):
     @rule(data=st.data())
     def restore(self, data: st.DataObject) -> None:
         """With the Lease, which its holder writes again once it has noticed. Excluded: a replica that is wholly behind
-        the backup. It would go on in an epoch in which another one has delivered what the restore undid."""
+        the backup, or has not noticed the restore before. It would go on in an epoch in which another one has delivered
+        what the restore undid."""
         backup, self.lease, self.publisher = data.draw(st.sampled_from(self.backups))
         for member in self.members:
-            if member.newest <= backup.version < self.server.version:
+            is_behind = member.newest <= backup.version < self.server.version
+            if is_behind or member.restores < len(self.server.restored):
                 for resource in RESOURCES:
                     self.see(member, resource, 1000, True)
         undone = self.server.restore(backup)
@@ -274,6 +323,8 @@ class Election(RuleBasedStateMachine):
         self.restore(data)
         for each in RESOURCES:
             self.see(leader, each, 1000, True)
+        if self.leader is not leader:
+            return
         self.deliver_and_publish(leader)
         self.take_over(member)
         self.publish()
@@ -332,7 +383,7 @@ class Election(RuleBasedStateMachine):
         match record:
             case Gap():
                 assert self.enabled, "a replica that follows from the start is exact"
-                heard.unsure |= {(each.name, key) for each in RESOURCES for key in KEYS}
+                heard.unsure |= OBJECTS
             case Snapshot(edge=SnapshotEdge.BEGAN):
                 heard.snapshot, heard.set_back = set(), True
             case Snapshot(edge=SnapshotEdge.ENDED) if heard.snapshot is not None:
@@ -432,6 +483,8 @@ class Election(RuleBasedStateMachine):
             return
         owed, feed = leader.standby.owed.get(sink), leader.feeds[sink]
         if owed is not None and feed.taken >= owed.after and not leader.standby.lags(sink, feed.taken):
+            if owed.scope is None:  # An object without a record since then is gone.
+                self.heard[sink].unsure |= OBJECTS
             self.run(begin_snapshot(leader.outbox, sink, feed, cluster="prod", report=discard, scope=owed.scope))
             del leader.standby.owed[sink]
 
@@ -491,9 +544,9 @@ class Election(RuleBasedStateMachine):
         self.run(self.leader.notice_restores(self.server))
         self.renew_lease(self.leader)
 
-    def renew_lease(self, leader: Member) -> None:
+    def renew_lease(self, leader: Member, *, last: bool = False) -> None:
         before = None if self.lease is None else frontier.decode(self.lease)
-        self.lease = frontier.encode(leader.standby.published())
+        self.lease = frontier.encode(leader.standby.published(last=last))
         leader.standby.renewed()
         self.publisher = self.disks[leader.number]
         after = frontier.decode(self.lease)
@@ -541,7 +594,8 @@ class Election(RuleBasedStateMachine):
             self.follow(member)
         self.term += 1
         exact = {sink: self.found is not None and member.standby.exact(sink) for sink in member.sinks}
-        self.run(member.standby.take_over(self.term, self.found))
+        self.run(member.standby.take_over(self.term, self.found, released=self.released))
+        self.released = False
         assert member.standby.term == self.term
         if self.found is not None and not self.restored:
             assert {sink: member.outbox.sinks[sink].paused for sink in SINKS} == {s: self.paused[s] for s in SINKS}
@@ -577,10 +631,14 @@ class Election(RuleBasedStateMachine):
         """The leader lists before it has seen what the one before delivered: see Leadership."""
         assert self.leader is not None
         assert self.enabled, "a replica whose watch never breaks lists nothing"
-        self.renew_lease(self.leader)
+        self.release()
+
+    def release(self) -> None:
+        assert self.leader is not None
+        self.renew_lease(self.leader, last=True)
         self.leader.standby.step_down()
         self.leader.renew()
-        self.leader, self.outstanding, self.unsent = None, {}, {}
+        self.leader, self.outstanding, self.unsent, self.released = None, {}, {}, True
 
     def begin_delivering(self, member: Member) -> None:
         member.renew()

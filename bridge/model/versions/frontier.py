@@ -114,11 +114,9 @@ class Frontier(msgspec.Struct, frozen=True, omit_defaults=True):
     """The number of the newest replay or snapshot on demand. Those of a rebuilt state begin at the number of a
     record."""
     informers: Annotated[dict[_Key, Point | None], Meta(max_length=10_000)] = {}
-    """Running informers, each with the changes that a sink has settled unless its own entry says less; None: nothing
-    yet."""
+    """Running informers, each with the changes that a sink has settled unless its own entry says less; None: none."""
     retired: Annotated[tuple[_Key, ...], Meta(max_length=MOST_RETIRED)] = ()
-    """Informers that left the configuration (``retired_key``), of which every sink has settled all records. The newest
-    are the last."""
+    """Informers that left the configuration (``retired_key``), of which every sink has settled all; newest last."""
     sinks: Annotated[dict[_Name, SinkFrontier], Meta(max_length=1000)] = {}
     kept: Annotated[dict[_Name, KeptLetters], Meta(max_length=MOST_KEPT)] = {}
     """Names of replicas that have led, and have dead letters which the leader has not. The newest are the last."""
@@ -131,6 +129,11 @@ class Frontier(msgspec.Struct, frozen=True, omit_defaults=True):
     """Section of the configuration → a digest of what must be equal on all replicas."""
     start: Annotated[str, Meta(max_length=64)] = ""
     """The start of the leader that published it: see ``outbox.progress.starts``."""
+    final: bool = False
+    """Published behind the last delivery of its leader."""
+    bounds: Annotated[dict[_Key, Point | None], Meta(max_length=10_000)] = {}
+    """Informers of which a former leader may have delivered more, each with a point that it cannot have passed; None:
+    not known yet."""
     parts: Annotated[tuple[ShardFrontier, ...], Meta(max_length=MOST_SHARDS)] = ()
     """Shards that were joined, until the sinks have settled as much of all others; empty for most frontiers."""
 
@@ -202,7 +205,7 @@ def fitted(frontier: Frontier) -> tuple[str, int]:
     if len(whole) <= MOST_CHARACTERS:
         return whole, len(whole)
     sinks = {sink: replace(each, behind={}) for sink, each in frontier.sinks.items()}
-    less = replace(frontier, informers=dict.fromkeys(frontier.informers), retired=(), sinks=sinks, parts=())
+    less = replace(frontier, informers=dict.fromkeys(frontier.informers), retired=(), sinks=sinks, bounds={}, parts=())
     text = _text(less)
     if len(text) > MOST_CHARACTERS:
         sinks = {sink: replace(each, parked=b"") for sink, each in sinks.items()}
@@ -216,10 +219,11 @@ def _text(frontier: Frontier) -> str:
 
 
 def encode_found(frontier: Frontier) -> str:
-    """The same for a frontier that was read. Empty if it is too long in this form: somebody else has written it in a
-    shorter one."""
-    with suppress(ValueError):
-        return encode(frontier)
+    """The same for a frontier that was read; without bounds if they leave no room, empty if somebody else has written
+    it in a shorter form."""
+    for each in (frontier, replace(frontier, bounds={})):
+        with suppress(ValueError):
+            return encode(each)
     return ""
 
 

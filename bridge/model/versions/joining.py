@@ -60,6 +60,8 @@ def joined(former: Sequence[tuple[Shard | None, Frontier]], mine: Division) -> J
         kept=_kept(former, mine),
         followed=(),
         informers=most,
+        final=all(each.final for each in frontiers),
+        bounds=_bounds(frontiers, informers),
         retired=tuple(name for name in newest.retired if all(name in each.retired for each in frontiers)),
         sinks={sink: _joined_sink([each.sinks[sink] for each in frontiers], least[sink], most) for sink in sinks},
         parts=tuple(part for shard, each in former for part in _parts(shard, each, informers)),
@@ -102,6 +104,15 @@ def parts_ahead(frontier: Frontier) -> tuple[ShardFrontier, ...]:
         return False
 
     return frontier.parts if any(map(is_ahead, frontier.parts)) else ()
+
+
+def _bounds(frontiers: Sequence[Frontier], informers: Sequence[str]) -> Mapping[str, Point | None]:
+    found: dict[str, Point | None] = {}
+    for key in informers:
+        bounds = [each.bounds[key] for each in frontiers if key in each.bounds]
+        if bounds:
+            found[key] = None if None in bounds else furthest(bounds)
+    return found
 
 
 def _points(frontiers: Sequence[Frontier], key: str) -> Sequence[Point]:

@@ -3,7 +3,7 @@
 coverage      what frontiers say about the own log, and about what it lacks (pure)
 destinations  sinks whose destination stores their progress
 epochs        the epochs in which a replica goes on
-kept          what another replica keeps when this one begins to lead (pure)
+kept          what another replica keeps when this one begins to lead
 letters       dead letters go to the replica that leads
 lists         lists of a replica whose watches lag behind what another leader has delivered
 others        what other leaders have delivered

@@ -1,4 +1,4 @@
-"""What another replica keeps of a sink when this one begins to lead (pure)."""
+"""What another replica keeps of a sink when this one begins to lead."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from bridge.facts import KeptElsewhere, Report
 from bridge.model.primitives.election import replica_of
 from bridge.model.versions.frontier import MOST_KEPT, MOST_RETIRED, Frontier, retired_key
-from bridge.model.versions.held import KeptLetters
+from bridge.model.versions.held import KeptLetters, digests_in
 from bridge.outbox.consumers.backfill import BackfillKind
+from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.standby.progress import Replica
 from bridge.outbox.standby.takeover import Takeover
 
@@ -27,6 +29,7 @@ def begun_by(known: Frontier, begun: Takeover, running: Collection[str], mine: R
         version=mine.version,
         settings={},
         start=start,
+        final=False,
         kept=kept,
         followed=_followed(known, replica_of(mine.identity)),
     )
@@ -73,13 +76,21 @@ def unnamed(known: Frontier, *, led_last: bool) -> Collection[str]:
     return [sink for sink, each in known.sinks.items() if not each.names_all_parked]
 
 
-def keepers(known: Frontier) -> str:
-    """Who has what ``said`` names."""
+def take_kept(letters: DeadLetters, known: Frontier, sink: str, *, own: bool, is_unnamed: bool, report: Report) -> None:
+    """Holds back the objects that have dead letters elsewhere. ``own``: this replica was the former leader.
+    ``is_unnamed``: see ``unnamed``."""
+    if not own or known.kept:
+        letters.hold(digests_in(known.sinks[sink].parked), whole=not is_unnamed)
+    for what in _said(known, sink, own=own, is_unnamed=is_unnamed):
+        report(KeptElsewhere(sink, what, _keepers(known)))
+
+
+def _keepers(known: Frontier) -> str:
     return ", ".join(name for name, each in known.kept.items() if each.former) or known.by
 
 
-def said(known: Frontier, sink: str, *, own: bool, is_unnamed: bool) -> Iterator[str]:
-    """What the former leader keeps, for the operator. ``own``: this replica was the former leader."""
+def _said(known: Frontier, sink: str, *, own: bool, is_unnamed: bool) -> Iterator[str]:
+    """What the former leader keeps, for the operator."""
     held = known.sinks[sink]
     if is_unnamed:
         yield (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
@@ -11,6 +12,7 @@ import apsw
 from bridge.model.versions import frontier as frontiers
 from bridge.model.versions.frontier import Frontier, Point
 from bridge.outbox.standby import takeover
+from bridge.outbox.standby.coverage.bounds import bounded
 from bridge.outbox.standby.coverage.exactness import passes_over
 from bridge.outbox.standby.progress import with_points
 from bridge.outbox.standby.takeover import SavedTerms
@@ -30,11 +32,16 @@ class OtherLeaders:
         """Since its last takeover, this replica has listed before it had what another one delivered."""
         self.taking_over = False
         """The transaction of a takeover runs."""
+        self.unbounded = asyncio.Event()
+        """Set while this replica leads, and some bound is not known."""
+        self.takeovers = 0
+        """Of this replica, in this run."""
         self._next = followed.frontier
 
     def follow(self, found: Frontier) -> None:
         """Another leader has published it."""
         self.frontier = self._next = found
+        self.unbounded.clear()
 
     @contextmanager
     def behind(self, known: Frontier, *, led_last: bool) -> Iterator[None]:
@@ -50,6 +57,9 @@ class OtherLeaders:
         """The transaction is durable."""
         self.follow(self._after(known, led_last=led_last))
         self.overtaken = False
+        self.takeovers += 1
+        if self.without_bound:
+            self.unbounded.set()
 
     def _after(self, known: Frontier, *, led_last: bool) -> Frontier:
         return self.frontier if led_last and self.frontier is not None else known
@@ -57,9 +67,31 @@ class OtherLeaders:
     def learn(self, sink: str, points: Mapping[str, Point | None]) -> None:
         """The destination has this of other replicas, perhaps more than the Lease says. Durable with the next write."""
         if self.frontier is not None and (learned := with_points(self.frontier, sink, points)) != self.frontier:
-            self.follow(learned)
-            if text := frontiers.encode_found(learned):
-                self._store.write(partial(takeover.save_frontier, frontier=text), shrinks=True)
+            self._learned(learned)
+
+    @property
+    def bounds(self) -> Mapping[str, Point | None]:
+        """See ``Frontier.bounds``."""
+        return {} if self.frontier is None else self.frontier.bounds
+
+    @property
+    def without_bound(self) -> Collection[str]:
+        """Informers whose bound is not known."""
+        return {key for key, bound in self.bounds.items() if bound is None}
+
+    def bound(self, points: Mapping[str, Point], takeover: int) -> None:
+        """No former leader can have come further: the API server had these points after the ``takeover`` (see
+        ``takeovers``). Durable with the next write."""
+        if self.frontier is None or takeover != self.takeovers or not self.unbounded.is_set():
+            return
+        self._learned(bounded(self.frontier, points))
+        if not self.without_bound:
+            self.unbounded.clear()
+
+    def _learned(self, learned: Frontier) -> None:
+        self.frontier = self._next = learned
+        if text := frontiers.encode_found(learned):
+            self._store.write(partial(takeover.save_frontier, frontier=text), shrinks=True)
 
     def hides(self, sink: str, informer: str, listed: Point | None) -> bool:
         """Whether a list of the informer may hide deletes from the sink: see ``exactness.passes_over``."""
@@ -67,8 +99,9 @@ class OtherLeaders:
 
     def note(self) -> None:
         """An informer is about to list before it has everything. Durable with the next write."""
-        if not self.overtaken:
-            self._store.write(_note, committed=self._noted)
+        if not self.overtaken or self.taking_over:
+            self.overtaken = True
+            self._store.write(_note, committed=self._noted)  # Again, behind a takeover whose transaction runs now.
 
     def _noted(self, _done: None) -> None:
         self.overtaken = True

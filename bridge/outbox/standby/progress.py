@@ -28,6 +28,7 @@ from bridge.outbox.consumers.backfill import Backfill, BackfillKind
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.notice_items import scope_of, scope_text
 from bridge.outbox.errors import Damaged
+from bridge.outbox.standby.coverage.bounds import bounds_ahead
 from bridge.outbox.waypoints.index import Waypoints
 
 Points: TypeAlias = Mapping[str, Point | None]
@@ -131,6 +132,8 @@ def advanced(
             for cursor in cursors
         },
     )
+    if progress.bounds:
+        progress = replace(progress, bounds=bounds_ahead(progress, informers))
     return replace(progress, parts=parts_ahead(progress)) if progress.parts else progress
 
 

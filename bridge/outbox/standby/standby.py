@@ -9,23 +9,23 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from bridge.facts import KeptElsewhere, Report
+from bridge.facts import Report
 from bridge.model.gaps import taken_over_gap
 from bridge.model.primitives.election import replica_of
 from bridge.model.record import Record
 from bridge.model.versions import frontier as frontiers
 from bridge.model.versions.frontier import Frontier, Point
-from bridge.model.versions.held import digests_in
 from bridge.model.versions.leading import in_term
 from bridge.outbox.appender import Appender
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby import takeover
+from bridge.outbox.standby.coverage.bounds import as_left, final
 from bridge.outbox.standby.coverage.confirmed import Confirmed
 from bridge.outbox.standby.coverage.covered import reached, settled_elsewhere
 from bridge.outbox.standby.coverage.exactness import is_exact, lags
 from bridge.outbox.standby.coverage.settled import SettledElsewhere
 from bridge.outbox.standby.epochs import passed, present, take_epochs
-from bridge.outbox.standby.kept import begun_by, keepers, said
+from bridge.outbox.standby.kept import begun_by, take_kept
 from bridge.outbox.standby.others import OtherLeaders
 from bridge.outbox.standby.planning import TermsBefore, numbers_ahead, owed_behind, plan_takeover, require
 from bridge.outbox.standby.progress import Configured, OwedSnapshot, Replica, advanced, blank, owing
@@ -94,9 +94,9 @@ class Standby:
 
     # ── The leader ───────────────────────────────────────────────────────────
 
-    def published(self) -> Frontier:
-        """The progress of all sinks, to be published with the renewal of the Lease. Needs no disk. Whatever it covers
-        is stored by its sink, or is a dead letter, or lies within a Gap."""
+    def published(self, *, last: bool = False) -> Frontier:
+        """The progress of all sinks, for a renewal of the Lease (``last``: the last one; no delivery is under way).
+        Needs no disk. Whatever it covers is stored by its sink, or is a dead letter, or lies within a Gap."""
         if not self.leading or (found := self.found) is None:
             raise RuntimeError("a follower has no progress to publish")
         cursors, of, passing = self._sinks.all, self.selected.progress, self.configured.passing
@@ -105,6 +105,7 @@ class Standby:
             name: owing(len(each), each.keys, owed.get(name), of(cursor, found), parks=name not in passing)
             for name, cursor, each in self._sinks.with_dead_letters
         }
+        found = replace(found, bounds=self.others.bounds)
         self.found = replace(
             advanced(found, self._waypoints, cursors, held, present(self._appender)),
             sequence=self._sinks.last + self.ahead,
@@ -112,6 +113,8 @@ class Standby:
             start=self._sinks.progress.starts.present,
             address=self.configured.address,
         )
+        if last:
+            self.found = final(self.found, self._waypoints)
         self.confirmed.published(self._waypoints, cursors, self.found)
         return self.found
 
@@ -120,15 +123,20 @@ class Standby:
         self.confirmed.renewed()
         self._forget_settled()
 
-    async def take_over(self, term: int, found: Frontier | None) -> None:
-        """Begins to lead, behind the frontier in the Lease (None: none was there): in a transaction, durable on return.
-        If this replica is not ``exact`` for a sink, a Gap is the last record of the log. No ``take`` of a feed runs;
-        feeds made later begin where the cursors are. ValueError: an old term, or another cluster's frontier."""
+    async def take_over(self, term: int, found: Frontier | None, *, released: bool = False) -> None:
+        """Begins to lead, behind the frontier in the Lease (None: none was there), which its holder ``released``, in
+        a transaction, durable on return. If this replica is not ``exact`` for a sink, a Gap is the last record. No
+        ``take`` of a feed runs; feeds made later begin where the cursors are. ValueError: an old term, or another
+        cluster's frontier."""
         require(term, self.term, found, self._replica.cluster)
         async with self._lock:
             behind = found or self.found
+            led_last = behind is not None and behind.term == term - 1 and self._is_own(behind)
             known = behind or blank(self._replica, term)
-            begins = self._takeover(term, known, "" if behind is None else frontiers.encode_found(behind), found)
+            if not led_last:
+                known = as_left(known, self._waypoints.reached if behind else (), released=released)
+            text = frontiers.encode_found(known) if behind else ""
+            begins = self._takeover(term, known, text, found, led_last=led_last)
             configured = [cursor.sink for cursor in self._sinks.all if cursor.configured]
             with self.others.behind(known, led_last=begins.led_last):
                 await self._store.write(
@@ -141,11 +149,10 @@ class Standby:
         if self.began is not None:
             await self.began(known)
 
-    def _takeover(self, term: int, known: Frontier, text: str, found: Frontier | None) -> Takeover:
+    def _takeover(self, term: int, known: Frontier, text: str, found: Frontier | None, *, led_last: bool) -> Takeover:
         last, waypoints, cursors, now = self._sinks.last, self._waypoints, self._sinks.all, self._clock()
         self.elsewhere = settled_elsewhere(waypoints, known, last)
         waypoints.observe = self.elsewhere.note
-        led_last = self._is_own(known) and known.term == term - 1
         another_led = term > self.led + 1
         gone = self.confirmed.go_back(waypoints, self.selected, cursors, known, last) if another_led else ()
         new = (
@@ -182,8 +189,9 @@ class Standby:
         # Runs once it is durable, even if the caller was cancelled: memory follows the database.
         for cursor in done.cursors.values():
             self._sinks.enter(cursor)
-        for sink in known.sinks.keys() & done.cursors.keys() & self._sinks.dead_letters.keys():
-            self._take_kept(known, sink, is_unnamed=sink in begun.unnamed)
+        own, letters = self._is_own(known), self._sinks.dead_letters
+        for sink in known.sinks.keys() & done.cursors.keys() & letters.keys():
+            take_kept(letters[sink], known, sink, own=own, is_unnamed=sink in begun.unnamed, report=self._report)
         if begun.gap is not None:
             self._appender.appended([begun.gap], Waypoint(UNKNOWN, None), 0)
         elsewhere.begin(done.batches)
@@ -198,12 +206,6 @@ class Standby:
         """Whether this replica has published it with this state directory: neither a copy nor a backup of one."""
         mine = known.term == self.led and replica_of(known.by) == replica_of(self._replica.identity)
         return mine and self._sinks.progress.starts.have(known.start, known.sequence - self.ahead)
-
-    def _take_kept(self, known: Frontier, sink: str, *, is_unnamed: bool) -> None:
-        if not (own := self._is_own(known)) or known.kept:
-            self._sinks.dead_letters[sink].hold(digests_in(known.sinks[sink].parked), whole=not is_unnamed)
-        for what in said(known, sink, own=own, is_unnamed=is_unnamed):
-            self._report(KeptElsewhere(sink, what, keepers(known)))
 
     # ── A follower ───────────────────────────────────────────────────────────
 
@@ -239,8 +241,7 @@ class Standby:
         return is_exact(self._waypoints, cursor, found) and self.selected.agrees(sink, cursor.settled, found)
 
     def passed(self, apart: Mapping[str, Sequence[Point]]) -> bool:
-        """The same for informers whose points in the frontiers of former shards cannot be compared (``Joined.apart``):
-        all of their records are delivered."""
+        """The same for informers of ``Joined.apart``: all of their records are delivered."""
         return passed(self._appender, self._waypoints, self._store, apart)
 
     def _forget_settled(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from bridge.facts import Fact
 from bridge.facts.election import LeadershipResigned
@@ -36,23 +37,29 @@ class Resigning:
         side.standby.resign = self.resign
 
     async def resign(self) -> None:
-        self.lease.append(published(self.side))
+        self.lease.append(published(self.side, last=True))
         self.side.standby.step_down()
 
 
-async def lagging_leader(sides: Sequence[Side]) -> Resigning:
-    """The first replica has delivered the pod shop/a, of version 110; the second one leads, and has not seen it."""
+async def lagging_leader(sides: Sequence[Side], *, killed: bool = False) -> Resigning:
+    """The first replica has delivered the pod shop/a, of version 110; the second one leads, and has not seen it.
+    ``killed``: before the first one could publish that."""
     first, second = sides
     await first.standby.take_over(1, None)
     await all_see(sides, "added shop/b", position="100")
-    second.standby.observe(published(first))
-    await first.sees("added shop/a", position="110")
     for sink in SINKS:
         await first.delivers(sink)
     found = published(first)
+    second.standby.observe(found)
+    await first.sees("added shop/a", position="110")
+    for sink in SINKS:
+        await first.delivers(sink)
+    if not killed:
+        found = published(first, last=True)
+    assert found.of("audit", PODS_KEY) == point(100 if killed else 110)
     first.standby.step_down()
-    await second.standby.take_over(2, found)
-    assert second.standby.exact("audit")
+    await second.standby.take_over(2, found, released=not killed)
+    assert not second.standby.owed, "it is exact"
     return Resigning(second)
 
 
@@ -80,12 +87,106 @@ async def test_it_leads_again_with_a_gap_and_a_snapshot(tmp_path: Path) -> None:
     async with replicas(tmp_path) as [first, second]:
         lease = (await lagging_leader([first, second])).lease
         await lists(second, "updated shop/b", position="130")
-        await second.standby.take_over(3, lease[0])
+        await second.standby.take_over(3, lease[0], released=True)
         assert set(second.standby.owed) == {*SINKS}
         assert await second.delivers("audit") == ["updated shop/b", "gap"]
         await lists(second, position="140")
         assert len(lease) == 1, "the sinks get a snapshot in any case"
         assert published(second).of("audit", PODS_KEY) == point(140)
+
+
+@pytest.mark.parametrize("bound", [None, 115], ids=["no bound yet", "a bound"])
+async def test_it_may_lack_what_a_killed_leader_never_published(tmp_path: Path, bound: int | None) -> None:
+    async with replicas(tmp_path) as [first, second]:
+        lease = (await lagging_leader([first, second], killed=True)).lease
+        others = second.standby.others
+        if bound is not None:
+            others.bound({PODS_KEY: point(bound)}, others.takeovers)
+        await lists(second, position="130")
+        assert not second.standby.leading
+        await second.standby.take_over(3, lease[0], released=True)
+        assert set(second.standby.owed) == {*SINKS}
+
+
+async def test_it_goes_on_behind_the_bound_of_a_killed_leader(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [first, second]:
+        lease = (await lagging_leader([first, second], killed=True)).lease
+        others = second.standby.others
+        others.bound({PODS_KEY: point(115)}, others.takeovers)
+        assert published(second).bounds == {PODS_KEY: point(115)}
+        second.pods.versions = iter([109, 110])
+        await second.sees("added shop/a", position="110")
+        await second.sees(position="116")
+        await lists(second, "deleted shop/a", position="130")
+        assert (lease, second.standby.leading) == ([], True)
+        for sink in SINKS:
+            await second.delivers(sink)
+        assert published(second).bounds == {}, "all sinks are behind it"
+
+
+async def test_the_next_leader_knows_the_bound(tmp_path: Path) -> None:
+    async with replicas(tmp_path, number=3) as [first, second, third]:
+        await lagging_leader([first, second], killed=True)
+        others = second.standby.others
+        others.bound({PODS_KEY: point(115)}, others.takeovers)
+        found = published(second, last=True)
+        second.standby.step_down()
+        await third.sees(position="100")
+        await third.standby.take_over(3, found, released=True)
+        assert not third.standby.owed, "it is exact"
+        lease = Resigning(third).lease
+        await lists(third, position="130")
+        assert len(lease) == 1
+
+
+async def test_a_bound_of_an_earlier_takeover_is_no_bound(tmp_path: Path) -> None:
+    """The answer came when another replica had led in between."""
+    async with replicas(tmp_path) as [first, second]:
+        await lagging_leader([first, second], killed=True)
+        others = second.standby.others
+        takeover = others.takeovers
+        behind_another = replace(published(second), term=3, by="kubedelta-2_1")
+        second.standby.step_down()
+        await second.standby.take_over(4, behind_another)
+        others.bound({PODS_KEY: point(115)}, takeover)
+        assert others.without_bound == {PODS_KEY}
+
+
+async def test_a_restart_keeps_the_bound(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [first, second]:
+        await lagging_leader([first, second], killed=True)
+        others = second.standby.others
+        others.bound({PODS_KEY: point(115)}, others.takeovers)
+        found = published(second)
+        await second.outbox.maintain()
+        directory = crashed(tmp_path / "1", tmp_path / "copy")
+    async with opened(directory, SINKS) as outbox:
+        again = Side(outbox, await joined(outbox, "kubedelta-1_2"))
+        await again.pods.begin(outbox)
+        await lists(again, position="130")
+        await again.standby.take_over(3, found)
+        assert set(again.standby.owed) == {*SINKS}
+
+
+async def test_a_backlog_bounds_what_a_leader_left_in_order(tmp_path: Path) -> None:
+    """A request that was under way at its end may have stored more than the leader settled."""
+    async with replicas(tmp_path) as [first, second]:
+        await first.standby.take_over(1, None)
+        await all_see([first, second], "added shop/b", position="100")
+        for sink in SINKS:
+            await first.delivers(sink)
+        await first.sees("added shop/a", position="110")
+        await first.delivers("audit")
+        found = published(first, last=True)
+        assert found.final
+        assert found.bounds == {PODS_KEY: point(110)}
+        first.standby.step_down()
+        second.standby.observe(found)
+        await second.standby.take_over(2, found, released=True)
+        assert published(second).final is False
+        lease = Resigning(second).lease
+        await lists(second, position="130")
+        assert len(lease) == 1
 
 
 @pytest.mark.parametrize("page", [False, True], ids=["before the list", "behind a page"])
@@ -105,7 +206,9 @@ async def test_it_remembers_that_after_a_kill(tmp_path: Path, page: bool) -> Non
         assert set(again.standby.owed) == {*SINKS}
 
 
-async def test_a_takeover_under_way_is_called_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+async def test_a_takeover_under_way_is_called_off(tmp_path: Path, again: bool) -> None:
+    """``again``: it had listed too early before, too."""
     async with replicas(tmp_path) as [first, second]:
         await first.standby.take_over(1, None)
         await all_see([first, second], "added shop/b", position="100")
@@ -119,6 +222,8 @@ async def test_a_takeover_under_way_is_called_off(tmp_path: Path) -> None:
             resigned.set()
 
         second.standby.resign = resign
+        if again:
+            second.standby.others.note()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(second.standby.take_over(2, found))
             await asyncio.sleep(0)

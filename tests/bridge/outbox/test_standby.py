@@ -78,9 +78,9 @@ async def all_see(sides: Sequence[Side], *steps: str, position: str | None) -> N
         await side.sees(*steps, position=position)
 
 
-def published(side: Side) -> Frontier:
+def published(side: Side, *, last: bool = False) -> Frontier:
     """As it comes out of the Lease."""
-    found = frontier.decode(frontier.encode(side.standby.published()))
+    found = frontier.decode(frontier.encode(side.standby.published(last=last)))
     side.standby.renewed()
     return found
 

@@ -41,12 +41,14 @@ def passes_over(waypoints: Waypoints, sink: str, informer: str, listed: Point | 
     """Whether a list that follows now may pass over the delete of an object that another replica has delivered, and
     that the log here never had. Not if that one had delivered all up to the list (``listed``; None: not known yet), and
     the deletes, too. Not where no point of the informer is known: it lists for the first time, which ``is_exact``
-    judges, or goes on with a list. ``theirs``: what other replicas delivered."""
+    judges, or goes on with a list. ``theirs``: what other replicas delivered, also beyond what they published
+    (``Frontier.bounds``)."""
     mine, most = waypoints.reached.get(informer), theirs.of(sink, informer)
     if mine is None or (listed is not None and most is not None and most.covers(listed)):
         return False
-    points = (most, *(part.of(sink, informer) for part in theirs.parts))
-    return any(point is not None and _is_behind(mine, point) for point in points)
+    bound = theirs.bounds.get(informer, mine)
+    points = (most, bound, *(part.of(sink, informer) for part in theirs.parts))
+    return bound is None or any(point is not None and _is_behind(mine, point) for point in points)
 
 
 def _is_behind(mine: Point, theirs: Point) -> bool:
