@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Protocol, TypeAlias
 
-from bridge.model.answers import ListerWatcher, ListRequest, Page, Part
+from bridge.model.answers import ListerWatcher, ListRequest, Page, Part, Refused
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.frontier import Point, informer_key
 from bridge.outbox import OtherLeaders, Waypoints
@@ -61,19 +61,28 @@ async def wait_caught_up(informers: RunningInformers, waypoints: Waypoints) -> C
 async def _newest(informers: Iterable[Informer], asked: Collection[str], waypoints: Waypoints) -> Mapping[str, Point]:
     """The newest versions of the API server for these informers (``informer_key``): one request for all informers of a
     resource, which have one store behind them. Without those that failed, or that know no point yet."""
-    versions: dict[str, str] = {}
-    found: dict[str, Point] = {}
+    resources: dict[str, dict[str, Informer]] = {}
     for each in informers:
-        key, name = _key(each), each.resource.name
-        if key not in asked or (reached := waypoints.reached.get(key)) is None:
-            continue
-        if name not in versions:
-            answer = await each.source.list(ListRequest(version="", limit=1), _ignore)
-            if isinstance(answer, Page):
-                versions[name] = answer.version
-        if name in versions:
-            found[key] = Point(reached.epoch, versions[name])
+        if (key := _key(each)) in asked and key in waypoints.reached:
+            resources.setdefault(each.resource.name, {})[key] = each
+    found: dict[str, Point] = {}
+    for of_resource in resources.values():
+        if (version := await _version(of_resource.values())) is not None:
+            found |= {
+                key: Point(point.epoch, version) for key, point in waypoints.reached.items() if key in of_resource
+            }
     return found
+
+
+async def _version(informers: Iterable[Informer]) -> str | None:
+    """Of the first of these informers that may list."""
+    for each in informers:
+        answer = await each.source.list(ListRequest(version="", limit=1), _ignore)
+        if isinstance(answer, Page):
+            return answer.version
+        if not isinstance(answer, Refused):
+            return None
+    return None
 
 
 def _behind(newest: Mapping[str, Point], waypoints: Waypoints) -> Collection[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.election.lease import FRONTIER, TERM
-from bridge.facts import LeadershipBegan, LeadershipReleased
+from bridge.facts import LeadershipBegan, LeadershipReleased, ListCompleted
 from bridge.facts.election import LeadershipResigned
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
@@ -37,8 +37,7 @@ async def test_it_leaves_the_lease_and_comes_back_with_a_gap(tmp_path: Path, mon
             replica.start(tasks)
             await replica.until(lambda: replica.leads)
             assert not any(isinstance(each, Gap) for each in replica.sink.records), "it is exact"
-            for number in range(500):
-                cluster.create("secrets", {"metadata": {"name": f"s{number}", "namespace": "default"}})
+            create_secrets(cluster, 500)
             cluster.misbehave.expire_history()
             cluster.misbehave.hang_up("configmaps")
 
@@ -51,3 +50,59 @@ async def test_it_leaves_the_lease_and_comes_back_with_a_gap(tmp_path: Path, mon
             assert replica.reported(LeadershipBegan)[-1].term > 4
             assert len(replica.reported(LeadershipResigned)) == 1
             replica.bridge.stop()
+
+
+@pytest.mark.parametrize("final", [False, True], ids=["killed", "left in order"])
+async def test_a_killed_leader_may_have_come_as_far_as_the_api_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, final: bool
+) -> None:
+    """The replica has all that was published, and the API server is further when it takes over."""
+    monkeypatch.setattr("tests.bridge.app.test_election.LATE", SHORT)
+    sinks = {"copy": SinkFrontier()}
+    before = Frontier(1, "test", 3, "somebody_1", "1.0", 5, informers={CONFIG_MAPS: AHEAD}, sinks=sinks, final=final)
+    async with Playground(bookmark_interval=600.0) as cluster:
+        annotations = {TERM: "3", FRONTIER: frontiers.encode(before)}
+        metadata = {"name": "kubedelta", "namespace": "default", "annotations": annotations}
+        held = {"holderIdentity": "somebody_1", "leaseDurationSeconds": 3600}
+        cluster.create(LEASE, {"metadata": metadata, "spec": held})
+        async with asyncio.TaskGroup() as tasks:
+            replica = Replica(cluster, "first", tmp_path / "first")
+            replica.start(tasks)
+            await replica.until_ready()
+            create_secrets(cluster, 500)
+            cluster.create("configmaps", a_config_map("a"))
+            await replica.until(lambda: replica.bridge.snapshot().outbox_records > 0)
+            create_secrets(cluster, 20, "more")
+            reached, newest = int(cluster.get("configmaps", "a")["metadata"]["resourceVersion"]), int(cluster.version)
+            cluster.patch(LEASE, "kubedelta", {"spec": {"holderIdentity": None}})
+            await replica.until(lambda: replica.leads)
+            await replica.sink.until(lambda sink: "added default/a" in sink.delivered())
+            if not final:
+                await replica.until(lambda: bound_in(cluster) is not None)
+                bound = bound_in(cluster)
+                assert bound is not None
+                assert int(bound.version) >= newest > reached
+            assert len(cluster.seen("list", "configmaps")) == (0 if final else 1), "the first list was streamed"
+            listed = len(replica.reported(ListCompleted))
+            cluster.misbehave.expire_history()
+            cluster.misbehave.hang_up("configmaps")
+
+            if final:
+                await replica.until(lambda: len(replica.reported(ListCompleted)) > listed)
+                cluster.create("configmaps", a_config_map("b"))
+                await replica.sink.until(lambda sink: "added default/b" in sink.delivered())
+                assert not replica.reported(LeadershipResigned)
+            else:
+                await replica.until(lambda: replica.reported(LeadershipReleased))
+                assert [each.resource for each in replica.reported(LeadershipResigned)] == ["configmaps"]
+                await replica.sink.until(lambda sink: any(isinstance(each, Gap) for each in sink.records))
+            replica.bridge.stop()
+
+
+def bound_in(cluster: Playground) -> Point | None:
+    return frontiers.decode(lease_annotations(cluster)[FRONTIER]).bounds.get(CONFIG_MAPS)
+
+
+def create_secrets(cluster: Playground, number: int, name: str = "s") -> None:
+    for each in range(number):
+        cluster.create("secrets", {"metadata": {"name": f"{name}{each}", "namespace": "default"}})

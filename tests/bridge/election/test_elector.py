@@ -192,6 +192,7 @@ async def test_a_standby_takes_over_when_a_leader_is_killed(tasks: asyncio.TaskG
 
     assert (store.holder, store.annotation(TERM)) == ("b", "2")
     assert b.duties.tenures[0].frontier == "frontier"
+    assert not b.duties.tenures[0].released
     assert b.reported(LeaderChanged) == [LeaderChanged("a", 1)]
 
 
@@ -210,7 +211,7 @@ async def test_a_release_hands_over_at_once_after_the_last_delivery(
     assert await until(lambda: b.duties.working) < 1.2
 
     assert b.duties.began[0] > a.duties.ended[0]
-    assert b.duties.tenures[0].frontier == "last"
+    assert (b.duties.tenures[0].frontier, b.duties.tenures[0].released) == ("last", True)
     assert isinstance(a.elector.state, Ended)
     assert a.task is not None
     await a.task
