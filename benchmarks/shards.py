@@ -8,14 +8,13 @@ their ratios gives the cost of an event of another shard, and what all shards ca
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from itertools import chain, count
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.contenders import Bridge, Place
 from benchmarks.destinations import Destination, File
+from benchmarks.load_records import OwnRecords, mixed
 from benchmarks.turns import print_bridges, print_calls
-from benchmarks.views import mixed
 from bridge.model.primitives.shard import Shard, fnv1a_64
 
 SHARD = Shard(of=4, index=0)
@@ -26,15 +25,11 @@ class ShardFile(File):
 
     def __init__(self, folder: Path, pods: int, own: Container[int]) -> None:
         super().__init__(folder)
-        self._places = places(pods, own)
-        self._own, self._next = 0, next(self._places)
+        self._records = OwnRecords(pods, own)
 
     def arrived(self) -> int:
         """Records of all pods, up to the next that is for this file."""
-        own = super().arrived()
-        while self._own < own:
-            self._own, self._next = self._own + 1, next(self._places)
-        return self._next
+        return self._records.through(super().arrived())
 
 
 class ShardBridge(Bridge):
@@ -54,16 +49,6 @@ def calls() -> Mapping[str, Callable[[], object]]:
     """For a uid. A bridge remembers the hashes of those that changed last."""
     text = uid(0)
     return {"hash": lambda: fnv1a_64.__wrapped__(text), "hash, remembered": lambda: fnv1a_64(text)}
-
-
-def places(pods: int, own: Container[int]) -> Iterator[int]:
-    """The numbers of the records, from 0, that concern these pods."""
-    return (number for number, pod in enumerate(concerned(pods)) if pod in own)
-
-
-def concerned(pods: int) -> Iterator[int]:
-    """The pod of each record: first the list, then one event after the other, as `load/cluster.go` spreads them."""
-    return chain(range(pods), (mixed(event) % pods for event in count()))
 
 
 def uid(pod: int) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.contenders import Bridge, Place
 from benchmarks.destinations import Destination, KafkaTopics
+from benchmarks.load_records import OwnRecords
 from benchmarks.servers import Load
 from tests.cluster.servers import Kafka
 
 PARTS = 10
 THREE_PATHS = "object.metadata.name != '' && object.spec.nodeName != '' && object.status.phase != 'Failed'"
 """All pods meet it."""
-_64_BITS = (1 << 64) - 1
 
 
 class Tenth(KafkaTopics):
@@ -22,8 +22,7 @@ class Tenth(KafkaTopics):
     def __init__(self, kafka: Kafka, load: Load, digit: int) -> None:
         super().__init__(kafka, load)
         self._digit = digit
-        self._places = places(load.pods, digit)
-        self._own, self._next = 0, next(self._places)
+        self._records = OwnRecords(load.pods, range(digit, load.pods, PARTS))
 
     def sink(self) -> dict[str, Any]:
         where = f"object.metadata.name.endsWith('{self._digit}') && object.status.phase == 'Running'"
@@ -31,10 +30,7 @@ class Tenth(KafkaTopics):
 
     def arrived(self) -> int:
         """Records of all pods, up to the next that is for this view."""
-        own = super().arrived()
-        while self._own < own:
-            self._own, self._next = self._own + 1, next(self._places)
-        return self._next
+        return self._records.through(super().arrived())
 
 
 class Conditional(KafkaTopics):
@@ -62,22 +58,3 @@ class ConditionalBridge(Bridge):
 
     def destinations(self, place: Place) -> Sequence[Destination]:
         return [Conditional(place.brokers.kafka, place.server.load)]
-
-
-def places(pods: int, digit: int) -> Iterator[int]:
-    """The numbers of the records, from 0, that concern a pod whose name ends in the digit: first the list, then one
-    event after the other, as `load/cluster.go` spreads them."""
-    yield from range(digit, pods, PARTS)
-    event = 0
-    while True:
-        if mixed(event) % pods % PARTS == digit:
-            yield pods + event
-        event += 1
-
-
-def mixed(seed: int) -> int:
-    """SplitMix64, as `load/template.go` has it."""
-    seed = (seed + 0x9E3779B97F4A7C15) & _64_BITS
-    seed = ((seed ^ seed >> 30) * 0xBF58476D1CE4E5B9) & _64_BITS
-    seed = ((seed ^ seed >> 27) * 0x94D049BB133111EB) & _64_BITS
-    return seed ^ seed >> 31

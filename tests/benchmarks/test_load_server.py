@@ -15,8 +15,9 @@ import httpx
 import pytest
 
 from benchmarks.build import CannotBuild
+from benchmarks.load_records import concerned
 from benchmarks.servers import Load, LoadServer
-from benchmarks.shards import concerned, uid
+from benchmarks.shards import uid
 from bridge.kube.discovery.discovery import ACCEPT
 from bridge.kube.discovery.documents import read_aggregated, read_classic_groups, read_classic_resources
 from tests.kit.deadlines import BUSY

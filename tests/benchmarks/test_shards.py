@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.shards import ShardFile, foreign, places, uid
+from benchmarks.load_records import places
+from benchmarks.shards import ShardFile, foreign, uid
 from bridge.model.primitives.shard import Shard
 
 

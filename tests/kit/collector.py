@@ -76,14 +76,16 @@ async def collecting(**site: Any) -> AsyncIterator[Collector]:
     app.router.add_route("*", "/elsewhere", collector.take)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, **site).start()
-    port = runner.addresses[0][1]
+    port = None
     try:
+        await web.TCPSite(runner, "127.0.0.1", 0, **site).start()
+        port = runner.addresses[0][1]
         collector.url = f"{'https' if site else 'http'}://127.0.0.1:{port}/v1/traces"
         yield collector
     finally:
         await runner.cleanup()
-        await abort_connections(port)
+        if port is not None:
+            await abort_connections(port)
 
 
 def _span(span: Any) -> CollectedSpan:

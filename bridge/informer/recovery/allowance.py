@@ -42,7 +42,7 @@ class RecoverySlots:
         self._at_once = limits.concurrency
         """The present bound."""
         self._too_many = 0
-        """Slots beyond it: they are not free again when their requests end."""
+        """Slots beyond it, which nobody gets any more."""
         self._answers = 0
         """Since the bound has changed."""
         self._quiet_until = 0.0
@@ -52,6 +52,9 @@ class RecoverySlots:
     async def turn(self) -> AsyncIterator[None]:
         """A slot for a request, once the server is not busy."""
         await self._slots.acquire()
+        while self._too_many:  # It was free when the bound fell.
+            self._too_many -= 1
+            await self._slots.acquire()
         try:
             # The answer to another request may meanwhile ask for a longer pause.
             while (rest := self._quiet_until - self._now()) > 0:  # noqa: ASYNC110  # Only time ends it.

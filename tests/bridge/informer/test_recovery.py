@@ -422,6 +422,25 @@ async def test_a_busy_server_gets_fewer_requests_at_once() -> None:
     assert max(most[12:]) < 12, "all at once are too many"
 
 
+async def test_free_slots_count_when_a_server_becomes_busy() -> None:
+    slots, running, most = RecoverySlots(RecoveryLimits(concurrency=4)), 0, 0
+
+    async def ask() -> None:
+        nonlocal running, most
+        async with slots.turn():
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(1)
+            running -= 1
+
+    async with slots.turn():
+        slots.pause(1.0)
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(9):
+            tasks.create_task(ask())
+    assert most == 2
+
+
 async def test_the_operator_may_turn_it_off_for_a_resource() -> None:
     world = changed(await a_life("web"), "web", "web")
     world.wanted = False
