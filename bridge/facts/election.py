@@ -45,8 +45,8 @@ class LeadershipReleased(msgspec.Struct, frozen=True):
 
 
 class LeadershipResigned(msgspec.Struct, frozen=True):
-    """This leader has to list before its watch has seen all that a leader before it delivered: the list would pass over
-    deletes. It leaves the Lease to another replica."""
+    """This leader has to list before its watch has seen all that a leader before it can have delivered: the list might
+    pass over deletes. It leaves the Lease to another replica."""
 
     term: int
     resource: str

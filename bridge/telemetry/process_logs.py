@@ -203,7 +203,7 @@ class ElectionLogs:
             case LeadershipReleased(term):
                 self._log.info("the Lease is released after the last delivery", term=term)
             case LeadershipResigned(term, resource):
-                text = "this replica leaves the Lease: a list hides deletes of objects that the leader before delivered"
+                text = "this replica leaves the Lease: a list may hide deletes of objects that leaders before delivered"
                 self._log.warning(text, term=term, resource=resource)
             case ShardWaits(reason):
                 self._log.warning("the objects of this shard cannot be taken over yet", reason=reason)
