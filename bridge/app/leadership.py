@@ -62,7 +62,7 @@ class Leadership:
         self._sinks = sinks
         self.changes = SelectionChanges(selecting, standby, report)
         self._started = started
-        standby.resign = self._resign
+        standby.resign, standby.confirm = self._resign, self.changes.confirm
         self._grace_ends = grace_ends
         self._report = report
         self._follows = asyncio.Event()

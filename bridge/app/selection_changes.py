@@ -68,13 +68,20 @@ class SelectionChanges:
 
     async def lead(self, tenure: Tenure) -> None:
         """Call before the first delivery. Returns early if the tenure ends. A replica that owes snapshots says so in
-        the Lease first: it may not watch what another does. So does the first leader: the next one may never have known
-        an object that was delivered."""
+        the Lease first: it may not watch what another does. So does the first leader, and one with further informers:
+        the next one may never have known an object that was delivered."""
         self._tenure = tenure
         self._over.clear()
-        if self._standby.owed or not self._standby.before:
-            await first_of(tenure.confirmed(), tenure.ending.wait())
+        standby = self._standby
+        named = standby.found.informers.keys() if standby.found else set()
+        if standby.owed or not standby.before or standby.selected.waypoints.running - named:
+            await self.confirm()
         self._due.set()
+
+    async def confirm(self) -> None:
+        """Returns once the Lease has what the leader published after the call, or its tenure ends."""
+        if (tenure := self._tenure) is not None:
+            await first_of(tenure.confirmed(), tenure.ending.wait(), self._over.wait())
 
     def follow(self) -> None:
         """The tenure is over."""
@@ -91,7 +98,7 @@ class SelectionChanges:
             return
         selected.intended = entries
         try:
-            await first_of(tenure.confirmed(), tenure.ending.wait(), self._over.wait())
+            await self.confirm()
             yield
         finally:
             selected.intended = {}

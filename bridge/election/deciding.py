@@ -99,8 +99,11 @@ class Rules(Endings):
             return known.since + duration if known.version else known.since  # Its holder creates it before.
         if lease.holder in self._ours and lease.proves_the_last_write:
             return known.since
-        free_at = known.since + (lease.duration if lease.holder else 0)
-        return free_at if exact else free_at + duration
+        if not lease.holder:
+            return known.since if exact else known.since + duration
+        # Where no API server could be reached, the holder comes back first: it has all that it delivered.
+        held_until = max(known.since + lease.duration, known.answers_since + self.timing.return_time)
+        return held_until if exact else held_until + duration
 
     def _hold(self, state: Held, now: float) -> Action:
         if now < state.renew_at:
@@ -184,7 +187,9 @@ class Rules(Endings):
         retry_at = now + self.timing.retry_period * (1 + _JITTER * jitter)
         if isinstance(state, Starting):
             return replace(state, retry_at=retry_at)
-        return self._unsure(state, retry_at)
+        if isinstance(state, Ended):
+            return state
+        return self._unsure(replace(state, known=replace(state.known, answers_since=inf)), retry_at)
 
     def _unsure(self, state: State, retry_at: float) -> State:
         match state:

@@ -29,12 +29,10 @@ from bridge.election.states import (
     Wait,
 )
 from bridge.election.status import knows_progress, status_of
+from bridge.election.timing import ANSWER_PART
 from bridge.election.watching import LeaseWatch
 from bridge.facts import FrontierTooLarge, LeadershipReleased, LeaseRenewed, Report
 from bridge.model.primitives.election import ElectionStatus
-
-_PATIENCE = 0.5
-"""Of the renew deadline: a request over a dead connection leaves time for another."""
 
 
 class Elector:
@@ -60,7 +58,7 @@ class Elector:
         self._namespace, self._name = namespace, name
         self._report, self._jitter = report, jitter
         self._now = asyncio.get_running_loop().time
-        self._requests = LeaseRequests(api, f"{namespace}/{name}", _PATIENCE * rules.timing.renew_deadline, report)
+        self._requests = LeaseRequests(api, f"{namespace}/{name}", ANSWER_PART * rules.timing.renew_deadline, report)
         self._announcer = Announcer(rules.identity, duties, report, self._now)
         self._news = asyncio.Event()
         self._stopping = False

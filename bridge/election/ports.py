@@ -50,7 +50,7 @@ class Tenure:
         self.frontier = frontier
         """The newest one in the Lease: at first that of the holder before, empty without any."""
         self.released = released
-        """The holder before had left the Lease: it, and every one behind it, delivered nothing after that."""
+        """Nobody held the Lease when it was taken."""
         self.deadline = deadline
         """On the event loop's clock; see ``hold_until``."""
         self.ending = asyncio.Event()

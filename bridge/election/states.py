@@ -12,6 +12,7 @@ Times are seconds of one monotonic clock. Losing the Lease pauses the holder's w
 
 from __future__ import annotations
 
+from math import inf
 from typing import TypeAlias
 
 import msgspec
@@ -35,6 +36,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """Of all possible terms that were ever seen, or tried."""
     unsure: bool = False
     """Another version is current, or the result of a write is unknown: read before the next write."""
+    answers_since: float = -inf
+    """Since when every request of this elector has had an answer; infinite behind one that failed."""
 
     @classmethod
     def first(cls, lease: Lease | None, now: float, highest_term: int) -> Known:
@@ -51,6 +54,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
             version=version or (self.version if lease is None else lease.version),
             since=self.since if alike else now,
             heard=now,
+            answers_since=min(self.answers_since, now),
             highest_term=max(self.highest_term, seen if is_possible(seen, self.highest_term) else 0),
         )
 

@@ -17,7 +17,6 @@ from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.frontier import Point
 from bridge.outbox import BaseCopy, Installation, Outbox, Replica, Standby
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.storage.directory_lock import FILE
@@ -300,9 +299,10 @@ class Member:
         await self.outbox.ledger.discard_positions(parts, restored=True)
 
     def learn_bounds(self, server: Server) -> None:
-        """The server's version, for all informers that know a point."""
+        """The server's version, for all informers that know a point, unless its store was restored to before that."""
         others, reached = self.standby.others, self.standby.selected.waypoints.reached
-        points = {key: Point(point.epoch, str(server.version)) for key, point in reached.items()}
+        proven = {key: point for key, point in reached.items() if int(point.version) <= server.version}
+        points = {key: point._replace(version=str(server.version)) for key, point in proven.items()}
         others.bound(points, others.takeovers)
 
     async def watch(self, server: Server, resource: Resource, most: int, bookmark: bool) -> None:

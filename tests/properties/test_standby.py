@@ -267,9 +267,8 @@ class Election(RuleBasedStateMachine):
     @rule()
     def ask_for_bounds(self) -> None:
         """See ``bound_former_leaders``."""
-        if (leader := self.leader) is not None:
-            self.run(leader.notice_restores(self.server))
-            leader.learn_bounds(self.server)
+        if self.leader is not None:
+            self.leader.learn_bounds(self.server)
 
     @rule()
     def leaves_in_order(self) -> None:

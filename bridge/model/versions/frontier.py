@@ -201,9 +201,9 @@ def fitted(frontier: Frontier) -> tuple[str, int]:
     """The text of the annotation, and the characters that the whole frontier takes. If an annotation holds fewer, the
     text has no positions of sinks: behind it nobody is exact, and all records are delivered again that are still in the
     log. If need be, it has neither parked objects nor settings. The term and the numbers are always there."""
-    whole = _text(frontier)
-    if len(whole) <= MOST_CHARACTERS:
-        return whole, len(whole)
+    for each in (frontier, replace(frontier, final=False, bounds={})):  # The next leader finds bounds itself.
+        if len(whole := _text(each)) <= MOST_CHARACTERS:
+            return whole, len(whole)
     sinks = {sink: replace(each, behind={}) for sink, each in frontier.sinks.items()}
     less = replace(frontier, informers=dict.fromkeys(frontier.informers), retired=(), sinks=sinks, bounds={}, parts=())
     text = _text(less)

@@ -111,7 +111,8 @@ def _bounds(frontiers: Sequence[Frontier], informers: Sequence[str]) -> Mapping[
     for key in informers:
         bounds = [each.bounds[key] for each in frontiers if key in each.bounds]
         if bounds:
-            found[key] = None if None in bounds else furthest(bounds)
+            epochs = {0 if each is None else each.epoch for each in bounds}
+            found[key] = furthest(bounds) if len(epochs) == 1 else None
     return found
 
 

@@ -34,6 +34,8 @@ class OtherLeaders:
         """The transaction of a takeover runs."""
         self.unbounded = asyncio.Event()
         """Set while this replica leads, and some bound is not known."""
+        self.anew = asyncio.Event()
+        """Set with each takeover. Whoever waits clears it."""
         self.takeovers = 0
         """Of this replica, in this run."""
         self._next = followed.frontier
@@ -58,6 +60,7 @@ class OtherLeaders:
         self.follow(self._after(known, led_last=led_last))
         self.overtaken = False
         self.takeovers += 1
+        self.anew.set()
         if self.without_bound:
             self.unbounded.set()
 
@@ -77,7 +80,7 @@ class OtherLeaders:
     @property
     def without_bound(self) -> Collection[str]:
         """Informers whose bound is not known."""
-        return {key for key, bound in self.bounds.items() if bound is None}
+        return {key for key, bound in self.bounds.items() if bound is None and key in self._waypoints.running}
 
     def bound(self, points: Mapping[str, Point], takeover: int) -> None:
         """No former leader can have come further: the API server had these points after the ``takeover`` (see
@@ -93,9 +96,9 @@ class OtherLeaders:
         if text := frontiers.encode_found(learned):
             self._store.write(partial(takeover.save_frontier, frontier=text), shrinks=True)
 
-    def hides(self, sink: str, informer: str, listed: Point | None) -> bool:
+    def hides(self, sink: str, informer: str, epoch: int, listed: str | None) -> bool:
         """Whether a list of the informer may hide deletes from the sink: see ``exactness.passes_over``."""
-        return self._next is not None and passes_over(self._waypoints, sink, informer, listed, self._next)
+        return self._next is not None and passes_over(self._waypoints, sink, informer, epoch, listed, self._next)
 
     def note(self) -> None:
         """An informer is about to list before it has everything. Durable with the next write."""

@@ -43,6 +43,8 @@ class Standby:
     """Awaited with the frontier behind which this replica begins to lead."""
     resign: Callable[[], Awaitable[None]] | None = None
     """Awaited by a leader that is to leave the Lease to another replica; on return this one follows. See ``lists``."""
+    confirm: Callable[[], Awaitable[None]] | None = None
+    """Awaited by a leader that is to be in the Lease as it is now; returns early if its tenure ends."""
 
     def __init__(
         self,
@@ -59,15 +61,11 @@ class Standby:
         report: Report,
     ) -> None:
         """``number_now``: returns a number behind all numbers of lost replicas. ``lock``: see SinkRegistration."""
-        self._store = store
-        self._appender = appender
-        self._sinks = sinks
+        self._store, self._appender, self._sinks = store, appender, sinks
         self._replica = replica
         self.selected = selected
-        self._clock = clock
-        self._number_now = number_now
-        self._lock = lock
-        self._report = report
+        self._clock, self._number_now = clock, number_now
+        self._lock, self._report = lock, report
         self._waypoints = selected.waypoints = appender.waypoints = Waypoints(followed.batches)
         self.confirmed = Confirmed(followed.log_start, followed.batches)
         self.led, self.ahead = followed.led, followed.ahead
@@ -168,6 +166,7 @@ class Standby:
     def step_down(self) -> None:
         """Follows from now on. No worker delivers any more."""
         self.leading = False
+        self.others.unbounded.clear()
         self._waypoints.observe = None
 
     def has(self, sink: str, record: Record) -> bool:

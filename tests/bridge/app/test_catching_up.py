@@ -14,7 +14,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.model.versions.frontier import Frontier, Point, informer_key
 from bridge.outbox import OtherLeaders, Waypoints
 from bridge.outbox.standby.takeover import SavedTerms
-from tests.kit.informed import PODS
+from tests.kit.informed import DEPLOYMENTS, PODS
 from tests.kit.scripted_source import Asked, ScriptedSource
 from tests.kit.virtual_time import run_in_virtual_time, settled
 
@@ -89,6 +89,7 @@ def test_a_watch_that_lags_on_is_named() -> None:
 # ── Bounds ───────────────────────────────────────────────────────────────────
 
 REFUSED = Refused(403, "forbidden")
+OTHER = informer_key(DEPLOYMENTS.name, Scope())
 TEAM = Scope(namespace="team")
 IN_TEAM = informer_key(PODS.name, TEAM)
 
@@ -148,6 +149,46 @@ def test_failures_are_repeated_less_and_less_often() -> None:
     pauses = [after.at - before.at for before, after in zip(asked(informed), asked(informed)[1:], strict=False)]
     assert pauses[:3] == [0.5, 1.0, 2.0]
     assert pauses[-1] == LONGEST_PAUSE
+
+
+def test_a_resource_that_hangs_holds_no_other_up() -> None:
+    own = two_resources()
+    others = behind_a_killed_leader(own, KEY, OTHER)
+    pods, hangs = Informed(ScriptedSource(at("9"))), Informed(ScriptedSource(), resource=DEPLOYMENTS)
+    found = bounds(others, own, hangs, pods, then=partial(asyncio.sleep, 5))
+    assert found == {KEY: Point(1, "9"), OTHER: None}
+
+
+def test_only_the_watch_that_lags_is_named() -> None:
+    own = two_resources()
+    informers = [Informed(ScriptedSource(at("7"))), Informed(ScriptedSource(), resource=DEPLOYMENTS)]
+    assert run_in_virtual_time(wait_caught_up(lambda: informers, own)) == [str(DEPLOYMENTS)]
+
+
+def test_another_takeover_is_asked_about_at_once() -> None:
+    own = two_resources()
+    others = behind_a_killed_leader(own, KEY, OTHER)
+    fails = Informed(ScriptedSource(*[Failed("no route")] * 99), resource=DEPLOYMENTS)
+
+    async def take_over_later() -> None:
+        await asyncio.sleep(100)
+        others.took_over(Frontier(1, "prod", 2, "b_1", "1.0", 0, bounds={KEY: None, OTHER: None}), led_last=False)
+        await settled()
+
+    found = bounds(others, own, fails, Informed(ScriptedSource(at("9"), at("12"))), then=take_over_later)
+    assert found == {KEY: Point(1, "12"), OTHER: None}
+
+
+def test_a_restored_store_bounds_nothing() -> None:
+    own = waypoints("7")
+    others = behind_a_killed_leader(own, KEY)
+    assert bounds(others, own, Informed(ScriptedSource(at("5"), at("5"))), then=settled) == {KEY: None}
+
+
+def two_resources() -> Waypoints:
+    own = waypoints("7")
+    own.begin(DEPLOYMENTS.name, {OTHER: (Point(1, "7"), Point(1, "7"))})
+    return own
 
 
 def test_an_answer_from_before_another_takeover_bounds_nothing() -> None:

@@ -290,6 +290,33 @@ async def test_work_is_cancelled_at_the_deadline_and_comes_back(tasks: asyncio.T
 
 
 @story
+async def test_after_an_outage_the_holder_comes_back_first(tasks: asyncio.TaskGroup, store: LeaseStore) -> None:
+    """It has all that it delivered. The standby's time was over long ago."""
+    a, b = await leader_and_standby(tasks, store)
+    await asyncio.sleep(30)
+    a.api.reachable = b.api.reachable = False
+    await asyncio.sleep(60)
+    assert not a.duties.working
+    b.api.reachable = True
+    await asyncio.sleep(6.0)  # Until then, a request over a dead connection may hold the holder up.
+    a.api.reachable = True
+    await until(lambda: a.duties.working)
+    await asyncio.sleep(30)
+    assert (len(a.duties.tenures), b.duties.tenures) == (2, [])
+
+
+@story
+async def test_a_holder_that_died_in_an_outage_is_not_waited_for(tasks: asyncio.TaskGroup, store: LeaseStore) -> None:
+    a, b = await leader_and_standby(tasks, store)
+    await asyncio.sleep(30)
+    b.api.reachable = False
+    await a.kill()
+    await asyncio.sleep(60)
+    b.api.reachable = True
+    assert await until(b.leads) < 11.0
+
+
+@story
 async def test_a_frozen_process_knows_that_its_deadline_passed(tasks: asyncio.TaskGroup, store: LeaseStore) -> None:
     """Before any timer could run."""
     a = await a_leader(tasks, store)

@@ -28,8 +28,9 @@ def former(index: int, bound: Point | str | None = "no", *, final: bool = True) 
         (("no", Point(1, "120")), {PODS: Point(1, "120")}),
         ((Point(1, "130"), Point(1, "120")), {PODS: Point(1, "130")}),
         ((Point(1, "130"), None), {PODS: None}),
+        ((Point(1, "130"), Point(2, "90")), {PODS: None}),
     ],
-    ids=["none", "one", "both", "one unknown"],
+    ids=["none", "one", "both", "one unknown", "two epochs"],
 )
 def test_leaders_of_a_shard_bound_what_follows(
     bounds: tuple[Point | str | None, ...], joint: dict[str, Point | None]

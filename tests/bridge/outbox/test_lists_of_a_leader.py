@@ -14,10 +14,10 @@ from bridge.facts.election import LeadershipResigned
 from bridge.model.change import Evidence
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
-from bridge.model.versions.frontier import Frontier
+from bridge.model.versions.frontier import Frontier, informer_key
 from tests.bridge.outbox.opened import crashed, joined, opened
 from tests.bridge.outbox.test_standby import PODS_KEY, SINKS, Side, all_see, point, published, replicas
-from tests.kit.informed import PODS
+from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 
 
 async def lists(side: Side, *steps: str, position: str | None, evidence: Evidence = Evidence.RELISTED) -> None:
@@ -152,7 +152,8 @@ async def test_a_bound_of_an_earlier_takeover_is_no_bound(tmp_path: Path) -> Non
         assert others.without_bound == {PODS_KEY}
 
 
-async def test_a_restart_keeps_the_bound(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("reached", "owed"), [("114", {*SINKS}), ("116", set())], ids=["behind it", "beyond it"])
+async def test_a_restart_keeps_the_bound(tmp_path: Path, reached: str, owed: set[str]) -> None:
     async with replicas(tmp_path) as [first, second]:
         await lagging_leader([first, second], killed=True)
         others = second.standby.others
@@ -163,9 +164,59 @@ async def test_a_restart_keeps_the_bound(tmp_path: Path) -> None:
     async with opened(directory, SINKS) as outbox:
         again = Side(outbox, await joined(outbox, "kubedelta-1_2"))
         await again.pods.begin(outbox)
+        await again.sees(position=reached)
         await lists(again, position="130")
         await again.standby.take_over(3, found)
-        assert set(again.standby.owed) == {*SINKS}
+        assert set(again.standby.owed) == owed
+
+
+async def test_a_last_frontier_behind_a_silent_holder_is_not_the_last(tmp_path: Path) -> None:
+    """A holder that published nothing may have delivered."""
+    async with replicas(tmp_path) as [first, second]:
+        await first.standby.take_over(1, None)
+        await all_see([first, second], "added shop/b", position="100")
+        for sink in SINKS:
+            await first.delivers(sink)
+        found = published(first, last=True)
+        assert found.final
+        assert found.bounds == {}
+        first.standby.step_down()
+        await second.standby.take_over(3, found, released=False)
+        assert second.standby.others.without_bound == {PODS_KEY}
+        second.standby.step_down()
+        assert not second.standby.others.unbounded.is_set(), "a follower asks for nothing"
+        second.standby.others.bound({PODS_KEY: point(115)}, second.standby.others.takeovers)
+        assert second.standby.others.without_bound == {PODS_KEY}
+
+
+async def test_a_leader_that_ends_in_a_list_has_no_bound(tmp_path: Path) -> None:
+    """Objects of the list may be at the destination, and the list has no version yet."""
+    async with replicas(tmp_path) as [first, _second]:
+        await first.standby.take_over(1, None)
+        await first.sees("added shop/b", position="100")
+        await lists(first, "updated shop/b", position=None)
+        assert published(first, last=True).bounds == {PODS_KEY: None}
+
+
+async def test_a_new_informer_is_in_the_lease_before_its_first_list(tmp_path: Path) -> None:
+    """Another replica could not know that objects of it were delivered."""
+    async with replicas(tmp_path) as [first, _second]:
+        await first.standby.take_over(1, None)
+        published(first)
+        named: list[set[str]] = []
+
+        async def confirm() -> None:
+            named.append({*published(first).informers})
+
+        first.standby.confirm = confirm
+        deployments = await Informed(DEPLOYMENTS).begin(first.outbox)
+        deployments.evidence = Evidence.LISTED
+        for position in ("100", "110"):
+            batch = deployments.batch([], position)
+            batch.listed = True
+            await first.outbox.append(batch)
+        await lists(first, "added shop/b", position="120")
+        assert named == [{PODS_KEY, informer_key(DEPLOYMENTS.name, Scope())}], "once, and for no known informer"
 
 
 async def test_a_backlog_bounds_what_a_leader_left_in_order(tmp_path: Path) -> None:
