@@ -517,7 +517,11 @@ class Election(RuleBasedStateMachine):
             if member is not self.leader:  # It has read the Lease since its start.
                 self.follow(member)
             member.sinks[NEW] = start
-            is_new = NEW not in [cursor.sink for cursor in member.outbox.sinks.all]
+            # A leader goes on where the one before was, whose cursor may be there still.
+            found = member.standby.found if member is self.leader else None
+            is_new = NEW not in [each.sink for each in member.outbox.sinks.all] and (
+                not found or NEW not in found.sinks
+            )
             self.run(member.outbox.registration.begin({NEW: start}, (), before=False))
             if is_new and member is self.leader:
                 self.begin_new(member)
