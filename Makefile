@@ -18,6 +18,8 @@ BASE ?=
 FAILURES ?= build/failures
 
 QUICK = not soak and not image and not browser and not long
+# What waited stands at the end of its group.
+SLOWEST = --durations=5 --durations-min=10
 
 # The site: pages, and the files that they link to
 DOCS ?= build/docs
@@ -59,22 +61,22 @@ test: $(READY) ## the default suite, with the real servers where Go and Java are
 	test-scenarios test-servers test-sinks test-rooms test-units || { cat $(FAILURES)/*; exit 1; }
 
 test-rooms: $(READY) ## the rooms of the bridge, without servers
-	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" tests/bridge $(ARGS) $(NONE_IS_FINE)
+	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" tests/bridge $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
 test-units: $(READY) ## what else needs no servers: sinks, configuration, contracts, properties, documents
-	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" --ignore=tests/bridge $(ARGS) $(NONE_IS_FINE)
+	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" --ignore=tests/bridge $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
 test-servers: $(READY) ## rooms, the chart and the contracts of sinks against real servers
-	$(BIN)/pytest --servers -m "(go or java) and $(QUICK)" --ignore=tests/scenarios --ignore=tests/sinks $(ARGS) $(NONE_IS_FINE)
+	$(BIN)/pytest --servers -m "(go or java) and $(QUICK)" --ignore=tests/scenarios --ignore=tests/sinks $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
 test-sinks: $(READY) ## sinks against real brokers
-	$(BIN)/pytest --servers -m "(go or java) and $(QUICK)" tests/sinks $(ARGS) $(NONE_IS_FINE)
+	$(BIN)/pytest --servers -m "(go or java) and $(QUICK)" tests/sinks $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
 test-image: $(READY) ## the image, built and run as the chart's pod; needs root, buildah, runc and mmdebstrap
 	$(BIN)/pytest -m image tests/deploy $(ARGS)
 
 test-scenarios: $(READY) ## whole processes between real servers, one story per file
-	$(BIN)/pytest -rP -m "(go or java) and $(QUICK)" tests/scenarios $(ARGS) $(NONE_IS_FINE)
+	$(BIN)/pytest -rP -m "(go or java) and $(QUICK)" tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
 test-long: $(READY) ## the longest stories, which `make test` leaves out and .ci/run has; six to seven minutes
 	$(BIN)/pytest --servers -rP -m "long and not soak" tests/scenarios tests/deploy tests/sinks tests/cluster $(ARGS)
