@@ -169,7 +169,10 @@ class ExactlyOnceKafkaSink:
             if not await self._refusals.find(self._new_producer, self._options.ack_timeout):
                 self._producers.halve_batches()
             return await self._transact(await self._take_over(), batch)
-        self._inner = await self._new_inner()
+        # A message without an acknowledgement may be in the log. librdkafka gives its number to the next message of the
+        # partition, which the broker then takes for the same one and leaves out. A new producer has another epoch.
+        if receipt.failure is None:
+            self._inner = await self._new_inner()
         return nothing_stored(batch, receipt)
 
     async def _store(
