@@ -17,7 +17,7 @@ from bridge.model.primitives.shard import Shard
 from bridge.model.record import Concern, Record, SnapshotEdge
 from bridge.model.versions.beyond import Beyond
 from bridge.model.versions.progress import BeyondPart, Progress, SharedProgress, decode_progress, encode_progress
-from sinks.base import ALL_STORED, ProgressSink, SinkUnavailable, StatefulSink
+from sinks.base import ALL_STORED, ProgressSink, Receipt, RetryLater, SinkUnavailable, StatefulSink
 from sinks.kafka import TYPE
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.transactions.producer import TransactionalProducer
@@ -330,6 +330,26 @@ async def test_a_cut_line_leaves_every_record_stored_once(kafka: KafkaBehindALin
                     while await sink.deliver(part) != ALL_STORED:  # noqa: ASYNC110
                         await asyncio.sleep(0.02)
     assert line.cuts > 4
+    assert Counter(await place.stored()) == Counter(ids_of(batch))
+
+
+async def test_an_unacknowledged_record_gets_another_producer(
+    kafka: Kafka, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker may have it. librdkafka would give its number to the next one, which the broker then leaves out."""
+    place, batch = Place(kafka, kafka_topic), changes(4)
+    async with place.opened() as sink:
+        await deliver(sink, batch[:2])
+        before = sink._producers.transactional
+
+        async def unacknowledged(_inner: object, records: Sequence[Record]) -> Receipt:
+            return Receipt(range(len(records)), RetryLater("no acknowledgement within 2 s"))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(sink, "_send", unacknowledged)
+            assert (await sink.deliver(batch[2:])).failure == RetryLater("no acknowledgement within 2 s")
+        await deliver(sink, batch[2:])
+        assert sink._producers.transactional is not before
     assert Counter(await place.stored()) == Counter(ids_of(batch))
 
 
