@@ -78,7 +78,7 @@ test-image: $(READY) ## the image, built and run as the chart's pod; needs root,
 test-scenarios: $(READY) ## whole processes between real servers, one story per file
 	$(BIN)/pytest -rP -m "(go or java) and $(QUICK)" tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
-test-long: $(READY) ## the longest stories, which `make test` leaves out and .ci/run has; six to seven minutes
+test-long: $(READY) ## the longest stories, which `make test` leaves out and .ci/run has; seven to nine minutes
 	$(BIN)/pytest --servers -rP -m "long and not soak" tests/scenarios tests/deploy tests/sinks tests/cluster $(ARGS)
 
 check: $(READY) ## style, types, who imports whom, the Dockerfile

@@ -109,9 +109,7 @@ async def test_an_object_that_it_alone_delivered_does_not_stay(scene: Scene) -> 
         await run.kube.delete(f"{run.config_maps}/{name}")
         await scene.forget()
         assert await run.replicas.leader() is run.second
-        async with asyncio.timeout(60 * BUSY):
-            while not (await run.second.metrics()).value("leader_exact"):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await run.second.until("it is exact", lambda now: now.value("leader_exact") == 1)
         before = len(run.events())
         run.line.cut()
 

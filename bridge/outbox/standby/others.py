@@ -69,8 +69,8 @@ class OtherLeaders:
 
     def learn(self, sink: str, points: Mapping[str, Point | None]) -> None:
         """The destination has this of other replicas, perhaps more than the Lease says. Durable with the next write."""
-        if self.frontier is not None and (learned := with_points(self.frontier, sink, points)) != self.frontier:
-            self._learned(learned)
+        if self.frontier is not None:
+            self._learned(with_points(self.frontier, sink, points))
 
     @property
     def bounds(self) -> Mapping[str, Point | None]:
@@ -92,6 +92,8 @@ class OtherLeaders:
             self.unbounded.clear()
 
     def _learned(self, learned: Frontier) -> None:
+        if learned == self.frontier:
+            return
         self.frontier = self._next = learned
         if text := frontiers.encode_found(learned):
             self._store.write(partial(takeover.save_frontier, frontier=text), shrinks=True)

@@ -41,14 +41,20 @@ class Resigning:
         self.side.standby.step_down()
 
 
-async def lagging_leader(sides: Sequence[Side], *, killed: bool = False) -> Resigning:
-    """The first replica has delivered the pod shop/a, of version 110; the second one leads, and has not seen it.
-    ``killed``: before the first one could publish that."""
-    first, second = sides
+async def lead_and_deliver(sides: Sequence[Side]) -> None:
+    """The first replica leads, and has delivered what all have seen: the pod shop/b, up to version 100."""
+    first = sides[0]
     await first.standby.take_over(1, None)
     await all_see(sides, "added shop/b", position="100")
     for sink in SINKS:
         await first.delivers(sink)
+
+
+async def lagging_leader(sides: Sequence[Side], *, killed: bool = False) -> Resigning:
+    """The first replica has delivered the pod shop/a, of version 110; the second one leads, and has not seen it.
+    ``killed``: before the first one could publish that."""
+    first, second = sides
+    await lead_and_deliver(sides)
     found = published(first)
     second.standby.observe(found)
     await first.sees("added shop/a", position="110")
@@ -173,10 +179,7 @@ async def test_a_restart_keeps_the_bound(tmp_path: Path, reached: str, owed: set
 async def test_a_last_frontier_behind_a_silent_holder_is_not_the_last(tmp_path: Path) -> None:
     """A holder that published nothing may have delivered."""
     async with replicas(tmp_path) as [first, second]:
-        await first.standby.take_over(1, None)
-        await all_see([first, second], "added shop/b", position="100")
-        for sink in SINKS:
-            await first.delivers(sink)
+        await lead_and_deliver([first, second])
         found = published(first, last=True)
         assert found.final
         assert found.bounds == {}
@@ -222,10 +225,7 @@ async def test_a_new_informer_is_in_the_lease_before_its_first_list(tmp_path: Pa
 async def test_a_backlog_bounds_what_a_leader_left_in_order(tmp_path: Path) -> None:
     """A request that was under way at its end may have stored more than the leader settled."""
     async with replicas(tmp_path) as [first, second]:
-        await first.standby.take_over(1, None)
-        await all_see([first, second], "added shop/b", position="100")
-        for sink in SINKS:
-            await first.delivers(sink)
+        await lead_and_deliver([first, second])
         await first.sees("added shop/a", position="110")
         await first.delivers("audit")
         found = published(first, last=True)
@@ -287,10 +287,7 @@ async def test_a_takeover_under_way_is_called_off(tmp_path: Path, again: bool) -
 async def test_what_a_destination_has_counts_as_the_lease_does(tmp_path: Path) -> None:
     """With exactly once: the former leader's last transaction came behind its last renewal."""
     async with replicas(tmp_path) as [first, second]:
-        await first.standby.take_over(1, None)
-        await all_see([first, second], "added shop/b", position="100")
-        for sink in SINKS:
-            await first.delivers(sink)
+        await lead_and_deliver([first, second])
         await second.standby.take_over(2, published(first))
         lease = Resigning(second).lease
         second.standby.others.learn("audit", {PODS_KEY: point(110)})
