@@ -9,7 +9,7 @@ from functools import partial
 from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
 from bridge.model.record import NO_OBJECT, OrderingKey
 from bridge.model.versions.held import HeldObjects
-from bridge.outbox.letters import dead_letters_sql, fetched
+from bridge.outbox.letters import commands_sql, dead_letters_sql, fetched
 from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
 from bridge.outbox.log import record_codec
 from bridge.outbox.store import Store
@@ -119,7 +119,7 @@ class DeadLetters:
 
     async def retry(self, numbers: Sequence[int] | None) -> int:
         """See AdminOperations.retry."""
-        count = await self._store.write(partial(dead_letters_sql.retry, sink=self._sink, numbers=numbers), shrinks=True)
+        count = await self._store.write(partial(commands_sql.retry, sink=self._sink, numbers=numbers), shrinks=True)
         self.retrying = self.retrying or count > 0
         self._has_changed.set()
         return count
@@ -127,7 +127,7 @@ class DeadLetters:
     async def drop(self, numbers: Sequence[int] | None) -> int:
         """See AdminOperations.drop."""
         deleted, _ = await self._store.write(
-            partial(dead_letters_sql.drop, sink=self._sink, numbers=numbers),
+            partial(commands_sql.drop, sink=self._sink, numbers=numbers),
             committed=lambda done: self._note_dropped(*done),
             shrinks=True,
         )

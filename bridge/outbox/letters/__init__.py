@@ -1,5 +1,6 @@
 """SQL of dead letters.
 
 dead_letters_sql  rejected and parked records
+commands_sql      retries and drops of an operator
 fetched           dead letters that come from another replica
 """

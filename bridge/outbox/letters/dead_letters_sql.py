@@ -95,61 +95,6 @@ def heads_of(
     return found
 
 
-def retry(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> int:
-    """Marks dead letters for retry: these numbers, or all (None). If an object has parked dead letters, all of that
-    object are marked, to keep their order. Returns the number of marked dead letters. Raises UnknownTarget."""
-    if numbers is None:
-        database.execute("UPDATE dead_letters SET retrying = 1 WHERE sink = ?", (sink,))
-    for number, name, key in _named(database, sink, numbers or ()):
-        database.execute("UPDATE dead_letters SET retrying = 1 WHERE number = ?", (number,))
-        chain = one(
-            database,
-            "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE sink = ? AND resource_name = ? AND key = ? AND parked)",
-            (sink, name, key),
-        )
-        if chain:
-            database.execute(
-                "UPDATE dead_letters SET retrying = 1 WHERE sink = ? AND resource_name = ? AND key = ?",
-                (sink, name, key),
-            )
-    return one(database, "SELECT count(*) FROM dead_letters WHERE sink = ? AND retrying", (sink,))
-
-
-def drop(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> tuple[list[int], bool]:
-    """Deletes dead letters: these numbers, or all (None). Parked ones without a rejected one left in front are marked
-    for retry. Returns the deleted numbers, and whether some were marked. Raises UnknownTarget."""
-    if numbers is None:
-        deleted = [
-            row[0] for row in database.execute("DELETE FROM dead_letters WHERE sink = ? RETURNING number", (sink,))
-        ]
-        return deleted, False
-    named = _named(database, sink, numbers)
-    deleted = delete(database, sink, [number for number, _, _ in named])
-    released = 0
-    for name, key in dict.fromkeys((name, key) for _, name, key in named):
-        of_object = "sink = ?1 AND resource_name = ?2 AND key = ?3"
-        first_rejected = f"(SELECT min(number) FROM dead_letters WHERE {of_object} AND NOT parked)"
-        database.execute(
-            f"UPDATE dead_letters SET retrying = 1 WHERE {of_object} AND parked"
-            f" AND number < coalesce({first_rejected}, number + 1)",
-            (sink, name, key),
-        )
-        released += database.changes()
-    return deleted, released > 0
-
-
-def _named(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list[tuple[int, str, str]]:
-    found = []
-    for number in numbers:
-        row = database.execute(
-            "SELECT number, resource_name, key FROM dead_letters WHERE number = ? AND sink = ?", (number, sink)
-        ).fetchone()
-        if row is None:
-            raise UnknownTarget(f"sink {sink} has no dead letter {number}")
-        found.append(row)
-    return found
-
-
 def row_of(sink: str, new: NewDeadLetter) -> tuple[Any, ...]:
     """For ``insert``."""
     record = new.record
@@ -170,6 +115,9 @@ def insert(
     released = False
     for dead_letter in dead_letters:
         sink, sequence, record_id, name, key, reason, parked, record, answer = dead_letter
+        if name and _has(database, sink, record_id):
+            numbers.append(None)
+            continue
         letter = Letter(sink, sequence, record_id, record, reason, answer, None).encrypted(cipher)
         waits = (name, key) in elsewhere or one(
             database,
@@ -186,6 +134,12 @@ def insert(
         numbers.append(None if found is None else found[0])
         released = released or (found is not None and bool(again))
     return numbers, released
+
+
+def _has(database: apsw.Connection, sink: str, record_id: str) -> bool:
+    """Also with another sequence number: from another replica. Notices of two replicas may have one id."""
+    query = "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE sink = ? AND record_id = ?)"
+    return bool(one(database, query, (sink, record_id)))
 
 
 def next_retries(database: apsw.Connection, sink: str, limit: int) -> list[tuple[int, Letter]]:

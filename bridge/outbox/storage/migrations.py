@@ -1,7 +1,7 @@
 """Changes a database of an earlier format into one of this format, in a single transaction, when a bridge opens it.
 
-A step adds tables and columns, so it takes milliseconds and a few pages, whatever the size of the file. New columns
-stand behind the others: of a migrated ``log``, behind the bodies.
+A step adds tables, columns, and an index of dead letters, so it takes milliseconds, whatever the size of the log. New
+columns stand behind the others: of a migrated ``log``, behind the bodies.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ CREATE TABLE starts (
 ) STRICT;
 """,
     7: "ALTER TABLE meta ADD COLUMN overtaken INTEGER NOT NULL DEFAULT 0;",
+    8: "CREATE INDEX dead_letters_by_id ON dead_letters (sink, record_id);",
 }
 """Format → SQL that makes the next format of it."""
 

@@ -13,7 +13,7 @@ from bridge.outbox.errors import Damaged, UnknownFormat
 from bridge.outbox.storage import migrations
 from bridge.outbox.storage.tables import SQL
 
-FORMAT = 8
+FORMAT = 9
 """PRAGMA user_version. A change of the tables takes the next number, and a step in ``migrations``."""
 APPLICATION_ID = 0x6B646F62
 """PRAGMA application_id: "kdob", for kubedelta's outbox. SQLite and file(1) read it from bytes 68 to 71 of the file."""

@@ -201,6 +201,7 @@ CREATE TABLE dead_letters (
     UNIQUE (sink, seq, record_id)
 ) STRICT;
 CREATE INDEX dead_letters_of ON dead_letters (sink, resource_name, key, number);
+CREATE INDEX dead_letters_by_id ON dead_letters (sink, record_id);
 
 CREATE TABLE encryption_keys (
     id TEXT PRIMARY KEY,

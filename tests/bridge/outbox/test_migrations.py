@@ -26,7 +26,7 @@ from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 
 STATES = Path(__file__).parent / "states"
 CHAT = {"chat": StartPolicy.NOW}
-EARLIER = [1, 2, 3, 4, 5, 6, 7]
+EARLIER = [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def unpacked(number: int, directory: Path) -> Path:

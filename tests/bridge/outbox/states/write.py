@@ -1,7 +1,7 @@
 """Writes the state of a bridge: ``python -m tests.bridge.outbox.states.write FILE``, at a revision of that format.
 
 The last revisions of the formats 1 and 2 (39c4f4f, f234ef6), with this file copied into them, and revisions of the
-formats 3 to 7 (b6abf6b, 12de864, 4249b15, 454652a, cb002d7) wrote format-1.db.zst and so on. They are never
+formats 3 to 8 (b6abf6b, 12de864, 4249b15, 454652a, cb002d7, e04a05d) wrote format-1.db.zst and so on. They are never
 written anew: a file of later code would show nothing.
 """
 
