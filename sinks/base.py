@@ -155,6 +155,9 @@ class ProgressSink(Protocol):
     parts: Sequence[BeyondPart]
     """Of ``committed``: as many as its frontier counts, with the numbers from 0."""
 
+    async def of_other_shards(self) -> Sequence[Progress]:
+        """Once open: the newest progress of every other shard, present or former. Slow. Raises SinkUnavailable."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transactions:

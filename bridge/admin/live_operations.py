@@ -101,13 +101,13 @@ class LiveOperations(OfflineOperations):
         return await super().snapshot(request)
 
     async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        self._require_letters()
+        await self._require_letters()
         count = await super().retry(sink, numbers)
         self._wake(sink)
         return count
 
     async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        self._require_letters()
+        await self._require_letters()
         count = await super().drop(sink, numbers)
         self._wake(sink)
         return count
@@ -124,9 +124,9 @@ class LiveOperations(OfflineOperations):
             leader = f"the leader, {election.holder}" if election.holder else "the leader, once there is one"
             raise UnknownTarget(f"this replica follows, and delivers no records: ask {leader}")
 
-    def _require_letters(self) -> None:
+    async def _require_letters(self) -> None:
         if self._outbox.election.letters is not None:
-            self._outbox.election.letters.require_whole()
+            await self._outbox.election.letters.require_whole()
 
     def _feed(self, sink: str) -> SinkFeed | None:
         return self._pipelines[sink].feed if sink in self._pipelines else None

@@ -61,6 +61,11 @@ class TransactionSource(RecordSource, Protocol):
         """The destination has stored what was handed over last."""
         ...
 
+    async def name_letters(self) -> None:
+        """Call before a delivery, or a ``settle``, that goes past new dead letters. Returns once every later leader
+        knows which objects have some, or this one is to end its deliveries."""
+        ...
+
 
 class DeadLetterStore(Protocol):
     """The dead letters of one sink. They survive a crash."""

@@ -53,6 +53,9 @@ class TransactionWorker(Worker):
             self._busy = False
             self._progress.set()
 
+    async def _letters_added(self) -> None:
+        await self._source.name_letters()
+
     def _announce(self, letters: Sequence[RetriedDeadLetter]) -> None:
         self._source.hand_over_letters(letters)
 

@@ -20,7 +20,7 @@ from bridge.outbox import Cipher, CleanerPolicy, Outbox, Retention, utc_now
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.pipelines.sink_view import SelectedLog, view_of
 from bridge.processor.shared_processor import SharedProcessor
-from sinks.base import ProgressSink
+from sinks.base import ProgressSink, SinkUnavailable
 
 
 class Feeds:
@@ -117,7 +117,7 @@ class TransactionFeed(SinkFeed):
         return Progress(term=self._sinks.progress.term)
 
     async def begin(self) -> None:
-        """See delivery.ports.TransactionSource, as for the next four."""
+        """See delivery.ports.TransactionSource, as for the next five."""
         await self._sinks.progress.begin()
 
     async def recover(self) -> None:
@@ -128,7 +128,7 @@ class TransactionFeed(SinkFeed):
             await self._move(committed)
             await self._forget_letters(committed)
         if progress.sharing is not None:
-            last = await progress.sharing.recover(self.sink, committed, sink.parts)
+            last = await progress.sharing.recover(self.sink, committed, sink.parts, self._of_other_shards)
             if last is not None and not progress.unknown(last, cursor):
                 await self._forget_letters(last)
             if self.had != self._had:
@@ -152,6 +152,10 @@ class TransactionFeed(SinkFeed):
     def settle_letters(self) -> None:
         self._settle_shared()
 
+    async def name_letters(self) -> None:
+        if (sharing := self._sinks.progress.sharing) is not None:
+            await sharing.name_letters(self.sink)
+
     def settle(self, fetch: Fetch[Record]) -> None:
         """See delivery.ports.RecordSource."""
         super().settle(fetch)
@@ -174,6 +178,12 @@ class TransactionFeed(SinkFeed):
     async def _forget_letters(self, committed: Progress) -> None:
         if committed.letters:
             await self._sinks.dead_letters[self.sink].delivered(committed.letters)
+
+    async def _of_other_shards(self) -> Sequence[Progress] | None:
+        try:
+            return await self.sink_with_progress.of_other_shards()
+        except SinkUnavailable:
+            return None
 
     async def _move(self, committed: Progress) -> None:
         """Moves the cursor forward to this progress."""

@@ -42,6 +42,9 @@ class Destination:
     part: BeyondPart | None = None
     parts: Sequence[BeyondPart] = ()
 
+    async def of_other_shards(self) -> Sequence[Progress]:
+        return ()
+
     def store(self, records: Sequence[Record]) -> None:
         self.records += records
         self.committed = self.progress

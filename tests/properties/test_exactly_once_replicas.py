@@ -65,6 +65,9 @@ class Writer:
         parts = 0 if shared is None else shared.parts
         self.parts: Sequence[BeyondPart] = [decode_part(topic.parts[each]) for each in range(parts)]
 
+    async def of_other_shards(self) -> Sequence[Progress]:
+        return ()
+
     def store(self) -> None:
         self.topic.store(self.progress, self.part)
         self.part = None
@@ -108,8 +111,9 @@ class Transactions(Election):
         if fetch.items and sink not in self.unsettled:
             feed.hand_over(fetch)
             accepted = self.accepted(sink, fetch.items)
-            if accepted and end is End.ABORTED:
+            if end is End.ABORTED:
                 return
+            self.run(feed.name_letters())
             if accepted:
                 self.store(feed, accepted)
         if end is End.UNKNOWN:

@@ -69,11 +69,9 @@ class ElectionWithLetters(Election):
 
     def maintain(self, data: st.DataObject) -> None: ...
 
-    @rule()
-    def publish(self) -> None:
-        if self.leader is not None:
-            self.leader.standby.configured.address = URL
-        super().publish()
+    def begin_delivering(self, member: Member) -> None:
+        member.standby.configured.address = URL
+        super().begin_delivering(member)
 
     @rule(most=st.integers(1, 3))
     def fetch(self, most: int) -> None:
@@ -144,25 +142,25 @@ class ElectionWithLetters(Election):
 
 
 class LettersInTransactions(ElectionWithLetters, Transactions):
-    """Sinks that deliver in transactions. A leader may be killed between a transaction of dead letters and its own
-    commit; each record is stored once nevertheless. The Lease has rejections, and what was fetched, before the next
-    step."""
+    """Sinks that deliver in transactions. A leader may be killed behind a rejection, between a transaction of dead
+    letters and its own commit, and behind dead letters that it got; each record is stored once nevertheless."""
 
     rejects = 0
     """See ``send``: of the delivery under way."""
 
     def begin_delivering(self, member: Member) -> None:
+        member.standby.confirm = self.confirm
         super().begin_delivering(member)
         member.standby.configured.transactional = SINKS
+
+    async def confirm(self) -> None:
+        assert self.leader is not None
+        self.renew_lease(self.leader)
 
     def deliver(self, sink: str, most: int, sends: bool, settles: bool, rejects: int) -> None:
         self.rejects = rejects
         super().deliver(sink, most, sends, settles, rejects)
         self.rejects = 0
-
-    def fetch_from(self, name: str, most: int) -> None:
-        super().fetch_from(name, most)
-        self.publish()
 
     def accepted(self, sink: str, items: Sequence[Record]) -> Sequence[Record]:
         leader, heard = self.leader, self.heard[sink]
@@ -176,8 +174,6 @@ class LettersInTransactions(ElectionWithLetters, Transactions):
                 heard.settled.add(step_of(record))
             else:
                 found.append(record)
-        if len(found) < len(items):
-            self.publish()
         return found
 
     @rule(sink=st.sampled_from(tuple(SINKS)), most=st.integers(1, 3), killed=st.booleans())
@@ -219,6 +215,68 @@ class LettersInTransactions(ElectionWithLetters, Transactions):
         self.deliver(sink, 4, sends=True, settles=True, rejects=1)
         self.retry_all(sink, most, killed=True)
         self.everything_arrives(data)
+
+    @rule(
+        data=st.data(),
+        resource=st.sampled_from(RESOURCES),
+        changes=st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=1, max_size=4),
+        sink=st.sampled_from(tuple(SINKS)),
+        has_others=st.booleans(),
+        returns=st.booleans(),
+    )
+    def a_rejection_is_cut_short(
+        self,
+        data: st.DataObject,
+        resource: Resource,
+        changes: list[tuple[str, bool]],
+        sink: str,
+        has_others: bool,
+        returns: bool,
+    ) -> None:
+        """The leader is killed before the Lease names the object, and the next one may be, too; then some replica, or
+        the first one again, leads, and retries all."""
+        if (leader := self.leader) is None:
+            return
+        self.change_much(resource, changes, [4])
+        if has_others:
+            self.deliver(sink, 1, sends=True, settles=True, rejects=1)
+        self.deliver(sink, 4, sends=False, settles=False, rejects=1)
+        self.crash(leader)
+        self.take_over(self.draw(data))
+        self.deliver(sink, 4, sends=True, settles=True, rejects=0)
+        if returns:
+            self.take_over(leader)
+        self.everything_arrives(data)
+
+    @rule(
+        data=st.data(),
+        resource=st.sampled_from(RESOURCES),
+        key=st.sampled_from(KEYS),
+        sink=st.sampled_from(tuple(SINKS)),
+        publishes=st.booleans(),
+    )
+    def a_fetch_is_cut_short(
+        self, data: st.DataObject, resource: Resource, key: str, sink: str, publishes: bool
+    ) -> None:
+        """The leader is killed before the Lease says what it got. The next one retries all, and gets another dead
+        letter of the object. Then the killed one leads again."""
+        if self.leader is None:
+            return
+        self.change_much(resource, [(key, False)], [4])
+        self.deliver_all(self.leader, sink)
+        self.change_much(resource, [(key, False)], [4])
+        self.deliver(sink, 1, sends=True, settles=True, rejects=1)
+        self.take_over(leader := self.draw(data))
+        if publishes:
+            self.publish()
+        self.fetch(3)
+        self.crash(leader)
+        self.everything_arrives(data)
+        if self.leader is not leader:
+            self.change_much(resource, [(key, False)], [4])
+            self.deliver(sink, 1, sends=True, settles=True, rejects=1)
+            self.take_over(leader)
+            self.everything_arrives(data)
 
     def arrives(self, sink: str, delta: Delta) -> None:
         super().arrives(sink, delta)

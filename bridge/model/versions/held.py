@@ -53,6 +53,10 @@ class HeldObjects(Mapping[OrderingKey, int]):
         self._first: dict[OrderingKey, int] = {}
         self._elsewhere: set[bytes] = set()
         self._packed: bytes | None = b""
+        self.added = 0
+        """Objects that got a first dead letter in this run; one that got another first one counts again."""
+        self.named = 0
+        """``added``, when the Lease named all objects the last time; -1 if it does not."""
 
     def __getitem__(self, key: OrderingKey) -> int:
         first = self._first.get(key)
@@ -91,6 +95,10 @@ class HeldObjects(Mapping[OrderingKey, int]):
         self._elsewhere = before | set(digests).difference(map(digest_of, self._first))
         self._packed = None
 
+    def found_named(self, digests: Collection[bytes]) -> None:
+        """The Lease names these when this replica begins to lead."""
+        self.named = self.added if all(digest_of(key) in digests for key in self._first) else -1
+
     def forget_elsewhere(self) -> None:
         """No other replica has a dead letter any more."""
         if self._elsewhere:
@@ -101,6 +109,7 @@ class HeldObjects(Mapping[OrderingKey, int]):
         """A dead letter behind those that the object has."""
         if key not in self._first:
             self._first[key] = self.get(key, sequence)
+            self.added += 1
             if self._elsewhere:
                 self._elsewhere.discard(digest_of(key))
             self._packed = None

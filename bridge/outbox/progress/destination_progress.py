@@ -3,9 +3,9 @@ restart."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from uuid import uuid4
 
 from bridge.model.dead_letter import RetriedDeadLetter
@@ -17,6 +17,9 @@ from bridge.outbox.progress import starts
 from bridge.outbox.progress.starts import Starts
 from bridge.outbox.store import Store
 
+ReadOthers: TypeAlias = Callable[[], Awaitable[Sequence[Progress] | None]]
+"""Asks a destination for the progress of the sink in all other shards; None if it cannot answer."""
+
 
 class Sharing(Protocol):
     """The same progress for every replica of an election. See ``standby.destinations``."""
@@ -26,7 +29,9 @@ class Sharing(Protocol):
         """In which this replica leads."""
         ...
 
-    async def recover(self, sink: str, found: Progress | None, parts: Sequence[BeyondPart]) -> Progress | None: ...
+    async def recover(
+        self, sink: str, found: Progress | None, parts: Sequence[BeyondPart], others: ReadOthers
+    ) -> Progress | None: ...
 
     def has(self, sink: str, record: Record) -> bool: ...
 
@@ -37,6 +42,10 @@ class Sharing(Protocol):
     def settle(self, sink: str) -> None: ...
 
     def letters_before(self, sink: str) -> Mapping[str, LettersBefore] | None: ...
+
+    async def letters_of_former_shard(self, sink: str) -> Mapping[str, LettersBefore] | None: ...
+
+    async def name_letters(self, sink: str) -> None: ...
 
 
 class DestinationProgress:
@@ -79,6 +88,10 @@ class DestinationProgress:
         """The dead letters that other replicas delivered last, by the ids of their cursors; None until the leader has
         read the destination's progress, behind the transactions of those before it."""
         return None if self.sharing is None else self.sharing.letters_before(sink)
+
+    async def letters_of_former_shard(self, sink: str) -> Mapping[str, LettersBefore] | None:
+        """The same, with those that replicas of other shards delivered last."""
+        return None if self.sharing is None else await self.sharing.letters_of_former_shard(sink)
 
     def unknown(self, progress: Progress, cursor: SinkCursor) -> str:
         """See Starts.unknown."""

@@ -12,6 +12,7 @@ from bridge.model.versions.frontier import Frontier, Point, SinkFrontier, later
 from bridge.model.versions.progress import BeyondPart, LettersBefore, Progress, SharedProgress
 from bridge.outbox.appender import Appender
 from bridge.outbox.consumers.backfill import BackfillKind
+from bridge.outbox.progress.destination_progress import ReadOthers
 from bridge.outbox.progress.shared import Reached, SharedSink
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.standby.coverage.covered import reached, settled
@@ -34,6 +35,9 @@ class Destinations:
         self._shared: dict[str, SharedSink] = {}
         self._read: dict[str, int] = {}
         """Sink → the term in which its progress was read last."""
+        self._others: dict[str, ReadOthers] = {}
+        self._of_others: dict[str, tuple[int, Mapping[str, LettersBefore]]] = {}
+        """Sink → what the destination has of other shards, as read in this term."""
         self._informers: dict[tuple[str, str], tuple[str, ...]] = {}
         """Resource and namespace → the running informers; asked anew for each transaction."""
 
@@ -41,18 +45,20 @@ class Destinations:
     def term(self) -> int:
         return self._standby.term
 
-    async def recover(self, sink: str, found: Progress | None, parts: Sequence[BeyondPart]) -> Progress | None:
+    async def recover(
+        self, sink: str, found: Progress | None, parts: Sequence[BeyondPart], others: ReadOthers
+    ) -> Progress | None:
         """Moves the cursor behind what the destination has, whichever replica has stored it. Call before the first
         ``take``, when no earlier writer can store any more. Returns the dead letters that this replica delivered last,
         if another one has stored its progress since."""
+        self._others[sink] = others
         shared = None if found is None else found.frontier
-        letters = {} if shared is None else dict(shared.letters)
         cursor = self._sinks[sink].birth
-        own = letters.pop(cursor, None)
-        if found is not None and found.letters and found.cursor != cursor:
-            letters[found.cursor] = LettersBefore(found.start, found.out, found.letters)
+        own = None if shared is None else shared.letters.get(cursor)
+        letters = {} if found is None else _letters_in(found, cursor)
         self._informers.clear()
         self._shared[sink], self._read[sink] = SharedSink(shared, parts, letters), self.term
+        await self.name_letters(sink)
         if shared is not None:
             await self._go_behind(sink, shared)
         if found is not None and shared is not None and found.cursor != cursor:
@@ -62,6 +68,29 @@ class Destinations:
     def letters_before(self, sink: str) -> Mapping[str, LettersBefore] | None:
         """See DestinationProgress."""
         return self._shared[sink].letters if self._read.get(sink) == self.term else None
+
+    async def letters_of_former_shard(self, sink: str) -> Mapping[str, LettersBefore] | None:
+        """See DestinationProgress."""
+        known = self.letters_before(sink)
+        if known is None:
+            return None
+        term, of_others = self._of_others.get(sink, (0, {}))
+        if term != self.term:
+            found = await self._others[sink]()
+            if found is None:
+                return None
+            of_others = {key: each for one in found for key, each in _letters_in(one).items()}
+            self._of_others[sink] = self.term, of_others
+        return {**of_others, **known}
+
+    async def name_letters(self, sink: str) -> None:
+        """See TransactionSource. What the destination's progress covers, the next leader does not deliver: so it has to
+        know from the Lease which of these objects have dead letters elsewhere, or it would deliver later records of
+        them."""
+        keys, confirm = self._sinks.dead_letters[sink].keys, self._standby.confirm
+        if keys.named != (added := keys.added) and confirm is not None:
+            await confirm()
+            keys.named = added
 
     async def _go_behind(self, sink: str, shared: SharedProgress) -> None:
         standby, cursor, waypoints, last = self._standby, self._sinks[sink], self._waypoints, self._sinks.last
@@ -138,6 +167,15 @@ class Destinations:
         if (known := self._informers.get(of)) is None:
             known = self._informers[of] = informers_of(self._appender, *of)
         return known
+
+
+def _letters_in(found: Progress, cursor: str = "") -> dict[str, LettersBefore]:
+    """By cursors, without this one."""
+    letters = {} if found.frontier is None else dict(found.frontier.letters)
+    if found.letters:
+        letters[found.cursor] = LettersBefore(found.start, found.out, found.letters)
+    letters.pop(cursor, None)
+    return letters
 
 
 def informers_of(appender: Appender, resource: str, namespace: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from bridge.facts import KeptElsewhere, Report
 from bridge.model.primitives.election import replica_of
 from bridge.model.versions.frontier import MOST_KEPT, MOST_RETIRED, Frontier, retired_key
 from bridge.model.versions.held import KeptLetters, digests_in
+from bridge.model.versions.joining import followed_behind
 from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.standby.progress import Replica
@@ -31,16 +32,8 @@ def begun_by(known: Frontier, begun: Takeover, running: Collection[str], mine: R
         start=start,
         final=False,
         kept=kept,
-        followed=_followed(known, replica_of(mine.identity)),
+        followed=tuple(name for name in followed_behind(known) if name != replica_of(mine.identity)),
     )
-
-
-def _followed(known: Frontier, mine: str) -> tuple[str, ...]:
-    # A sink with dead letters of no object holds nothing back (``on_rejected: pass``).
-    if not all(each.names_all_parked and (each.objects or not each.dead_letters) for each in known.sinks.values()):
-        return ()
-    names = dict.fromkeys([*known.followed, replica_of(known.by)])
-    return tuple(name for name in names if name != mine)[-MOST_KEPT:]
 
 
 def _without(known: Frontier, left: Collection[str]) -> Frontier:
@@ -62,8 +55,10 @@ def _kept(known: Frontier, mine: str, *, led_last: bool) -> Mapping[str, KeptLet
     if not led_last:
         # What another leader has stored is not here; nor is what this one had in a state directory that is lost.
         found = {name: replace(each, through=0) for name, each in found.items()}
+    # A leader that gets dead letters may have stored some behind its last renewal.
+    may_have = any(each.dead_letters for each in known.sinks.values()) or bool(known.kept and known.address)
     # A name that is there already is of a former shard.
-    if before != mine and before not in found and any(each.dead_letters for each in known.sinks.values()):
+    if before != mine and before not in found and may_have:
         found[before] = KeptLetters(known.address)
     return dict(list(found.items())[-MOST_KEPT:])
 
@@ -79,8 +74,12 @@ def unnamed(known: Frontier, *, led_last: bool) -> Collection[str]:
 def take_kept(letters: DeadLetters, known: Frontier, sink: str, *, own: bool, is_unnamed: bool, report: Report) -> None:
     """Holds back the objects that have dead letters elsewhere. ``own``: this replica was the former leader.
     ``is_unnamed``: see ``unnamed``."""
+    named = digests_in(known.sinks[sink].parked) if sink in known.sinks else set()
+    letters.keys.found_named(named)
+    if sink not in known.sinks:
+        return
     if not own or known.kept:
-        letters.hold(digests_in(known.sinks[sink].parked), whole=not is_unnamed)
+        letters.hold(named, whole=not is_unnamed)
     for what in _said(known, sink, own=own, is_unnamed=is_unnamed):
         report(KeptElsewhere(sink, what, _keepers(known)))
 

@@ -8,7 +8,7 @@ of records in the log: what the Lease does not prove to be elsewhere stays. A le
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -20,10 +20,9 @@ from bridge.model.dead_letter import MOST_LETTERS, LetterPage, NewDeadLetter, Se
 from bridge.model.primitives.election import replica_of
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta, Gap, Record
-from bridge.model.versions.frontier import Frontier, Point
+from bridge.model.versions.frontier import Frontier
 from bridge.model.versions.held import MOST_HELD, KeptLetters, digest_of, digests_in
 from bridge.model.versions.leading import in_term
-from bridge.outbox.appender import Appender
 from bridge.outbox.dead_letters import MOST, DeadLetters
 from bridge.outbox.errors import Damaged
 from bridge.outbox.letters import fetched
@@ -31,7 +30,6 @@ from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters, heads_of
 from bridge.outbox.log import record_codec
 from bridge.outbox.progress.delivered import delivered, doubtful, numbering
 from bridge.outbox.sink_cursors import SinkCursors
-from bridge.outbox.standby.destinations import informers_of
 from bridge.outbox.standby.standby import Standby
 from bridge.outbox.store import Store
 
@@ -45,20 +43,20 @@ class SharedLetters:
     def __init__(
         self,
         store: Store,
-        appender: Appender,
         sinks: SinkCursors,
         standby: Standby,
         identity: str,
         report: Report,
     ) -> None:
         self._store = store
-        self._appender = appender
         self._report = report
         self._sinks = sinks
         self._standby = standby
         self._mine = replica_of(identity)
         self._begun: set[str] = set()
         """Replicas of which some dead letters are here, and others are to come as soon as they answer."""
+        self._ended = False
+        """Of some replica all are here, and the Lease may not say so yet."""
 
     # ── A replica that has led ───────────────────────────────────────────────
 
@@ -85,18 +83,20 @@ class SharedLetters:
     # ── The leader ───────────────────────────────────────────────────────────
 
     async def begin(self, known: Frontier) -> None:
-        """Drops the own dead letters of an earlier term that were overtaken since. ``known``: behind which this replica
-        leads again."""
-        if self._mine not in known.followed:
+        """Drops the own dead letters of an earlier term that no leader since has held back. ``known``: behind which
+        this replica leads again."""
+        left_at = known.term if replica_of(known.by) == self._mine else self._standby.led
+        if self._mine not in known.followed and left_at >= self._standby.led - 1:
             return
         dropped = 0
         for sink, each in self._sinks.dead_letters.items():
-            if (there := known.sinks.get(sink)) is None or each.keys.count > MOST_HELD:
+            there = known.sinks.get(sink)
+            if there is None or not there.names_all_parked or each.keys.count > MOST_HELD:
                 continue
             held = digests_in(there.parked)
             free = [key for key in each.keys if digest_of(key) not in held]
             heads = await self._store.ask(partial(heads_of, sink=sink, keys=free, cipher=self._store.cipher))
-            numbers = [number for number, record in heads if self._is_overtaken(sink, record, known)]
+            numbers = [number for number, record in heads if self._can_be_overtaken(sink, record)]
             if numbers:
                 dropped += await each.drop(numbers)
         if dropped:
@@ -104,22 +104,27 @@ class SharedLetters:
 
     @property
     def wanted(self) -> Mapping[str, KeptLetters]:
-        """Replicas with dead letters that the leader has not, as far as their addresses are known; none for a
-        follower."""
-        found = self._standby.found
-        if not self._standby.leading or found is None:
+        """Replicas with dead letters that the leader has not, as far as their addresses are known. None for a follower,
+        and before the Lease has the leader's frontier: the next leader has to know that this one may have stored
+        some."""
+        standby, found = self._standby, self._standby.found
+        if not standby.leading or found is None or standby.confirmed.term < standby.led:
             return {}
         return {name: kept for name, kept in found.kept.items() if kept.address}
 
-    def require_whole(self) -> None:
-        """Raises UnknownTarget while the dead letters of another replica are here in part: a delivery would overtake
-        earlier records of the same objects."""
+    async def require_whole(self) -> None:
+        """Call before dead letters are retried or dropped. Returns once the Lease says which are here: else the next
+        leader would get some of a former shard again. Raises UnknownTarget while those of another replica are here in
+        part: a delivery would overtake earlier records of the same objects."""
         if names := sorted(self._begun & self.wanted.keys()):
             raise UnknownTarget(
                 f"some dead letters of {', '.join(names)} are here, and others are on their way, which these would"
                 " overtake: ask again once /readyz?verbose names no such replica; if they are lost with its volume, let"
                 " it begin with an empty one"
             )
+        if self._ended and self._standby.confirm is not None:
+            await self._standby.confirm()
+        self._ended = False
 
     async def take(self, page: LetterPage) -> str:
         """Adds the dead letters of a page that has some, ascending by number, without those of other shards, those that
@@ -128,12 +133,13 @@ class SharedLetters:
         ValueError for records that cannot be read."""
         replica, kept = page.replica, self.wanted.get(page.replica, KeptLetters())
         own = partial(_is_own, shard=self._sinks.shard, notices=kept.notices)
-        if unread := self._unread(page):
+        had = {sink: await self._had(page, sink, kept) for sink in self._doubtful(page)}
+        if unread := [sink for sink, numbers in had.items() if numbers is None]:
             return (
                 f"the destination of {', '.join(unread)} may have some of them, as it says when the sink opens: they"
                 " come then; `kubedelta sinks resume` if it is paused"
             )
-        letters = self._undelivered(page)
+        letters = [each for each in page.letters if each.number not in (had.get(each.sink) or ())]
         by_sink = await asyncio.to_thread(_by_sink, letters, self._standby.ahead, own)
         if not all(self._has_room(sink, len(new)) for sink, new in by_sink.items()):
             self._begun.discard(replica)
@@ -151,16 +157,12 @@ class SharedLetters:
         self._publish(replica, page.letters[-1].number)
         return ""
 
-    def _unread(self, page: LetterPage) -> Sequence[str]:
-        """Sinks that tell what they have of the page once they open."""
+    async def _had(self, page: LetterPage, sink: str, kept: KeptLetters) -> Collection[int] | None:
+        """The numbers of those that the destination has: their replica was killed before it deleted them. None until
+        the sink is open, and has read it."""
         progress = self._sinks.progress
-        return [each for each in self._doubtful(page) if progress.letters_before(each) is None]
-
-    def _undelivered(self, page: LetterPage) -> Sequence[SentLetter]:
-        """Without those that the destination has: their replica was killed before it deleted them."""
-        progress = self._sinks.progress
-        had = {sink: delivered(page, sink, progress.letters_before(sink) or {}) for sink in self._doubtful(page)}
-        return [each for each in page.letters if each.number not in had.get(each.sink, ())]
+        before = await progress.letters_of_former_shard(sink) if kept.former else progress.letters_before(sink)
+        return None if before is None else delivered(page, sink, before)
 
     def _doubtful(self, page: LetterPage) -> Sequence[str]:
         return doubtful(page, self._standby.configured.transactional)
@@ -171,22 +173,15 @@ class SharedLetters:
             return new
         held = there.keys
         return [
-            each for each in new if each.record.ordering_key in held or not self._is_overtaken(sink, each.record, found)
+            each for each in new if each.record.ordering_key in held or not self._can_be_overtaken(sink, each.record)
         ]
 
-    def _is_overtaken(self, sink: str, record: Record, found: Frontier) -> bool:
-        """Whether this frontier covers a dead letter whose object nobody holds back: another replica added it after its
-        last publication, so that it was delivered again; or an operator let later records pass. A delivery would bring
-        an older state. Where the destination has the progress, a record may be covered that is a dead letter there
-        alone."""
-        if sink in self._standby.configured.passing or sink in self._standby.configured.transactional:
-            return False
-        if not isinstance(record, Delta) or record.snapshot is not None or record.replay:
-            return False
-        point = Point(record.epoch, record.resource_version)
-        informers = informers_of(self._appender, record.resource.name, record.key.rpartition("/")[0])
-        points = [found.of(sink, each) for each in informers]
-        return bool(points) and all(each is not None and each.covers(point) for each in points)
+    def _can_be_overtaken(self, sink: str, record: Record) -> bool:
+        """Whether the object of a dead letter would be held back until this is delivered. If it is not, another replica
+        added the dead letter behind its last publication, and no progress went past it: leaders since deliver the
+        record themselves. Or an operator let later records pass."""
+        passes = sink in self._standby.configured.passing
+        return isinstance(record, Delta) and record.snapshot is None and not record.replay and not passes
 
     def _has_room(self, sink: str, number: int) -> bool:
         there = self._sinks.dead_letters.get(sink)
@@ -197,6 +192,7 @@ class SharedLetters:
     def end(self, replica: str) -> None:
         """The leader has all dead letters of the replica."""
         self._begun.discard(replica)
+        self._ended = True
         self._publish(replica, None)
 
     def _publish(self, replica: str, through: int | None) -> None:

@@ -189,7 +189,7 @@ class Standby:
         for cursor in done.cursors.values():
             self._sinks.enter(cursor)
         own, letters = self._is_own(known), self._sinks.dead_letters
-        for sink in known.sinks.keys() & done.cursors.keys() & letters.keys():
+        for sink in done.cursors.keys() & letters.keys():
             take_kept(letters[sink], known, sink, own=own, is_unnamed=sink in begun.unnamed, report=self._report)
         if begun.gap is not None:
             self._appender.appended([begun.gap], Waypoint(UNKNOWN, None), 0)

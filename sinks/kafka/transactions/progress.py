@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -23,6 +23,9 @@ _LOOK_BACK = 1000
 """Records in which the newest progress is sought first. Then ten times as many, and so on."""
 _BATCH = 1000
 _WAIT = 0.05
+_BEYOND = "/beyond/"
+_MOST_KEYS = 1000
+"""Other shards."""
 
 
 class ProgressTopic:
@@ -44,7 +47,7 @@ class ProgressTopic:
         yield KafkaMessage(topic, self.key, (encode_progress(progress),), {}, partition)
 
     def _key_of_part(self, number: int) -> str:
-        return f"{self.key}/beyond/{number}"
+        return f"{self.key}{_BEYOND}{number}"
 
     async def read(self, *, committed: bool = True) -> Progress | None:
         """The newest progress under the key; None if there is none. If ``committed``, waits for open transactions in
@@ -52,16 +55,31 @@ class ProgressTopic:
         found = (await self._newest([self.key], committed=committed)).get(self.key)
         return None if found is None else self._understood(self.key, decode_progress, found)
 
-    async def read_parts(self, number: int) -> list[BeyondPart]:
-        """The parts of the newest progress, which has so many. Raises SinkUnavailable."""
+    async def read_parts(self, progress: Progress | None) -> list[BeyondPart]:
+        """The parts of the newest progress. Raises SinkUnavailable."""
+        number = 0 if progress is None or progress.frontier is None else progress.frontier.parts
         keys = [self._key_of_part(each) for each in range(number)]
         found = await self._newest(keys) if keys else {}
         return [self._understood(key, decode_part, found[key]) for key in keys if key in found]
 
-    async def _newest(self, keys: Sequence[str], *, committed: bool = True) -> Mapping[str, bytes]:
+    async def read_others(self, prefix: str) -> list[Progress]:
+        """The newest progress under each other key with this prefix. Reads the whole topic. Raises SinkUnavailable."""
+
+        def is_other(key: str) -> bool:
+            return key.startswith(prefix) and key != self.key and _BEYOND not in key
+
+        found = await self._newest(is_other)
+        return [self._understood(key, decode_progress, each) for key, each in found.items()]
+
+    async def _newest(
+        self, wanted: Sequence[str] | Callable[[str], bool], *, committed: bool = True
+    ) -> Mapping[str, bytes]:
+        """Of these keys, or of all that are ``wanted``."""
         loop = asyncio.get_running_loop()
+        most = _MOST_KEYS if callable(wanted) else len(wanted)
+        is_wanted = wanted if callable(wanted) else frozenset(wanted).__contains__
         try:
-            return await loop.run_in_executor(self._threads, self._read, frozenset(keys), committed)
+            return await loop.run_in_executor(self._threads, self._read, is_wanted, most, committed)
         except KafkaException as error:
             reason = self._last_error or (error.args[0].str() if error.args else "no answer")
             raise SinkUnavailable(f"cannot read the progress in topic {self._partition[0]}: {reason}") from error
@@ -75,8 +93,8 @@ class ProgressTopic:
                 " kubedelta that wrote it, or set another progress_topic, and records may be delivered again"
             ) from error
 
-    def _read(self, keys: Collection[str], committed: bool) -> dict[str, bytes]:
-        """Key → its newest value, of the keys that have one."""
+    def _read(self, is_wanted: Callable[[str], bool], most: int, committed: bool) -> dict[str, bytes]:
+        """Key → its newest value, of the keys that have one. Ends with so many keys."""
         found: dict[str, bytes] = {}
         with self._consumer(committed) as consumer:
             low, end = self._offsets(consumer)
@@ -84,9 +102,9 @@ class ProgressTopic:
             for start in _starts(low, end):
                 for message in self._between(consumer, start, end):
                     key, value = bytes(message.key() or b"").decode(errors="replace"), message.value()
-                    if key in keys and value is not None:
+                    if value is not None and is_wanted(key):
                         found[key] = bytes(value)
-                if len(found) == len(keys):
+                if len(found) >= most:
                     break
         return found
 

@@ -110,6 +110,9 @@ class ExactlyOnceKafkaSink:
             self._inner = None
             raise
 
+    async def of_other_shards(self) -> Sequence[Progress]:
+        return await self._topic.read_others(self._prefix)
+
     async def check(self) -> str:
         """With a transactional id of its own: that of the sink would fence a running bridge."""
         try:
@@ -197,7 +200,7 @@ class ExactlyOnceKafkaSink:
         if found is None or found.owner != self._owner:
             # The memory is about the destination, so that of the last transaction counts, whoever stored it.
             self.committed, self._number = found, 0
-            self.parts = await self._topic.read_parts(_number_of_parts(found))
+            self.parts = await self._topic.read_parts(found)
             self.memory = self.memory if found is None else found.memory
             await producer.begin()
             await self._store(producer, replace_fields(found or Progress(), number=0), self.memory)
@@ -243,7 +246,3 @@ class ExactlyOnceKafkaSink:
         inner.memory, inner.watched = self.memory, lambda: self.watched()
         await inner.restore()
         return inner
-
-
-def _number_of_parts(found: Progress | None) -> int:
-    return 0 if found is None or found.frontier is None else found.frontier.parts

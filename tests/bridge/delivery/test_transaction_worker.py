@@ -24,8 +24,9 @@ HOUR = 3600.0
 class FakeTransactionSource(FakeRecordSource):
     """Notes what is handed over."""
 
-    def __init__(self, records: Sequence[Record] = ()) -> None:
+    def __init__(self, sink: ScriptedSink, records: Sequence[Record] = ()) -> None:
         super().__init__(records)
+        self.sink = sink
         self.handed: list[list[str] | list[int]] = []
         self.events: list[str] = []
 
@@ -44,18 +45,21 @@ class FakeTransactionSource(FakeRecordSource):
     def settle_letters(self) -> None:
         self.events.append("letters")
 
+    async def name_letters(self) -> None:
+        self.events.append(f"named behind delivery {len(self.sink.times)}")
+
 
 class Transactions(World):
     """With a transaction every 0.1 s."""
 
     def __init__(self, sink: ScriptedSink, records: Sequence[Record] = (), max_batch: int = 100) -> None:
         super().__init__(sink, records, max_batch=max_batch)
-        self.source = FakeTransactionSource(records)
+        self.source = FakeTransactionSource(sink, records)
         self.pending = self.dead_letters.pending = self.source
         self._settings = replace(self._settings, pending=self.source)
 
     def _make(self) -> TransactionWorker:
-        source = getattr(self, "source", None) or FakeTransactionSource()
+        source = getattr(self, "source", None) or FakeTransactionSource(ScriptedSink())
         return TransactionWorker(self._settings, source, 0.1)
 
 
@@ -117,6 +121,7 @@ async def test_a_rejected_record_is_a_dead_letter_before_the_rest() -> None:
     await world.run_until_idle()
     assert [each.record.sequence for each in world.dead_letters.added] == [2]
     assert named(world.sink.stored) == ["a1", "b3"]
+    assert world.source.events[2:] == ["named behind delivery 1"], "before the next one"
 
 
 @virtual
@@ -130,4 +135,4 @@ async def test_retried_dead_letters_are_settled_once_they_are_stored() -> None:
         await worker.wait_idle()
     number = world.dead_letters.added[0].record.sequence
     assert world.source.handed == [["a1"], [number], [number]]
-    assert world.source.events == ["begin", "recover", "letters"]
+    assert world.source.events == ["begin", "recover", "named behind delivery 1", "letters"]

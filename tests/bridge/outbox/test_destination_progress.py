@@ -14,6 +14,7 @@ from bridge.model.primitives.shard import Shard
 from bridge.model.versions.progress import LARGEST, BeyondPart, Progress, decode_progress, encode_progress
 from bridge.outbox import Outbox
 from bridge.pipelines.feeds import TransactionFeed
+from sinks.base import SinkUnavailable
 from tests.bridge.outbox.opened import AUDIT, crashed, feeds_of, opened
 from tests.kit.informed import Informed
 
@@ -28,6 +29,15 @@ class StoredProgress:
         self.doubted = False
         self.part: BeyondPart | None = None
         self.parts: Sequence[BeyondPart] = ()
+        self.others: Sequence[Progress] | None = ()
+        """None: brokers do not answer."""
+        self.asked = 0
+
+    async def of_other_shards(self) -> Sequence[Progress]:
+        self.asked += 1
+        if self.others is None:
+            raise SinkUnavailable("no answer")
+        return self.others
 
 
 async def begun(outbox: Outbox, committed: Progress | None, facts: list[Fact], sink: str = "audit") -> TransactionFeed:

@@ -438,6 +438,7 @@ async def test_a_shard_has_progress_of_its_own(place: Place) -> None:
             await sink.close()
     async with place.opened() as all_objects:
         assert all_objects.committed is None
+        assert [each.out for each in await all_objects.of_other_shards()] == [batch[9].sequence, batch[19].sequence]
     assert Counter(await place.stored()) == Counter(ids_of(batch))
     await asyncio.to_thread(place.server.settle_transactions, place.progress)
     keys = {each.key for each in await read(place.server, place.progress)}
@@ -460,3 +461,4 @@ async def test_parts_of_the_progress_come_back(place: Place) -> None:
     await asyncio.to_thread(crowd.flush, 30 * BUSY)
     async with place.opened() as again:
         assert again.parts == [parts[2]]
+        assert await again.of_other_shards() == [], "parts are no shards, and another sink's progress is none"

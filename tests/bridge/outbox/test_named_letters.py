@@ -1,0 +1,242 @@
+"""The Lease names the objects of dead letters before the progress of a destination goes past them. So a dead letter
+whose object no leader holds back is of a record that the next leader delivers itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from bridge.facts import Fact
+from bridge.facts.election import LettersOvertaken
+from bridge.model.primitives.shard import ALL_OBJECTS, Shard
+from bridge.model.record import Delta
+from bridge.model.versions.frontier import Frontier
+from bridge.model.versions.held import KeptLetters
+from bridge.model.versions.joining import joined as joined_shards
+from bridge.model.versions.progress import Progress, SharedProgress
+from bridge.pipelines.feeds import TransactionFeed
+from tests.bridge.outbox.test_destination_progress import StoredProgress, stored
+from tests.bridge.outbox.test_letters import (
+    AUDIT,
+    NAME,
+    URL,
+    fetch,
+    led_by,
+    listed,
+    opens,
+    rejects,
+    shared,
+    transacted,
+)
+from tests.bridge.outbox.test_standby import Side, all_see, published, replicas
+
+
+class Lease:
+    """What the replicas publish."""
+
+    def __init__(self, *sides: Side) -> None:
+        self.frontiers: list[Frontier] = []
+        for side in sides:
+            side.standby.configured.address = URL
+            side.standby.confirm = lambda side=side: self.renew(side)
+
+    async def renew(self, side: Side) -> None:
+        self.frontiers.append(published(side))
+
+
+async def taken(feed: TransactionFeed, most: int = 100) -> list[Delta]:
+    """The next records, handed over; none are left if nothing comes."""
+    if feed.exhausted:
+        return []
+    feed.hand_over(found := await feed.take(most))
+    return [each for each in found.items if isinstance(each, Delta)]
+
+
+async def test_the_lease_names_an_object_before_its_progress(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [leader, _]:
+        lease = Lease(leader)
+        await leader.standby.take_over(1, None)
+        feed = await opens(leader, None)
+        a, again, b = await leader.sees("added shop/a", "updated shop/a", "added shop/b", position="110")
+        await feed.name_letters()
+        assert lease.frontiers == [], "there are none"
+        await rejects(leader, [a])
+        await feed.name_letters()
+        assert [each.sinks[AUDIT].objects for each in lease.frontiers] == [1]
+        await rejects(leader, [again], parked=True)
+        await feed.name_letters()
+        assert len(lease.frontiers) == 1, "its object has a name already"
+        await rejects(leader, [b])
+        await feed.name_letters()
+        assert [each.sinks[AUDIT].objects for each in lease.frontiers] == [1, 2]
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_leader_names_what_it_finds_on_its_disk(tmp_path: Path, is_named: bool) -> None:
+    """It was killed before its renewal; its next transaction would go past the dead letter."""
+    async with replicas(tmp_path) as [leader, _]:
+        await leader.standby.take_over(1, None)
+        found = published(leader)
+        await rejects(leader, await leader.sees("added shop/a", position="110"))
+        if is_named:
+            found = published(leader)
+        leader.standby.step_down()
+        lease = Lease(leader)
+        await leader.standby.take_over(2, found)
+        await opens(leader, None)
+        assert len(lease.frontiers) == (0 if is_named else 1)
+
+
+@asynccontextmanager
+async def rejected_behind_its_progress(root: Path, facts: list[Fact]) -> AsyncIterator[tuple[Side, Side, Progress]]:
+    """A former leader, the present one, and the progress of the former one: it rejected shop/b behind its last
+    transaction, and was killed before the Lease named the object."""
+    async with replicas(root, facts=facts) as [former, leader]:
+        lease = Lease(former)
+        await former.standby.take_over(1, None)
+        published(former)
+        await all_see([former, leader], "added shop/a", "added shop/b", "added shop/c", position="110")
+        feed = await opens(former, None)
+        _, progress = await stored(feed, 1)
+        await rejects(former, await taken(feed, 1))
+        found = published_before(lease, former)
+        former.standby.step_down()
+        await leader.standby.take_over(2, found)
+        yield former, leader, progress
+
+
+def published_before(lease: Lease, former: Side) -> Frontier:
+    """The last renewal: without the dead letter."""
+    assert lease.frontiers == []
+    found = published(former)
+    return replace(
+        found, sinks={name: replace(each, dead_letters=0, objects=0, parked=b"") for name, each in found.sinks.items()}
+    )
+
+
+async def test_the_next_leader_delivers_what_has_no_name(tmp_path: Path) -> None:
+    """So the dead letter is none any more, wherever it turns up."""
+    facts: list[Fact] = []
+    async with rejected_behind_its_progress(tmp_path, facts) as (former, leader, progress):
+        feed = await opens(leader, progress)
+        assert [each.key for each in await taken(feed)] == ["shop/b", "shop/c"]
+        await former.standby.take_over(3, published(leader))
+        assert await listed(former) == []
+        assert [each for each in facts if isinstance(each, LettersOvertaken)] == [LettersOvertaken(NAME, 1)]
+
+
+async def test_a_leader_that_published_nothing_delivers_it_too(tmp_path: Path) -> None:
+    """It was killed before its first renewal: the Lease still has the frontier of the replica that leads again."""
+    facts: list[Fact] = []
+    async with rejected_behind_its_progress(tmp_path, facts) as (former, leader, progress):
+        feed = await opens(leader, progress)
+        await taken(feed)
+        by_leader = feed.sink_with_progress.progress
+        found = leader.standby.others.frontier
+        assert found is not None
+        assert (found.by, found.term) == (f"{NAME}_1", 1)
+        await former.standby.take_over(3, found)
+        assert await listed(former) == []
+        assert await taken(await opens(former, by_leader)) == [], "and the destination has the record"
+
+
+async def test_what_only_its_own_leader_rejected_stays(tmp_path: Path) -> None:
+    """Nobody else has led since."""
+    async with replicas(tmp_path) as [leader, _]:
+        await leader.standby.take_over(1, None)
+        found = published(leader)
+        await rejects(leader, await leader.sees("added shop/a", position="110"))
+        leader.standby.step_down()
+        await leader.standby.take_over(2, found)
+        assert await listed(leader) == [("added", "shop/a")]
+
+
+async def test_a_leader_fetches_once_the_lease_has_its_term(tmp_path: Path) -> None:
+    """Else the next leader would not know that this one may have some."""
+    async with replicas(tmp_path) as [former, leader]:
+        await former.standby.take_over(1, None)
+        former.standby.configured.address = URL
+        await rejects(former, await former.sees("added shop/a", position="110"))
+        await leader.standby.take_over(2, published(former))
+        assert leader.standby.published().kept.keys() == {NAME}
+        assert shared(leader).wanted == {}
+        leader.standby.renewed()
+        assert shared(leader).wanted.keys() == {NAME}
+
+
+@pytest.mark.parametrize("has_address", [True, False])
+async def test_the_next_leader_asks_one_that_may_have_some(tmp_path: Path, has_address: bool) -> None:
+    """It was killed behind a fetch, before the renewal that would have said so."""
+    async with replicas(tmp_path, 3) as [first, second, third]:
+        await first.standby.take_over(1, None)
+        await rejects(first, await first.sees("added shop/a", position="110"))
+        second.standby.configured.address = f"{URL}1" if has_address else ""
+        await led_by(first, second)
+        found = published(second)
+        await fetch(second, first)
+        assert await listed(second) == [("added", "shop/a")]
+        assert all(each.dead_letters == 0 for each in found.sinks.values())
+        second.standby.step_down()
+        await third.standby.take_over(3, found)
+        assert published(third).kept.keys() == ({NAME, "kubedelta-1"} if has_address else {NAME})
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_former_shards_destination_names_them(tmp_path: Path, answers: bool) -> None:
+    """Its replica was killed in a retry, and was away until the shard handed over."""
+    async with replicas(tmp_path, 2) as [former, heir]:
+        former.outbox.sinks.shard = Shard(2, 0)
+        await former.standby.take_over(1, None)
+        await rejects(former, await former.sees("added shop/a", "added shop/b", position="110"))
+        feed = await opens(former, None)
+        await former.outbox.sinks.dead_letters[AUDIT].retry([1])
+        progress, _ = await transacted(former, feed)
+        former.standby.configured.address = URL
+        parts = [(former.outbox.sinks.shard, published(former))]
+        heir.standby.configured.transactional = {AUDIT}
+        await heir.standby.take_over(2, joined_shards(parts, ALL_OBJECTS).frontier)
+        assert published(heir).kept == {NAME: KeptLetters(URL, former=True)}
+
+        sink = await opened_beside(heir, [progress] if answers else None)
+        page = await shared(former).page(0)
+        assert bool(await shared(heir).take(page)) is not answers
+        assert await listed(heir) == [("added", "shop/b")] * answers
+        if answers:
+            assert await shared(heir).take(page) == ""
+            assert sink.asked == 1, "once a term"
+
+
+async def opened_beside(side: Side, others: list[Progress] | None) -> StoredProgress:
+    """The leader's sink opens at a destination that has nothing of its shard yet."""
+    feed = await opens(side, Progress(frontier=SharedProgress()))
+    sink = feed.sink_with_progress
+    assert isinstance(sink, StoredProgress)
+    sink.others = others
+    return sink
+
+
+@pytest.mark.parametrize("names_all", [True, False])
+async def test_a_new_shard_delivers_what_has_no_name(tmp_path: Path, names_all: bool) -> None:
+    """Unless a former shard had more objects than the Lease can name."""
+    async with replicas(tmp_path, 3) as [first, second, heir]:
+        parts = []
+        for index, former in enumerate((first, second)):
+            former.outbox.sinks.shard = Shard(2, index)
+            await former.standby.take_over(1, None)
+            former.standby.configured.address = f"{URL}{index}"
+            await rejects(former, await former.sees(f"added shop/{index}", position="110"))
+            parts.append((former.outbox.sinks.shard, published(former)))
+            await rejects(former, await former.sees(f"added late/{index}", position="120"))
+        if not names_all:
+            sinks = {name: replace(each, objects=9, parked=b"") for name, each in parts[1][1].sinks.items()}
+            parts[1] = parts[1][0], replace(parts[1][1], sinks=sinks)
+        await heir.standby.take_over(2, joined_shards(parts, ALL_OBJECTS).frontier)
+        published(heir)
+        for former in (first, second):
+            assert await shared(heir).take(await shared(former).page(0)) == ""
+        named = [("added", "shop/0"), ("added", "shop/1")]
+        assert sorted(await listed(heir)) == ([] if names_all else [("added", "late/0"), ("added", "late/1")]) + named
