@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -64,6 +65,16 @@ class KafkaTopics(ABC):
         while not self._has_leaders(admin, name, partitions):
             if time.monotonic() > deadline:
                 raise ServerFailed(f"{self}: topic {name} has no leader\n{self.log_tail()}")
+
+    def configure_topic(self, topic: str, **config: str) -> None:
+        """Settings are written with `_` for `.`."""
+        entries = [
+            ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in config.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        admin = self._admin()
+        admin.incremental_alter_configs([resource])[resource].result(timeout=30 * BUSY)
 
     def add_partitions(self, topic: str, total: int) -> None:
         admin = self._admin()

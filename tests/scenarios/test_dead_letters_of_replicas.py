@@ -1,0 +1,141 @@
+"""Two replicas deliver in transactions to a topic that refuses large records, and whoever leads is killed right behind
+a rejection. When the topic takes them, one retry brings each version once, those of an object in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.admin.client import AdminClient
+from bridge.playground import Playground
+from tests.cluster.fixtures import MakeTopic, fresh_name
+from tests.cluster.servers import Kafka
+from tests.cluster.servers.ports import reserve_port
+from tests.kit.bridge_process import BridgeProcess, Metrics
+from tests.kit.deadlines import BUSY
+from tests.kit.replicas import Replicas
+from tests.scenarios.test_exactly_once_through_kills import Churn, config, numbers
+from tests.scenarios.test_two_replicas import SHORT
+
+pytestmark = [pytest.mark.java, pytest.mark.long]
+
+REFUSED = 40_000
+"""Bytes, of which no codec makes less than half."""
+SINK = "topics"
+
+
+class Large:
+    """Objects that begin with a record which the topic refuses; their later ones are small."""
+
+    def __init__(self, cluster: Playground, churn: Churn) -> None:
+        self._cluster = cluster
+        self._churn = churn
+        self._made = 0
+
+    def create(self) -> None:
+        self._made += 1
+        self._cluster.create("configmaps", self._body({"pad": os.urandom(REFUSED // 2).hex()}))
+
+    def update(self) -> None:
+        self._cluster.update("configmaps", self._body({}))
+
+    def _body(self, data: Mapping[str, str]) -> dict[str, Any]:
+        self._churn.made.append(number := len(self._churn.made) + 1)
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"large-{self._made}", "namespace": "default"},
+            "data": {"number": str(number), **data},
+        }
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        pytest.param(5, id="5 takeovers"),
+        pytest.param(100, id="100 takeovers", marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
+    ],
+)
+async def test_a_retry_brings_each_version_once(
+    kafka: Kafka, kafka_topic: MakeTopic, tmp_path: Path, rounds: int
+) -> None:
+    prefix, chance = fresh_name("letters"), random.Random(3)
+    topic = kafka_topic(name=f"{prefix}.configmaps", partitions=2, max_message_bytes="20000")
+    kafka_topic(name=f"{prefix}.notice")
+    kafka_topic(name=f"{prefix}.progress", cleanup_policy="compact")
+    for name, secret in (("redaction.key", "k" * 64), ("copy-token", "a-token-of-some-length")):
+        (tmp_path / name).write_text(secret)
+    async with Playground(bookmark_interval=0.2) as cluster, AsyncExitStack() as stack:
+        both = [
+            await stack.enter_async_context(a_replica(tmp_path, name, config(cluster, kafka, prefix)).started())
+            for name in ("pod-0", "pod-1")
+        ]
+        run, churn = Replicas(both), Churn(cluster, chance)
+        large = Large(cluster, churn)
+        for _ in range(rounds):
+            leader = await run.leader()
+            churn.change(20)
+            before = letters_in(await leader.metrics())
+            large.create()
+            churn.change(5)
+            await leader.until("it is rejected", partial(has_more, than=before))
+            await asyncio.sleep(chance.uniform(0, 0.4))  # Before or behind the renewal that names it.
+            await asyncio.to_thread(leader.kill9)
+            large.update()
+            churn.change(20)
+            await run.leader(other_than=leader)
+            await asyncio.to_thread(leader.start)
+        await run.until_ready()
+        await asyncio.to_thread(kafka.configure_topic, topic, max_message_bytes="1000000")
+        leader = await run.leader()
+        await until_all_are_here(leader)
+        async with AdminClient(leader.state) as admin:
+            print(f"{await admin.retry(SINK, None)} dead letters are retried")
+        await leader.until("all are delivered", lambda now: letters_in(now) == 0)
+        await leader.until_delivered(SINK)
+    await assert_once(kafka, topic, churn)
+
+
+def a_replica(folder: Path, name: str, settings: dict[str, Any]) -> BridgeProcess:
+    port = reserve_port()
+    copies = {"listen": f"127.0.0.1:{port}", "url": f"http://127.0.0.1:{port}", "allow_http": True}
+    base_copy = {**copies, "token_file": str(folder / "copy-token")}
+    election = {"enabled": True, "namespace": "default", "identity": name, "base_copy": base_copy, **SHORT}
+    settings["sinks"][SINK]["compression"] = "none"
+    redaction = {"key_file": str(folder / "redaction.key")}
+    return BridgeProcess(folder / name, {**settings, "election": election, "redaction": redaction})
+
+
+def letters_in(metrics: Metrics) -> float:
+    return metrics.value("sink_dead_letters", sink=SINK)
+
+
+def has_more(metrics: Metrics, than: float) -> bool:
+    return letters_in(metrics) > than
+
+
+async def until_all_are_here(leader: BridgeProcess) -> None:
+    """The leader has the dead letters of the other replica."""
+    async with asyncio.timeout(60 * BUSY):
+        while "dead letters still at" in await leader.readiness():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+async def assert_once(kafka: Kafka, topic: str, churn: Churn) -> None:
+    read = await asyncio.to_thread(kafka.read_all, topic)
+    by_object: dict[bytes | None, list[int]] = defaultdict(list)
+    for record in read:
+        by_object[record.key] += numbers([record])
+    seen = sorted(number for stream in by_object.values() for number in stream)
+    print(f"{len(churn.made)} versions, {len(seen)} seen")
+    assert seen == churn.made, "every version once"
+    assert all(stream == sorted(stream) for stream in by_object.values()), "in order"
