@@ -61,9 +61,9 @@ class TransactionSource(RecordSource, Protocol):
         """The destination has stored what was handed over last."""
         ...
 
-    async def name_letters(self) -> None:
-        """Call before a delivery, or a ``settle``, that goes past new dead letters. Returns once every later leader
-        knows which objects have some, or this one is to end its deliveries."""
+    async def name_letters(self, records: Sequence[Record]) -> None:
+        """Call before these become dead letters. Returns once every later leader knows that their objects have some
+        here, or this one is to end its deliveries."""
         ...
 
 

@@ -48,21 +48,21 @@ class Worker(SinkWorker):
                 # For every attempt, because a rejection in this very batch blocks later records of it.
                 batch, blocked = self._parking.split(batch)
                 if blocked:
+                    await self._before_letters(blocked)
                     await self._parking.park(blocked)
-                    await self._letters_added()
                     continue
             receipt, delay = await self._attempts.deliver(batch)
             if receipt.rejected:
                 answers = receipt.answers
                 rejected = [(batch[index], why, answers.get(index, "")) for index, why in receipt.rejected.items()]
+                await self._before_letters([record for record, _, _ in rejected])
                 await self._parking.add_dead_letters(rejected)
-                await self._letters_added()
             batch = [batch[index] for index in receipt.pending]
             if receipt.failure is not None:
                 await self._attempts.pause(receipt.failure, delay, len(batch))
 
-    async def _letters_added(self) -> None:
-        """Some records of the batch are dead letters now."""
+    async def _before_letters(self, records: Sequence[Record]) -> None:
+        """These records become dead letters."""
 
     def _announce(self, letters: Sequence[RetriedDeadLetter]) -> None:
         """The next delivery is of these dead letters."""

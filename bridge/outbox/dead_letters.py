@@ -42,6 +42,11 @@ class DeadLetters:
         return len(self._objects)
 
     @property
+    def number(self) -> int:
+        """With those that are expected."""
+        return len(self._objects) + len(self.keys.expected)
+
+    @property
     def parked(self) -> int:
         """Number of dead letters that were parked without an attempt."""
         return len(self._parked)

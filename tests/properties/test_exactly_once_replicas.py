@@ -113,7 +113,6 @@ class Transactions(Election):
             accepted = self.accepted(sink, fetch.items)
             if end is End.ABORTED:
                 return
-            self.run(feed.name_letters())
             if accepted:
                 self.store(feed, accepted)
         if end is End.UNKNOWN:

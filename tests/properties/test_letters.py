@@ -147,6 +147,8 @@ class LettersInTransactions(ElectionWithLetters, Transactions):
 
     rejects = 0
     """See ``send``: of the delivery under way."""
+    adds = True
+    """The leader adds what is rejected to its dead letters."""
 
     def begin_delivering(self, member: Member) -> None:
         member.standby.confirm = self.confirm
@@ -165,10 +167,14 @@ class LettersInTransactions(ElectionWithLetters, Transactions):
     def accepted(self, sink: str, items: Sequence[Record]) -> Sequence[Record]:
         leader, heard = self.leader, self.heard[sink]
         assert leader is not None
-        letters, found = leader.outbox.sinks.dead_letters[sink], list[Record]()
+        letters, feed, found = leader.outbox.sinks.dead_letters[sink], leader.feeds[sink], list[Record]()
+        assert isinstance(feed, TransactionFeed)
         for number, record in enumerate(items, 1):
             blocked = isinstance(record, Delta) and is_blocked(letters.keys, record, record.sequence)
             if isinstance(record, Delta) and (blocked or number == self.rejects):
+                self.run(feed.name_letters([record]))
+                if not (blocked or self.adds):
+                    return []
                 self.run(letters.add_dead_letters([NewDeadLetter(record, "rejected", blocked)]))
                 heard.rejected.add(record.ordering_key)
                 heard.settled.add(step_of(record))
@@ -222,6 +228,7 @@ class LettersInTransactions(ElectionWithLetters, Transactions):
         changes=st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=1, max_size=4),
         sink=st.sampled_from(tuple(SINKS)),
         has_others=st.booleans(),
+        adds=st.booleans(),
         returns=st.booleans(),
     )
     def a_rejection_is_cut_short(
@@ -231,16 +238,19 @@ class LettersInTransactions(ElectionWithLetters, Transactions):
         changes: list[tuple[str, bool]],
         sink: str,
         has_others: bool,
+        adds: bool,
         returns: bool,
     ) -> None:
-        """The leader is killed before the Lease names the object, and the next one may be, too; then some replica, or
-        the first one again, leads, and retries all."""
+        """The leader is killed when the Lease names the object, perhaps before it adds the dead letter, and so is the
+        next one; then some replica, or the first one again, leads, and retries all."""
         if (leader := self.leader) is None:
             return
         self.change_much(resource, changes, [4])
         if has_others:
             self.deliver(sink, 1, sends=True, settles=True, rejects=1)
+        self.adds = adds
         self.deliver(sink, 4, sends=False, settles=False, rejects=1)
+        self.adds = True
         self.crash(leader)
         self.take_over(self.draw(data))
         self.deliver(sink, 4, sends=True, settles=True, rejects=0)

@@ -6,7 +6,7 @@ by accident with a probability of 2^-64: then records of an object wait that nee
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Annotated
 
@@ -53,10 +53,9 @@ class HeldObjects(Mapping[OrderingKey, int]):
         self._first: dict[OrderingKey, int] = {}
         self._elsewhere: set[bytes] = set()
         self._packed: bytes | None = b""
-        self.added = 0
-        """Objects that got a first dead letter in this run; one that got another first one counts again."""
-        self.named = 0
-        """``added``, when the Lease named all objects the last time; -1 if it does not."""
+        self._expected: set[OrderingKey] = set()
+        self.named = False
+        """The Lease named all objects when this replica began to lead."""
 
     def __getitem__(self, key: OrderingKey) -> int:
         first = self._first.get(key)
@@ -77,8 +76,8 @@ class HeldObjects(Mapping[OrderingKey, int]):
 
     @property
     def count(self) -> int:
-        """Of all objects."""
-        return len(self._first) + len(self._elsewhere)
+        """Of all objects, those that are to get a dead letter, too."""
+        return len(self._first) + len(self._others)
 
     @property
     def packed(self) -> bytes:
@@ -86,8 +85,12 @@ class HeldObjects(Mapping[OrderingKey, int]):
         if self.count > MOST_HELD:
             return b""
         if self._packed is None:
-            self._packed = b"".join(sorted({*map(digest_of, self._first), *self._elsewhere}))
+            self._packed = b"".join(sorted({*map(digest_of, self._first), *self._others}))
         return self._packed
+
+    @property
+    def _others(self) -> Collection[bytes]:
+        return self._elsewhere.union(map(digest_of, self._expected)) if self._expected else self._elsewhere
 
     def hold(self, digests: Collection[bytes], *, whole: bool) -> None:
         """Other replicas have dead letters of these objects. ``whole``: and of no others."""
@@ -97,7 +100,27 @@ class HeldObjects(Mapping[OrderingKey, int]):
 
     def found_named(self, digests: Collection[bytes]) -> None:
         """The Lease names these when this replica begins to lead."""
-        self.named = self.added if all(digest_of(key) in digests for key in self._first) else -1
+        self.named = all(digest_of(key) in digests for key in self._first)
+
+    @property
+    def expected(self) -> Collection[OrderingKey]:
+        """Objects that are to get their first dead letter here."""
+        return self._expected
+
+    def expect(self, keys: Iterable[OrderingKey]) -> bool:
+        """Each of these is to get a dead letter. Returns whether nobody expected that of some."""
+        new = set(keys) - self._first.keys()
+        if new <= self._expected:
+            return False
+        self._expected |= new
+        self._packed = None
+        return True
+
+    def expect_none(self) -> None:
+        """Whatever was expected is taken again."""
+        if self._expected:
+            self._expected.clear()
+            self._packed = None
 
     def forget_elsewhere(self) -> None:
         """No other replica has a dead letter any more."""
@@ -109,7 +132,7 @@ class HeldObjects(Mapping[OrderingKey, int]):
         """A dead letter behind those that the object has."""
         if key not in self._first:
             self._first[key] = self.get(key, sequence)
-            self.added += 1
+            self._expected.discard(key)
             if self._elsewhere:
                 self._elsewhere.discard(digest_of(key))
             self._packed = None

@@ -3,14 +3,14 @@ restart."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias
 from uuid import uuid4
 
 from bridge.model.dead_letter import RetriedDeadLetter
 from bridge.model.primitives.fetch import Fetch
-from bridge.model.record import Record
+from bridge.model.record import OrderingKey, Record
 from bridge.model.versions.progress import BeyondPart, LettersBefore, Progress, SharedProgress
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.progress import starts
@@ -45,7 +45,7 @@ class Sharing(Protocol):
 
     async def letters_of_former_shard(self, sink: str) -> Mapping[str, LettersBefore] | None: ...
 
-    async def name_letters(self, sink: str) -> None: ...
+    async def name_letters(self, sink: str, keys: Collection[OrderingKey]) -> None: ...
 
 
 class DestinationProgress:

@@ -3,11 +3,11 @@ before."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from bridge.model.primitives.fetch import Fetch
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta, OrderingKey, Record
 from bridge.model.versions.frontier import Frontier, Point, SinkFrontier, later
 from bridge.model.versions.progress import BeyondPart, LettersBefore, Progress, SharedProgress
 from bridge.outbox.appender import Appender
@@ -58,7 +58,7 @@ class Destinations:
         letters = {} if found is None else _letters_in(found, cursor)
         self._informers.clear()
         self._shared[sink], self._read[sink] = SharedSink(shared, parts, letters), self.term
-        await self.name_letters(sink)
+        await self._find_named(sink)
         if shared is not None:
             await self._go_behind(sink, shared)
         if found is not None and shared is not None and found.cursor != cursor:
@@ -83,14 +83,24 @@ class Destinations:
             self._of_others[sink] = self.term, of_others
         return {**of_others, **known}
 
-    async def name_letters(self, sink: str) -> None:
-        """See TransactionSource. What the destination's progress covers, the next leader does not deliver: so it has to
-        know from the Lease which of these objects have dead letters elsewhere, or it would deliver later records of
-        them."""
-        keys, confirm = self._sinks.dead_letters[sink].keys, self._standby.confirm
-        if keys.named != (added := keys.added) and confirm is not None:
-            await confirm()
-            keys.named = added
+    async def name_letters(self, sink: str, keys: Collection[OrderingKey]) -> None:
+        """See TransactionSource. What the destination's progress covers, the next leader does not deliver: it has to
+        know from the Lease which of these objects have dead letters, and where, or it would deliver later records of
+        them. And a dead letter that nobody expects would outlive the delivery of its record by the next leader."""
+        if self._sinks.dead_letters[sink].keys.expect(keys):
+            await self._confirm()
+
+    async def _find_named(self, sink: str) -> None:
+        """Returns once the Lease names what this replica has."""
+        keys = self._sinks.dead_letters[sink].keys
+        keys.expect_none()
+        if not keys.named:
+            await self._confirm()
+            keys.named = True
+
+    async def _confirm(self) -> None:
+        if self._standby.confirm is not None:
+            await self._standby.confirm()
 
     async def _go_behind(self, sink: str, shared: SharedProgress) -> None:
         standby, cursor, waypoints, last = self._standby, self._sinks[sink], self._waypoints, self._sinks.last

@@ -85,8 +85,7 @@ class SharedLetters:
     async def begin(self, known: Frontier) -> None:
         """Drops the own dead letters of an earlier term that no leader since has held back. ``known``: behind which
         this replica leads again."""
-        left_at = known.term if replica_of(known.by) == self._mine else self._standby.led
-        if self._mine not in known.followed and left_at >= self._standby.led - 1:
+        if self._mine not in known.followed:
             return
         dropped = 0
         for sink, each in self._sinks.dead_letters.items():
@@ -178,10 +177,13 @@ class SharedLetters:
 
     def _can_be_overtaken(self, sink: str, record: Record) -> bool:
         """Whether the object of a dead letter would be held back until this is delivered. If it is not, another replica
-        added the dead letter behind its last publication, and no progress went past it: leaders since deliver the
-        record themselves. Or an operator let later records pass."""
-        passes = sink in self._standby.configured.passing
-        return isinstance(record, Delta) and record.snapshot is None and not record.replay and not passes
+        added the dead letter behind its last publication, which did not cover it: leaders since deliver the record
+        themselves. Or an operator let later records pass. Where the destination has the progress, that may cover a dead
+        letter of an earlier version which the Lease did not name."""
+        configured = self._standby.configured
+        if sink in configured.passing or sink in configured.transactional:
+            return False
+        return isinstance(record, Delta) and record.snapshot is None and not record.replay
 
     def _has_room(self, sink: str, number: int) -> bool:
         there = self._sinks.dead_letters.get(sink)

@@ -100,7 +100,7 @@ class Standby:
         cursors, of, passing = self._sinks.all, self.selected.progress, self.configured.passing
         owed = {sink: each.text for sink, each in self.owed.items()}
         held = {
-            name: owing(len(each), each.keys, owed.get(name), of(cursor, found), parks=name not in passing)
+            name: owing(each.number, each.keys, owed.get(name), of(cursor, found), parks=name not in passing)
             for name, cursor, each in self._sinks.with_dead_letters
         }
         found = replace(found, bounds=self.others.bounds)

@@ -45,7 +45,7 @@ class FakeTransactionSource(FakeRecordSource):
     def settle_letters(self) -> None:
         self.events.append("letters")
 
-    async def name_letters(self) -> None:
+    async def name_letters(self, records: Sequence[Record]) -> None:
         self.events.append(f"named behind delivery {len(self.sink.times)}")
 
 

@@ -332,11 +332,12 @@ async def test_a_former_leader_drops_what_was_delivered_again(tmp_path: Path, fo
         assert reported == [LettersOvertaken(NAME, 3)] * followed
 
 
-@pytest.mark.parametrize("why", ["passing", "unnamed", "waits", "replay"])
+@pytest.mark.parametrize("why", ["passing", "transactional", "unnamed", "waits", "replay"])
 async def test_what_may_not_have_been_delivered_stays(tmp_path: Path, why: str) -> None:
     async with overtaken(tmp_path, []) as (_, leader, page):
         standby = leader.standby
         standby.configured.passing = {AUDIT} if why == "passing" else ()
+        standby.configured.transactional = {AUDIT} if why == "transactional" else ()
         await leader.delivers(AUDIT)
         published(leader)
         assert standby.found is not None

@@ -1,25 +1,22 @@
-"""The Lease names the objects of dead letters before the progress of a destination goes past them. So a dead letter
-whose object no leader holds back is of a record that the next leader delivers itself."""
+"""A sink that delivers in transactions gets a dead letter once the Lease names its object, and whoever may have dead
+letters is asked: so a record is stored once, also by a retry."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from bridge.facts import Fact
-from bridge.facts.election import LettersOvertaken
 from bridge.model.primitives.shard import ALL_OBJECTS, Shard
 from bridge.model.record import Delta
-from bridge.model.versions.frontier import Frontier
+from bridge.model.versions.frontier import Frontier, SinkFrontier
 from bridge.model.versions.held import KeptLetters
 from bridge.model.versions.joining import joined as joined_shards
 from bridge.model.versions.progress import Progress, SharedProgress
 from bridge.pipelines.feeds import TransactionFeed
-from tests.bridge.outbox.test_destination_progress import StoredProgress, stored
+from tests.bridge.outbox.test_destination_progress import StoredProgress
 from tests.bridge.outbox.test_letters import (
     AUDIT,
     NAME,
@@ -32,7 +29,7 @@ from tests.bridge.outbox.test_letters import (
     shared,
     transacted,
 )
-from tests.bridge.outbox.test_standby import Side, all_see, published, replicas
+from tests.bridge.outbox.test_standby import Side, published, replicas
 
 
 class Lease:
@@ -43,6 +40,10 @@ class Lease:
         for side in sides:
             side.standby.configured.address = URL
             side.standby.confirm = lambda side=side: self.renew(side)
+
+    @property
+    def of_audit(self) -> Sequence[SinkFrontier]:
+        return [each.sinks[AUDIT] for each in self.frontiers]
 
     async def renew(self, side: Side) -> None:
         self.frontiers.append(published(side))
@@ -56,23 +57,46 @@ async def taken(feed: TransactionFeed, most: int = 100) -> list[Delta]:
     return [each for each in found.items if isinstance(each, Delta)]
 
 
-async def test_the_lease_names_an_object_before_its_progress(tmp_path: Path) -> None:
+async def test_the_lease_names_an_object_before_its_dead_letter(tmp_path: Path) -> None:
+    """Killed in between, a replica leaves no dead letter that others deliver."""
     async with replicas(tmp_path) as [leader, _]:
         lease = Lease(leader)
         await leader.standby.take_over(1, None)
         feed = await opens(leader, None)
         a, again, b = await leader.sees("added shop/a", "updated shop/a", "added shop/b", position="110")
-        await feed.name_letters()
-        assert lease.frontiers == [], "there are none"
+        await feed.name_letters([a])
+        assert [(each.dead_letters, each.objects) for each in lease.of_audit] == [(1, 1)]
         await rejects(leader, [a])
-        await feed.name_letters()
-        assert [each.sinks[AUDIT].objects for each in lease.frontiers] == [1]
-        await rejects(leader, [again], parked=True)
-        await feed.name_letters()
+        await feed.name_letters([again])
         assert len(lease.frontiers) == 1, "its object has a name already"
-        await rejects(leader, [b])
-        await feed.name_letters()
-        assert [each.sinks[AUDIT].objects for each in lease.frontiers] == [1, 2]
+        await rejects(leader, [again], parked=True)
+        await feed.name_letters([b])
+        assert [(each.dead_letters, each.objects) for each in lease.of_audit][1:] == [(3, 2)]
+
+
+async def test_a_sink_that_opens_anew_expects_nothing(tmp_path: Path) -> None:
+    """The record may be delivered the next time."""
+    async with replicas(tmp_path) as [leader, _]:
+        lease = Lease(leader)
+        await leader.standby.take_over(1, None)
+        feed = await opens(leader, None)
+        await feed.name_letters(await leader.sees("added shop/a", position="110"))
+        await opens(leader, None)
+        await lease.renew(leader)
+        assert [(each.dead_letters, each.objects) for each in lease.of_audit] == [(1, 1), (0, 0)]
+
+
+async def test_a_record_behind_another_replicas_names_its_own(tmp_path: Path) -> None:
+    """The next leader has to know that this replica has some of the object, too. It counts once."""
+    async with replicas(tmp_path) as [former, leader]:
+        lease = Lease(leader)
+        await former.standby.take_over(1, None)
+        await rejects(former, await former.sees("added shop/a", position="110"))
+        await led_by(former, leader)
+        feed = await opens(leader, None)
+        await feed.name_letters(await leader.sees("updated shop/a", position="120"))
+        assert [(each.dead_letters, each.objects) for each in lease.of_audit] == [(1, 1)]
+        assert lease.frontiers[0].sinks[AUDIT].names_all_parked
 
 
 @pytest.mark.parametrize("is_named", [True, False])
@@ -89,59 +113,6 @@ async def test_a_leader_names_what_it_finds_on_its_disk(tmp_path: Path, is_named
         await leader.standby.take_over(2, found)
         await opens(leader, None)
         assert len(lease.frontiers) == (0 if is_named else 1)
-
-
-@asynccontextmanager
-async def rejected_behind_its_progress(root: Path, facts: list[Fact]) -> AsyncIterator[tuple[Side, Side, Progress]]:
-    """A former leader, the present one, and the progress of the former one: it rejected shop/b behind its last
-    transaction, and was killed before the Lease named the object."""
-    async with replicas(root, facts=facts) as [former, leader]:
-        lease = Lease(former)
-        await former.standby.take_over(1, None)
-        published(former)
-        await all_see([former, leader], "added shop/a", "added shop/b", "added shop/c", position="110")
-        feed = await opens(former, None)
-        _, progress = await stored(feed, 1)
-        await rejects(former, await taken(feed, 1))
-        found = published_before(lease, former)
-        former.standby.step_down()
-        await leader.standby.take_over(2, found)
-        yield former, leader, progress
-
-
-def published_before(lease: Lease, former: Side) -> Frontier:
-    """The last renewal: without the dead letter."""
-    assert lease.frontiers == []
-    found = published(former)
-    return replace(
-        found, sinks={name: replace(each, dead_letters=0, objects=0, parked=b"") for name, each in found.sinks.items()}
-    )
-
-
-async def test_the_next_leader_delivers_what_has_no_name(tmp_path: Path) -> None:
-    """So the dead letter is none any more, wherever it turns up."""
-    facts: list[Fact] = []
-    async with rejected_behind_its_progress(tmp_path, facts) as (former, leader, progress):
-        feed = await opens(leader, progress)
-        assert [each.key for each in await taken(feed)] == ["shop/b", "shop/c"]
-        await former.standby.take_over(3, published(leader))
-        assert await listed(former) == []
-        assert [each for each in facts if isinstance(each, LettersOvertaken)] == [LettersOvertaken(NAME, 1)]
-
-
-async def test_a_leader_that_published_nothing_delivers_it_too(tmp_path: Path) -> None:
-    """It was killed before its first renewal: the Lease still has the frontier of the replica that leads again."""
-    facts: list[Fact] = []
-    async with rejected_behind_its_progress(tmp_path, facts) as (former, leader, progress):
-        feed = await opens(leader, progress)
-        await taken(feed)
-        by_leader = feed.sink_with_progress.progress
-        found = leader.standby.others.frontier
-        assert found is not None
-        assert (found.by, found.term) == (f"{NAME}_1", 1)
-        await former.standby.take_over(3, found)
-        assert await listed(former) == []
-        assert await taken(await opens(former, by_leader)) == [], "and the destination has the record"
 
 
 async def test_what_only_its_own_leader_rejected_stays(tmp_path: Path) -> None:
