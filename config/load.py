@@ -8,7 +8,6 @@ from pathlib import Path as File
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_settings import InitSettingsSource, PydanticBaseSettingsSource
 
 from config.document import ConfigFile, read
 from config.environment import Overlay, merged, overlay
@@ -65,13 +64,10 @@ def _source(path: Path, document: ConfigFile, environment: Overlay) -> str:
 
 
 def _validated(known: type[Settings], data: dict[str, Any]) -> Settings:
-    class Sourced(known):  # type: ignore[misc, valid-type]
-        @classmethod
-        def settings_customise_sources(cls, *_: Any, **__: Any) -> tuple[PydanticBaseSettingsSource, ...]:
-            """Only ``data``: pydantic-settings would also read variables of its own naming."""
-            return (InitSettingsSource(cls, init_kwargs=data),)
-
-    return Sourced()
+    """Of ``data`` alone: the constructor of pydantic-settings would also read variables of its own naming."""
+    settings = known.__new__(known)
+    BaseModel.__init__(settings, **data)
+    return settings
 
 
 def _overlaps(data: Mapping[str, Any]) -> list[Mistake]:
