@@ -1,8 +1,9 @@
 """Processes of the bridge that fork from a process which has imported it.
 
 A fork has its own memory, streams, signals and exit code, like any process of ``python -m bridge``. It only lacks the
-import, which takes longer than most tests: a group of tests starts hundreds of bridges. What happens before ``main``
-is not tested this way.
+import, which takes longer than most tests, and the clearing of all modules at its end, which takes as long as a short
+command: a group of tests starts hundreds of bridges. What happens before ``main``, and behind what Python runs at
+exit, is not tested this way.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.kit.numbering import count_from_one
 
@@ -132,13 +133,17 @@ def fork_server() -> ForkServer:
 
 def _import_all() -> None:
     import bridge.cli
+    from bridge.cli.settings import sink_options
+    from config.schema import settings_type
     from sinks import registry
 
-    registry.types()
+    for kind in registry.BUILT_IN:
+        kind.load()
     for module in pkgutil.iter_modules(bridge.cli.__path__, "bridge.cli."):
         importlib.import_module(module.name)
-    for name in ("bridge.app", "bridge.check.check", "bridge.playground"):
+    for name in ("bridge.cli.command_line.parser", "bridge.app", "bridge.check.check", "bridge.playground"):
         importlib.import_module(name)
+    settings_type(sink_options())  # Takes as long as all modules of a room.
     count_from_one()
     gc.collect()
     gc.freeze()
@@ -203,5 +208,23 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> int:
     return main()
 
 
+def _end(code: int) -> NoReturn:
+    """As Python ends, up to its modules: each object that is cleared is a page of memory that the fork copies."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        raise SystemExit(code) from None  # What Python says of it, it says itself.
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    raise SystemExit(_serve(socket.socket(fileno=int(sys.argv[1]))))
+    try:
+        code = _serve(socket.socket(fileno=int(sys.argv[1])))
+    except SystemExit as ended:
+        if not isinstance(ended.code, int):
+            raise
+        code = ended.code
+    _end(code)
