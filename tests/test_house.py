@@ -59,7 +59,15 @@ def sources() -> list[Path]:
 def nodes() -> dict[Path, list[ast.AST]]:
     """Definitions, and expressions that are statements, of every module. One walk for all tests."""
     kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Expr)
-    return {path: [node for node in ast.walk(tree(path)) if isinstance(node, kinds)] for path in sources()}
+    return {path: [node for node in statements(tree(path)) if isinstance(node, kinds)] for path in sources()}
+
+
+def statements(parent: ast.AST) -> Iterator[ast.AST]:
+    """Those inside, at any depth. Expressions are most of a tree, and have none inside."""
+    for block in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for statement in getattr(parent, block, ()):
+            yield statement
+            yield from statements(statement)
 
 
 def docstrings(path: Path) -> Iterator[str]:

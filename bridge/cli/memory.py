@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 
-_COLLECTIONS = (20_000, 20, 10)
+COLLECTIONS = (20_000, 20, 10)
 """Thresholds of the garbage collector. By default it runs after every 700 new objects, the objects of some
 dozen events, and finds little: reference counts free the objects of a batch."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -24,7 +24,7 @@ def tune_memory() -> None:
     nothing. Other C libraries keep their ways.
     """
     gc.freeze()  # Objects so far live as long as the process: collections skip them from now on.
-    gc.set_threshold(*_COLLECTIONS)
+    gc.set_threshold(*COLLECTIONS)
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
         libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
