@@ -6,6 +6,7 @@ import base64
 import hashlib
 from typing import Any
 
+from bridge.playground.http.encoding import encode
 from bridge.playground.objects.catalogue import Kind, ServedKinds, Subresource
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -43,15 +44,18 @@ def api_resource_list(catalogue: ServedKinds, group: str, version: str) -> dict[
     return {"kind": "APIResourceList", **own, "groupVersion": group_version, "resources": resources}
 
 
-def aggregated(catalogue: ServedKinds, *, core: bool) -> dict[str, Any]:
-    """``/api`` or ``/apis`` with all resources: APIGroupDiscoveryList of apidiscovery.k8s.io/v2."""
-    groups = [""] if core else catalogue.groups()
-    return {
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {},
-        "items": [_discovered_group(catalogue, group) for group in groups],
-    }
+def aggregated(catalogue: ServedKinds, *, core: bool) -> tuple[bytes, str]:
+    """``/api`` or ``/apis`` with all resources, and its entity tag: APIGroupDiscoveryList of apidiscovery.k8s.io/v2."""
+    if core not in catalogue.documents:
+        document = {
+            "kind": "APIGroupDiscoveryList",
+            "apiVersion": "apidiscovery.k8s.io/v2",
+            "metadata": {},
+            "items": [_discovered_group(catalogue, group) for group in ([""] if core else catalogue.groups())],
+        }
+        text = encode(document) + b"\n"
+        catalogue.documents[core] = text, etag(text)
+    return catalogue.documents[core]
 
 
 def etag(document: bytes) -> str:

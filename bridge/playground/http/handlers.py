@@ -207,8 +207,7 @@ def _resources(state: State, group: str, version: str) -> dict[str, Any]:
 def _api_root(state: State, request: web.BaseRequest, *, core: bool) -> WholeResponse:
     """/api or /apis, aggregated if the client accepts that."""
     if discovery.AGGREGATED in accepted_types(request):
-        text = encode(discovery.aggregated(state.catalogue, core=core)) + b"\n"
-        tag = discovery.etag(text)
+        text, tag = discovery.aggregated(state.catalogue, core=core)
         headers = (("ETag", tag), ("Vary", "Accept"), ("Cache-Control", "public"))
         if request.headers.get("If-None-Match") == tag:
             return WholeResponse(b"", 304, "", headers)

@@ -84,13 +84,19 @@ class ServedKinds:
         self._by_name: dict[str, Kind] = {}
         self._by_path: dict[tuple[str, str, str], Kind] = {}
         self._groups: dict[str, list[str]] = {}
+        self.documents: dict[bool, tuple[bytes, str]] = {}
+        """What discovery has made of them, until they change."""
         for kind in kinds:
-            self.add(kind)
+            self._put(kind)
+        self._index()
 
     def add(self, kind: Kind) -> None:
-        self.remove(kind.name)
-        self._by_name[kind.name] = kind
+        self._put(kind)
         self._index()
+
+    def _put(self, kind: Kind) -> None:
+        self._by_name.pop(kind.name, None)
+        self._by_name[kind.name] = kind
 
     def remove(self, name: str) -> None:
         if self._by_name.pop(name, None):
@@ -123,6 +129,7 @@ class ServedKinds:
         return iter(self._by_name.values())
 
     def _index(self) -> None:
+        self.documents = {}
         self._by_path = {(kind.group, version, kind.plural): kind for kind in self for version in kind.versions}
         self._groups = {}
         for kind in self:
