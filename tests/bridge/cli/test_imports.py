@@ -21,11 +21,12 @@ def imported(*arguments: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["rich", "click", "bridge.check", "bridge.verify", "bridge.playground", "bridge.page", "nats"]
+    "module",
+    ["rich", "click", "bridge.check", "bridge.verify", "bridge.playground", "bridge.page", "nats", "opentelemetry"],
 )
 def test_a_run_does_not_import(module: str) -> None:
     modules = imported("run", "-c", "kubedelta.yaml")
-    assert "bridge.app.bridge" in modules
+    assert {"bridge.cli.running", "bridge.app.bridge"} <= modules
     assert module not in modules
 
 
