@@ -200,6 +200,15 @@ class Leadership:
         if frontier == self._last:
             self._standby.renewed()
 
+    def reread(self, frontier: str, newest: int) -> None:
+        """See Duties. Resigns where a restore of the API server's store may have undone what no replica knows."""
+        found = self._followed.read(frontier, newest)
+        if found is not None and self._standby.others.lost(found):
+            if self._last:  # The work may have ended: this is its last publication.
+                last = frontiers.without_points(frontiers.decode(self._last))
+                self._last = frontiers.encode_found(replace(last, restored=True))
+            self._elector.resign()
+
     def observed(self, frontier: str, newest: int) -> None:
         """See Duties."""
         if self._followed.observe(frontier, newest):

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from bridge.election.ending import Endings
-from bridge.election.lease import LAST_TERM, Lease, is_handed_over
+from bridge.election.lease import LAST_TERM, Lease, LeaseHolder, is_handed_over
 from bridge.election.states import (
     Acquiring,
     Action,
@@ -127,13 +127,18 @@ class Rules(Endings):
 
     # ── What the API server says ─────────────────────────────────────────────
 
-    def read(self, state: State, lease: Lease | None, now: float) -> State:
-        """An answer to a read, which began after the answer to the last write. ``lease`` None: there is none."""
+    def read(self, state: State, lease: Lease | None, now: float, asked: str = "") -> State:
+        """An answer to a read, which began after the answer to the last write, with ``asked`` as the known version.
+        ``lease`` None: there is none. An answer that is older than an event meanwhile is passed over, and read again;
+        any other counts, since the API server may have been restored from a backup."""
         match state:
             case Starting(highest_term=highest_term):
                 return Following(known=Known.first(lease, now, highest_term), retry_at=now)
             case Ended():
                 return state
+        newest = state.known.version
+        if asked and lease is not None and newest != asked and is_older(lease.version, newest):
+            return replace(state, known=replace(state.known, unsure=True))
         return self._with(state, replace(state.known.after(lease, now), unsure=False))
 
     def watched(self, state: State, lease: Lease | None, version: str, now: float) -> State:
@@ -215,6 +220,10 @@ class Rules(Endings):
         return SteppingDown(known=known, term=state.term, reason=reason)
 
     # ── What the process does ────────────────────────────────────────────────
+
+    def claim(self, term: int) -> LeaseHolder:
+        """This elector as the holder of the Lease."""
+        return LeaseHolder(holder=self.identity, seconds=self.timing.lease_duration, term=term)
 
     def taking(self, state: Following, term: int) -> Acquiring:
         """The write that takes the Lease begins."""

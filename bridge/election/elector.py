@@ -10,7 +10,7 @@ from math import inf
 
 from bridge.election.announcing import Announcer
 from bridge.election.deciding import Rules
-from bridge.election.lease import MOST_FRONTIER, Lease, LeaseHolder, created, fits, released, renewed, taken
+from bridge.election.lease import MOST_FRONTIER, Lease, created, fits, released, renewed, taken
 from bridge.election.ports import Duties, LeaseApi, Tenure
 from bridge.election.requests import LeaseRequests, NoLease, utc
 from bridge.election.states import (
@@ -120,9 +120,14 @@ class Elector:
                 await self._release()
 
     async def _read(self) -> None:
+        asked = self._version()
         match await self._requests.read():
             case Lease() as lease:
-                self._enter(self._rules.read(self.state, lease, self._now()))
+                self._enter(self._rules.read(self.state, lease, self._now(), asked))
+                if isinstance(self.state, Held) and self._tenure is not None:
+                    if not self._publishes:
+                        self._tenure.frontier = lease.frontier
+                    self._duties.reread(lease.frontier, self.state.known.highest_term)
             case NoLease.MISSING:
                 self._enter(self._rules.read(self.state, None, self._now()))
             case _:
@@ -135,7 +140,7 @@ class Elector:
             lease = self.state.known.lease
             self._enter(self._rules.taking(self.state, term))
             await self._write(
-                lease, self._new(term - 1, "") if lease is None else taken(lease, self._claim(term), utc())
+                lease, self._new(term - 1, "") if lease is None else taken(lease, self._rules.claim(term), utc())
             )
 
     async def _renew(self) -> None:
@@ -173,11 +178,8 @@ class Elector:
 
     # ── Parts of writes ──────────────────────────────────────────────────────
 
-    def _claim(self, term: int) -> LeaseHolder:
-        return LeaseHolder(holder=self._rules.identity, seconds=self._rules.timing.lease_duration, term=term)
-
     def _new(self, term: int, frontier: str) -> bytes:
-        return created(self._claim(term), self._namespace, self._name, frontier, utc())
+        return created(self._rules.claim(term), self._namespace, self._name, frontier, utc())
 
     def _published(self) -> str:
         """The frontier to write: that of the holder before, until the work has begun."""

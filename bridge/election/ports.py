@@ -94,6 +94,10 @@ class Duties(Protocol):
         """The Lease was renewed with this frontier."""
         ...
 
+    def reread(self, frontier: str, newest: int) -> None:
+        """The holder has read the Lease, behind a write that was refused or whose answer was lost: see ``observed``."""
+        ...
+
     def observed(self, frontier: str, newest: int) -> None:
         """Another holder's frontier, as read from the Lease, whose holders had no term above ``newest``. Called at each
         change of either."""

@@ -147,7 +147,7 @@ class Appender:
         discarded = [each for resource, scope in parts if (each := self.informers.get((resource.name, scope)))]
         for informer in discarded:
             self._reached.pop(informer.id, None)
-            if self.lists is not None and not restored:
+            if self.lists is not None:
                 self.lists.note(informer.key, informer.epoch)
             informer.position = None
             if self.waypoints is not None:

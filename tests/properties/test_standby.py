@@ -246,7 +246,8 @@ class Election(RuleBasedStateMachine):
             self.see(each, resource, 1000, bookmark=True)
         if self.leader is not leader:
             return
-        self.deliver_and_publish(leader)
+        if not self.deliver_and_publish(leader):
+            return
         self.server.change(resource.name, key, delete=False)
         self.see(leader, resource, 1000, bookmark=False)
         for sink in leader.sinks:
@@ -274,6 +275,8 @@ class Election(RuleBasedStateMachine):
     def leaves_in_order(self) -> None:
         if self.leader is not None:
             self.run(self.leader.notice_restores(self.server))
+            self.look()
+        if self.leader is not None:
             self.release()
 
     @precondition(lambda self: self.has(LISTS))
@@ -289,20 +292,113 @@ class Election(RuleBasedStateMachine):
     @precondition(lambda self: self.has(RESTORES) and self.backups)
     @rule(data=st.data())
     def restore(self, data: st.DataObject) -> None:
-        """With the Lease, which its holder writes again once it has noticed. Excluded: a replica that is wholly behind
-        the backup, or has not noticed the restore before. It would go on in an epoch in which another one has delivered
-        what the restore undid."""
-        backup, self.lease, self.publisher = data.draw(st.sampled_from(self.backups))
+        self.restore_from(data.draw(st.sampled_from(self.backups)))
+
+    def restore_from(self, found: tuple[Backup, str | None, object]) -> None:
+        """With the Lease, which its holder writes again once it has noticed. The Lease was renewed behind the backup. A
+        replica that knows nothing which the restore undoes has seen that: else nothing tells it of the restore."""
+        backup, lease, publisher = found
+        if lease == self.lease:
+            self.publish()
+        if lease == self.lease:
+            return
         for member in self.members:
-            is_behind = member.newest <= backup.version < self.server.version
-            if is_behind or member.restores < len(self.server.restored):
-                for resource in RESOURCES:
-                    self.see(member, resource, 1000, True)
+            if member is not self.leader and member.newest <= backup.version:
+                self.follow(member)
+        self.lease, self.publisher = lease, publisher
         undone = self.server.restore(backup)
         self.backups.clear()
         self.restored = True
         for heard in self.heard.values():
             heard.excused |= undone
+
+    @precondition(lambda self: self.has(RESTORES) and self.leader is not None)
+    @rule(
+        data=st.data(),
+        resource=st.sampled_from(RESOURCES),
+        key=st.sampled_from(KEYS),
+        renews=st.booleans(),
+        follows=st.sampled_from(["before", "asks before", "after"]),
+        others=st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), max_size=4),
+        killed=st.booleans(),
+    )
+    def a_leader_is_killed_and_the_store_restored(
+        self,
+        data: st.DataObject,
+        resource: Resource,
+        key: str,
+        renews: bool,
+        follows: str,
+        others: list[tuple[str, bool]],
+        killed: bool,
+    ) -> None:
+        """It has delivered an object that no other replica has seen, and that the restore undoes. ``follows``: when
+        another one leads. ``killed``: that one is killed, too."""
+        leader, member = self.leader, self.draw(data)
+        if leader is None or member is leader:
+            return
+        for each in (leader, member):
+            self.see(each, resource, 1000, bookmark=True)
+        if self.leader is not leader or not self.deliver_and_publish(leader):
+            return
+        self.back_up()
+        self.server.change(resource.name, key, delete=False)
+        self.see(leader, resource, 1000, bookmark=False)
+        for sink in leader.sinks:
+            self.deliver_all(leader, sink)
+        if renews:
+            self.renew_lease(leader)
+        if follows != "after":
+            self.take_over(member)
+            if follows == "asks before":
+                self.ask_for_bounds()
+        self.restore_from(self.backups[-1])
+        if follows == "after":
+            self.take_over(member)
+        self.change_much(resource, others, [])
+        self.see(member, resource, 2, bookmark=False)
+        if killed:
+            self.publish()
+            self.crash(member)
+        self.all_arrives(member)
+
+    @precondition(lambda self: self.has(RESTORES) and self.leader is not None)
+    @rule(
+        data=st.data(),
+        resource=st.sampled_from(RESOURCES),
+        key=st.sampled_from(KEYS),
+        rounds=st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=2, max_size=3),
+        sees=st.integers(0, 3),
+    )
+    def one_notices_no_restore(
+        self,
+        data: st.DataObject,
+        resource: Resource,
+        key: str,
+        rounds: list[tuple[bool, bool, bool]],
+        sees: int,
+    ) -> None:
+        """The store is restored several times, while another replica sees nothing, or begins with an empty disk.
+        ``rounds``: whether an object is deleted, the leader watches the restored store, the other one loses its disk.
+        ``sees``: changes of the last history."""
+        leader, member = self.leader, self.draw(data)
+        if leader is None or member is leader:
+            return
+        for delete, notices, empties in rounds:
+            self.back_up()
+            self.server.change(resource.name, key, delete)
+            self.see(leader, resource, 1000, bookmark=False)
+            if self.leader is not leader or not self.deliver_and_publish(leader):
+                break
+            self.restore_from(self.backups[-1])
+            if notices:
+                self.see(leader, resource, 1000, bookmark=True)
+            if empties and self.has(DISKS):
+                self.begin_empty(member)
+            if self.leader is not leader:
+                break
+        self.change_much(resource, [(key, False)] * sees, [])
+        self.all_arrives(member)
 
     @precondition(lambda self: self.has(RESTORES) and self.backups and self.leader is not None)
     @rule(
@@ -327,7 +423,8 @@ class Election(RuleBasedStateMachine):
         self.deliver_and_publish(leader)
         self.take_over(member)
         self.publish()
-        self.deliver_and_publish(member)
+        if self.leader is member:
+            self.deliver_and_publish(member)
 
     # ── Deliveries ───────────────────────────────────────────────────────────
 
@@ -545,7 +642,19 @@ class Election(RuleBasedStateMachine):
         if self.leader is None:
             return
         self.run(self.leader.notice_restores(self.server))
-        self.renew_lease(self.leader)
+        self.look()
+        if self.leader is not None:
+            self.renew_lease(self.leader)
+
+    def look(self) -> None:
+        """The leader's renewal meets a conflict, and it reads the Lease."""
+        if self.is_lost():
+            self.release()
+
+    def is_lost(self) -> bool:
+        """See ``OtherLeaders.lost``."""
+        assert self.leader is not None
+        return self.lease is not None and self.leader.standby.others.lost(frontier.decode(self.lease))
 
     def renew_lease(self, leader: Member, *, last: bool = False) -> None:
         before = None if self.lease is None else frontier.decode(self.lease)
@@ -598,6 +707,7 @@ class Election(RuleBasedStateMachine):
         self.term += 1
         exact = {sink: self.found is not None and member.standby.exact(sink) for sink in member.sinks}
         self.run(member.standby.take_over(self.term, self.found, released=self.released))
+        restored = {*member.standby.owed} >= {*member.sinks}
         self.released = False
         assert member.standby.term == self.term
         if self.found is not None and not self.restored:
@@ -612,7 +722,7 @@ class Election(RuleBasedStateMachine):
                 if others is not None and sink in others.sinks:
                     letters = member.outbox.sinks.dead_letters[sink]  # Their earlier records may come again.
                     heard.held = digests_in(others.sinks[sink].parked) - {*map(digest_of, letters.keys)}
-            if same or not exact[sink]:
+            if same or restored or not exact[sink]:
                 heard.excused |= member.lacks
             assert member.outbox.sinks[sink].settled + 1 + member.standby.ahead > (0 if same else heard.newest)
         self.leader, self.led = member, self.disks[member.number]
@@ -638,6 +748,7 @@ class Election(RuleBasedStateMachine):
 
     def release(self) -> None:
         assert self.leader is not None
+        self.is_lost()
         self.renew_lease(self.leader, last=True)
         self.leader.standby.step_down()
         self.leader.renew()
@@ -651,6 +762,8 @@ class Election(RuleBasedStateMachine):
         self.crash(self.draw(data))
 
     def crash(self, member: Member) -> None:
+        if member is not self.leader:  # A running replica sees that a Lease went back.
+            self.follow(member)
         if not self.has(LISTS):
             self.run(member.outbox.maintain())  # Else a position that was not saved makes it list.
         if member is self.leader:
@@ -665,8 +778,14 @@ class Election(RuleBasedStateMachine):
             return
         if self.has(COPIES):
             self.run(member.begin_with_copy(self.leader, self.directory(), self.lease))
+            self.disks[member.number] = object()
         else:
-            self.run(member.begin_empty(self.directory()))
+            self.begin_empty(member)
+
+    def begin_empty(self, member: Member) -> None:
+        """It knows of no restore before. The leader notices that before it could be killed, and the other one lead."""
+        self.publish()
+        self.run(member.begin_empty(self.directory()))
         self.disks[member.number] = object()
 
     @rule(data=st.data())
@@ -680,8 +799,14 @@ class Election(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def everything_arrives(self, data: st.DataObject) -> None:
-        """A replica sees all changes, leads and delivers."""
-        member = self.leads_and_sees_all(data)
+        """A replica sees all changes, leads, renews the Lease and delivers."""
+        self.all_arrives(self.draw(data))
+
+    def all_arrives(self, member: Member) -> None:
+        self.lead_and_see_all(member)
+        self.publish()
+        if self.leader is not member:
+            self.take_over(member)
         for sink in member.sinks:
             self.deliver_all(member, sink)
             self.begin_owed(sink)
@@ -690,17 +815,21 @@ class Election(RuleBasedStateMachine):
         self.publish()
 
     def leads_and_sees_all(self, data: st.DataObject) -> Member:
-        member = self.draw(data)
+        self.lead_and_see_all(member := self.draw(data))
+        return member
+
+    def lead_and_see_all(self, member: Member) -> None:
         for resource in RESOURCES:
             self.see(member, resource, 1000, True)
         if member is not self.leader:
             self.take_over(member)
-        return member
 
-    def deliver_and_publish(self, leader: Member) -> None:
+    def deliver_and_publish(self, leader: Member) -> bool:
+        """Returns whether it still leads."""
         for sink in leader.sinks:
             self.deliver_all(leader, sink)
         self.publish()
+        return self.leader is leader
 
     def deliver_all(self, member: Member, sink: str) -> None:
         self.send(sink)
@@ -744,10 +873,12 @@ class Election(RuleBasedStateMachine):
         assert self.leader is not None
         epochs = {each.key: each.epoch for each in self.leader.outbox.ledger._appender.informers.values()}
         assert after.sequence >= before.sequence
+        if self.leader.standby.others.restored:
+            return
         for sink in after.sinks.keys() & before.sinks.keys():
             for informer in before.informers:
                 was, now = before.of(sink, informer), after.of(sink, informer)
-                if was is not None and now is not None and (now.epoch > was.epoch or was.epoch > epochs[informer]):
+                if was is not None and (was.epoch != epochs[informer] or (now is not None and now.epoch > was.epoch)):
                     continue
                 assert was is None or (now is not None and now.covers(was)), "the frontier went back"
 

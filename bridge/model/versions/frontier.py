@@ -113,6 +113,8 @@ class Frontier(msgspec.Struct, frozen=True, omit_defaults=True):
     replays: Annotated[int, Meta(ge=0, le=1 << 53)] = 0
     """The number of the newest replay or snapshot on demand. Those of a rebuilt state begin at the number of a
     record."""
+    renewal: _Count = 0
+    """Each publication of a term has a larger one than that before; 0 by an earlier version."""
     informers: Annotated[dict[_Key, Point | None], Meta(max_length=10_000)] = {}
     """Running informers, each with the changes that a sink has settled unless its own entry says less; None: none."""
     retired: Annotated[tuple[_Key, ...], Meta(max_length=MOST_RETIRED)] = ()
@@ -131,6 +133,8 @@ class Frontier(msgspec.Struct, frozen=True, omit_defaults=True):
     """The start of the leader that published it: see ``outbox.progress.starts``."""
     final: bool = False
     """Published behind the last delivery of its leader."""
+    restored: bool = False
+    """A restore of the API server's store undid what leaders delivered, and nobody knows what."""
     bounds: Annotated[dict[_Key, Point | None], Meta(max_length=10_000)] = {}
     """Informers of which a former leader may have delivered more, each with a point that it cannot have passed; None:
     not known yet."""
@@ -164,21 +168,18 @@ def later(one: Point | None, other: Point | None, epoch: int = 0) -> Point | Non
     return other if other.covers(one) or one.epoch < other.epoch <= epoch else one
 
 
-def earlier(one: Point | None, other: Point | None) -> Point | None:
-    """The earlier of two points; None where they cannot be compared."""
-    if one is None or other is None:
-        return None
-    if one.covers(other):
-        return other
-    return one if other.covers(one) else None
-
-
 def furthest(points: Iterable[Point | None]) -> Point | None:
     """The latest of the points of an epoch; of points that cannot be compared, the first."""
     found: Point | None = None
     for point in points:
         found = later(found, point)
     return found
+
+
+def without_points(found: Frontier) -> Frontier:
+    """``found``, which says of no change that a sink has settled it: behind it nobody is exact."""
+    sinks = {sink: replace(each, behind={}) for sink, each in found.sinks.items()}
+    return replace(found, informers=dict.fromkeys(found.informers), retired=(), sinks=sinks, bounds={}, parts=())
 
 
 # ── In an annotation ─────────────────────────────────────────────────────────
@@ -204,11 +205,9 @@ def fitted(frontier: Frontier) -> tuple[str, int]:
     for each in (frontier, replace(frontier, final=False, bounds={})):  # The next leader finds bounds itself.
         if len(whole := _text(each)) <= MOST_CHARACTERS:
             return whole, len(whole)
-    sinks = {sink: replace(each, behind={}) for sink, each in frontier.sinks.items()}
-    less = replace(frontier, informers=dict.fromkeys(frontier.informers), retired=(), sinks=sinks, bounds={}, parts=())
-    text = _text(less)
+    text = _text(less := without_points(frontier))
     if len(text) > MOST_CHARACTERS:
-        sinks = {sink: replace(each, parked=b"") for sink, each in sinks.items()}
+        sinks = {sink: replace(each, parked=b"") for sink, each in less.sinks.items()}
         text = _text(replace(less, sinks=sinks, settings={}))
     return text, len(whole)
 

@@ -16,7 +16,6 @@ from bridge.model.versions.frontier import (
     Point,
     ShardFrontier,
     SinkFrontier,
-    earlier,
     furthest,
     later,
 )
@@ -50,7 +49,7 @@ def joined(former: Sequence[tuple[Shard | None, Frontier]], mine: Division) -> J
     apart = {key: found for key, found in points.items() if len({each.epoch for each in found}) > 1}
     informers = [key for key in informers if key not in apart]
     least = {
-        sink: {key: reduce(earlier, [each.of(sink, key) for each in frontiers]) for key in informers} for sink in sinks
+        sink: {key: reduce(_earlier, [each.of(sink, key) for each in frontiers]) for key in informers} for sink in sinks
     }
     most = {key: furthest(of_sink[key] for of_sink in least.values()) for key in informers}
     frontier = replace(
@@ -153,6 +152,15 @@ def _part(
         sink: {key: each for key, each in of_sink.items() if each != most[key]} for sink, of_sink in points.items()
     }
     return ShardFrontier(shard, most, behind)
+
+
+def _earlier(one: Point | None, other: Point | None) -> Point | None:
+    """The earlier of two points; None where they cannot be compared."""
+    if one is None or other is None:
+        return None
+    if one.covers(other):
+        return other
+    return one if other.covers(one) else None
 
 
 def _joined_sink(

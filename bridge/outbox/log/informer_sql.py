@@ -189,6 +189,17 @@ def raise_epoch(database: apsw.Connection, kind: int, epochs: Iterable[int]) -> 
     database.execute("UPDATE kinds SET epoch = max(epoch, ?) WHERE id = ?", (1 + max(epochs, default=0), kind))
 
 
+def begin_epoch(database: apsw.Connection, epoch: int, before: Mapping[int, tuple[int, int]], settled: int) -> None:
+    """Informers are in this epoch, with the records behind ``settled`` of the epoch ``before``; later ones begin behind
+    it. ``before``: the informers' numbers, each with its kind and epoch."""
+    database.executemany("UPDATE informers SET epoch = ? WHERE id = ?", [(epoch, each) for each in before])
+    for kind, number in {*before.values()}:
+        raise_epoch(database, kind, [epoch])
+        database.execute(
+            "UPDATE log SET epoch = ? WHERE seq > ? AND kind = ? AND epoch = ?", (epoch, settled, kind, number)
+        )
+
+
 def drop_informer(database: apsw.Connection, number: int) -> None:
     """Deletes an informer; see ``raise_epoch``."""
     for kind, epoch in list(database.execute("DELETE FROM informers WHERE id = ? RETURNING kind, epoch", (number,))):

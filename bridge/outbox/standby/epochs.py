@@ -7,10 +7,15 @@ from functools import partial
 
 from bridge.model.versions.frontier import Frontier, Point
 from bridge.outbox.appender import Appender
+from bridge.outbox.consumers.cursors import SinkCursor
+from bridge.outbox.log import informer_sql
 from bridge.outbox.log.statements import RunningInformer
 from bridge.outbox.store import Store
 from bridge.outbox.waypoints import sql
 from bridge.outbox.waypoints.index import Waypoints
+
+_SKIPPED = 10
+"""Epochs left out behind a restore: those that a leader may have begun after its last publication."""
 
 
 def present(appender: Appender) -> Mapping[str, int]:
@@ -27,6 +32,20 @@ def take_epochs(appender: Appender, waypoints: Waypoints, store: Store, found: F
             continue
         if theirs.covers(own._replace(epoch=theirs.epoch)):
             _go_on_in(theirs.epoch, informer, own.epoch, waypoints, store)
+
+
+def begin_epoch(
+    appender: Appender, waypoints: Waypoints, store: Store, cursors: Sequence[SinkCursor], newest: int
+) -> None:
+    """All informers go on in a new epoch, behind their own and ``newest``, with the records that some sink has not
+    settled; durable with the next write. In the epochs before, versions may have been delivered that a restore undid,
+    and the restored store uses their numbers again."""
+    settled = min((cursor.settled for cursor in cursors), default=0)
+    before = {each.id: (each.kind, each.epoch) for each in appender.informers.values()}
+    epoch = max([newest, *(number for _, number in before.values())]) + 1 + _SKIPPED
+    for informer in appender.informers.values():
+        _go_on_in(epoch, informer, informer.epoch, waypoints, store)
+    store.write(partial(informer_sql.begin_epoch, epoch=epoch, before=before, settled=settled), shrinks=True)
 
 
 def passed(appender: Appender, waypoints: Waypoints, store: Store, apart: Mapping[str, Sequence[Point]]) -> bool:

@@ -122,7 +122,7 @@ def _follow(database: apsw.Connection) -> SavedTerms:
     """Completes and reads the waypoints: a second for a million batches."""
     sql.complete(database)
     overtaken, log_start = row(database, "SELECT overtaken, log_start FROM meta")
-    return SavedTerms(*_terms(database), bool(overtaken), log_start, sql.load(database))
+    return SavedTerms(*_terms(database), overtaken > 0, overtaken > 1, log_start, sql.load(database))
 
 
 def _terms(database: apsw.Connection) -> tuple[int, int, Frontier | None]:

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from functools import partial
 
 import apsw
+from msgspec.structs import replace
 
 from bridge.model.versions import frontier as frontiers
-from bridge.model.versions.frontier import Frontier, Point
+from bridge.model.versions.frontier import Frontier, Point, without_points
 from bridge.outbox.standby import takeover
 from bridge.outbox.standby.coverage.bounds import bounded
 from bridge.outbox.standby.coverage.exactness import passes_over
@@ -30,6 +31,8 @@ class OtherLeaders:
         """The newest one without the progress of this replica: that behind which it leads, or follows."""
         self.overtaken = followed.overtaken
         """Since its last takeover, this replica has listed before it had what another one delivered."""
+        self.restored = followed.restored
+        """Since its last takeover, the Lease ``went_back``. Nobody can tell the sinks what the restore undid."""
         self.taking_over = False
         """The transaction of a takeover runs."""
         self.unbounded = asyncio.Event()
@@ -39,6 +42,65 @@ class OtherLeaders:
         self.takeovers = 0
         """Of this replica, in this run."""
         self._next = followed.frontier
+        self._seen = _rank(followed.frontier)
+        """Of the newest frontier that was in the Lease."""
+        self.newest_epoch = _newest_epoch(followed.frontier)
+        """Of any informer, in any frontier that was in the Lease."""
+        self._had_all = self._has_all = False
+        """Of a leader: whether it has all that former leaders can have delivered; and had it at its last renewal."""
+
+    # ── The Lease ────────────────────────────────────────────────────────────
+
+    def went_back(self, found: Frontier) -> bool:
+        """Whether the Lease has an earlier frontier than it had before: the store behind the API server was restored
+        from a backup, with the Lease."""
+        return _rank(found) < self._seen
+
+    def see(self, found: Frontier) -> None:
+        """The Lease has this frontier, which may be of this replica. If it went back, that is durable with the next
+        write."""
+        if self.went_back(found):
+            self.note(restored=True)
+        self._seen, self.newest_epoch = _rank(found), max(self.newest_epoch, _newest_epoch(found))
+
+    def succeed(self, found: Frontier | None) -> Frontier | None:
+        """This replica is about to lead behind this frontier of the Lease, which it returns."""
+        if found is not None:
+            self.see(found)
+            if found.restored:
+                self.note(restored=True)
+        return found
+
+    def publish(self, found: Frontier) -> Frontier:
+        """This leader is about to renew the Lease with its progress. Returns what the Lease is to say."""
+        self._had_all = self._had_all or not self._may_lack(found.sinks)
+        found = replace(found, renewal=found.renewal + 1, restored=self.restored)
+        return without_points(found) if self.restored else found
+
+    def renewed(self, found: Frontier | None) -> None:
+        """The Lease has this frontier of this leader: until then the store was not restored."""
+        self._has_all = self._had_all
+        if found is not None:
+            self.see(found)
+
+    def lost(self, found: Frontier) -> bool:
+        """This leader reads this frontier in its Lease. Whether the Lease went back before this replica had all that
+        former leaders can have delivered. Then it says nothing of its progress any more (see ``restored``), and is to
+        leave the Lease: whoever leads next sends a Gap and a snapshot."""
+        if self._has_all or not self.went_back(found):
+            return False
+        self.see(found)
+        return True
+
+    def _may_lack(self, sinks: Collection[str]) -> bool:
+        if self.frontier is None:
+            return False
+        reached = self._waypoints.reached
+        if not self._waypoints.running & self.frontier.informers.keys() <= reached.keys():
+            return True
+        return any(self.hides(sink, key, point.epoch, None) for sink in sinks for key, point in reached.items())
+
+    # ── Frontiers ────────────────────────────────────────────────────────────
 
     def follow(self, found: Frontier) -> None:
         """Another leader has published it."""
@@ -58,7 +120,7 @@ class OtherLeaders:
     def took_over(self, known: Frontier, *, led_last: bool) -> None:
         """The transaction is durable."""
         self.follow(self._after(known, led_last=led_last))
-        self.overtaken = False
+        self.overtaken = self.restored = self._had_all = self._has_all = False
         self.takeovers += 1
         self.anew.set()
         if self.without_bound:
@@ -102,15 +164,26 @@ class OtherLeaders:
         """Whether a list of the informer may hide deletes from the sink: see ``exactness.passes_over``."""
         return self._next is not None and passes_over(self._waypoints, sink, informer, epoch, listed, self._next)
 
-    def note(self) -> None:
-        """An informer is about to list before it has everything. Durable with the next write."""
-        if not self.overtaken or self.taking_over:
-            self.overtaken = True
-            self._store.write(_note, committed=self._noted)  # Again, behind a takeover whose transaction runs now.
+    def note(self, *, restored: bool = False) -> None:
+        """An informer is about to list before it has everything; or see ``restored``. Durable with the next write."""
+        if self.taking_over or not self.overtaken or restored > self.restored:
+            restored = restored or self.restored
+            self._noted(restored)  # Again, behind a takeover whose transaction runs now.
+            self._store.write(partial(_note, restored=restored), committed=lambda _: self._noted(restored))
 
-    def _noted(self, _done: None) -> None:
-        self.overtaken = True
+    def _noted(self, restored: bool) -> None:
+        self.overtaken, self.restored = True, self.restored or restored
 
 
-def _note(database: apsw.Connection) -> None:
-    database.execute("UPDATE meta SET overtaken = 1")
+def _note(database: apsw.Connection, restored: bool) -> None:
+    database.execute("UPDATE meta SET overtaken = max(overtaken, ?)", (2 if restored else 1,))
+
+
+def _rank(found: Frontier | None) -> tuple[int, int]:
+    """Larger for a later publication."""
+    return (0, 0) if found is None else (found.term, found.renewal)
+
+
+def _newest_epoch(found: Frontier | None) -> int:
+    points = () if found is None else found.informers.values()
+    return max((point.epoch for point in points if point is not None), default=0)

@@ -59,11 +59,16 @@ class TermsBefore(NamedTuple):
     overtaken: bool
     """See ``OtherLeaders``."""
     unknown: bool
-    """Others have led, and nobody knows how far."""
+    """Others have led, and nobody knows how far; or a restore undid what they delivered (``OtherLeaders.restored``)."""
     new: Mapping[str, StartPolicy]
     """Sinks that no leader knew."""
     gone: Collection[str]
     """Sinks of which records are gone that may have to be delivered once more."""
+
+
+def new_sinks(starts: Mapping[str, StartPolicy], known: Frontier) -> Mapping[str, StartPolicy]:
+    """The starts of those that no leader knew."""
+    return {sink: each for sink, each in starts.items() if sink not in known.sinks}
 
 
 def plan_takeover(

@@ -111,15 +111,14 @@ def advanced(
     held: Mapping[str, Owing],
     epochs: Mapping[str, int],
 ) -> Frontier:
-    """``found`` with the progress of these cursors. It never goes back within an epoch, nor to an epoch before that in
-    which the informer is here (``epochs``)."""
+    """``found`` with the progress of these cursors. It never goes back within an epoch. It says nothing of an epoch
+    before that in which the informer is here (``epochs``): that may be another history's."""
     informers = {*waypoints.running, *(found.informers.keys() - waypoints.ended - _left(found))}
     reached: dict[str, Points] = {}
     for cursor in cursors:
         own = waypoints.settled(cursor.settled)
-        reached[cursor.sink] = {
-            each: later(own.get(each), found.of(cursor.sink, each), epochs.get(each, 0)) for each in informers
-        }
+        points = {each: later(own.get(each), found.of(cursor.sink, each), epochs.get(each, 0)) for each in informers}
+        reached[cursor.sink] = {each: _in_epoch(point, epochs.get(each, 0)) for each, point in points.items()}
     most = {each: furthest(of_sink[each] for of_sink in reached.values()) for each in sorted(informers)}
     named = with_room(held)
     progress = replace(
@@ -135,6 +134,10 @@ def advanced(
     if progress.bounds:
         progress = replace(progress, bounds=bounds_ahead(progress, informers))
     return replace(progress, parts=parts_ahead(progress)) if progress.parts else progress
+
+
+def _in_epoch(point: Point | None, epoch: int) -> Point | None:
+    return None if point is None or point.epoch < epoch else point
 
 
 def with_points(found: Frontier, sink: str, points: Points) -> Frontier:

@@ -24,10 +24,10 @@ from bridge.outbox.standby.coverage.confirmed import Confirmed
 from bridge.outbox.standby.coverage.covered import reached, settled_elsewhere
 from bridge.outbox.standby.coverage.exactness import is_exact, lags
 from bridge.outbox.standby.coverage.settled import SettledElsewhere
-from bridge.outbox.standby.epochs import passed, present, take_epochs
+from bridge.outbox.standby.epochs import begin_epoch, passed, present, take_epochs
 from bridge.outbox.standby.kept import begun_by, take_kept
 from bridge.outbox.standby.others import OtherLeaders
-from bridge.outbox.standby.planning import TermsBefore, numbers_ahead, owed_behind, plan_takeover, require
+from bridge.outbox.standby.planning import TermsBefore, new_sinks, numbers_ahead, owed_behind, plan_takeover, require
 from bridge.outbox.standby.progress import Configured, OwedSnapshot, Replica, advanced, blank, owing
 from bridge.outbox.standby.selected import SelectedSinks
 from bridge.outbox.standby.takeover import SavedTerms, TakenOver, Takeover
@@ -104,21 +104,21 @@ class Standby:
             for name, cursor, each in self._sinks.with_dead_letters
         }
         found = replace(found, bounds=self.others.bounds)
-        self.found = replace(
+        found = replace(
             advanced(found, self._waypoints, cursors, held, present(self._appender)),
             sequence=self._sinks.last + self.ahead,
             settings=self.configured.settings,
             start=self._sinks.progress.starts.present,
             address=self.configured.address,
         )
-        if last:
-            self.found = final(self.found, self._waypoints)
+        self.found = self.others.publish(final(found, self._waypoints) if last else found)
         self.confirmed.published(self._waypoints, cursors, self.found)
         return self.found
 
     def renewed(self) -> None:
         """The Lease has what was published last."""
         self.confirmed.renewed()
+        self.others.renewed(self.found)
         self._forget_settled()
 
     async def take_over(self, term: int, found: Frontier | None, *, released: bool = False) -> None:
@@ -128,13 +128,15 @@ class Standby:
         cluster's frontier."""
         require(term, self.term, found, self._replica.cluster)
         async with self._lock:
-            behind = found or self.found
+            behind = self.others.succeed(found) or self.found
             led_last = behind is not None and behind.term == term - 1 and self._is_own(behind)
             known = behind or blank(self._replica, term)
             if not led_last:
                 known = as_left(known, self._waypoints.reached if behind else (), released=released)
             text = frontiers.encode_found(known) if behind else ""
             begins = self._takeover(term, known, text, found, led_last=led_last)
+            if self.others.restored:
+                begin_epoch(self._appender, self._waypoints, self._store, self._sinks.all, self.others.newest_epoch)
             configured = [cursor.sink for cursor in self._sinks.all if cursor.configured]
             with self.others.behind(known, led_last=begins.led_last):
                 await self._store.write(
@@ -153,10 +155,8 @@ class Standby:
         waypoints.observe = self.elsewhere.note
         another_led = term > self.led + 1
         gone = self.confirmed.go_back(waypoints, self.selected, cursors, known, last) if another_led else ()
-        new = (
-            {} if not text else {sink: each for sink, each in self.configured.starts.items() if sink not in known.sinks}
-        )
-        unknown = found is None and self.found is None and another_led
+        new = new_sinks(self.configured.starts, known) if text else {}
+        unknown = self.others.restored or (found is None and self.found is None and another_led)
         before = TermsBefore(led_last, self.others.overtaken, unknown, new, gone)
         begins, lowest = plan_takeover(term, waypoints, self.selected, cursors, known, last, now, before)
         ahead = self.ahead if led_last else numbers_ahead(self.ahead, term, found, lowest, self._number_now)
@@ -215,6 +215,7 @@ class Standby:
         if found.term > self.term:
             self._store.write(partial(takeover.save_frontier, frontier=frontiers.encode_found(found)), shrinks=True)
         self.found = found
+        self.others.see(found)
         if not self._is_own(found):
             self.others.follow(found)
         self.observed(found)

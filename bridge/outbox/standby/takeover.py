@@ -30,7 +30,8 @@ class SavedTerms:
     frontier: Frontier | None
     """The newest frontier that is saved."""
     overtaken: bool
-    """See ``OtherLeaders.overtaken``."""
+    restored: bool
+    """Both: see OtherLeaders."""
     log_start: int
     batches: Sequence[Batch]
 

@@ -100,7 +100,9 @@ class NoStore:
 
 
 def behind_a_killed_leader(own: Waypoints, *keys: str) -> OtherLeaders:
-    others = OtherLeaders(cast(Any, NoStore()), own, SavedTerms(1, 0, None, False, 0, ()))
+    others = OtherLeaders(
+        cast(Any, NoStore()), own, SavedTerms(1, 0, None, overtaken=False, restored=False, log_start=0, batches=())
+    )
     others.took_over(Frontier(1, "prod", 1, "a_1", "1.0", 0, bounds=dict.fromkeys(keys)), led_last=False)
     return others
 

@@ -107,6 +107,17 @@ def test_a_read_counts_whatever_its_version() -> None:
     assert (state.known.version, state.known.since) == ("7", 104.0)
 
 
+def test_an_answer_that_an_event_overtook_is_asked_anew() -> None:
+    state = RULES.watched(following(a_lease("b", 500)), a_lease("b", 510), "510", 103.0)
+    late = RULES.read(state, a_lease("b", 505), 104.0, asked="500")
+    assert isinstance(late, Following)
+    assert (late.known.version, late.known.unsure) == ("510", True)
+    assert action(late, 104.0) == Read()
+    again = RULES.read(late, a_lease("b", 505), 105.0, asked="510")
+    assert isinstance(again, Following)
+    assert (again.known.version, again.known.unsure) == ("505", False)
+
+
 def test_an_answer_that_came_out_of_order_takes_no_time_away() -> None:
     state = RULES.written(leading(a_lease("a"), deadline=115.0), a_lease("a", renewals=2), began=101.0, now=106.0)
 

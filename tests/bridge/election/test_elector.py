@@ -38,6 +38,7 @@ class FakeDuties:
         self.ended: list[float] = []
         self.frontier = "frontier"
         self.seen: list[str] = []
+        self.read_again: list[str] = []
         self.newest = 0
         self.is_exact = True
         self.flush = 0.0
@@ -68,6 +69,9 @@ class FakeDuties:
 
     def renewed(self, frontier: str) -> None:
         self.written.append(frontier)
+
+    def reread(self, frontier: str, newest: int) -> None:
+        self.read_again.append(frontier)
 
     def observed(self, frontier: str, newest: int) -> None:
         if self.seen[-1:] != [frontier]:
@@ -253,6 +257,19 @@ async def test_a_renewal_that_begins_later_confirms_the_lease(tasks: asyncio.Tas
     assert not lost.done(), "no renewal, no confirmation: the deadline ends the work"
     assert not a.duties.working
     lost.cancel()
+
+
+@story
+async def test_a_holder_passes_on_what_it_reads_again(tasks: asyncio.TaskGroup, store: LeaseStore) -> None:
+    """The API server may have been restored from a backup, with the Lease."""
+    a = Replica(store, "a")
+    a.api.watchable = False
+    await a.lead(tasks)
+    store.annotate(FRONTIER, "an earlier one")
+    await asyncio.sleep(2 * PERIOD)
+    assert a.duties.read_again == ["an earlier one"]
+    assert store.annotation(FRONTIER) == "frontier"
+    assert len(a.duties.tenures) == 1
 
 
 @story

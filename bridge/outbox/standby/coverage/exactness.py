@@ -44,11 +44,11 @@ def passes_over(
     delivered, and that the log here never had. Not if that one had delivered all up to the list (``listed``; None: not
     known yet), and the deletes, too. Not where no point of the informer is known: it lists for the first time, which
     ``is_exact`` judges, or goes on with a list. ``theirs``: what other replicas delivered, also beyond what they
-    published (``Frontier.bounds``), except where an epoch begins: a restored store has other versions."""
+    published (``Frontier.bounds``)."""
     mine, most = waypoints.reached.get(informer), theirs.of(sink, informer)
     if mine is None or (listed is not None and most is not None and most.covers(Point(epoch, listed))):
         return False
-    bound = theirs.bounds.get(informer, mine) if epoch == mine.epoch else mine
+    bound = theirs.bounds.get(informer, mine)
     points = (most, bound, *(part.of(sink, informer) for part in theirs.parts))
     return bound is None or any(point is not None and _is_behind(mine, point) for point in points)
 
