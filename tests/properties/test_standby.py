@@ -918,6 +918,10 @@ class Election(RuleBasedStateMachine):
             assert heard.ids.setdefault(identity, delta.unique_id) == delta.unique_id
 
     @invariant()
+    def nobody_sees_a_restore_that_was_none(self) -> None:
+        assert self.restored or not any(member.standby.others.restored for member in self.members)
+
+    @invariant()
     def a_standby_keeps_what_nobody_has_settled(self) -> None:
         for member in self.members:
             for cursor in member.outbox.sinks.all:

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.model.versions import frontier
-from bridge.model.versions.frontier import Point
+from bridge.model.versions.frontier import Frontier, Point
 from bridge.outbox import Outbox
 from tests.bridge.outbox.opened import crashed, joined, opened
 from tests.bridge.outbox.test_lists_of_a_leader import lagging_leader, lists
@@ -29,28 +27,39 @@ async def epochs_in_log(outbox: Outbox) -> list[int]:
     return [each.epoch for each in found if isinstance(each, Delta)]
 
 
-@pytest.mark.parametrize("restarts", [False, True], ids=["", "and restarts"])
-async def test_a_follower_saw_that_the_lease_went_back(tmp_path: Path, restarts: bool) -> None:
+async def followed_back(first: Side, second: Side) -> Frontier:
+    """The second replica follows the first one, and sees that the Lease went back to this frontier."""
+    await first.standby.take_over(1, None)
+    await all_see([first, second], "added shop/b", position="100")
+    before = published(first)
+    second.standby.observe(before)
+    await first.sees("added shop/a", position="110")
+    for sink in SINKS:
+        await first.delivers(sink)
+    second.standby.observe(published(first))
+    second.standby.observe(before)
+    assert second.standby.exact("audit"), "by its own lists"
+    return before
+
+
+async def test_a_follower_saw_that_the_lease_went_back(tmp_path: Path) -> None:
     async with replicas(tmp_path) as [first, second]:
-        await first.standby.take_over(1, None)
-        await all_see([first, second], "added shop/b", position="100")
-        before = published(first)
-        await first.sees("added shop/a", position="110")
-        for sink in SINKS:
-            await first.delivers(sink)
-        second.standby.observe(published(first))
-        second.standby.observe(before)
-        assert second.standby.exact("audit"), "by its own lists"
-        if not restarts:
-            await second.standby.take_over(2, before)
-            assert set(second.standby.owed) == {*SINKS}
-            assert await second.delivers("audit") == ["gap"]
-            assert not published(second).restored
+        before = await followed_back(first, second)
+        await second.standby.take_over(2, before)
+        assert set(second.standby.owed) == {*SINKS}
+        assert await second.delivers("audit") == ["gap"]
+        assert not published(second).restored, "the sinks have the Gap"
+
+
+async def test_it_remembers_that_after_a_restart(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as [first, second]:
+        before = await followed_back(first, second)
+        await second.outbox.maintain()
         directory = crashed(tmp_path / "1", tmp_path / "copy")
     async with opened(directory, SINKS) as outbox:
         again = Side(outbox, await joined(outbox, "kubedelta-1_2"))
         await again.pods.begin(outbox)
-        await again.standby.take_over(3, before)
+        await again.standby.take_over(2, before)
         assert set(again.standby.owed) == {*SINKS}
 
 
@@ -80,6 +89,7 @@ async def test_a_leader_that_may_lack_something_leaves_the_lease(tmp_path: Path)
         assert left.of("audit", PODS_KEY) is None
         await third.standby.take_over(3, left, released=True)
         assert set(third.standby.owed) == {*SINKS}
+        assert third.standby.selected.waypoints.reached[PODS_KEY].epoch > 1
 
 
 async def test_a_leader_that_had_everything_stays(tmp_path: Path) -> None:
@@ -144,6 +154,7 @@ async def test_ids_behind_a_restore_are_new(tmp_path: Path) -> None:
         second.standby.observe(published(first))
         await second.sees("added shop/b", position="105")
         await second.standby.take_over(2, before)
+        directory = crashed(tmp_path / "1", tmp_path / "copy")
         await second.sees("updated shop/b", position="110")
         [waiting, later] = await epochs_in_log(second.outbox)
         assert waiting == later > 7
@@ -151,7 +162,6 @@ async def test_ids_behind_a_restore_are_new(tmp_path: Path) -> None:
         assert published(second).of("audit", PODS_KEY) == Point(later, "110")
         second.standby.step_down()
         assert second.standby.selected.waypoints.listed(PODS_KEY) == Point(later, "90")
-        directory = crashed(tmp_path / "1", tmp_path / "copy")
     async with opened(directory, SINKS) as outbox:
         again = Side(outbox, await joined(outbox, "kubedelta-1_2"))
         assert (await again.pods.begin(outbox)).epoch == later
