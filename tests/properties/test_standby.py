@@ -296,14 +296,16 @@ class Election(RuleBasedStateMachine):
 
     def restore_from(self, found: tuple[Backup, str | None, object]) -> None:
         """With the Lease, which its holder writes again once it has noticed. The Lease was renewed behind the backup. A
-        replica that knows nothing which the restore undoes has seen that: else nothing tells it of the restore."""
+        replica that knows nothing which the restore undoes has seen that: else nothing tells it of the restore; and one
+        that has not noticed the restore before: else it uses ids of an epoch that the leader began then."""
         backup, lease, publisher = found
         if lease == self.lease:
             self.publish()
         if lease == self.lease:
             return
         for member in self.members:
-            if member is not self.leader and member.newest <= backup.version:
+            knows_less = member.newest <= backup.version or member.restores < len(self.server.restored)
+            if member is not self.leader and knows_less:
                 self.follow(member)
         self.lease, self.publisher = lease, publisher
         undone = self.server.restore(backup)
