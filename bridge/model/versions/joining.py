@@ -42,7 +42,7 @@ def joined(former: Sequence[tuple[Shard | None, Frontier]], mine: Division) -> J
         [only] = frontiers
         found = replace(only, settings={}, address="", kept=_kept(former, mine), followed=followed_behind(only))
         return Joined(found, {})
-    newest = max(frontiers, key=lambda each: each.term)
+    newest = max(frontiers, key=lambda each: (each.term, each.renewal))
     sinks = [name for name in newest.sinks if all(name in each.sinks for each in frontiers)]
     informers = [key for key in sorted(newest.informers) if all(key in each.informers for each in frontiers)]
     points = {key: _points(frontiers, key) for key in informers}

@@ -46,7 +46,7 @@ def doubt(found: Frontier, term: int, number: int) -> str:
     microseconds since 1970. Behind numbers that nobody can continue, all later frontiers would be unreadable."""
     if found.term > term:
         return f"it has term {found.term}, and the holders of the Lease had terms up to {term}"
-    if (most := max(found.sequence, found.replays)) > number + _CENTURY:
+    if (most := max(found.sequence, found.replays, found.renewal)) > number + _CENTURY:
         return f"it has number {most}, to which no bridge comes within a hundred years"
     return ""
 

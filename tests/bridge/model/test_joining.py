@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from bridge.model.primitives.shard import Division, Shard
 from bridge.model.versions.frontier import Frontier, Point, SinkFrontier
@@ -42,3 +43,17 @@ def test_leaders_of_a_shard_bound_what_follows(
 
 def test_a_shard_that_did_not_end_in_order_leaves_all_unbounded() -> None:
     assert not joined([former(0), former(1, final=False)], Division(1, 0)).frontier.final
+
+
+def test_the_renewals_of_several_shards_never_go_back() -> None:
+    """Whichever shard gets another leader: else that would look like a restored store."""
+    shards, frontiers = zip(*(former(index) for index in (0, 1)), strict=True)
+    history = [(3, 90), (3, 40)], [(3, 90), (4, 70)], [(4, 1), (4, 70)], [(4, 2), (5, 1)]
+    ranks = []
+    for now in history:
+        each = [
+            replace(found, term=term, renewal=renewal) for found, (term, renewal) in zip(frontiers, now, strict=True)
+        ]
+        both = joined(list(zip(shards, each, strict=True)), Division(1, 0)).frontier
+        ranks.append((both.term, both.renewal))
+    assert ranks == [(3, 90), (4, 70), (4, 70), (5, 1)]
