@@ -78,10 +78,12 @@ class SelectionChanges:
             await self.confirm()
         self._due.set()
 
-    async def confirm(self) -> None:
-        """Returns once the Lease has what the leader published after the call, or its tenure ends."""
+    async def confirm(self, *, also_ending: bool = False) -> None:
+        """Returns once the Lease has what the leader published after the call, or its tenure is over; at once for a
+        leader that is to end, unless ``also_ending``: it renews the Lease until its deliveries have ended."""
         if (tenure := self._tenure) is not None:
-            await first_of(tenure.confirmed(), tenure.ending.wait(), self._over.wait())
+            ends = self._over if also_ending else tenure.ending
+            await first_of(tenure.confirmed(), ends.wait(), self._over.wait())
 
     def follow(self) -> None:
         """The tenure is over."""

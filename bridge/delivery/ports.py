@@ -63,7 +63,7 @@ class TransactionSource(RecordSource, Protocol):
 
     async def name_letters(self, records: Sequence[Record]) -> None:
         """Call before these become dead letters. Returns once every later leader knows that their objects have some
-        here, or this one is to end its deliveries."""
+        here, or this one has lost the Lease."""
         ...
 
 

@@ -176,6 +176,7 @@ class DeadLetters:
         if parked:
             self._parked.add(number)
         if key == NO_OBJECT:
+            self.keys.came(key)
             return
         self._by_object.setdefault(key, {})[number] = sequence
         self.keys.add(key, sequence)

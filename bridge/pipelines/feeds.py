@@ -14,7 +14,7 @@ from bridge.model.dead_letter import RetriedDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.shard import Shard
-from bridge.model.record import NO_OBJECT, Record, body_bytes
+from bridge.model.record import Record, body_bytes
 from bridge.model.versions.progress import Progress
 from bridge.outbox import Cipher, CleanerPolicy, Outbox, Retention, utc_now
 from bridge.pipelines.sink_feed import SinkFeed
@@ -154,7 +154,7 @@ class TransactionFeed(SinkFeed):
 
     async def name_letters(self, records: Sequence[Record]) -> None:
         if (sharing := self._sinks.progress.sharing) is not None:
-            await sharing.name_letters(self.sink, {each.ordering_key for each in records} - {NO_OBJECT})
+            await sharing.name_letters(self.sink, {each.ordering_key for each in records})
 
     def settle(self, fetch: Fetch[Record]) -> None:
         """See delivery.ports.RecordSource."""

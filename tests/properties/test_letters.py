@@ -155,7 +155,7 @@ class LettersInTransactions(ElectionWithLetters, Transactions):
         super().begin_delivering(member)
         member.standby.configured.transactional = SINKS
 
-    async def confirm(self) -> None:
+    async def confirm(self, *, also_ending: bool) -> None:
         assert self.leader is not None
         self.renew_lease(self.leader)
 

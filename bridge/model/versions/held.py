@@ -108,13 +108,20 @@ class HeldObjects(Mapping[OrderingKey, int]):
         return self._expected
 
     def expect(self, keys: Iterable[OrderingKey]) -> bool:
-        """Each of these is to get a dead letter. Returns whether nobody expected that of some."""
+        """Each of these is to get a dead letter; also no object, for a notice. Returns whether nobody expected that of
+        some."""
         new = set(keys) - self._first.keys()
         if new <= self._expected:
             return False
         self._expected |= new
         self._packed = None
         return True
+
+    def came(self, key: OrderingKey) -> None:
+        """A dead letter that was expected is here."""
+        if key in self._expected:
+            self._expected.discard(key)
+            self._packed = None
 
     def expect_none(self) -> None:
         """Whatever was expected is taken again."""
@@ -132,7 +139,7 @@ class HeldObjects(Mapping[OrderingKey, int]):
         """A dead letter behind those that the object has."""
         if key not in self._first:
             self._first[key] = self.get(key, sequence)
-            self._expected.discard(key)
+            self.came(key)
             if self._elsewhere:
                 self._elsewhere.discard(digest_of(key))
             self._packed = None

@@ -39,9 +39,7 @@ def joined(former: Sequence[tuple[Shard | None, Frontier]], mine: Division) -> J
     left out. ``mine``: the shard that follows."""
     frontiers = [frontier for _, frontier in former]
     if len(frontiers) == 1:
-        [only] = frontiers
-        found = replace(only, settings={}, address="", kept=_kept(former, mine), followed=followed_behind(only))
-        return Joined(found, {})
+        return Joined(replace(frontiers[0], settings={}, address="", kept=_kept(former, mine), followed=()), {})
     newest = max(frontiers, key=lambda each: (each.term, each.renewal))
     sinks = [name for name in newest.sinks if all(name in each.sinks for each in frontiers)]
     informers = [key for key in sorted(newest.informers) if all(key in each.informers for each in frontiers)]
@@ -59,7 +57,7 @@ def joined(former: Sequence[tuple[Shard | None, Frontier]], mine: Division) -> J
         settings={},
         address="",
         kept=_kept(former, mine),
-        followed=tuple({name: None for each in frontiers for name in followed_behind(each)}),
+        followed=(),
         informers=most,
         final=all(each.final for each in frontiers),
         bounds=_bounds(frontiers, informers),
@@ -68,14 +66,6 @@ def joined(former: Sequence[tuple[Shard | None, Frontier]], mine: Division) -> J
         parts=tuple(part for shard, each in former for part in _parts(shard, each, informers)),
     )
     return Joined(replace(frontier, parts=parts_ahead(frontier)), apart)
-
-
-def followed_behind(found: Frontier) -> tuple[str, ...]:
-    """``Frontier.followed`` of the next leader, which holds back all objects that ``found`` names."""
-    # A sink with dead letters of no object holds nothing back (``on_rejected: pass``).
-    if not all(each.names_all_parked and (each.objects or not each.dead_letters) for each in found.sinks.values()):
-        return ()
-    return tuple(dict.fromkeys([*found.followed, replica_of(found.by)]))[-MOST_KEPT:]
 
 
 def _kept(former: Sequence[tuple[Shard | None, Frontier]], mine: Division) -> Mapping[str, KeptLetters]:

@@ -102,6 +102,11 @@ def row_of(sink: str, new: NewDeadLetter) -> tuple[Any, ...]:
     return sink, record.sequence, record.id, *record.ordering_key, new.reason, int(new.parked), content, new.answer
 
 
+def letter_of(sink: str, new: NewDeadLetter) -> Letter:
+    record = new.record
+    return Letter(sink, record.sequence, record.id, record_codec.encode_record(record), new.reason, new.answer)
+
+
 def insert(
     database: apsw.Connection,
     dead_letters: Sequence[tuple[Any, ...]],
@@ -115,10 +120,11 @@ def insert(
     released = False
     for dead_letter in dead_letters:
         sink, sequence, record_id, name, key, reason, parked, record, answer = dead_letter
-        if name and _has(database, sink, record_id):
+        plain = Letter(sink, sequence, record_id, record, reason, answer, None)
+        if name and has(database, plain, cipher):  # Notices of two replicas may have one id.
             numbers.append(None)
             continue
-        letter = Letter(sink, sequence, record_id, record, reason, answer, None).encrypted(cipher)
+        letter = plain.encrypted(cipher)
         waits = (name, key) in elsewhere or one(
             database,
             "SELECT EXISTS (SELECT 1 FROM dead_letters"
@@ -136,10 +142,17 @@ def insert(
     return numbers, released
 
 
-def _has(database: apsw.Connection, sink: str, record_id: str) -> bool:
-    """Also with another sequence number: from another replica. Notices of two replicas may have one id."""
-    query = "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE sink = ? AND record_id = ?)"
-    return bool(one(database, query, (sink, record_id)))
+def has(database: apsw.Connection, new: Letter, cipher: Cipher | None) -> bool:
+    """Also with another sequence number: from another replica. No column has the epoch of the record."""
+    found = database.execute(
+        f"SELECT {_LETTER} FROM dead_letters WHERE sink = ? AND record_id = ?", (new.sink, new.record_id)
+    )
+    there = [Letter(*columns) for columns in found]
+    return bool(there) and _unique_id(new, cipher) in {_unique_id(each, cipher) for each in there}
+
+
+def _unique_id(letter: Letter, cipher: Cipher | None) -> str:
+    return record_codec.decode_record(letter.content(cipher)).unique_id
 
 
 def next_retries(database: apsw.Connection, sink: str, limit: int) -> list[tuple[int, Letter]]:

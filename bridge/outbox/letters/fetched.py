@@ -73,7 +73,7 @@ def take(database: apsw.Connection, sink: str, letters: Sequence[NewDeadLetter],
     by_object = sorted(letters, key=lambda each: each.record.ordering_key)  # Stable.
     for key, of_object in groupby(by_object, key=lambda each: each.record.ordering_key):
         there = _rows(database, sink, key)
-        for step in _merged(there, _unknown(there, of_object)):
+        for step in _merged(there, _unknown(database, sink, of_object, cipher)):
             if isinstance(step, _Row):
                 moved.append((step.number, _renumbered(database, step.number)))
                 continue
@@ -92,9 +92,15 @@ def _rows(database: apsw.Connection, sink: str, key: OrderingKey) -> Sequence[_R
     return [_Row(*columns) for columns in found]
 
 
-def _unknown(there: Sequence[_Row], letters: Iterator[NewDeadLetter]) -> Sequence[NewDeadLetter]:
-    known = {each.record_id for each in there}
-    return list({each.record.id: each for each in letters if each.record.id not in known}.values())
+def _unknown(
+    database: apsw.Connection, sink: str, letters: Iterator[NewDeadLetter], cipher: Cipher | None
+) -> Sequence[NewDeadLetter]:
+    new = {each.record.unique_id: each for each in letters}
+    return [
+        each
+        for each in new.values()
+        if not dead_letters_sql.has(database, dead_letters_sql.letter_of(sink, each), cipher)
+    ]
 
 
 def _merged(there: Sequence[_Row], new: Sequence[NewDeadLetter]) -> Iterator[_Row | NewDeadLetter]:

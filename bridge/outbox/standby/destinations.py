@@ -94,13 +94,13 @@ class Destinations:
         """Returns once the Lease names what this replica has."""
         keys = self._sinks.dead_letters[sink].keys
         keys.expect_none()
-        if not keys.named:
+        if not keys.named and sink not in self._standby.configured.passing:
             await self._confirm()
             keys.named = True
 
     async def _confirm(self) -> None:
         if self._standby.confirm is not None:
-            await self._standby.confirm()
+            await self._standby.confirm(also_ending=True)
 
     async def _go_behind(self, sink: str, shared: SharedProgress) -> None:
         standby, cursor, waypoints, last = self._standby, self._sinks[sink], self._waypoints, self._sinks.last

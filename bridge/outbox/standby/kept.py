@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from bridge.facts import KeptElsewhere, Report
 from bridge.model.primitives.election import replica_of
-from bridge.model.versions.frontier import MOST_KEPT, MOST_RETIRED, Frontier, retired_key
+from bridge.model.versions.frontier import MOST_KEPT, MOST_RETIRED, Frontier, SinkFrontier, retired_key
 from bridge.model.versions.held import KeptLetters, digests_in
-from bridge.model.versions.joining import followed_behind
 from bridge.outbox.consumers.backfill import BackfillKind
 from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.standby.progress import Replica
@@ -32,8 +31,21 @@ def begun_by(known: Frontier, begun: Takeover, running: Collection[str], mine: R
         start=start,
         final=False,
         kept=kept,
-        followed=tuple(name for name in followed_behind(known) if name != replica_of(mine.identity)),
+        followed=_followed(known, replica_of(mine.identity)),
     )
+
+
+def names_all(held: SinkFrontier) -> bool:
+    """Whether the Lease names the objects of all its dead letters. A sink with dead letters of no object holds nothing
+    back (``on_rejected: pass``)."""
+    return held.names_all_parked and bool(held.objects or not held.dead_letters)
+
+
+def _followed(known: Frontier, mine: str) -> tuple[str, ...]:
+    if not all(map(names_all, known.sinks.values())):
+        return ()
+    names = dict.fromkeys([*known.followed, replica_of(known.by)])
+    return tuple(name for name in names if name != mine)[-MOST_KEPT:]
 
 
 def _without(known: Frontier, left: Collection[str]) -> Frontier:
@@ -55,8 +67,9 @@ def _kept(known: Frontier, mine: str, *, led_last: bool) -> Mapping[str, KeptLet
     if not led_last:
         # What another leader has stored is not here; nor is what this one had in a state directory that is lost.
         found = {name: replace(each, through=0) for name, each in found.items()}
-    # A leader that gets dead letters may have stored some behind its last renewal.
-    may_have = any(each.dead_letters for each in known.sinks.values()) or bool(known.kept and known.address)
+    # A leader that gets dead letters may have stored some behind its last renewal, if it did not end in order.
+    may_have = any(each.dead_letters for each in known.sinks.values())
+    may_have = may_have or bool(known.kept and known.address and not known.final)
     # A name that is there already is of a former shard.
     if before != mine and before not in found and may_have:
         found[before] = KeptLetters(known.address)

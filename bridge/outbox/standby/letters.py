@@ -20,9 +20,10 @@ from bridge.model.dead_letter import MOST_LETTERS, LetterPage, NewDeadLetter, Se
 from bridge.model.primitives.election import replica_of
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta, Gap, Record
-from bridge.model.versions.frontier import Frontier
+from bridge.model.versions.frontier import Frontier, Point
 from bridge.model.versions.held import MOST_HELD, KeptLetters, digest_of, digests_in
 from bridge.model.versions.leading import in_term
+from bridge.outbox.appender import Appender
 from bridge.outbox.dead_letters import MOST, DeadLetters
 from bridge.outbox.errors import Damaged
 from bridge.outbox.letters import fetched
@@ -30,6 +31,8 @@ from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters, heads_of
 from bridge.outbox.log import record_codec
 from bridge.outbox.progress.delivered import delivered, doubtful, numbering
 from bridge.outbox.sink_cursors import SinkCursors
+from bridge.outbox.standby.destinations import informers_of
+from bridge.outbox.standby.kept import names_all
 from bridge.outbox.standby.standby import Standby
 from bridge.outbox.store import Store
 
@@ -43,12 +46,14 @@ class SharedLetters:
     def __init__(
         self,
         store: Store,
+        appender: Appender,
         sinks: SinkCursors,
         standby: Standby,
         identity: str,
         report: Report,
     ) -> None:
         self._store = store
+        self._appender = appender
         self._report = report
         self._sinks = sinks
         self._standby = standby
@@ -83,21 +88,21 @@ class SharedLetters:
     # ── The leader ───────────────────────────────────────────────────────────
 
     async def begin(self, known: Frontier) -> None:
-        """Drops the own dead letters of an earlier term that no leader since has held back. ``known``: behind which
-        this replica leads again."""
+        """Drops the own dead letters of an earlier term that were overtaken since. ``known``: behind which this replica
+        leads again."""
         if self._mine not in known.followed:
             return
         dropped = 0
         for sink, each in self._sinks.dead_letters.items():
             there = known.sinks.get(sink)
-            if there is None or not there.names_all_parked or each.keys.count > MOST_HELD:
+            if there is None or not names_all(there) or each.keys.count > MOST_HELD:
                 continue
             held = digests_in(there.parked)
             free = [key for key in each.keys if digest_of(key) not in held]
             heads = await self._store.ask(partial(heads_of, sink=sink, keys=free, cipher=self._store.cipher))
-            numbers = [number for number, record in heads if self._can_be_overtaken(sink, record)]
-            if numbers:
-                dropped += await each.drop(numbers)
+            numbers = [number for number, record in heads if self._is_overtaken(sink, record, known)]
+            await each.delivered(numbers)  # Unlike a drop by an operator, it releases no others.
+            dropped += len(numbers)
         if dropped:
             self._report(LettersOvertaken(self._mine, dropped))
 
@@ -122,8 +127,13 @@ class SharedLetters:
                 " it begin with an empty one"
             )
         if self._ended and self._standby.confirm is not None:
-            await self._standby.confirm()
-        self._ended = False
+            self._ended = False
+            try:
+                await self._standby.confirm()
+            except BaseException:
+                self._ended = True
+                raise
+            await self.require_whole()  # More may have come meanwhile.
 
     async def take(self, page: LetterPage) -> str:
         """Adds the dead letters of a page that has some, ascending by number, without those of other shards, those that
@@ -172,18 +182,22 @@ class SharedLetters:
             return new
         held = there.keys
         return [
-            each for each in new if each.record.ordering_key in held or not self._can_be_overtaken(sink, each.record)
+            each for each in new if each.record.ordering_key in held or not self._is_overtaken(sink, each.record, found)
         ]
 
-    def _can_be_overtaken(self, sink: str, record: Record) -> bool:
-        """Whether the object of a dead letter would be held back until this is delivered. If it is not, another replica
-        added the dead letter behind its last publication, which did not cover it: leaders since deliver the record
-        themselves. Or an operator let later records pass. Where the destination has the progress, that may cover a dead
-        letter of an earlier version which the Lease did not name."""
-        configured = self._standby.configured
-        if sink in configured.passing or sink in configured.transactional:
+    def _is_overtaken(self, sink: str, record: Record, found: Frontier) -> bool:
+        """Whether this frontier covers a dead letter whose object nobody holds back: another replica added it after its
+        last publication, so that it was delivered again; or an operator let later records pass. A delivery would bring
+        an older state. Where the destination has the progress, a record may be covered that is a dead letter there
+        alone."""
+        if sink in self._standby.configured.passing or sink in self._standby.configured.transactional:
             return False
-        return isinstance(record, Delta) and record.snapshot is None and not record.replay
+        if not isinstance(record, Delta) or record.snapshot is not None or record.replay:
+            return False
+        point = Point(record.epoch, record.resource_version)
+        informers = informers_of(self._appender, record.resource.name, record.key.rpartition("/")[0])
+        points = [found.of(sink, each) for each in informers]
+        return bool(points) and all(each is not None and each.covers(point) for each in points)
 
     def _has_room(self, sink: str, number: int) -> bool:
         there = self._sinks.dead_letters.get(sink)

@@ -100,7 +100,7 @@ class Participation:
         )
         self._sinks.progress.sharing = Destinations(self._store, self._appender, self._sinks, self.standby)
         self._appender.lists = Lists(self._appender, self._sinks, standby, self._report)
-        self.letters = SharedLetters(self._store, self._sinks, standby, replica.identity, self._report)
+        self.letters = SharedLetters(self._store, self._appender, self._sinks, standby, replica.identity, self._report)
         self.standby.observed, self.standby.began = self.letters.observe, self.letters.begin
         self.in_term = self.standby.in_term
         return self.standby

@@ -126,6 +126,7 @@ def advanced(
         replays=max([found.replays, *(each.backfill.replay for each in cursors if each.backfill is not None)]),
         informers=most,
         retired=_retired(found, waypoints, cursors),
+        followed=() if _loses_names(found, reached) else found.followed,
         sinks={
             cursor.sink: _of_sink(cursor, reached[cursor.sink], most, named.get(cursor.sink, Owing()))
             for cursor in cursors
@@ -134,6 +135,11 @@ def advanced(
     if progress.bounds:
         progress = replace(progress, bounds=bounds_ahead(progress, informers))
     return replace(progress, parts=parts_ahead(progress)) if progress.parts else progress
+
+
+def _loses_names(found: Frontier, sinks: Collection[str]) -> bool:
+    """Whether a sink leaves the frontier, with the objects of its dead letters."""
+    return any(each.dead_letters for sink, each in found.sinks.items() if sink not in sinks)
 
 
 def _in_epoch(point: Point | None, epoch: int) -> Point | None:

@@ -43,8 +43,8 @@ class Standby:
     """Awaited with the frontier behind which this replica begins to lead."""
     resign: Callable[[], Awaitable[None]] | None = None
     """Awaited by a leader that is to leave the Lease to another replica; on return this one follows. See ``lists``."""
-    confirm: Callable[[], Awaitable[None]] | None = None
-    """Awaited by a leader that is to be in the Lease as it is now; returns early if its tenure ends."""
+    confirm: Callable[..., Awaitable[None]] | None = None
+    """Awaited by a leader that is to be in the Lease as it is now: see SelectionChanges."""
 
     def __init__(
         self,

@@ -4,10 +4,10 @@ letters is asked: so a record is stored once, also by a retry."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from bridge.model.primitives.shard import ALL_OBJECTS, Shard
 from bridge.model.record import Delta
@@ -39,13 +39,13 @@ class Lease:
         self.frontiers: list[Frontier] = []
         for side in sides:
             side.standby.configured.address = URL
-            side.standby.confirm = lambda side=side: self.renew(side)
+            side.standby.confirm = partial(self.renew, side)
 
     @property
     def of_audit(self) -> Sequence[SinkFrontier]:
         return [each.sinks[AUDIT] for each in self.frontiers]
 
-    async def renew(self, side: Side) -> None:
+    async def renew(self, side: Side, *, also_ending: bool = False) -> None:
         self.frontiers.append(published(side))
 
 
@@ -188,26 +188,3 @@ async def opened_beside(side: Side, others: list[Progress] | None) -> StoredProg
     assert isinstance(sink, StoredProgress)
     sink.others = others
     return sink
-
-
-@pytest.mark.parametrize("names_all", [True, False])
-async def test_a_new_shard_delivers_what_has_no_name(tmp_path: Path, names_all: bool) -> None:
-    """Unless a former shard had more objects than the Lease can name."""
-    async with replicas(tmp_path, 3) as [first, second, heir]:
-        parts = []
-        for index, former in enumerate((first, second)):
-            former.outbox.sinks.shard = Shard(2, index)
-            await former.standby.take_over(1, None)
-            former.standby.configured.address = f"{URL}{index}"
-            await rejects(former, await former.sees(f"added shop/{index}", position="110"))
-            parts.append((former.outbox.sinks.shard, published(former)))
-            await rejects(former, await former.sees(f"added late/{index}", position="120"))
-        if not names_all:
-            sinks = {name: replace(each, objects=9, parked=b"") for name, each in parts[1][1].sinks.items()}
-            parts[1] = parts[1][0], replace(parts[1][1], sinks=sinks)
-        await heir.standby.take_over(2, joined_shards(parts, ALL_OBJECTS).frontier)
-        published(heir)
-        for former in (first, second):
-            assert await shared(heir).take(await shared(former).page(0)) == ""
-        named = [("added", "shop/0"), ("added", "shop/1")]
-        assert sorted(await listed(heir)) == ([] if names_all else [("added", "late/0"), ("added", "late/1")]) + named
