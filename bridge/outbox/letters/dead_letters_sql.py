@@ -99,12 +99,8 @@ def row_of(sink: str, new: NewDeadLetter) -> tuple[Any, ...]:
     """For ``insert``."""
     record = new.record
     content = record_codec.encode_record(record)
-    return sink, record.sequence, record.id, *record.ordering_key, new.reason, int(new.parked), content, new.answer
-
-
-def letter_of(sink: str, new: NewDeadLetter) -> Letter:
-    record = new.record
-    return Letter(sink, record.sequence, record.id, record_codec.encode_record(record), new.reason, new.answer)
+    ids = record.sequence, record.id, record.unique_id
+    return sink, *ids, *record.ordering_key, new.reason, int(new.parked), content, new.answer
 
 
 def insert(
@@ -119,12 +115,11 @@ def insert(
     numbers: list[int | None] = []
     released = False
     for dead_letter in dead_letters:
-        sink, sequence, record_id, name, key, reason, parked, record, answer = dead_letter
-        plain = Letter(sink, sequence, record_id, record, reason, answer, None)
-        if name and has(database, plain, cipher):  # Notices of two replicas may have one id.
+        sink, sequence, record_id, unique_id, name, key, reason, parked, record, answer = dead_letter
+        if name and has(database, sink, record_id, unique_id, cipher):  # Notices of two replicas may have one id.
             numbers.append(None)
             continue
-        letter = plain.encrypted(cipher)
+        letter = Letter(sink, sequence, record_id, record, reason, answer, None).encrypted(cipher)
         waits = (name, key) in elsewhere or one(
             database,
             "SELECT EXISTS (SELECT 1 FROM dead_letters"
@@ -142,17 +137,10 @@ def insert(
     return numbers, released
 
 
-def has(database: apsw.Connection, new: Letter, cipher: Cipher | None) -> bool:
-    """Also with another sequence number: from another replica. No column has the epoch of the record."""
-    found = database.execute(
-        f"SELECT {_LETTER} FROM dead_letters WHERE sink = ? AND record_id = ?", (new.sink, new.record_id)
-    )
-    there = [Letter(*columns) for columns in found]
-    return bool(there) and _unique_id(new, cipher) in {_unique_id(each, cipher) for each in there}
-
-
-def _unique_id(letter: Letter, cipher: Cipher | None) -> str:
-    return record_codec.decode_record(letter.content(cipher)).unique_id
+def has(database: apsw.Connection, sink: str, record_id: str, unique_id: str, cipher: Cipher | None) -> bool:
+    """Also with another sequence number: from another replica. No column has the epoch of a record."""
+    found = database.execute(f"SELECT {_LETTER} FROM dead_letters WHERE sink = ? AND record_id = ?", (sink, record_id))
+    return unique_id in [record_codec.decode_record(Letter(*columns).content(cipher)).unique_id for columns in found]
 
 
 def next_retries(database: apsw.Connection, sink: str, limit: int) -> list[tuple[int, Letter]]:

@@ -95,12 +95,11 @@ def _rows(database: apsw.Connection, sink: str, key: OrderingKey) -> Sequence[_R
 def _unknown(
     database: apsw.Connection, sink: str, letters: Iterator[NewDeadLetter], cipher: Cipher | None
 ) -> Sequence[NewDeadLetter]:
-    new = {each.record.unique_id: each for each in letters}
-    return [
-        each
-        for each in new.values()
-        if not dead_letters_sql.has(database, dead_letters_sql.letter_of(sink, each), cipher)
-    ]
+    def is_new(letter: NewDeadLetter) -> bool:
+        record = letter.record
+        return not dead_letters_sql.has(database, sink, record.id, record.unique_id, cipher)
+
+    return list(filter(is_new, {each.record.unique_id: each for each in letters}.values()))
 
 
 def _merged(there: Sequence[_Row], new: Sequence[NewDeadLetter]) -> Iterator[_Row | NewDeadLetter]:

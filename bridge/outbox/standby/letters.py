@@ -101,8 +101,9 @@ class SharedLetters:
             free = [key for key in each.keys if digest_of(key) not in held]
             heads = await self._store.ask(partial(heads_of, sink=sink, keys=free, cipher=self._store.cipher))
             numbers = [number for number, record in heads if self._is_overtaken(sink, record, known)]
-            await each.delivered(numbers)  # Unlike a drop by an operator, it releases no others.
-            dropped += len(numbers)
+            if numbers:
+                await each.delivered(numbers)  # Unlike a drop by an operator, it releases no others.
+                dropped += len(numbers)
         if dropped:
             self._report(LettersOvertaken(self._mine, dropped))
 
@@ -112,7 +113,7 @@ class SharedLetters:
         and before the Lease has the leader's frontier: the next leader has to know that this one may have stored
         some."""
         standby, found = self._standby, self._standby.found
-        if not standby.leading or found is None or standby.confirmed.term < standby.led:
+        if not standby.leading or found is None or standby.others.newest_term < standby.led:
             return {}
         return {name: kept for name, kept in found.kept.items() if kept.address}
 

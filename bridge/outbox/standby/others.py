@@ -56,6 +56,11 @@ class OtherLeaders:
         from a backup, with the Lease."""
         return _rank(found) < self._seen
 
+    @property
+    def newest_term(self) -> int:
+        """Of the newest frontier that was in the Lease."""
+        return self._seen[0]
+
     def see(self, found: Frontier) -> None:
         """The Lease has this frontier, which may be of this replica. If it went back, that is durable with the next
         write."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -52,14 +52,14 @@ class ProgressTopic:
     async def read(self, *, committed: bool = True) -> Progress | None:
         """The newest progress under the key; None if there is none. If ``committed``, waits for open transactions in
         front of the topic's end; otherwise also reads what they and aborted ones have. Raises SinkUnavailable."""
-        found = (await self._newest([self.key], committed=committed)).get(self.key)
+        found = (await self._newest(self.key.__eq__, 1, committed=committed)).get(self.key)
         return None if found is None else self._understood(self.key, decode_progress, found)
 
     async def read_parts(self, progress: Progress | None) -> list[BeyondPart]:
         """The parts of the newest progress. Raises SinkUnavailable."""
         number = 0 if progress is None or progress.frontier is None else progress.frontier.parts
         keys = [self._key_of_part(each) for each in range(number)]
-        found = await self._newest(keys) if keys else {}
+        found = await self._newest(frozenset(keys).__contains__, number) if keys else {}
         return [self._understood(key, decode_part, found[key]) for key in keys if key in found]
 
     async def read_others(self, prefix: str) -> list[Progress]:
@@ -68,16 +68,13 @@ class ProgressTopic:
         def is_other(key: str) -> bool:
             return key.startswith(prefix) and key != self.key and _BEYOND not in key
 
-        found = await self._newest(is_other)
+        found = await self._newest(is_other, _MOST_KEYS)
         return [self._understood(key, decode_progress, each) for key, each in found.items()]
 
     async def _newest(
-        self, wanted: Sequence[str] | Callable[[str], bool], *, committed: bool = True
+        self, is_wanted: Callable[[str], bool], most: int, *, committed: bool = True
     ) -> Mapping[str, bytes]:
-        """Of these keys, or of all that are ``wanted``."""
         loop = asyncio.get_running_loop()
-        most = _MOST_KEYS if callable(wanted) else len(wanted)
-        is_wanted = wanted if callable(wanted) else frozenset(wanted).__contains__
         try:
             return await loop.run_in_executor(self._threads, self._read, is_wanted, most, committed)
         except KafkaException as error:

@@ -29,9 +29,6 @@ class Confirmed:
         self._before = min(self._trimmed, batches[0].first - 1) if batches else self._trimmed
         self._through: dict[str, int] = {}
         self._published: dict[str, int] = {}
-        self._term = 0
-        self.term = 0
-        """The newest term of this replica of which the Lease has a frontier, as far as this run knows."""
 
     def __getitem__(self, sink: str) -> int:
         """Frontiers cover the log up to here."""
@@ -43,7 +40,6 @@ class Confirmed:
 
     def published(self, waypoints: Waypoints, cursors: Sequence[SinkCursor], frontier: Frontier) -> None:
         """This leader is about to renew the Lease with its ``frontier``."""
-        self._term = frontier.term
         self._published = {
             each.sink: waypoints.published_through(self[each.sink], each.settled, partial(frontier.of, each.sink))
             for each in cursors
@@ -51,7 +47,6 @@ class Confirmed:
 
     def renewed(self) -> None:
         """The Lease has the frontier that was published last."""
-        self.term = self._term
         for sink, through in self._published.items():
             self._through[sink] = max(self[sink], through)
 
