@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from tests.cluster.servers.ports import reserve_port
 from tests.kit.bridge_process import BridgeProcess, Metrics
 from tests.kit.deadlines import BUSY
 from tests.kit.replicas import Replicas
-from tests.scenarios.test_exactly_once_through_kills import Churn, config, numbers
+from tests.scenarios.test_exactly_once_through_kills import Churn, assert_once, config
 from tests.scenarios.test_two_replicas import SHORT
 
 pytestmark = [pytest.mark.java, pytest.mark.long]
@@ -102,7 +102,7 @@ async def test_a_retry_brings_each_version_once(
             print(f"{await admin.retry(SINK, None)} dead letters are retried")
         await leader.until("all are delivered", lambda now: letters_in(now) == 0)
         await leader.until_delivered(SINK)
-    await assert_once(kafka, topic, churn)
+    await assert_once(kafka, topic, churn, stream_of=attrgetter("key"))
 
 
 def a_replica(folder: Path, name: str, settings: dict[str, Any]) -> BridgeProcess:
@@ -128,14 +128,3 @@ async def until_all_are_here(leader: BridgeProcess) -> None:
     async with asyncio.timeout(60 * BUSY):
         while "dead letters still at" in await leader.readiness():  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-
-
-async def assert_once(kafka: Kafka, topic: str, churn: Churn) -> None:
-    read = await asyncio.to_thread(kafka.read_all, topic)
-    by_object: dict[bytes | None, list[int]] = defaultdict(list)
-    for record in read:
-        by_object[record.key] += numbers([record])
-    seen = sorted(number for stream in by_object.values() for number in stream)
-    print(f"{len(churn.made)} versions, {len(seen)} seen")
-    assert seen == churn.made, "every version once"
-    assert all(stream == sorted(stream) for stream in by_object.values()), "in order"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,16 +119,23 @@ async def test_every_version_is_seen_once_through_kills(
     await assert_once(kafka, topics[0], churn)
 
 
-async def assert_once(kafka: Kafka, topic: str, churn: Churn) -> None:
+def partition_of(record: KafkaRecord) -> object:
+    return record.partition
+
+
+async def assert_once(
+    kafka: Kafka, topic: str, churn: Churn, stream_of: Callable[[KafkaRecord], object] = partition_of
+) -> None:
+    """``stream_of``: records of one are in order."""
     read = await asyncio.to_thread(kafka.read_all, topic)
     uncommitted = numbers(await asyncio.to_thread(kafka.read_all, topic, committed=False))
-    by_partition: dict[int, list[int]] = defaultdict(list)
+    streams: dict[object, list[int]] = defaultdict(list)
     for record in read:
-        by_partition[record.partition] += numbers([record])
-    seen = [number for stream in by_partition.values() for number in stream]
+        streams[stream_of(record)] += numbers([record])
+    seen = [number for stream in streams.values() for number in stream]
     print(f"{len(churn.made)} versions, {len(seen)} seen, {len(uncommitted)} with aborted ones")
     assert sorted(seen) == churn.made, "every version once"
-    for stream in by_partition.values():
+    for stream in streams.values():
         assert stream == sorted(stream), "in order"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -139,21 +140,32 @@ async def test_a_leader_that_ended_in_order_has_what_it_said(tmp_path: Path) -> 
 # ── A command that waits for a renewal ───────────────────────────────────────
 
 
-async def ended(former: Side, leader: Side, meanwhile: Callable[[], Awaitable[None]]) -> list[int]:
-    """The leader has all dead letters of a replica; something happens while a command waits for the renewal. Returns a
-    list with an item for each wait."""
-    waits: list[int] = []
+@asynccontextmanager
+async def waiting(root: Path) -> AsyncIterator[tuple[Side, Waits]]:
+    """A leader that has all dead letters of the one before, which the Lease does not say yet."""
+    async with replicas(root) as [former, leader]:
+        await former.standby.take_over(1, None)
+        await rejects(former, await former.sees("added shop/a", position="110"))
+        await led_by(former, leader)
+        await fetch(leader, former)
+        shared(leader).end(NAME)
+        leader.standby.confirm = waits = Waits(leader)
+        yield leader, waits
 
-    async def confirm() -> None:
-        waits.append(len(waits))
-        if len(waits) == 1:
-            await meanwhile()
-        published(leader)
 
-    await fetch(leader, former)
-    shared(leader).end(NAME)
-    leader.standby.confirm = confirm
-    return waits
+class Waits:
+    """Each wait for a renewal."""
+
+    def __init__(self, leader: Side) -> None:
+        self.number = 0
+        self.during_the_first: Callable[[], Awaitable[object]] | None = None
+        self._leader = leader
+
+    async def __call__(self) -> None:
+        self.number += 1
+        if self.number == 1 and self.during_the_first is not None:
+            await self.during_the_first()
+        published(self._leader)
 
 
 async def test_what_begins_while_a_retry_waits_refuses_it(tmp_path: Path) -> None:
@@ -167,54 +179,42 @@ async def test_what_begins_while_a_retry_waits_refuses_it(tmp_path: Path) -> Non
         two.standby.step_down()
         await leader.standby.take_over(3, found)
         published(leader)
+        assert await shared(leader).take(await shared(one).page(0)) == ""
+        shared(leader).end(NAME)
 
         async def some_come() -> None:
             page = await shared(two).page(0)
             assert await shared(leader).take(replace(page, letters=page.letters[:1])) == ""
 
-        page = await shared(one).page(0)
-        assert await shared(leader).take(page) == ""
-        shared(leader).end(NAME)
-        waits: list[None] = []
-
-        async def confirm() -> None:
-            waits.append(None)
-            await some_come()
-
-        leader.standby.confirm = confirm
+        leader.standby.confirm = waits = Waits(leader)
+        waits.during_the_first = some_come
         with pytest.raises(UnknownTarget, match="on their way"):
             await operations_of(leader).retry(AUDIT)
-        assert len(waits) == 1
+        assert waits.number == 1
 
 
 async def test_an_end_while_a_retry_waits_is_waited_for(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as [former, leader]:
-        await former.standby.take_over(1, None)
-        await rejects(former, await former.sees("added shop/a", position="110"))
-        await led_by(former, leader)
+    async with waiting(tmp_path) as (leader, waits):
 
         async def another_ends() -> None:
             shared(leader).end("another")
 
-        waits = await ended(former, leader, another_ends)
+        waits.during_the_first = another_ends
         assert await operations_of(leader).retry(AUDIT) == 1
-        assert len(waits) == 2
+        assert waits.number == 2
 
 
 async def test_a_cancelled_wait_is_waited_for_again(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as [former, leader]:
-        await former.standby.take_over(1, None)
-        await rejects(former, await former.sees("added shop/a", position="110"))
-        await led_by(former, leader)
+    async with waiting(tmp_path) as (leader, waits):
 
         async def is_cancelled() -> None:
             raise asyncio.CancelledError
 
-        waits = await ended(former, leader, is_cancelled)
+        waits.during_the_first = is_cancelled
         with pytest.raises(asyncio.CancelledError):
             await operations_of(leader).retry(AUDIT)
         assert await operations_of(leader).retry(AUDIT) == 1
-        assert len(waits) == 2
+        assert waits.number == 2
 
 
 # ── A leader that is to end ──────────────────────────────────────────────────

@@ -3,6 +3,8 @@ undone."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bridge.model.record import Delta
@@ -42,6 +44,15 @@ async def followed_back(first: Side, second: Side) -> Frontier:
     return before
 
 
+@asynccontextmanager
+async def again(directory: Path) -> AsyncIterator[Side]:
+    """The next process of a replica, on the files that a kill left."""
+    async with opened(directory, SINKS) as outbox:
+        side = Side(outbox, await joined(outbox, "kubedelta-1_2"))
+        side.pods.epoch = (await side.pods.begin(outbox)).epoch
+        yield side
+
+
 async def test_a_follower_saw_that_the_lease_went_back(tmp_path: Path) -> None:
     async with replicas(tmp_path) as [first, second]:
         before = await followed_back(first, second)
@@ -56,11 +67,9 @@ async def test_it_remembers_that_after_a_restart(tmp_path: Path) -> None:
         before = await followed_back(first, second)
         await second.outbox.maintain()
         directory = crashed(tmp_path / "1", tmp_path / "copy")
-    async with opened(directory, SINKS) as outbox:
-        again = Side(outbox, await joined(outbox, "kubedelta-1_2"))
-        await again.pods.begin(outbox)
-        await again.standby.take_over(2, before)
-        assert set(again.standby.owed) == {*SINKS}
+    async with again(directory) as side:
+        await side.standby.take_over(2, before)
+        assert set(side.standby.owed) == {*SINKS}
 
 
 async def test_a_takeover_sees_that_the_lease_went_back(tmp_path: Path) -> None:
@@ -120,11 +129,9 @@ async def test_it_remembers_a_bound_after_a_kill_in_the_epoch(tmp_path: Path) ->
         found = published(second)
         await notices(second)
         directory = crashed(tmp_path / "1", tmp_path / "copy")
-    async with opened(directory, SINKS) as outbox:
-        again = Side(outbox, await joined(outbox, "kubedelta-1_2"))
-        await again.pods.begin(outbox)
-        await again.standby.take_over(3, found)
-        assert set(again.standby.owed) == {*SINKS}
+    async with again(directory) as side:
+        await side.standby.take_over(3, found)
+        assert set(side.standby.owed) == {*SINKS}
 
 
 async def test_a_leader_says_nothing_of_an_epoch_before(tmp_path: Path) -> None:
@@ -162,9 +169,8 @@ async def test_ids_behind_a_restore_are_new(tmp_path: Path) -> None:
         assert published(second).of("audit", PODS_KEY) == Point(later, "110")
         second.standby.step_down()
         assert second.standby.selected.waypoints.listed(PODS_KEY) == Point(later, "90")
-    async with opened(directory, SINKS) as outbox:
-        again = Side(outbox, await joined(outbox, "kubedelta-1_2"))
-        assert (await again.pods.begin(outbox)).epoch == later
+    async with again(directory) as side:
+        assert side.pods.epoch == later
 
 
 async def test_an_earlier_version_numbers_no_renewals(tmp_path: Path) -> None:
