@@ -23,15 +23,19 @@ AHEAD = Point(1, "500")
 """Of what the replica sees before it lists again."""
 
 
+def create_lease(cluster: Playground, found: Frontier, **spec: object) -> None:
+    annotations = {TERM: str(found.term), FRONTIER: frontiers.encode(found)}
+    metadata = {"name": "kubedelta", "namespace": "default", "annotations": annotations}
+    cluster.create(LEASE, {"metadata": metadata, "spec": spec})
+
+
 async def test_it_leaves_the_lease_and_comes_back_with_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.bridge.app.test_election.LATE", SHORT)
     sinks = {"copy": SinkFrontier()}
     before = Frontier(1, "test", 3, "somebody_1", "1.0", 5, informers={CONFIG_MAPS: AHEAD}, sinks=sinks)
     async with Playground(bookmark_interval=600.0) as cluster:
         cluster.create("configmaps", a_config_map("a"))
-        annotations = {TERM: "3", FRONTIER: frontiers.encode(before)}
-        metadata = {"name": "kubedelta", "namespace": "default", "annotations": annotations}
-        cluster.create(LEASE, {"metadata": metadata, "spec": {}})
+        create_lease(cluster, before)
         async with asyncio.TaskGroup() as tasks:
             replica = Replica(cluster, "first", tmp_path / "first")
             replica.start(tasks)
@@ -61,10 +65,7 @@ async def test_a_killed_leader_may_have_come_as_far_as_the_api_server(
     sinks = {"copy": SinkFrontier()}
     before = Frontier(1, "test", 3, "somebody_1", "1.0", 5, informers={CONFIG_MAPS: AHEAD}, sinks=sinks, final=final)
     async with Playground(bookmark_interval=600.0) as cluster:
-        annotations = {TERM: "3", FRONTIER: frontiers.encode(before)}
-        metadata = {"name": "kubedelta", "namespace": "default", "annotations": annotations}
-        held = {"holderIdentity": "somebody_1", "leaseDurationSeconds": 3600}
-        cluster.create(LEASE, {"metadata": metadata, "spec": held})
+        create_lease(cluster, before, holderIdentity="somebody_1", leaseDurationSeconds=3600)
         async with asyncio.TaskGroup() as tasks:
             replica = Replica(cluster, "first", tmp_path / "first")
             replica.start(tasks)
@@ -106,9 +107,7 @@ async def test_a_lease_that_went_back_is_left_with_a_gap(tmp_path: Path, monkeyp
     sinks = {"copy": SinkFrontier()}
     before = Frontier(1, "test", 3, "somebody_1", "1.0", 5, informers={CONFIG_MAPS: Point(1, "1")}, sinks=sinks)
     async with Playground(bookmark_interval=600.0) as cluster:
-        annotations = {TERM: "3", FRONTIER: frontiers.encode(before)}
-        metadata = {"name": "kubedelta", "namespace": "default", "annotations": annotations}
-        cluster.create(LEASE, {"metadata": metadata, "spec": {}})
+        create_lease(cluster, before)
         async with asyncio.TaskGroup() as tasks:
             replica = Replica(cluster, "first", tmp_path / "first")
             replica.start(tasks)
