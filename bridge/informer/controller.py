@@ -22,6 +22,7 @@ from bridge.informer.tombstones import Tombstones
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
+from bridge.model.selector import in_scope
 from bridge.model.versions.version import is_older, is_reached
 from bridge.model.versions.version_table import Deleted
 
@@ -136,6 +137,9 @@ class Controller:
             if delta.type is DeltaType.DELETED and is_exported_already(delta, known, self.tombstones):
                 continue
             last_state = indexer.with_body(delta.key, known) if known and needs_last_state(delta, known) else None
+            if delta.type is DeltaType.DELETED and delta.object is None and last_state is not None:
+                # Only another scope than the present one can have brought the object here.
+                delta.evidence = delta.evidence if in_scope(self._scope, last_state) else Evidence.UNWATCHED
             for change in changes_of(delta, known, last_state):
                 # Other objects come from the Indexer or a Restored delta, and are transformed already.
                 if transform is not None and change.object is queued.object:

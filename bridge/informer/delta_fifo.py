@@ -171,10 +171,12 @@ class DeltaFIFO:
             self._add(self._list_type, thing.key, thing, self._list_evidence, compared=self._compared)
         self._note_span()
 
-    async def end_replace(self, position: str | None, *, complete: bool = True) -> int:
-        """Ends the list, and returns its number of objects. Known and queued objects that the list lacks are deleted,
-        and ``position`` is reached. An incomplete list infers no deletes, and so does not reach ``position``. Raises
-        RuntimeError outside of a list, and FifoClosed."""
+    async def end_replace(
+        self, position: str | None, *, complete: bool = True, evidence: Evidence = Evidence.RELISTED
+    ) -> int:
+        """Ends the list, and returns its number of objects. Known and queued objects that the list lacks are deleted
+        with this evidence, and ``position`` is reached. An incomplete list infers no deletes, and so does not reach
+        ``position``. Raises RuntimeError outside of a list, and FifoClosed."""
         if self._listed is None:
             raise RuntimeError("end_replace() outside of a list: call begin_replace() first")
         listed = self._listed
@@ -186,7 +188,7 @@ class DeltaFIFO:
             self._compared.until = position
         for key in self._absent(listed) if complete else ():
             await self.wait_room()
-            self._add(DeltaType.DELETED, key, None, Evidence.RELISTED, compared=self._compared)
+            self._add(DeltaType.DELETED, key, None, evidence, compared=self._compared)
             self._note_span()
         self._listed = None
         self._note_span()
@@ -207,6 +209,12 @@ class DeltaFIFO:
         self.begin_replace()
         self.replaced(objects)
         await self.end_replace(position)
+
+    async def abandon(self) -> None:
+        """Queues a delete of every known object, none of which is watched any more. Raises FifoClosed."""
+        self.restored()  # Lifts a contradiction, in which deletes would be ignored.
+        self.begin_replace()
+        await self.end_replace(None, evidence=Evidence.UNWATCHED)
 
     async def resync(self, targets: tuple[str, ...] | None = None) -> None:
         """Queues a Sync for each known object without pending deltas (pending deltas are newer than the store). A

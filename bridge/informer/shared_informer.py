@@ -191,8 +191,7 @@ class SharedInformer(RunningStatus):
                 reader.cancel()
             await asyncio.wait(readers)
             if self._removing:
-                self._fifo.restored()  # Lifts a contradiction, in which deletes would be ignored.
-                await self._fifo.replace((), None)
+                await self._fifo.abandon()
             self._fifo.close()
             await controller  # It empties the queue before it ends.
             if self._handlers is not None:

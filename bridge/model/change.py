@@ -31,6 +31,9 @@ class Evidence(StrEnum):
     RECOVERED = "recovered"
     """After a later list differed from the store, the API server's history had this change. No step of the object is
     missing between the change before and this one."""
+    UNWATCHED = "unwatched"
+    """Of a delete that nobody has seen: the bridge does not watch the object any more, because it left the
+    configuration, or because the API server does not serve its resource. The object may exist."""
     UNSELECTED = "unselected"
     """A sink's selection does not contain the object any more. The object exists, and may be added again with the same
     uid."""

@@ -1,7 +1,8 @@
-"""Label selectors in the syntax of the Kubernetes API, e.g. ``tier=web,env in (prod, staging),!canary``.
+"""Label and field selectors in the syntax of the Kubernetes API, e.g. ``tier=web,env in (prod, staging),!canary`` and
+``spec.nodeName=worker-1,status.phase!=Running``.
 
-The grammar is apimachinery's ``pkg/labels/selector.go``: requirements joined by commas, all of which must hold. Values
-are matched as text, but for ``>`` and ``<``, which compare integers.
+The grammar of label selectors is apimachinery's ``pkg/labels/selector.go``: requirements joined by commas, all of which
+must hold. Values are matched as text, but for ``>`` and ``<``, which compare integers.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import msgspec
+
+from bridge.model.object import ApiObject
+from bridge.model.resource import Scope
 
 
 class SelectorError(ValueError):
@@ -70,6 +74,41 @@ class LabelSelector(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         """False for the selector without requirements."""
         return bool(self.requirements)
+
+
+def in_scope(scope: Scope, thing: ApiObject) -> bool:
+    """Whether the selectors of a scope match this state of an object. A selector that only the API server can read
+    does."""
+    try:
+        labels = LabelSelector.parse(scope.label_selector)
+    except SelectorError:
+        return True
+    return (not labels or labels.matches(thing.labels())) and _has_fields(scope.field_selector, thing)
+
+
+def _has_fields(selector: str, thing: ApiObject) -> bool:
+    """Whether a field selector matches. A field is the member of its name, and as empty as a missing member; a field
+    that the API server makes of something else matches."""
+    terms = [term for term in selector.split(",") if term.strip()]
+    manifest: Any = thing.manifest() if terms else None
+    return all(_has_field(term, manifest) for term in terms)
+
+
+_ELSEWHERE = frozenset({"source", "status.successful"})
+"""Fields of Events and Jobs that are no members of the object."""
+
+
+def _has_field(term: str, value: Any) -> bool:
+    field, _, expected = term.partition("=")
+    path = field.removesuffix("!").strip()
+    if path in _ELSEWHERE:
+        return True
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    if isinstance(value, dict | list):
+        return True
+    found = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return (found == expected.removeprefix("=").strip()) is not field.endswith("!")
 
 
 _TOKEN = re.compile(r"\s*(?:(?P<symbol>==|!=|[=!,()<>])|(?P<word>[^\s=!,()<>]+))")
@@ -168,4 +207,4 @@ class _Parser:
 
 
 def _is_integer(value: str | None) -> TypeGuard[str]:
-    return value is not None and re.fullmatch(r"[+-]?[0-9]+", value) is not None
+    return value is not None and re.fullmatch(r"[+-]?[0-9]{1,63}", value) is not None

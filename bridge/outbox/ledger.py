@@ -160,7 +160,7 @@ class Ledger:
             Delta(
                 self._appender.number_next(),
                 Op.DELETED,
-                Evidence.RELISTED,
+                Evidence.UNWATCHED,
                 self._store.codec.resources[each.resource],
                 each.key,
                 each.uid,

@@ -60,7 +60,7 @@ class SelectSettings(Section):
         default=None,
         description="Only steps for which this CEL expression is true. Names beside those of where: oldObject (the "
         "object before the step; null for an added object), op (added, updated, deleted, sync), evidence (watched, "
-        "listed, relisted, recovered, unselected). Consumers that keep state should not use it.",
+        "listed, relisted, recovered, unwatched, unselected). Consumers that keep state should not use it.",
         examples=["op != 'updated' || object.spec.replicas != oldObject.spec.replicas"],
     )
     on_error: OnError = Field(

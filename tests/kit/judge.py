@@ -17,7 +17,7 @@ from tests.kit.received import (
     without_secrets,
 )
 
-LISTS = frozenset({"listed", "relisted"})
+LISTS = frozenset({"listed", "relisted", "unwatched"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,7 @@ async def test_missed_deletes_are_exported_when_a_resource_is_released() -> None
         await sink.until(lambda sink: "deleted default/w" in sink.delivered())
 
     deleted = sink.deltas[-1]
-    assert deleted.evidence is Evidence.RELISTED
+    assert deleted.evidence is Evidence.UNWATCHED
     assert b'"spec":{"n":1}' in deleted.body, "with its last known state"
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.model.selector import LabelSelector, Operator, Requirement, SelectorError
+from bridge.model.object import ApiObject
+from bridge.model.resource import Scope
+from bridge.model.selector import LabelSelector, Operator, Requirement, SelectorError, in_scope
 
 
 @pytest.mark.parametrize(
@@ -86,3 +88,40 @@ def test_a_mistake_is_named_with_what_could_stand_there(text: str, found: str, e
     assert f"found {found}" in message
     assert f"expected {expected}" in message
     assert text in message
+
+
+POD = (
+    b'{"metadata":{"name":"a","namespace":"shop","labels":{"tier":"web"}},'
+    b'"spec":{"nodeName":"n1","hostNetwork":true},"status":{"phase":"Running","replicas":3},"source":{"component":"x"}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("labels", "fields", "is_in"),
+    [
+        ("", "", True),
+        ("tier=web", "", True),
+        ("tier=db", "", False),
+        ("", "metadata.name=a,metadata.namespace==shop", True),
+        ("", "metadata.name!=a", False),
+        ("", "spec.nodeName=n1, status.phase!=Pending", True),
+        ("", "spec.nodeName=n2", False),
+        ("", "spec.hostNetwork=true,status.replicas=3", True),
+        ("", "spec.hostNetwork=false", False),
+        ("", "spec.schedulerName=", True),
+        ("", "spec.schedulerName=other", False),
+        ("", "spec.nodeName.deeper=x", False),
+        ("tier=db", "spec.nodeName=n1", False),
+        # What the API server alone can read.
+        ("", "source=kubelet", True),
+        ("", "status.successful=1", True),
+        ("tier=" + "x" * 64, "", True),
+    ],
+)
+def test_a_scope_has_the_states_that_its_selectors_match(labels: str, fields: str, is_in: bool) -> None:
+    assert in_scope(Scope(None, labels, fields), ApiObject("shop/a", "u", "1", POD)) is is_in
+
+
+def test_a_label_too_long_for_a_number_is_none() -> None:
+    """An aggregated server may serve any label, and Python reads no integer of 5,000 digits."""
+    assert not LabelSelector.parse("a>3").matches({"a": "9" * 5000})

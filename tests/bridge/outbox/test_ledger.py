@@ -236,7 +236,7 @@ async def test_a_vanished_namespace_is_deleted_in_order(tmp_path: Path) -> None:
             assert isinstance(delta, Delta)
             last = lasts[delta.key]
             assert (delta.body, delta.uid, delta.resource_version) == (last.body, last.uid, last.resource_version)
-            assert delta.evidence == "relisted"
+            assert delta.evidence == "unwatched"
         assert (await outbox.check()).problems == []
         assert (await outbox.check()).objects == 2
 

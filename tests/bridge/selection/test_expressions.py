@@ -48,7 +48,7 @@ def test_a_mistake_is_found_with_its_column(text: str, problem: str) -> None:
         ("op in ['added', 'x']", 'column 17: "x" is no value of op; allowed: added, updated, deleted, sync'),
         (
             "'seen' != evidence",
-            'column 1: "seen" is no value of evidence; allowed: watched, listed, relisted, recovered, unselected',
+            'column 1: "seen" is no value of evidence; allowed: watched, listed, relisted, recovered, unwatched,',
         ),
     ],
 )
