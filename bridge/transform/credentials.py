@@ -1,6 +1,8 @@
 """Finds credentials: by the name of a variable or a flag, and by the form of a text. Pure.
 
-Every search is linear in the text. A text beyond ``LONGEST_TEXT`` cannot be judged, and is redacted whole.
+Texts are a tenant's, so every search is linear in them: no expression reads the same characters in two ways (its
+repetitions are possessive, or bounded by few characters), and a loop goes on behind what it has read. A text beyond
+``LONGEST_TEXT`` is not searched; it is redacted whole.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ Digest: TypeAlias = Callable[..., str]
 LONGEST_TEXT: Final = 32_768
 """Characters."""
 
+# ── Names ────────────────────────────────────────────────────────────────────
+
+_BETWEEN_WORDS = re.compile("[^a-z0-9]++")
 _SECRET_WORDS = re.compile(
     "passw|passphrase|passcode|secret|token|credential|api_?key|(?:access|account|auth|client|encryption|license|master"
     "|private|service|session|shared|signing|storage|ssh)_?key|connection_?string|conn_?str|webhook_?url"
@@ -32,39 +37,37 @@ _HARMLESS = re.compile(
     "|(?:.*_)?(?:public|partition|sort|primary|foreign|routing|cache|object|row|group|idempotency)_?keys?"
     "|google_application_credentials"
 )
-_ALWAYS = re.compile(".*(?:secret_id|webhook_?url|connection_?string|conn_?str)")
+_ALWAYS = re.compile("(?:secret_id|webhook_?url|connection_?string|conn_?str)$")
 
-_REFERENCE = re.compile(r"(?:\$\([\w.-]+\))+")
-_SHELL_REFERENCE = re.compile(r"\$\(.*|\$\{\w+\}|\$[A-Z_][A-Z0-9_]*", re.DOTALL)
-_NO_SECRETS = frozenset({"", "true", "false", "yes", "no", "on", "off", "null", "none"})
-
-_NAME = r"(?<![\w.-])(-{0,2}[A-Za-z_][\w.-]*+)"
-_ASSIGNED = re.compile(_NAME + r"""(?:\\{0,4}["'])?+\s*+[=:](?!//)\s*+""")
-_FLAG = re.compile(_NAME + r"[ \t]++(?=[^-\s=:|&;<>])")
-_VALUE = re.compile(r"""(\\{0,4}["'])(.*?)(?:\1|\Z)|([^\s"'&;|]++)""", re.DOTALL)
-_WHOLE_FLAG = re.compile("--?[A-Za-z][\\w.-]*")
-_WHOLE_ASSIGNMENT = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
-_IN_URL = re.compile(r"""://[^\s/:@"']{0,256}+:(?!\d{1,5}[/?,])([^\s"']{1,256})@""")
-_HEADER = re.compile(r"""(?i)authorization\\*["']?\s*+[:=]\s*+\\*["']?(?:[a-z]++[ ]++)?([^\s"'\\]++)""")
-_KNOWN_FORMS = re.compile(
-    r"-----BEGIN [A-Z ]*+PRIVATE KEY-----.*?(?:-----END [A-Z ]*+-----|\Z)"
-    r"|\beyJ[\w-]{10,}+\.[\w-]{10,}+\.[\w-]*+"  # JSON Web Token
-    r"|\bgh[pousr]_[A-Za-z0-9]{36,}+|\bgithub_pat_\w{20,}+|\bglpat-[\w-]{20,}+|\bxox[abeprs]-[A-Za-z0-9-]{10,}+"
-    r"|(?i:\bbearer[ ]++)[\w.~+/=-]{8,}+"
-    r"|(?<![a-z0-9.])[a-z0-9]{6}\.[a-z0-9]{16}(?![a-z0-9.])",  # bootstrap token
-    re.DOTALL,
-)
+_LONGEST_REMEMBERED: Final = 128
+"""Characters of a name, which a tenant chooses."""
 
 
-@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Whether a variable, a flag or a member of this name is expected to hold a credential."""
-    words = re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
-    if _ALWAYS.fullmatch(words):
+    return _remembered(name) if len(name) <= _LONGEST_REMEMBERED else _judged(name)
+
+
+def _judged(name: str) -> bool:
+    words = _BETWEEN_WORDS.sub("_", name.lower()).strip("_")
+    if _ALWAYS.search(words):
         return True
     if not _SECRET_WORDS.search(words) and not _SECRET_ENDS.search(words):
         return False
     return not _HARMLESS_ENDS.search(words) and not _HARMLESS.fullmatch(words)
+
+
+_remembered = lru_cache(maxsize=4096)(_judged)
+
+# ── Variables and arguments ──────────────────────────────────────────────────
+
+_NO_SECRETS = frozenset({"", "true", "false", "yes", "no", "on", "off", "null", "none"})
+_REFERENCE = re.compile(r"(?:\$\([\w.-]++\))++")
+_SHELL_REFERENCE = re.compile(r"(?:\$\([\w.-]++\))++|\$\(.*\)|\$\{\w++\}|\$[A-Z_][A-Z0-9_]*+", re.DOTALL)
+_WHOLE_FLAG = re.compile(r"--?[A-Za-z][\w.-]*+")
+_WHOLE_ASSIGNMENT = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*+)=(.*+)", re.DOTALL)
+_SHELL_ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*+=\S++\s")
+_BEFORE_SCRIPT = re.compile("-[a-z]{0,8}c")
 
 
 def redacted_variable(name: str, value: str, digest: Digest) -> str:
@@ -76,26 +79,78 @@ def redacted_variable(name: str, value: str, digest: Digest) -> str:
     return redacted_text(value, digest, "env", name)
 
 
+def redacted_setting(text: str, digest: Digest) -> str:
+    """A variable as Docker writes it, ``NAME=value``, without its credentials."""
+    name, equals, value = text.partition("=")
+    return f"{name}={redacted_variable(name, value, digest)}" if equals else redacted_text(text, digest, "env", "")
+
+
 def redacted_arguments(arguments: Sequence[str], digest: Digest) -> list[str]:
     """The arguments of a command, without their credentials. A flag may have its value in the next argument."""
     left: list[str] = []
-    flag = ""
+    before = ""
     for argument in arguments:
-        if flag and not argument.startswith("-"):
-            left.append(argument if _is_harmless(argument) else digest("args", flag, argument))
-            flag = ""
+        if argument.startswith("-") or not _WHOLE_FLAG.fullmatch(before) or not is_secret_name(before):
+            left.append(_redacted_argument(argument, before, digest))
+            before = argument
             continue
-        flag = argument if _WHOLE_FLAG.fullmatch(argument) and is_secret_name(argument) else ""
-        left.append(_redacted_argument(argument, digest))
+        harmless = _is_harmless(argument)
+        left.append(redacted_text(argument, digest, "args", "") if harmless else digest("args", before, argument))
+        before = ""
     return left
 
 
-def _redacted_argument(argument: str, digest: Digest) -> str:
-    if len(argument) <= LONGEST_TEXT and (found := _WHOLE_ASSIGNMENT.fullmatch(argument)) is not None:
+def _redacted_argument(argument: str, before: str, digest: Digest) -> str:
+    # PASSWORD=x in front of a command ends at the blank. Behind a flag it is the flag's value, blanks included, unless
+    # the flag is that of a shell whose script follows.
+    is_script = not before.startswith("-") or _BEFORE_SCRIPT.fullmatch(before)
+    if len(argument) > LONGEST_TEXT or (is_script and _SHELL_ASSIGNMENT.match(argument)):
+        return redacted_text(argument, digest, "args", "")
+    if (found := _WHOLE_ASSIGNMENT.fullmatch(argument)) is not None:
         name, value = found.groups()
-        if is_secret_name(name):
-            return argument if _is_harmless(value) else f"{name}={digest('args', name, value)}"
+        if is_secret_name(name) and not _is_harmless(value):
+            return f"{name}={digest('args', name, value)}"
     return redacted_text(argument, digest, "args", "")
+
+
+def _is_harmless(value: str) -> bool:
+    return value.lower() in _NO_SECRETS or _SHELL_REFERENCE.fullmatch(value) is not None
+
+
+# ── Texts ────────────────────────────────────────────────────────────────────
+
+_ASSIGNED = re.compile(r"""(?<![\w.-])(-{0,2}[A-Za-z_][\w.-]*+)(?:\\{0,4}["'])?+\s*+[=:](?!//)\s*+""")
+_FLAG = re.compile(r"(?<![\w.-])(-{1,2}[A-Za-z_][\w.-]*+)[ \t]++(?=[^-\s=:|&;<>])")
+_OPENING = re.compile(r"""\\{0,4}["']""")
+_UNQUOTED = re.compile(r"""[^\s"'&;|]*+""")
+_SCHEME = re.compile(
+    "(?:apikey|basic|bearer|digest|hmac|jwt|key|negotiate|ntlm|oauth|splunk|ssws|token)[ ]++", re.IGNORECASE
+)
+_OTHER_SCHEME = re.compile("[a-z]++[ ]++(?=[^\\s\"'\\\\&;|])", re.IGNORECASE)
+_BLANK_OR_QUOTE = re.compile(r"""[\s"']""")
+_USER = re.compile(r"""[^\s/:@"']*+:(?!\d{1,5}+[/?,])""")
+
+_PEM = (
+    r"(-{4,5} ?BEGIN (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+    r".*?(?:-{4,5} ?END [A-Z0-9 ]{0,64}+-{4,5}|\Z))"
+)
+"""Of TLS, PGP and SSH. A key that is cut off reaches to the end of the text."""
+_FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (hint, re.compile(expression, re.DOTALL))
+    for hint, expression in (
+        ("BEGIN ", _PEM),
+        # The same in base64, unless a certificate or a public key begins so.
+        ("LS0tLS1CRUdJTi", r"(LS0tLS1CRUdJTi(?!BDRVJU|BQVUJMSUMg)[A-Za-z0-9+/]{16,}+=*+)"),
+        ("eyJ", r"(?<![\w-])(eyJ[\w-]{10,}+\.[\w-]{10,}+\.[\w-]*+)"),  # JSON Web Token
+        ("gh", r"\b(gh[pousr]_[A-Za-z0-9]{36,}+)"),
+        ("github_pat_", r"\b(github_pat_\w{20,}+)"),
+        ("glpat-", r"\b(glpat-[\w-]{20,}+)"),
+        ("xox", r"\b(xox[abeprs]-[A-Za-z0-9-]{10,}+)"),
+        (" ", r"(?i:\bbearer +)([\w.~+/=-]{8,}+)"),
+        (".", r"(?<![a-z0-9.])([a-z0-9]{6}\.[a-z0-9]{16})(?!\.?[a-z0-9])"),  # bootstrap token
+    )
+)
+"""A text that every credential of the form has in it, and the form. The group is what is replaced."""
 
 
 def redacted_text(text: str, digest: Digest, *where: str) -> str:
@@ -128,24 +183,62 @@ def _credentials(text: str) -> Iterator[tuple[int, int]]:
     """Start and end of each credential; two may overlap."""
     if ":" in text or "=" in text:
         yield from _named(_ASSIGNED, text)
-        yield from (found.span(1) for found in _IN_URL.finditer(text))
-        yield from (found.span(1) for found in _HEADER.finditer(text))
+        yield from _in_urls(text)
     if " " in text or "\t" in text:
         yield from _named(_FLAG, text)
-    yield from (found.span() for found in _KNOWN_FORMS.finditer(text))
+    for hint, form in _FORMS:
+        if hint in text:
+            yield from (found.span(1) for found in form.finditer(text))
 
 
-def _named(before: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+def _named(names: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """The values behind names of credentials."""
     at = 0
-    while (found := before.search(text, at)) is not None:
+    while (found := names.search(text, at)) is not None:
         at = found.end()
-        if not is_secret_name(found[1]) or (before is _FLAG and not found[1].startswith("-")):
+        if not is_secret_name(found[1]):
             continue
-        value = _VALUE.match(text, at)
-        if value is not None and not _is_harmless(value[2] or value[3] or ""):
-            start, at = value.span(2) if value[1] else value.span(3)
-            yield start, at
+        opening = _OPENING.match(text, at)
+        start = opening.end() if opening is not None else at
+        if text.startswith("$(", start) and _REFERENCE.match(text, start) is None:
+            at = start + 2  # Within a command, further names may stand.
+            continue
+        at, value_start = _value_end(text, start, opening), start
+        if found[1].lower().endswith("authorization"):
+            value_start, at = _behind_scheme(text, start, at)
+        if not _is_harmless(text[value_start:at]):
+            yield value_start, at
 
 
-def _is_harmless(value: str) -> bool:
-    return value.lower() in _NO_SECRETS or _SHELL_REFERENCE.fullmatch(value) is not None
+def _value_end(text: str, start: int, opening: re.Match[str] | None) -> int:
+    if opening is not None:
+        end = text.find(opening[0], start)
+        return end if end >= 0 else len(text)
+    unquoted = _UNQUOTED.match(text, start)
+    return start if unquoted is None else unquoted.end()
+
+
+def _behind_scheme(text: str, start: int, end: int) -> tuple[int, int]:
+    """The credential in an Authorization header. A word that is not known as a scheme may be one, or the credential:
+    both it and the next word are taken."""
+    scheme = _SCHEME.match(text, start)
+    if scheme is not None:
+        return scheme.end(), max(end, _value_end(text, scheme.end(), None))
+    other = _OTHER_SCHEME.match(text, start)
+    return start, end if other is None else max(end, _value_end(text, other.end(), None))
+
+
+def _in_urls(text: str) -> Iterator[tuple[int, int]]:
+    """The passwords in ``scheme://user:password@host``. A URL ends at a blank, a quote, or where the next begins."""
+    end = 0
+    at = text.find("://")
+    while at >= 0:
+        following = text.find("://", at + 3)
+        if at >= end:
+            blank = _BLANK_OR_QUOTE.search(text, at)
+            end = len(text) if blank is None else blank.start()
+        stop = end if following < 0 else min(end, following)
+        user = _USER.match(text, at + 3, stop)
+        if user is not None and (sign := text.rfind("@", user.end(), stop)) > user.end():
+            yield user.end(), sign
+        at = following
