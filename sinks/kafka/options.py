@@ -71,8 +71,8 @@ class KafkaOptions(TransactionOptions):
     create_topics: CreateTopics | None = Field(
         default=None,
         description="Create missing topics, a state_topic as a compacted topic. Off because the owner of a topic"
-        " should decide on its partitions and its retention. Brokers may create topics by themselves"
-        " (auto.create.topics.enable).",
+        " should decide on its partitions and its retention. Without it, brokers with auto.create.topics.enable create"
+        " missing topics as they like, but none that must be compacted.",
         examples=[{"partitions": 12, "replication_factor": 3}],
     )
     key: RecordKey = Field(

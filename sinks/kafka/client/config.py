@@ -114,6 +114,8 @@ class ClientConfig:
         required = {
             "enable.idempotence": True,
             "enable.gapless.guarantee": gapless,
+            # A broker may create a topic that a producer names, with partitions and a cleanup policy of its own.
+            "allow.auto.create.topics": False,
             "message.timeout.ms": 0,
             # A partition that was created or moved a moment ago may refuse a producer's first batch and take the second
             # one: a broker accepts any sequence number from a producer that is new to it. librdkafka then counts both

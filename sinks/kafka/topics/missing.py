@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import TimeoutError as FuturesTimeout
 from typing import Any
 
@@ -15,9 +15,11 @@ from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.options import KafkaOptions
 
 
-def missing_topics(options: KafkaOptions, config: ClientConfig, wanted: Sequence[str]) -> list[str]:
-    """The wanted topics that do not exist and that neither the sink nor the brokers create. Blocks. Raises
-    SinkUnavailable."""
+def missing_topics(
+    options: KafkaOptions, config: ClientConfig, wanted: Sequence[str], compact_only: Collection[str]
+) -> list[str]:
+    """The wanted topics that do not exist and that neither the sink nor the brokers create. Brokers create none that is
+    compacted (``compact_only``). Blocks. Raises SinkUnavailable."""
     if options.create_topics is not None:
         return []
     timeout = options.connect_timeout
@@ -26,7 +28,9 @@ def missing_topics(options: KafkaOptions, config: ClientConfig, wanted: Sequence
         # Asks for all topics: a broker may create a topic that is asked for by name.
         found = admin.list_topics(timeout=timeout)
         missing = [topic for topic in dict.fromkeys(wanted) if topic not in found.topics]
-        return [] if missing and _brokers_create_topics(admin, found, timeout) else missing
+        if missing and _brokers_create_topics(admin, found, timeout):
+            return [topic for topic in missing if topic in compact_only]
+        return missing
     except KafkaException as error:
         raise SinkUnavailable(f"cannot look at topics of {options.bootstrap_servers}: {error.args[0].str()}") from error
 

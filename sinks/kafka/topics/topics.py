@@ -2,6 +2,10 @@
 
 The sink asks before the first record of each topic: the producer itself would keep records for an unknown topic for
 half a minute and then fail them without a reason.
+
+Brokers with ``auto.create.topics.enable``, which is Kafka's default, create a topic that a request for metadata names,
+with their own number of partitions and without compaction. So no client of the sink permits that, and a missing topic
+is created in one place: as ``create_topics`` says, or else by the brokers, unless it must be compacted.
 """
 
 from __future__ import annotations
@@ -22,15 +26,13 @@ from confluent_kafka.cimpl import NewTopic, Uuid
 from sinks.errors import SinkUnavailable
 from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.client.producer import KafkaProducer
-from sinks.kafka.option_sections import CreateTopics
 from sinks.kafka.option_types import RecordKey
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.topics.changes import TopicState
 from sinks.kafka.topics.missing import missing_topics
 
 _PAUSES = (0.0, 0.1, 0.2, 0.4, 0.8)
-"""Seconds before each check: a topic that was just created, by the sink or by a broker that was asked for it, appears
-after a moment."""
+"""Seconds before each check: a topic that was just created, by the sink or by a broker, appears after a moment."""
 
 _NO_ID = str(Uuid(0, 0))
 """Brokers before Kafka 2.8 have no ids of topics."""
@@ -117,7 +119,7 @@ class Topics:
     async def mistakes(self, wanted: Sequence[str]) -> list[str]:
         """Sentences about topics that records cannot go to, or should not. Raises SinkUnavailable."""
         run = asyncio.get_running_loop().run_in_executor
-        missing = await run(self._threads, missing_topics, self._options, self._config, wanted)
+        missing = await run(self._threads, missing_topics, self._options, self._config, wanted, self.compact_only)
         found = []
         if missing:
             found = [f"no topic {', '.join(missing)}, and brokers create none: create them, or set create_topics"]
@@ -165,12 +167,12 @@ class Topics:
                 # Blocks: runs in a thread of the sink.
                 time.sleep(pause)
                 errors = {topic: _error_of(producer, topic, self._options.connect_timeout) for topic in unusable}
-                unusable = {topic: _reason(topic, error) for topic, error in errors.items() if error is not None}
+                unusable = {topic: self._reason(topic, error) for topic, error in errors.items() if error is not None}
                 missing = [topic for topic, error in errors.items() if error and error.code() in _MISSING]
                 if not missing:
                     break
-                if self._options.create_topics and not created:
-                    unusable |= self._create(missing, self._options.create_topics)
+                if not created:
+                    unusable |= self._create(missing)
                     created = True
         except KafkaException as error:
             return dict.fromkeys(unusable, producer.last_error or error.args[0].str())
@@ -189,10 +191,14 @@ class Topics:
             if policy is not None and policy != _COMPACT
         }
 
-    def _create(self, topics: list[str], how: CreateTopics) -> dict[str, str]:
+    def _create(self, topics: list[str]) -> dict[str, str]:
         """Topic → reason, of the topics that could not be created."""
         # log_level 0: librdkafka would write lines of its own to standard error.
-        admin = AdminClient(self._config.connection() | {"log_level": 0})
+        admin, how = AdminClient(self._config.connection() | {"log_level": 0}), self._options.create_topics
+        if how is None:
+            for topic in set(topics) - self.compact_only:
+                admin.list_topics(topic, timeout=self._options.connect_timeout)  # Brokers may create what is named.
+            return {}
         wanted = [
             NewTopic(
                 topic,
@@ -211,6 +217,14 @@ class Topics:
                     failed[topic] = f"topic {topic} cannot be created: {error.args[0].str()}"
         return failed
 
+    def _reason(self, topic: str, error: KafkaError) -> str:
+        if error.code() in _MISSING:
+            how = f" with cleanup.policy {_COMPACT}" if topic in self.compact_only else ""
+            return f"topic {topic} does not exist; create it{how}, or set create_topics"
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return f"topic {topic}: not authorized to describe and write it"
+        return f"topic {topic}: {error.str()}"
+
 
 def _error_of(producer: KafkaProducer, topic: str, timeout: float) -> KafkaError | None:
     """None when the topic can be written to."""
@@ -219,11 +233,3 @@ def _error_of(producer: KafkaProducer, topic: str, timeout: float) -> KafkaError
         error: KafkaError = found.error
         return error
     return None if found.partitions else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-
-
-def _reason(topic: str, error: KafkaError) -> str:
-    if error.code() in _MISSING:
-        return f"topic {topic} does not exist; create it, or set create_topics"
-    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return f"topic {topic}: not authorized to describe and write it"
-    return f"topic {topic}: {error.str()}"

@@ -372,7 +372,7 @@ async def test_check_fences_no_bridge_and_names_a_wrong_topic(kafka: Kafka, kafk
     missing = place.sink(progress_topic=fresh_name("missing"))
     [mistake] = await missing.check_destinations([DEPLOYMENTS])
     assert mistake.startswith("no topic missing")
-    with pytest.raises(SinkUnavailable, match="does not exist; create it, or set create_topics"):
+    with pytest.raises(SinkUnavailable, match=r"does not exist; create it with cleanup\.policy compact"):
         await missing.open()
     await missing.close()
 
