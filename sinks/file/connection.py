@@ -27,6 +27,13 @@ _TORN_BEGINS = b"{\0"
 def describe(options: FileOptions) -> str:
     """Returns a few words about the file, without opening it. Raises SinkUnavailable when it cannot be written,
     WrongOption when it cannot be rotated."""
+    try:
+        return _described(options)
+    except OSError as error:
+        raise SinkUnavailable(f"cannot write to {options.path}: {error.strerror}") from error
+
+
+def _described(options: FileOptions) -> str:
     path = options.path
     if options.rotation is not None:
         expect_rotatable(path)

@@ -1,29 +1,33 @@
-"""Checks options for a file: whether it can be written. Also the claims on the file."""
+"""Checks options for a file: whether its path can name one. Also the claims on the file.
+
+A folder that is missing or not writable is no mistake in the options: a volume may be mounted later, and the other
+sinks do not wait for it. ``check`` names it.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from sinks.base import Claim
-from sinks.errors import SinkUnavailable, WrongOption, wrong_options
-from sinks.file.connection import describe
+from sinks.errors import WrongOption, wrong_options
+from sinks.file.connection import expect_rotatable
 from sinks.file.options import STANDARD_OUTPUT, FileOptions
 
 
 def examine(options: FileOptions) -> Sequence[WrongOption]:
-    return wrong_options([partial(_expect_writable, options)])
+    return wrong_options([partial(_expect_file, options)])
 
 
-def _expect_writable(options: FileOptions) -> None:
-    try:
-        describe(options)
-    except WrongOption:
-        raise
-    except SinkUnavailable as error:
-        raise WrongOption("path", str(error)) from error
+def _expect_file(options: FileOptions) -> None:
+    with suppress(OSError):
+        if options.rotation is not None:
+            expect_rotatable(options.path)
+        if options.path != STANDARD_OUTPUT and options.path.is_dir():
+            raise WrongOption("path", f"cannot write to {options.path}: it is a folder")
 
 
 def claims(options: FileOptions) -> Sequence[Claim]:

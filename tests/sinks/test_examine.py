@@ -161,9 +161,17 @@ def test_an_address_of_credentials_is_refused(host: str) -> None:
     assert examined("webhook", url=f"http://{host}/", allow_networks=[host.strip("[]")]) == []
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_path_that_can_be_no_file_is_named(tmp_path: Path) -> None:
     assert received("file", path=tmp_path) == f"path: cannot write to {tmp_path}: it is a folder"
-    assert received("file", path=tmp_path / "no" / "x").endswith(f"the folder {tmp_path}/no does not exist")
+    (tmp_path / "link").symlink_to("elsewhere")
+    assert "is a symbolic link" in received("file", path=tmp_path / "link", rotation={})
+
+
+def test_a_destination_that_is_away_is_no_mistake_in_the_options(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for away in (tmp_path / "no" / "x", tmp_path / "loop" / "x", tmp_path / "loop"):
+        assert received("file", path=away) == ""
+    assert received("file", path=tmp_path / "no" / "x", rotation={}) == ""
 
 
 # ── Claims ───────────────────────────────────────────────────────────────────
