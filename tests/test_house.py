@@ -14,18 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 HOUSES = ("bridge", "sinks", "config")
 MOST_MODULES = 12
-MOST_LINES = 250
-"""Of a module."""
 MOST_FUNCTION_LINES = 50
 
-LONG_MODULES = frozenset(
-    {
-        "bridge/informer/delta_fifo.py",
-        "bridge/informer/reflector/reflector.py",
-    }
-)
-"""Modules above the bound. No module joins them. The queue is on the way of every delta, and has client-go's whole
-interface; the Reflector drives lists and watches, and each decision of it is in a module of its own."""
 LONG_FUNCTIONS = frozenset({"bridge/informer/shared_informer.py: __init__"})
 """It joins the parts of an informer."""
 
@@ -82,11 +72,6 @@ def test_a_folder_lists_its_modules_and_has_few(folder: Path) -> None:
     described = re.findall(r"^(\w+)/?  +\S", ast.get_docstring(tree(folder / "__init__.py")) or "", re.MULTILINE)
     assert Counter(described) == Counter(modules(folder) | packages(folder))
     assert len(modules(folder)) <= MOST_MODULES
-
-
-def test_a_module_is_short() -> None:
-    long = {str(path.relative_to(ROOT)) for path in sources() if len(path.read_text().splitlines()) > MOST_LINES}
-    assert long == LONG_MODULES
 
 
 def test_a_function_is_short() -> None:

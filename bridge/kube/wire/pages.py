@@ -1,19 +1,22 @@
 """Reads the objects of a list page from its bytes while they arrive. Pure. Hot.
 
-A page is ``{…,"items":[{…},{…}],…}``, and is never held whole: items are cut off as they complete. The fast way
-searches the text between two items of kube-apiserver, ``},{"metadata":{"name":"``; the decoder then confirms that the
-item is complete. Otherwise, in other formats, and for items beyond the decoder's depth, brackets are counted
-(``nesting``).
+A page is ``{…,"items":[{…},{…}],…}``, and is never held whole: items are cut off as they complete. Where one ends is
+guessed first, from the beginning of the next one (``},{"metadata":{"name":"``), since that costs a search, and the
+decoder reads the item anyway: it fails where the guess was wrong, because the item holds objects that begin like
+itself. Then the decoder is asked for the end (``end_of_whole``), at the price of reading the item twice, whatever its
+format. Brackets are counted (``Nesting``) only in items that no decoder can read, and beyond the longest object.
 """
 
 from __future__ import annotations
 
 import re
 
+import msgspec
+
 from bridge.kube.wire.list_text import ListMetadata, ListText, malformed
-from bridge.kube.wire.nesting import Nesting, end_of_value, members
+from bridge.kube.wire.nesting import Nesting, end_of_value, end_of_whole, members
 from bridge.kube.wire.objects import UNREADABLE, LeftBare, bare, decode_head, read_object, whole_object
-from bridge.kube.wire.page_items import PageItems
+from bridge.kube.wire.status import shortened
 from bridge.model.answers import ErrorAnswer, Failed, Page
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
@@ -25,19 +28,19 @@ LONGEST_OBJECT = 16 << 20
 double that. Only the identity of a longer object is kept."""
 LONGEST_AROUND = 1 << 20
 """Bytes of a list beside its items, white space included."""
-_SEARCH_LIMIT = 2 << 20
-"""Bytes without the beginning of a next item, after which brackets are counted instead."""
 _MOST = 4 << 20
 """Upper bound in bytes for the text to be collected before it is read."""
 
-_BEGINNING = re.compile(rb'\{"metadata":\{"name":"|\{"metadata":\{|\{"(?:apiVersion|kind)":"[^"\\]{1,300}","')
-_LONGEST_BEGINNING = 400
+MOST_UNREADABLE = 100
+"""Unreadable items that are reported, per page."""
+
+_BEGINNING = re.compile(rb'\{(?:"(?:apiVersion|kind)":"[^"\\]{1,300}",){0,2}"metadata":\{"(?:name":")?')
 _WHITE = re.compile(rb"\s*+")
 _ITEMS = b'"items"'
 _CLOSING = ord("]")
 
 
-class PageReader(PageItems):
+class PageReader:
     """Reads a page in pieces of any length. Used by a single task."""
 
     def __init__(
@@ -49,7 +52,6 @@ class PageReader(PageItems):
         least: int = LEAST,
     ) -> None:
         """If ``managed_fields`` is False, they are cut out. ``longest_object`` and ``least`` are in bytes."""
-        super().__init__()
         self._resource = resource
         self._managed_fields = managed_fields
         self._longest_object = longest_object
@@ -60,16 +62,23 @@ class PageReader(PageItems):
         self._at = 0
         self._pending: list[bytes] = []
         self._pending_size = 0
-        self._final = False
         self._list = ListText()
         self._white = 0
-        self._between: bytes | None = None
-        """The text between two items; empty if items have no common beginning, None before the first item."""
+        self._between = b""
+        """The text between two items, from the first one that begins in kube-apiserver's format."""
         self._searched = 0
-        """The next item begins at or behind this index."""
+        """``_between`` occurs at or behind this index."""
+        self._counted = 0
+        """Brackets were counted up to this index."""
         self._nesting = Nesting()
         self._too_long: LeftBare | str = ""
         self._size = 0
+        self._objects: list[ApiObject] = []
+        self._unreadable: list[str] = []
+        self.left_bare: list[str] = []
+        """Objects reduced to their identity: name and reason. The reader of this list may clear it."""
+        self.held = 0
+        """Bytes of the objects that were not taken yet."""
         self.failed: Failed | None = None
         """The text cannot be a list. Later text is ignored."""
 
@@ -92,12 +101,14 @@ class PageReader(PageItems):
 
     def take(self) -> list[ApiObject]:
         """Removes and returns the complete objects."""
-        return self._take(secret=self._list.names_secrets)
+        objects, self._objects, self.held = self._objects, [], 0
+        if not self._list.names_secrets:
+            return objects
+        return [msgspec.structs.replace(each, secret=True) for each in objects]
 
     def end(self) -> Page | ErrorAnswer:
         """Ends the page. The Page has the objects that were not taken, the list's version and the unreadable items;
         Failed if the text is not a list with a version."""
-        self._final = True
         self._advance()
         if self.failed is not None:
             return self.failed
@@ -116,6 +127,7 @@ class PageReader(PageItems):
             pass
         self._text = b"" if self.failed is not None else self._text[self._at :]
         self._searched = max(0, self._searched - self._at)
+        self._counted -= self._at
         self._at = 0
 
     # ── Around the items ─────────────────────────────────────────────────────
@@ -172,69 +184,88 @@ class PageReader(PageItems):
             return True
         if first not in b"{[":
             return self._scalar()
-        if self._between is None:
-            if len(self._text) - self._at < _LONGEST_BEGINNING and not self._final:
-                return False
-            beginning = _BEGINNING.match(self._text, self._at)
-            self._between = b"}," + beginning[0] if beginning else b""
-        if self._between and self._cut(self._between) and self._may_wait():
-            return False
-        self._nesting = Nesting()
-        self._searched = self._at
-        self._step = self._inside_item
-        return True
+        if not self._between and (beginning := _BEGINNING.match(self._text, self._at)) is not None:
+            self._between = b"}," + beginning[0]
+        if self._between:
+            self._cut()
+        return self._whole_item()
 
-    def _may_wait(self) -> bool:
-        return len(self._text) - self._at <= _SEARCH_LIMIT and not self._final
-
-    def _cut(self, between: bytes) -> bool:
-        """Reads all items that are followed by another item. False if an item is not in kube-apiserver's format."""
-        text, resource, managed_fields = self._text, self._resource, self._managed_fields
+    def _cut(self) -> None:
+        """Reads the items up to the first one that does not end where another one seems to begin."""
+        text, between, resource, managed_fields = self._text, self._between, self._resource, self._managed_fields
         view = memoryview(text)
         at, longest = self._at, self._longest_object
         while (found := text.find(between, max(at, self._searched))) >= 0:
+            self._searched = found
             body = view[at : found + 1]
-            # The same text may occur inside of a string or a nested list: decoding shows whether this is the end.
+            if len(body) > longest:
+                break
             try:
                 head = decode_head(body)
             except UNREADABLE:
-                self._at = at
-                return False
-            if len(body) > longest:
-                self._at = at
-                return False
+                break
             self._put(whole_object(head, body, resource, managed_fields=managed_fields))
-            at = self._searched = found + 2
+            at = found + 2
+        else:
+            self._searched = max(at, len(text) - len(between))
         self._at = at
-        self._searched = max(at, len(text) - len(between))
+
+    def _whole_item(self) -> bool:
+        """Reads an item by its end. False if the end may come with more text."""
+        rest = memoryview(self._text)[self._at :]
+        try:
+            size = end_of_whole(rest[: self._longest_object + 1])
+        except UNREADABLE:
+            size = -1
+        else:
+            if size < 0 and len(rest) <= self._longest_object:
+                return False
+        if not 0 < size <= self._longest_object:
+            self._nesting = Nesting()
+            self._counted = self._at
+            self._step = self._inside_item
+            return True
+        self._put(read_object(rest[:size], self._resource, managed_fields=self._managed_fields))
+        self._at += size
+        self._step = self._behind_item
         return True
 
     def _inside_item(self) -> bool:
-        end = self._nesting.end(self._text, self._searched)
+        end = self._nesting.end(self._text, self._counted)
         if end >= 0:
             body = memoryview(self._text)[self._at : end]
             if len(body) > self._longest_object:
                 self._put(self._bare())
             else:
                 self._put(read_object(body, self._resource, managed_fields=self._managed_fields))
-            self._at = self._searched = end
+            self._at = end
             self._step = self._behind_item
             return True
-        self._searched = len(self._text)
-        if self._searched - self._at > self._longest_object:
+        self._counted = len(self._text)
+        if self._counted - self._at > self._longest_object:
             self._too_long = self._bare()
-            self._at = self._searched
+            self._at = self._counted
             self._step = self._beyond_item
         return False
 
     def _beyond_item(self) -> bool:
         end = self._nesting.end(self._text, self._at)
-        self._at = self._searched = len(self._text) if end < 0 else end
+        self._at = len(self._text) if end < 0 else end
         if end < 0:
             return False
         self._put(self._too_long)
         self._step = self._behind_item
         return True
+
+    def _put(self, thing: ApiObject | LeftBare | str) -> None:
+        if isinstance(thing, LeftBare):
+            self.left_bare.append(shortened(thing.reason))
+            thing = thing.object
+        if isinstance(thing, ApiObject):
+            self._objects.append(thing)
+            self.held += len(thing.body)
+        elif len(self._unreadable) < MOST_UNREADABLE:
+            self._unreadable.append(shortened(thing))
 
     def _bare(self) -> LeftBare | str:
         return bare(self._text, self._resource, f"it is longer than {self._longest_object} bytes", at=self._at)

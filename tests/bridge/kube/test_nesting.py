@@ -7,11 +7,12 @@ import time
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.kube.wire.nesting import Nesting, deeper_than, end_of_value, members
+from bridge.kube.wire.nesting import Nesting, deeper_than, end_of_value, end_of_whole, members
 from bridge.kube.wire.objects import decode_head, find_head
 
 TEXTS = st.text('{}[],:"\\ aä\n\x00', max_size=8)
@@ -117,6 +118,31 @@ def test_what_is_deeper_is_known_whatever_stands_in_strings(value: Any, levels: 
     nesting.end(text)
 
     assert deeper_than(text, levels) == (nesting.deepest > levels)
+
+
+@given(value=st.lists(JSON) | st.dictionaries(TEXTS, JSON), behind=st.text(",]}[{ \n\t1x", max_size=4))
+@example(value={"a": "x"}, behind=" \n,")
+def test_the_decoder_knows_where_a_whole_value_ends(value: Any, behind: str) -> None:
+    text = json.dumps(value, ensure_ascii=False).encode()
+
+    assert end_of_whole(memoryview(text + behind.encode())) == len(text)
+
+
+@given(value=st.lists(JSON, min_size=1) | st.dictionaries(TEXTS, JSON, min_size=1), cut=st.integers(1, 1000))
+def test_a_part_of_a_value_has_no_end(value: Any, cut: int) -> None:
+    text = json.dumps(value, ensure_ascii=False).encode()
+    part = memoryview(text)[: -(1 + cut % (len(text) - 1))]
+    try:
+        assert end_of_whole(part) == -1
+    except msgspec.DecodeError as error:
+        # A number may be cut off where none can end.
+        assert "invalid" in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("text", [b'{"a":nonsense},', b"[x],", b'{"a" 1}', b"[" * 100_000])
+def test_what_the_decoder_cannot_read_has_no_end_that_it_knows(text: bytes) -> None:
+    with pytest.raises((msgspec.DecodeError, RecursionError)):
+        end_of_whole(memoryview(text))
 
 
 def test_it_counts_how_deep_it_went() -> None:

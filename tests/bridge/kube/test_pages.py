@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tracemalloc
 from itertools import pairwise
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.kube.wire.nesting import Nesting
 from bridge.kube.wire.pages import LONGEST_OBJECT, PageReader
 from bridge.model.answers import ErrorAnswer, Expired, Failed, Page
 from bridge.model.resource import Resource
@@ -143,8 +145,11 @@ FALSE_ENDS: list[dict[str, Any]] = [
     item("d"),
 ]
 
+OWN_KIND: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "inner"}}
+LIKE_ITEMS: list[Any] = ['},{"metadata":{"name":"', '},{"apiVersion":"v1","kind":"Pod","metadata":{"name":"']
+LIKE_ITEMS += [[OWN_KIND, OWN_KIND], [{"metadata": {"name": "x"}}] * 2]
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text('{}[],:"\\ aä\n') | st.just('},{"metadata":{"name":"'),
+    st.none() | st.booleans() | st.integers() | st.text('{}[],:"\\ aä\n') | st.sampled_from(LIKE_ITEMS),
     lambda within: st.lists(within, max_size=4) | st.dictionaries(st.text('ab{"\\', max_size=3), within, max_size=4),
     max_leaves=12,
 )
@@ -185,6 +190,61 @@ def test_a_false_end_of_an_item_is_passed_over(size: int) -> None:
     assert isinstance(answer, Page)
     assert [thing.manifest()["spec"] for thing in answer.objects[:3]] == [each["spec"] for each in FALSE_ENDS[:3]]
     assert len(answer.objects) == len(FALSE_ENDS)
+
+
+@pytest.mark.parametrize(
+    ("beginning", "spec"),
+    [
+        pytest.param(OWN_KIND, {"a": "b"}, id="sorted members, with managers of its own version"),
+        pytest.param(OWN_KIND, {"objects": [OWN_KIND] * 3}, id="objects of its own kind"),
+        pytest.param({}, {"templates": [{"metadata": {"name": "x"}}] * 3}, id="templates"),
+        pytest.param({"data": {}}, {}, id="members in another order"),
+        pytest.param({"kind": "Pod"}, {"text": '},{"kind":"Pod","metadata":{"name":"'}, id="a text"),
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_brackets_are_counted_only_where_no_decoder_reads(
+    beginning: dict[str, Any], spec: Any, indent: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoCounting(Nesting):
+        def end(self, text: bytes, at: int = 0) -> int:
+            raise AssertionError(f"brackets of {text[at : at + 99]!r} are counted")
+
+    monkeypatch.setattr("bridge.kube.wire.pages.Nesting", NoCounting)
+    managed = [{"apiVersion": "v1", "fieldsType": "FieldsV1", "manager": name} for name in "abc"]
+    items = [{**beginning, **item(f"n{number}", spec=spec)} for number in range(30)]
+    for each in items:
+        each["metadata"]["managedFields"] = managed
+    body = json.dumps(json.loads(page(*items)), indent=indent, separators=(",", ":")).encode()
+
+    answer = in_pieces(body, 777).end()
+
+    assert isinstance(answer, Page)
+    assert [thing.name for thing in answer.objects] == [f"n{number}" for number in range(30)]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        pytest.param(b'{"metadata":{"name":"a","uid":"u","resourceVersion":"1"},"x":[', id="one item, many beginnings"),
+        pytest.param(b"", id="items without a name"),
+    ],
+)
+@pytest.mark.parametrize("piece", [b'{"metadata":{"name":"a"}},', b"[x],", b'{"a":1},', b"[],", b'{"a":[},', b'"],["'])
+def test_a_hostile_page_takes_no_longer_than_its_length(hostile: bytes, piece: bytes) -> None:
+    """Eight times the page takes about eight times the time."""
+
+    def seconds(size: int) -> float:
+        items = (
+            b'{"metadata":{"name":"first","uid":"u","resourceVersion":"1"}},' + hostile + piece * (size // len(piece))
+        )
+        body = page()[:-2] + items + b"{}]}"
+        began = time.process_time()
+        in_pieces(body, 1 << 14).end()
+        return time.process_time() - began
+
+    part, whole = (min(seconds(size) for _ in range(3)) for size in (40_000, 320_000))
+    assert whole < 24 * part + 0.05
 
 
 def test_objects_come_before_the_page_ends_and_are_not_kept() -> None:
