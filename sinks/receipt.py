@@ -108,7 +108,8 @@ class BatchResult:
 
     def encode(self, encode: Callable[[Record], Form]) -> dict[int, Form]:
         """Index → encoded record. ``encode`` raises ValueError for a record that has no such form: the record is
-        rejected with that message. Records behind a rejected record are not encoded."""
+        rejected with that message, and with the name of any other error: one record never harms others. Records behind
+        a rejected record are not encoded."""
         forms: dict[int, Form] = {}
         for index, record in enumerate(self.batch):
             # The first condition is for speed: nearly every batch is without rejected records.
@@ -118,6 +119,8 @@ class BatchResult:
                 forms[index] = encode(record)
             except ValueError as error:
                 self.reject(index, str(error))
+            except Exception as error:
+                self.reject(index, f"it cannot be encoded: {type(error).__name__}")
         return forms
 
     def reject(self, index: int, reason: str, answer: str = "") -> None:

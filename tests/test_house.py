@@ -13,7 +13,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 HOUSES = ("bridge", "sinks", "config")
-MOST_MODULES = 12
 MOST_FUNCTION_LINES = 50
 
 LONG_FUNCTIONS = frozenset({"bridge/informer/shared_informer.py: __init__"})
@@ -68,10 +67,9 @@ def docstrings(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("folder", folders(), ids=lambda folder: str(folder.relative_to(ROOT)))
-def test_a_folder_lists_its_modules_and_has_few(folder: Path) -> None:
+def test_a_folder_lists_its_modules(folder: Path) -> None:
     described = re.findall(r"^(\w+)/?  +\S", ast.get_docstring(tree(folder / "__init__.py")) or "", re.MULTILINE)
     assert Counter(described) == Counter(modules(folder) | packages(folder))
-    assert len(modules(folder)) <= MOST_MODULES
 
 
 def test_a_function_is_short() -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from bridge.content.patches import same
-from bridge.model.primitives.field_path import EVERY, MOST_STEPS, FieldPath, Step
+from bridge.model.primitives.field_path import EVERY, MOST_STEPS, Step, written_step
 
 MOST_PATHS = 10_000
 """Different paths, and different sets of paths, that are counted. Later ones count as others."""
@@ -23,7 +23,6 @@ name ends the path before it."""
 NOISIEST = 10
 
 _Path: TypeAlias = tuple[Step, ...]
-_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _PLAIN_YAML = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_*-]+|\[\*\]|\['[A-Za-z0-9_./-]+'\])+")
 _YAML_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
 _NOWHERE = "(resourceVersion or managedFields alone)"
@@ -161,22 +160,11 @@ def written(path: _Path) -> str:
     """The path in the syntax of ``ignore_changes``, where it can be written there."""
     if not path:
         return _NOWHERE
-    return "".join(map(_step, path)).removeprefix(".")
-
-
-def _step(step: Step) -> str:
-    if not isinstance(step, str):
-        return "[*]"
-    if _PLAIN.fullmatch(step):
-        return f".{step}"
-    return f"['{step}']" if "'" not in step else f'["{step}"]'
+    return "".join(written_step(step) or f"['{step}']" for step in path).removeprefix(".")
 
 
 def _can_be_ignored(path: _Path) -> bool:
-    try:
-        return FieldPath.parsed(written(path)).steps == path
-    except ValueError:
-        return False
+    return 0 < len(path) <= MOST_STEPS and all(written_step(step) for step in path)
 
 
 def _in_yaml(text: str) -> str:

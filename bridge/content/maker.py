@@ -1,10 +1,15 @@
-"""Adds the content to the records of a sink. Pure. Hot where options of a sink have expressions."""
+"""Adds the content to the records of a sink. Pure. Hot where options of a sink have expressions.
+
+Content is made of what others wrote into objects. So no failure of it is a failure of the bridge: what the content of a
+record raises is the reason for which that record alone is rejected.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from bridge.content.compile import SinkContent, compile_content
@@ -12,6 +17,8 @@ from bridge.content.recent import RecentValues
 from bridge.model.formats.content import Content, ContentRequest, Include, Makes
 from bridge.model.record import Delta, Record
 from bridge.selection.language import EvaluationFailed, Language
+
+_encode = msgspec.json.Encoder().encode
 
 
 def content_makers(
@@ -22,14 +29,15 @@ def content_makers(
     contents = {
         name: compile_content(request, f"sinks.{name}", language) for name, request in sinks.items() if request.is_made
     }
-    found = (part.expression for content in contents.values() for part in content.parts)
-    recent = RecentValues(cluster, found, shared=len(contents) > 1)
+    expressions = [part.expression for content in contents.values() for part in content.parts]
+    include = frozenset(each for content in contents.values() for each in content.include)
+    recent = RecentValues(cluster, expressions, include, shared=len(contents) > 1)
     return {name: ContentMaker(content, recent) for name, content in contents.items()}
 
 
 class ContentMaker:
     """A function from the record that a sink gets to the same record with its content. Notices stay. Never raises: a
-    failure is in the content."""
+    failure is in the content. All makers share values, so that one runs at a time."""
 
     def __init__(self, content: SinkContent, recent: RecentValues) -> None:
         self._parts = content.parts
@@ -40,15 +48,13 @@ class ContentMaker:
         return replace(record, content=self._content(record)) if isinstance(record, Delta) else record
 
     def _content(self, delta: Delta) -> Content:
-        values = self._recent.of(delta)
         include = self._include
         data: Any = None
         texts: dict[str, str] = {}
         option = "include"
         try:
-            patch = values.patch if Include.PATCH in include else None
-            operations = values.json_patch if Include.JSON_PATCH in include else None
-            changed = values.changed if Include.CHANGED in include else None
+            values = self._recent.of(delta)
+            found = values.differences if include else None
             managers = values.managers if Include.MANAGERS in include else None
             for part in self._parts:
                 option = part.option
@@ -59,9 +65,14 @@ class ContentMaker:
                     texts[part.expression.text] = _text(value)
         except EvaluationFailed as error:
             return Content(failure=f"{option}: {part.expression.why_failed(error)}")
-        except ValueError as error:
-            return Content(failure=f"{option}: {error}")
-        return Content(data, texts, patch, operations, changed, managers)
+        except (
+            Exception
+        ) as error:  # A bug, or no memory: for this record alone. The text may have values of the object.
+            return Content(failure=f"{option}: the content cannot be made: {type(error).__name__}")
+        if found is None:
+            return Content(data, texts, managers=managers)
+        changed = None if found.changed is None else _encode(found.changed)
+        return Content(data, texts, found.patch, found.json_patch, changed, managers, uncompared=found.uncompared)
 
 
 def _text(value: str | int | bool) -> str:

@@ -3,15 +3,13 @@ for content."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Any, TypeAlias
 
-import msgspec
-
-from bridge.content.changed import changed_paths
-from bridge.content.patches import json_patch, merge_patch
+from bridge.content.differences import Differences, differences
 from bridge.model.change import Op
+from bridge.model.formats.content import Include
 from bridge.model.formats.managers import changed_in, entries_in
 from bridge.model.record import Delta
 from bridge.model.resource import Resource
@@ -20,40 +18,35 @@ from bridge.selection.language import CHANGED, TIME, Expression
 
 MOST_RECORDS = 2000
 MOST_BYTES = 8 * 1024 * 1024
-"""Of the bodies; the decoded parts of them are in memory, too."""
+"""Of the bodies; what expressions read of them is in memory, too."""
 
 _Key: TypeAlias = tuple[int, int, int]
-_decode = msgspec.json.Decoder().decode
-_encode = msgspec.json.Encoder().encode
 
 
 class RecordValues:
-    """What content can be made of a record. Each value is made when it is first read, and kept. Properties raise
-    ValueError if the states cannot be decoded."""
+    """What content can be made of a record. Each value is made when it is first read, and kept."""
 
-    def __init__(self, delta: Delta, evaluator: Evaluator) -> None:
+    def __init__(self, delta: Delta, evaluator: Evaluator, include: frozenset[Include]) -> None:
         self.delta = delta
         self._evaluator = evaluator
+        self._include = include
 
     @cached_property
     def evaluation(self) -> Evaluation:
         delta = self.delta
         record: dict[str, Any] = {TIME: delta.time}
         if CHANGED in self._evaluator.reads:
-            record[CHANGED] = self._changed or []
+            record[CHANGED] = self.differences.changed or []
         return self._evaluator.evaluation(delta.key, delta.body, delta.before, record)
 
     @cached_property
-    def patch(self) -> bytes | None:
-        return self._between(merge_patch)
-
-    @cached_property
-    def json_patch(self) -> bytes | None:
-        return self._between(json_patch)
-
-    @cached_property
-    def changed(self) -> bytes | None:
-        return None if self._changed is None else _encode(self._changed)
+    def differences(self) -> Differences:
+        """Between the states before and after an update: those that any sink asks for. None of them where the state
+        before is unknown."""
+        delta = self.delta
+        if delta.op is not Op.UPDATED or delta.before is None:
+            return Differences()
+        return differences(delta.before, delta.body, self._include)
 
     @cached_property
     def managers(self) -> bytes | None:
@@ -63,31 +56,18 @@ class RecordValues:
             return None
         return entries_in(delta.managers) if delta.op is Op.ADDED else changed_in(delta.managers)
 
-    @cached_property
-    def _changed(self) -> list[str] | None:
-        return None if self._states is None else changed_paths(*self._states)
-
-    def _between(self, difference: Callable[[Any, Any], Any]) -> bytes | None:
-        return None if self._states is None else _encode(difference(*self._states))
-
-    @cached_property
-    def _states(self) -> tuple[Any, Any] | None:
-        """Before and after an update, decoded; None if the state before is unknown."""
-        delta = self.delta
-        if delta.op is not Op.UPDATED or delta.before is None:
-            return None
-        try:
-            return _decode(delta.before), _decode(delta.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ValueError(f"the states before and after cannot be compared: {error}") from error
-
 
 class RecentValues:
-    """``expressions``: of all sinks. ``shared``: several sinks ask for content; otherwise values are not kept."""
+    """``expressions`` and ``include``: of all sinks. ``shared``: several sinks ask for content; otherwise values are
+    not kept. For one thread at a time."""
 
-    def __init__(self, cluster: str, expressions: Iterable[Expression], *, shared: bool) -> None:
+    def __init__(
+        self, cluster: str, expressions: Iterable[Expression], include: Collection[Include], *, shared: bool
+    ) -> None:
         self._cluster = cluster
         self._expressions = tuple(dict.fromkeys(expressions))
+        paths = {Include.CHANGED} if any(CHANGED in each.reads for each in self._expressions) else frozenset()
+        self._include = frozenset(include) | paths
         self._shared = shared
         self._evaluators: dict[Resource, Evaluator] = {}
         self._recent: dict[_Key, RecordValues] = {}
@@ -118,7 +98,7 @@ class RecentValues:
         if evaluator is None:
             evaluator = Evaluator(delta.resource, self._cluster, self._expressions, Failures(), takes_bare=True)
             self._evaluators[delta.resource] = evaluator
-        return RecordValues(delta, evaluator)
+        return RecordValues(delta, evaluator, self._include)
 
 
 def _size(delta: Delta) -> int:

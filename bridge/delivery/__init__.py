@@ -14,6 +14,7 @@ worker             the worker of sinks that take batches
 workqueue          client-go's WorkQueue
 """
 
+from bridge.delivery.attempts import MakeContent
 from bridge.delivery.circuit import Retry
 from bridge.delivery.destination_facts import report_halt
 from bridge.delivery.fencing import HeldLease
@@ -26,6 +27,7 @@ __all__ = [
     "MAX_RECORDS",
     "HeldLease",
     "LaneWorker",
+    "MakeContent",
     "Retry",
     "SinkWorker",
     "TransactionWorker",

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeAlias
 
 from bridge.delivery.circuit import AT_REST, Circuit, Retry
 from bridge.delivery.destination_facts import Suspended, opening_failure, pause_cause, report_destination, report_halt
@@ -24,6 +25,10 @@ from bridge.model.record import Record, body_bytes
 from bridge.model.status import PauseCause
 from sinks.base import Receipt, RetryLater, Sink, SinkUnavailable
 
+MakeContent: TypeAlias = Callable[[Sequence[Record]], Awaitable[Sequence[Record]]]
+"""Makes of records the same records with the content that a sink's options ask for. Never raises: a sink rejects a
+record whose content says that it could not be made."""
+
 
 class SinkAttempts:
     """``open`` once, then ``deliver``, then ``close``. Only ``open`` retries by itself: the worker retries records."""
@@ -38,12 +43,14 @@ class SinkAttempts:
         retry: Retry,
         jitter: Callable[[], float],
         save_pause: Callable[[PauseCause], Awaitable[object]],
+        make_content: MakeContent | None = None,
         leaving: Callable[[Record], Record] | None = None,
         lease: HeldLease | None = None,
     ) -> None:
         """``backlog_records``: the number of unsettled records of the sink. The others: see WorkerSettings."""
         self._name = name
         self._save_pause = save_pause
+        self._make_content = make_content
         self._leaving, self._elected, self._fencing = leaving, lease is not None, Fencing(name, lease, report)
         self._make_sink, self._backlog_records = make_sink, backlog_records
         self._report = report
@@ -146,6 +153,8 @@ class SinkAttempts:
         ``lane``: see ``Circuit.failed``."""
         if self._sink is None:
             raise RuntimeError("deliver() before open()")
+        # In front of the waits: nothing stands between these and the attempt.
+        records = batch if self._make_content is None else await self._make_content(batch)
         if self.suspended is not None or self._elected or self.circuit.state is not AT_REST:
             await self._until_ready()
         circuit = self.circuit
@@ -153,7 +162,7 @@ class SinkAttempts:
         self.in_flight += 1
         try:
             leaving = self._leaving
-            receipt = await self._sink.deliver(batch if leaving is None else [leaving(record) for record in batch])
+            receipt = await self._sink.deliver(records if leaving is None else [leaving(record) for record in records])
         finally:
             self.in_flight -= 1
         _raise_lost_cancellation()

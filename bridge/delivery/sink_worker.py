@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
-from bridge.delivery.attempts import SinkAttempts
+from bridge.delivery.attempts import MakeContent, SinkAttempts
 from bridge.delivery.circuit import Retry
 from bridge.delivery.fencing import HeldLease
 from bridge.delivery.parking import Parking
@@ -49,9 +49,11 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     on_rejected: OnRejected = OnRejected.PARK
     lease: HeldLease | None = None
     """With which this replica leads; None without an election."""
+    make_content: MakeContent | None = None
+    """Called for each attempt; None if the sink's options ask for no content. Dead letters are without it."""
     leaving: Callable[[Record], Record] | None = None
-    """Makes the form in which a record leaves, before each attempt: with the content that the sink's options ask for,
-    and with the leader's term. Dead letters are without both. None without both."""
+    """Makes the form in which a record leaves, right before each attempt: with the leader's term. Dead letters are
+    without it. None for the record as it is."""
     retry: Retry = Retry()
     """For the circuit, and for each lane."""
     jitter: Callable[[], float] = random.random
@@ -90,6 +92,7 @@ class SinkWorker(ABC):
             retry=settings.retry,
             jitter=settings.jitter,
             save_pause=settings.save_pause,
+            make_content=settings.make_content,
             leaving=settings.leaving,
             lease=settings.lease,
         )

@@ -48,6 +48,7 @@ from bridge.facts.delivery import (
     SinkOpened,
     SinkPaused,
     SinkResumed,
+    StatesNotCompared,
 )
 from bridge.facts.election import (
     ElectionFact,
@@ -234,6 +235,7 @@ __all__ = [
     "StandbyShortened",
     "StateExposed",
     "StateMigrated",
+    "StatesNotCompared",
     "StepsRecovered",
     "VersionsRanBackwards",
     "WatchEnded",

@@ -117,6 +117,17 @@ class DeliveryDelayed(msgspec.Struct, frozen=True):
     """Seconds that the destination asked for (Retry-After), if it did."""
 
 
+class StatesNotCompared(msgspec.Struct, frozen=True):
+    """The states before and after a change are too large, or cannot be read: what a sink's ``include`` asks for has the
+    object as a whole."""
+
+    sink: str
+    resource: str
+    key: str
+    reason: str
+    """Without any value of the object."""
+
+
 class RecordRejected(msgspec.Struct, frozen=True):
     """The destination rejected a record for good. It becomes a dead letter."""
 
@@ -172,6 +183,7 @@ DeliveryFact: TypeAlias = (
     | DestinationChanged
     | BatchDelivered
     | DeliveryDelayed
+    | StatesNotCompared
     | RecordRejected
     | RecordsParked
     | CircuitOpened

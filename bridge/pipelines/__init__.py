@@ -1,6 +1,7 @@
 """From an informer into the outbox, and from the outbox to each sink's worker.
 
 backpressure    keeps each backlog within its bounds
+content_thread  makes the content of records, in a thread where that takes long
 exporter        appends an informer's batch to the outbox
 feeds           joins the outbox, the processor and the feeds
 judging         judges records of the log by the present selection of a sink

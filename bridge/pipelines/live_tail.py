@@ -71,7 +71,7 @@ class LiveTail:
                     records, dropped = await tap.take(_AT_ONCE, _EVERY)
                 except ListenerClosed:
                     return
-                yield self._encoded(None if sink is None else self._pipelines.get(sink), records, dropped)
+                yield await self._encoded(None if sink is None else self._pipelines.get(sink), records, dropped)
 
     @contextmanager
     def _tapping(self, tap: Tap[_Seen], sink: str | None) -> Iterator[None]:
@@ -95,19 +95,22 @@ class LiveTail:
         for tap in self._taps:
             tap.close()
 
-    def _encoded(self, pipeline: SinkPipeline | None, records: Sequence[_Seen], dropped: int) -> Followed:
+    async def _encoded(self, pipeline: SinkPipeline | None, records: Sequence[_Seen], dropped: int) -> Followed:
         """``dropped``: records for any sink. A follower of a sink with a selection may have missed fewer."""
         events = self._stored if pipeline is None or pipeline.plan.events is None else pipeline.plan.events()
         encoded: list[msgspec.Raw] = []
         rejected: list[str] = []
-        for record in records:
-            seen = _seen(record, pipeline)
-            if seen is None:
-                continue
+        found: Sequence[Record] = [seen for each in records if (seen := _seen(each, pipeline)) is not None]
+        if pipeline is not None and pipeline.make_content is not None:
+            found = await pipeline.make_content(found)
+        for seen in found:
             try:
                 encoded.append(msgspec.Raw(events.structured(seen)))
-            except ValueError as error:
-                rejected.append(f"{seen.id}: {error}")
+            except Exception as error:
+                reason = (
+                    str(error) if isinstance(error, ValueError) else f"it cannot be encoded: {type(error).__name__}"
+                )
+                rejected.append(f"{seen.id}: {reason}")
         return Followed(encoded, dropped, rejected)
 
 
@@ -118,7 +121,7 @@ def _is_beside_log(record: Record) -> bool:
 def _seen(record: _Seen, pipeline: SinkPipeline | None) -> Record | None:
     """The record as the follower gets it; None if its sink does not. Objects of a snapshot are selected already."""
     if isinstance(record, _BesideLog):
-        return record.record if pipeline is None else pipeline.formed(record.record)
+        return record.record if pipeline is None else pipeline.redacted(record.record)
     return record if pipeline is None else pipeline.seen(record)
 
 

@@ -12,6 +12,7 @@ from bridge.delivery import (
     MAX_RECORDS,
     HeldLease,
     LaneWorker,
+    MakeContent,
     SinkWorker,
     TransactionWorker,
     Worker,
@@ -24,6 +25,7 @@ from bridge.model.record import Record
 from bridge.model.status import PauseCause
 from bridge.model.versions.leading import gap_in_shard
 from bridge.outbox import DeadLetters, Outbox, SinkCursor, utc_now
+from bridge.pipelines.content_thread import ContentThread
 from bridge.pipelines.feeds import Feeds, TransactionFeed
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import PlanRefused, SinkPlan
@@ -85,21 +87,19 @@ class SinkPipeline:
     feed: SinkFeed
     dead_letters: DeadLetters
     worker: SinkWorker
-    make_content: Callable[[Record], Record] | None = None
+    make_content: MakeContent | None = None
     """Adds the content that the options ask for; None if they ask for none."""
 
     def seen(self, record: Record) -> Record | None:
-        """The record as the sink gets it; None if it does not."""
+        """The record as the sink gets it, without content; None if it does not."""
         if record.targets is not None and self.plan.name not in record.targets:
             return None
         seen = record if self.feed.view is None else self.feed.view(record)
-        return None if seen is None else self.formed(seen)
+        return None if seen is None else self.redacted(seen)
 
-    def formed(self, record: Record) -> Record:
-        """The sink's form of a record that the sink gets."""
-        if self.feed.redact is not None:
-            record = self.feed.redact(record)
-        return record if self.make_content is None else self.make_content(record)
+    def redacted(self, record: Record) -> Record:
+        """A record that the sink gets, by its own rules."""
+        return record if self.feed.redact is None else self.feed.redact(record)
 
 
 def make_pipelines(
@@ -117,9 +117,10 @@ def make_pipelines(
         makers = content_makers({sink.name: sink.content for sink in plans}, cluster, cache(Cel))
     except (WrongContent, MissingLibrary) as error:
         raise PlanRefused(str(error)) from error
+    thread = ContentThread(report)
+    made = {name: partial(thread.made, name, maker) for name, maker in makers.items()}
     return {
-        sink.name: _make_pipeline(sink, feeds, watched, redaction, report, makers.get(sink.name), lease)
-        for sink in plans
+        sink.name: _make_pipeline(sink, feeds, watched, redaction, report, made.get(sink.name), lease) for sink in plans
     }
 
 
@@ -129,7 +130,7 @@ def _make_pipeline(
     watched: CurrentResources,
     redaction: Redaction,
     report: Report,
-    make_content: Callable[[Record], Record] | None,
+    make_content: MakeContent | None,
     lease: HeldLease | None,
 ) -> SinkPipeline:
     outbox = feeds.outbox
@@ -141,11 +142,10 @@ def _make_pipeline(
     feed.redact = redact_for_sink(plan.redact, redaction) if plan.redact else None
     sinks = SinkFactory(plan.make, feed, outbox.sinks[plan.name], watched, outbox.election.term_begun)
     dead_letters = outbox.sinks.dead_letters[plan.name]
-    in_term = outbox.election.in_term
-    leaving = make_content if in_term is None else _composed(make_content, in_term)
+    leaving = outbox.election.in_term
     if outbox.sinks.shard is not None:
         leaving = _composed(leaving, partial(gap_in_shard, shard=outbox.sinks.shard))
-    worker = _make_worker(plan, sinks.make, feed, dead_letters, report, outbox, leaving, lease)
+    worker = _make_worker(plan, sinks.make, feed, dead_letters, report, outbox, make_content, leaving, lease)
     cause = outbox.sinks[plan.name].paused
     if cause is PauseCause.OPERATOR:
         worker.suspend(cause)
@@ -172,6 +172,7 @@ def _make_worker(
     dead_letters: DeadLetters,
     report: Report,
     outbox: Outbox,
+    make_content: MakeContent | None,
     leaving: Callable[[Record], Record] | None,
     lease: HeldLease | None,
 ) -> SinkWorker:
@@ -186,6 +187,7 @@ def _make_worker(
         max_batch=min(plan.max_batch, most),
         on_rejected=plan.on_rejected,
         save_pause=partial(outbox.sinks.pause, plan.name),
+        make_content=make_content,
         leaving=leaving,
         lease=lease,
     )

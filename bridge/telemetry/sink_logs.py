@@ -34,6 +34,7 @@ from bridge.facts import (
     SnapshotCancelled,
     SnapshotEnded,
     StandbyShortened,
+    StatesNotCompared,
 )
 from bridge.telemetry.throttled_log import ThrottledLog
 
@@ -161,6 +162,10 @@ class SinkLogs:
             case IntakeResumed(sink, seconds):
                 text = "intake resumed: the sink has caught up"
                 self._log.info(text, sink=sink, seconds=round(seconds, 1))
+            case StatesNotCompared(sink, resource, key, reason):
+                text = "states before and after are not compared: include has the object as a whole"
+                subject = ("uncompared", sink, resource)
+                self._throttled.failure(subject, text, reason, level="warning", sink=sink, resource=resource, object=key)
             case RecordsLeftBehind(sink, records):
                 text = "the bridge ends; the sink's backlog is delivered after the next start"
                 self._log.info(text, sink=sink, records=records)

@@ -109,7 +109,7 @@ class KafkaSink:
             return await self._deliver(batch)
         try:
             messages = [self._encoder.encode(record) for record in batch]
-        except ValueError:
+        except Exception:  # Of one record: the others are sent.
             return await self._deliver(batch)
         if not {message.topic for message in messages} <= self._topics.usable:
             return await self._deliver(batch)

@@ -76,7 +76,8 @@ class Content(msgspec.Struct, frozen=True):
     texts: Mapping[str, str] = {}
     """Expression → its value."""
     patch: bytes | None = None
-    """JSON. None if no sink asks for it, and without a state before; so are the next two."""
+    """JSON. None if no sink asks for it, and without a state before; so are the next two. Also where no merge patch
+    leads to the state after."""
     json_patch: bytes | None = None
     changed: bytes | None = None
     managers: bytes | None = None
@@ -84,6 +85,8 @@ class Content(msgspec.Struct, frozen=True):
     failure: str = ""
     """Why the content cannot be made, without any value of the object; empty if it can. A sink rejects such a
     record."""
+    uncompared: str = ""
+    """Why the differences have the object as a whole, without any value of it; empty if they do not."""
 
     @property
     def media_type(self) -> str:

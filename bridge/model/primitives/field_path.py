@@ -13,6 +13,8 @@ _BRACKETS = rf"\[(?:\*|{_QUOTED})\]"
 PATTERN: Final = rf"(?:{_NAME}|\*|{_BRACKETS})(?:\.(?:{_NAME}|\*)|{_BRACKETS})*"
 """A regular expression for a written path, in the part of the syntax that ECMA 262 and Python share."""
 _STEP = re.compile(rf"({_NAME})|(\*|\[\*\])|\[(?:{_QUOTED})\]")
+_PLAIN = re.compile(_NAME)
+_IN_QUOTES = re.compile(_QUOTED)
 MOST_STEPS: Final = 32
 
 
@@ -47,6 +49,15 @@ class FieldPath(msgspec.Struct, frozen=True):
         """Whether some member may be in both subtrees: one path leads through the other, or to it."""
         pairs = zip(self.steps, other.steps, strict=False)
         return all(one == other or EVERY in (one, other) for one, other in pairs)
+
+
+def written_step(step: Step) -> str | None:
+    """A step behind others; None for a name that the syntax cannot have."""
+    if not isinstance(step, str):
+        return "[*]"
+    if _PLAIN.fullmatch(step):
+        return f".{step}"
+    return next((f"[{quoted}]" for quoted in (f"'{step}'", f'"{step}"') if _IN_QUOTES.fullmatch(quoted)), None)
 
 
 def _step(found: re.Match[str]) -> Step:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from functools import reduce
+from time import process_time
 from typing import Any
 
 import pytest
@@ -10,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.content.changed import LONGEST_NAME, MOST_PATHS, changed_paths
-from bridge.content.patches import LONGEST_PATH, MOST_OPERATIONS, json_patch, merge_patch
+from bridge.content.patches import DEEPEST, MOST_IN_PATHS, MOST_OPERATIONS, json_patch, merge_patch
+from bridge.model.primitives.field_path import EVERY, FieldPath, Step
 
 SCALARS = st.booleans() | st.integers(-1, 2) | st.sampled_from([0.0, 1.0]) | st.text("ab/~'é", max_size=2)
 NAMES = st.text("abé/~'.", max_size=2)
@@ -69,9 +73,33 @@ def patched(document: Any, operations: list[dict[str, Any]]) -> Any:
     return root[""]
 
 
-@given(objects(SCALARS), objects(SCALARS))
+@given(objects(SCALARS | st.none()), objects(SCALARS | st.none()))
 def test_a_merge_patch_leads_from_before_to_after(before: dict[str, Any], after: dict[str, Any]) -> None:
-    assert text(merged(before, merge_patch(before, after))) == text(after)
+    patch = merge_patch(before, after)
+
+    assert patch is None or text(merged(before, patch)) == text(after)
+
+
+@given(objects(SCALARS), objects(SCALARS))
+def test_there_is_a_merge_patch_to_a_state_without_nulls(before: dict[str, Any], after: dict[str, Any]) -> None:
+    assert merge_patch(before, after) is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch"),
+    [
+        ({"a": 1}, {"a": None}, None),
+        ({}, {"a": None}, None),
+        ({}, {"a": {"b": {"c": None}}}, None),
+        ({"a": [1]}, {"a": {"b": None}}, None),
+        ({"a": None, "b": 1}, {"a": None, "b": 2}, {"b": 2}),
+        ({"a": {"n": None, "b": 1}}, {"a": {"n": None}}, {"a": {"b": None}}),
+        ({"a": []}, {"a": [None, {"b": None}]}, {"a": [None, {"b": None}]}),
+        ({"a": 1}, {"a": {}}, {"a": {}}),
+    ],
+)
+def test_no_merge_patch_can_set_a_member_to_null(before: Any, after: Any, patch: Any) -> None:
+    assert merge_patch(before, after) == patch
 
 
 @given(objects(SCALARS | st.none()), objects(SCALARS | st.none()))
@@ -108,7 +136,7 @@ def a_wide_object(count: int, value: int, prefix: str = "") -> dict[str, Any]:
     return {prefix: {f"k{n}": value for n in range(count)}, "other": value}
 
 
-@pytest.mark.parametrize(("count", "prefix"), [(MOST_OPERATIONS + 1, "a"), (3, "x" * (LONGEST_PATH + 1))])
+@pytest.mark.parametrize(("count", "prefix"), [(MOST_OPERATIONS + 1, "a"), (3, "x" * (MOST_IN_PATHS + 1))])
 def test_a_wide_or_long_subtree_is_replaced_whole(count: int, prefix: str) -> None:
     before, after = a_wide_object(count, 1, prefix), a_wide_object(count, 2, prefix)
 
@@ -119,6 +147,47 @@ def test_a_wide_or_long_subtree_is_replaced_whole(count: int, prefix: str) -> No
     assert patched(before, operations) == after
 
 
+def a_deep_object(levels: int, leaf: Any) -> Any:
+    return reduce(lambda inner, _: {"a": inner}, range(levels), leaf)
+
+
+def test_beyond_the_deepest_level_a_subtree_is_replaced_whole() -> None:
+    before, after = a_deep_object(490, 1), a_deep_object(490, 2)
+
+    assert json_patch(before, after) == [
+        {"op": "replace", "path": "/a" * DEEPEST, "value": a_deep_object(490 - DEEPEST, 2)}
+    ]
+    assert merge_patch(before, after) is None
+    assert changed_paths(before, after) == [".".join("a" * DEEPEST)]
+    assert changed_paths(a_deep_object(DEEPEST, 1), a_deep_object(DEEPEST, 2)) == [".".join("a" * DEEPEST)]
+
+
+HOSTILE: dict[str, Callable[[int, int], Any]] = {
+    "many members below a long name": lambda size, value: {"n" * size: {f"k{n}": value for n in range(size // 8)}},
+    "a large text below many levels": lambda size, value: a_deep_object(490, {"a": "t" * size, "b": value}),
+    "many items below many levels": lambda size, value: a_deep_object(490, [*range(size // 4), value]),
+    "lists in lists": lambda size, value: [[[value, n]] for n in range(size // 8)],
+    "a list that lost its first item": lambda size, value: {"l": [{"n": n} for n in range(value, size // 8)]},
+    "names that need quotes": lambda size, value: {f"/~'{n}": value for n in range(size // 8)},
+}
+
+
+@pytest.mark.parametrize("make", HOSTILE.values(), ids=list(HOSTILE))
+@pytest.mark.parametrize("difference", [merge_patch, json_patch, changed_paths])
+def test_the_time_is_linear_in_the_size_of_the_states(make: Callable[[int, int], Any], difference: Any) -> None:
+    def seconds(size: int) -> float:
+        before, after = make(size, 1), make(size, 2)
+        runs = []
+        for _ in range(3):
+            began = process_time()
+            difference(before, after)
+            runs.append(process_time() - began)
+        return max(min(runs), 0.001)
+
+    # Ten times as large; a product of two sizes takes a hundred times as long.
+    assert seconds(500_000) < 40 * seconds(50_000)
+
+
 # ── Paths ────────────────────────────────────────────────────────────────────
 
 
@@ -127,18 +196,45 @@ def test_a_wide_or_long_subtree_is_replaced_whole(count: int, prefix: str) -> No
     [
         ({"spec": {"replicas": 1, "x": 1}}, {"spec": {"replicas": 2, "x": 1}}, ["spec.replicas"]),
         ({"a": 1, "b": 2}, {"b": 3, "c": 4}, ["a", "b", "c"]),
-        ({"l": [{"image": 1}, 2]}, {"l": [{"image": 2}, 2]}, ["l[0].image"]),
+        ({"l": [{"image": 1}, 2]}, {"l": [{"image": 2}, 2]}, ["l[*].image"]),
+        ({"l": [{"i": 1}, {"i": 1}, 3]}, {"l": [{"i": 2}, {"i": 3}, 4]}, ["l[*].i", "l[*]"]),
         ({"l": [1]}, {"l": [2, 1]}, ["l"]),
         ({"metadata": {"labels": {"a.b/c": 1}}}, {"metadata": {"labels": {}}}, ["metadata.labels['a.b/c']"]),
         ({"it's": 1}, {"it's": 2}, ['["it\'s"]']),
+        ({"d": {"it's \"": 1}}, {"d": {"it's \"": 2}}, ["d"]),
+        ({"d": {"": 1}}, {"d": {"": 2}}, ["d"]),
+        ({"": 1, "b": 2}, {"": 2, "b": 3}, ["*"]),
         ({"a": 1}, {"a": True}, ["a"]),
         ({"a": None}, {}, ["a"]),
         ({"metadata": {"resourceVersion": "1", "generation": 1}}, {"metadata": {"resourceVersion": "2"}}, []),
         ({"spec": {"generation": 1}}, {"spec": {"generation": 2}}, ["spec.generation"]),
+        ({"spec": {"metadata": {"generation": 1}}}, {"spec": {"metadata": {}}}, ["spec.metadata.generation"]),
     ],
 )
-def test_a_path_is_written_as_in_redact(before: Any, after: Any, paths: list[str]) -> None:
+def test_a_path_is_written_as_in_the_configuration(before: Any, after: Any, paths: list[str]) -> None:
     assert changed_paths(before, after) == paths
+
+
+@given(objects(SCALARS | st.none()), objects(SCALARS | st.none()))
+def test_without_the_changed_paths_the_states_are_equal(before: dict[str, Any], after: dict[str, Any]) -> None:
+    paths = [FieldPath.parsed(path) for path in changed_paths(before, after)]
+
+    for path in paths:
+        before, after = without(before, path.steps), without(after, path.steps)
+    assert text(before) == text(after)
+
+
+def without(value: Any, steps: Sequence[Step]) -> Any:
+    """The value without the subtrees at the path."""
+    if not steps:
+        return None
+    if isinstance(value, dict):
+        chosen = [steps[0]] if isinstance(steps[0], str) else list(value)
+        rest = {name: without(each, steps[1:]) for name, each in value.items() if name in chosen}
+        return {**value, **rest} if steps[1:] else {n: each for n, each in value.items() if n not in chosen}
+    if isinstance(value, list) and steps[0] is EVERY:
+        return [without(each, steps[1:]) for each in value]
+    return value
 
 
 def test_many_paths_become_those_of_the_level_above() -> None:

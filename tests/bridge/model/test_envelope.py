@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from bridge.content.differences import MOST_COMPARED
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents, HeaderNames
-from bridge.model.formats.content import Include
+from bridge.model.formats.content import DIFFERENCES, Include
 from bridge.model.formats.envelope import Envelopes
 from bridge.model.record import Delta, Gap, Snapshot, SnapshotEdge
 from tests.kit.content import with_content
@@ -126,7 +127,21 @@ def test_envelopes_behind_a_gap_name_it_in_source_and_headers() -> None:
     assert events.encoded_headers(a_delta(), HEADERS)["kubedelta-gap"] == "gap/5/9"
 
 
-@pytest.mark.parametrize("damage", [b"{", b'{"a":"\xff"}', b"[" * 100_000])
-def test_an_earlier_state_that_allows_no_patch_is_a_value_error(damage: bytes) -> None:
-    with pytest.raises(ValueError, match=r"^include: the states before and after cannot be compared: "):
-        read(a_delta(body=AFTER, before=damage), Include.PATCH)
+DEEP = b'{"a":' * 492 + b"%d" + b"}" * 492
+
+
+@pytest.mark.parametrize(
+    "before", [b"{", b'{"a":"\xff"}', b"[" * 100_000, b'{"a":1e400}', b'"%s"' % (b"x" * MOST_COMPARED)]
+)
+def test_states_that_cannot_be_compared_differ_as_a_whole(before: bytes) -> None:
+    envelope = read(a_delta(body=AFTER, before=before), *DIFFERENCES)
+
+    assert envelope["patch"] is None
+    assert envelope["json_patch"] == [{"op": "replace", "path": "", "value": json.loads(AFTER)}]
+    assert envelope["changed"] == ["*"]
+
+
+def test_the_deepest_object_has_its_differences() -> None:
+    envelope = read(a_delta(body=DEEP % 2, before=DEEP % 1), *DIFFERENCES)
+
+    assert envelope["changed"] == [".".join("a" * 32)]
