@@ -68,6 +68,27 @@ def read(file: File) -> ConfigFile:
     return parse(text, name)
 
 
+def section(file: File, name: str) -> Any:
+    """The value of one section at the top of a file that is not YAML as a whole: from the line of its key to the next
+    line that begins a section. None without it. Raises ConfigError if the section is not YAML either, and for a file
+    that is not text."""
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(LARGEST).decode()
+    except (OSError, ValueError) as error:
+        raise ConfigError([Problem(str(file), (), "cannot be read as text")]) from error
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line[:1] not in ("", " ", "#", "-"):
+            if lines:
+                break
+            lines += [line] if line.startswith(f"{name}:") else []
+        elif lines:
+            lines.append(line)
+    found = plain("\n".join(lines), str(file))
+    return found[name] if isinstance(found, dict) else None
+
+
 def parse(text: str | bytes, name: str) -> ConfigFile:
     """Like ``read``, for a text in memory. ``name`` is the file's name in problems."""
     walk = _Walk(name)

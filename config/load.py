@@ -9,12 +9,13 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from config.document import ConfigFile, read
-from config.environment import Overlay, merged, overlay
+from config.document import ConfigFile, read, section
+from config.environment import PREFIX, Overlay, merged, overlay
 from config.errors import ConfigError, Path, Problem
 from config.mistakes.pydantic_errors import Mistake, mistakes
 from config.schema import Settings, SinkOptionTypes, SinkSettings, settings_type
 from config.schema.resources import ResourceEntry, ResourceSettings, overlaps
+from config.schema.state import StateSettings
 from config.values import why_no_path
 
 _ENTRY: TypeAdapter[ResourceSettings] = TypeAdapter(ResourceEntry)
@@ -33,6 +34,32 @@ def load(path: File, environ: Mapping[str, str], sink_options: SinkOptionTypes) 
         raise ConfigError([Problem(document.source(each.path), *each) for each in homeless])
     # Without validation: the values are valid, and pydantic-settings would read the environment of the process again.
     return Settings.model_construct(**_located(dict(settings), path.absolute().parent))
+
+
+def state_directory(path: File, environ: Mapping[str, str]) -> File | None:
+    """``state.directory`` as ``load`` would have it, of a file that may be wrong in every other place: unknown options,
+    missing sections, no YAML outside of the section ``state``. None if it is not known."""
+    try:
+        data = {"state": read(path).data.get("state")}
+    except ConfigError:
+        try:
+            data = {"state": section(path, "state")}
+        except ConfigError:
+            data = {}
+    of_state = {name: value for name, value in environ.items() if name.startswith(f"{PREFIX}STATE")}
+    match merged(data, overlay(of_state, data, Settings).data):
+        case {"state": {"directory": str(written)}} if not why_no_path(File(written)):
+            directory = File(written)
+        case {"state": None} | {"state": {"directory": None}}:
+            directory = StateSettings().directory
+        case {"state": Mapping() as state} if data and "directory" not in state:
+            directory = StateSettings().directory
+        case _:
+            return None
+    if _why_no_home(directory):
+        return None
+    located: File = _located(directory, path.absolute().parent)
+    return located
 
 
 def judged(document: ConfigFile, environ: Mapping[str, str], known: type[Settings]) -> Settings:

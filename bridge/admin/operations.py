@@ -41,7 +41,8 @@ class OfflineOperations:
 
     async def cursors(self) -> Cursors:
         sinks = [self._cursor(cursor.sink) for cursor in self._outbox.sinks.all]
-        return Cursors(self._outbox.first, self._outbox.last, sorted(sinks, key=lambda each: each.sink))
+        sinks.sort(key=lambda each: each.sink)
+        return Cursors(self._outbox.first, self._outbox.last, sinks, self._outbox.retains)
 
     async def replay(self, request: ReplayRequest) -> Replayed:
         kind = None

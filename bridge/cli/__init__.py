@@ -5,6 +5,7 @@ command_line    the table of commands, and its parser
 commands        check, rbac, sinks
 completion      completion
 cores           disables core dumps
+default_file    the configuration of a command line without -c
 demo            demo
 exits           exit codes
 first_lists     progress of the first lists of run
@@ -13,6 +14,7 @@ profile         prints the table of --profile-stages
 running         run
 schema          schema
 settings        loads the configuration file of a command
+status          status
 shadows         warns of a foreign package with the name of one of ours
 signals         signals that end the process
 tail            tail

@@ -4,6 +4,7 @@ admin           commands of the operator and their results
 answers         answers of the API server to a list or a watch
 change          a change against the known version
 dead_letter     dead letters
+diagnosis       what is wrong with a bridge, and what to do next
 formats         CloudEvents, Debezium's envelope, rows and raw objects
 gaps            the reasons for a Gap, and the gap of each
 object          identity and bytes of one object

@@ -50,6 +50,8 @@ class Cursors(msgspec.Struct, frozen=True):
     last: int
     """Sequence number of the newest record; 0 before the first."""
     sinks: list[CursorStatus]
+    retains: bool = True
+    """Whether settled records are kept (``state.retain``)."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

@@ -158,6 +158,11 @@ class Outbox:
     # ── Records ──────────────────────────────────────────────────────────────
 
     @property
+    def retains(self) -> bool:
+        """Whether settled records stay, for replays."""
+        return self._retention.retains
+
+    @property
     def last(self) -> int:
         """Sequence number of the newest durable record; 0 before the first."""
         return self._log.end.last

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import text
 from pydantic import BaseModel, ValidationError
 
 from bridge.model.policies import OnRejected, StartPolicy, WhenFull
 from config.errors import ConfigError
-from config.load import load
+from config.load import load, state_directory
 from config.schema import Address, MaxBacklogSettings, OnClusterChange, RetainSettings, Settings, WatchList
 from config.schema.watch import RecoverStepsSettings
 from config.values import Duration, Size
@@ -473,3 +476,48 @@ def test_a_page_for_other_machines_needs_a_token(load_text: Load, refused: Refus
 def test_a_token_without_a_page_is_a_mistake(refused: Refused) -> None:
     [problem] = refused(f"{SMALLEST}page: {{token_file: token}}\n")
     assert "page: token_file has no effect without listen" in problem
+
+
+# ── The state directory of a wrong file ──────────────────────────────────────
+
+STATE_OF = {
+    SMALLEST: "state",
+    f"{SMALLEST}state: {{directory: var}}\nx: 1\n": "var",
+    "state: {directory: var}\n": "var",
+    "sinks: [\nstate:\n  directory: var # here\n  retain: {}\nresources: }\n": "var",
+    "state:\n# a comment\n\n  directory: /var/k\n\nresources:\n\tx\n": "/var/k",
+    "state: {directory: var, of: [}\n": None,
+    "state: {directory: [var]}\n": None,
+    "state: var\n": None,
+    "state:\n": "state",
+    "x: {\n": "state",
+    "[1]": "state",
+    "state: {directory: ~nobody-of-this-name/x}\n": None,
+    f"state: {{directory: {'x' * 5000}}}\n": None,
+}
+
+
+@pytest.mark.parametrize("text", STATE_OF)
+def test_a_wrong_file_still_has_its_state_directory(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "k.yaml"
+    file.write_text(text)
+    directory = STATE_OF[text]
+    assert state_directory(file, {}) == (None if directory is None else tmp_path / directory)
+    assert state_directory(file, {"KUBEDELTA__STATE__DIRECTORY": "other"}) == tmp_path / "other"
+    assert state_directory(file, {"KUBEDELTA__STATE": "{directory: other}"}) == tmp_path / "other"
+    assert state_directory(file, {"KUBEDELTA__STATE__X": "1", "KUBEDELTA__SINKS__X": "}"}) == state_directory(file, {})
+
+
+@given(text())
+def test_any_text_has_a_state_directory_or_none(content: str) -> None:
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "k.yaml")
+        file.write_bytes(content.encode(errors="surrogatepass"))
+        found = state_directory(file, {})
+        assert found is None or found.is_absolute()
+
+
+def test_without_a_file_a_variable_alone_names_the_directory(tmp_path: Path) -> None:
+    file = tmp_path / "missing.yaml"
+    assert state_directory(file, {}) is None
+    assert state_directory(file, {"KUBEDELTA__STATE__DIRECTORY": "/var/k"}) == Path("/var/k")

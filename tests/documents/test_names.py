@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from bridge.cli.command_line.parser import parse
+from bridge.cli.default_file import PLACES
 from bridge.cli.exits import Exit
 from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES, TERM_TYPE
 from bridge.model.formats.content import Include
@@ -73,10 +74,12 @@ def test_the_table_of_exit_codes_is_complete() -> None:
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", OPERATION, re.MULTILINE)} == set(Exit)
 
 
-def test_the_command_for_a_cluster_names_the_mounted_file() -> None:
-    [path] = re.findall(r"`kubectl -n kubedelta exec .* -c (\S+)`", OPERATION)
+def test_the_mounted_file_is_the_default_of_every_command() -> None:
+    assert re.search(r"`kubectl -n kubedelta exec \S+ -- kubedelta status`", OPERATION)
     deployment = yaml.safe_load(read("deploy/deployment.yaml"))
-    assert deployment["spec"]["template"]["spec"]["containers"][0]["args"][-1] == path
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["args"][-1] == PLACES[-1]
+    assert f"args: [run, --config, {PLACES[-1]}]" in read("deploy/chart/templates/_pod.tpl")
+    assert "WORKDIR" not in read("Dockerfile").rpartition("FROM")[2], "nobody's ./kubedelta.yaml comes before it"
 
 
 def test_every_documented_make_target_exists() -> None:

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 
 from bridge.admin.client import AdminClient, NotRunning
+from bridge.cli.settings import OperatorSettings
 from bridge.model.admin import AdminOperations
 from config.schema import Settings
 
@@ -18,23 +19,20 @@ class StateAccess:
     admin: AdminOperations
     running: bool
     """False if commands take effect at the next start."""
-    retains: bool = True
-    """Whether settled records are kept (``state.retain``)."""
 
 
 @asynccontextmanager
-async def admin_of(settings: Settings) -> AsyncIterator[StateAccess]:
-    """Yields the operations. Raises NoAnswer if a bridge may be running and does not answer, StateError if the files
-    cannot be used."""
-    retain = settings.state.retain
-    retains = bool(retain.age or retain.bytes)
+async def admin_of(found: OperatorSettings) -> AsyncIterator[StateAccess]:
+    """Yields the operations, and warns of an invalid file. Raises NoAnswer if a bridge may be running and does not
+    answer, StateError if the files cannot be used, and ConfigError for files behind an invalid configuration."""
     async with AsyncExitStack() as held:
         try:
-            running = await held.enter_async_context(AdminClient(settings.state.directory))
+            running = await held.enter_async_context(AdminClient(found.directory))
         except NotRunning:
-            yield StateAccess(await held.enter_async_context(on_files(settings)), running=False, retains=retains)
+            yield StateAccess(await held.enter_async_context(on_files(found.required())), running=False)
         else:
-            yield StateAccess(running, running=True, retains=retains)
+            found.warn()
+            yield StateAccess(running, running=True)
 
 
 def on_files(settings: Settings) -> AbstractAsyncContextManager[AdminOperations]:

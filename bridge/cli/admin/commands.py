@@ -14,7 +14,7 @@ from bridge.cli.admin import tables
 from bridge.cli.admin.access import StateAccess, admin_of
 from bridge.cli.admin.waiting import elapsed, replayed
 from bridge.cli.exits import Exit
-from bridge.cli.settings import load_settings
+from bridge.cli.settings import OperatorSettings, operator_settings
 from bridge.cli.terminal.output import complain, say
 from bridge.cli.terminal.pretty import pretty
 from bridge.cli.terminal.text import plain
@@ -22,10 +22,9 @@ from bridge.model.admin import AdminOperations, DeadLetter, ReplayRequest, Unkno
 from bridge.model.primitives.printable import counted
 from bridge.outbox import Damaged, StateError
 from config.errors import ConfigError
-from config.schema import Settings
 
 _NOT_RETAINED = (
-    "; settled records are not kept: set state.retain.age (such as 7d) or state.retain.bytes to keep later records for"
+    "; replay: off (state.retain): set state.retain.age (such as 7d) or state.retain.bytes to keep later records for"
     " replays"
 )
 
@@ -44,7 +43,7 @@ def cursors(path: Path, *, as_json: bool) -> int:
 def replay(
     path: Path, sink: str, start: int | str, *, resource: str | None, namespace: str | None, wait: bool, as_json: bool
 ) -> int:
-    """With ``wait``, returns when a running bridge has delivered the records."""
+    """With ``wait``, returns when a running bridge has delivered the records. 1: there is none to deliver."""
     request = ReplayRequest(sink, start, resource, namespace)
 
     async def ask(access: StateAccess) -> Exit:
@@ -58,9 +57,9 @@ def replay(
             again = f"{counted(done.records, 'record')} again, {done.first} to {done.last}"
             say(f"{sink} {'has got' if wait and access.running else 'will get'} {again}{when(access)}")
         else:
-            why = "" if access.retains else _NOT_RETAINED
-            say(f"no records to replay: {sink} has settled no such record{why}")
-        return Exit.OK
+            why = "" if (await access.admin.cursors()).retains else _NOT_RETAINED
+            complain(f"no records to replay: {sink} has settled no such record{why}")
+        return Exit.OK if done.records else Exit.NO
 
     return run(path, ask)
 
@@ -178,15 +177,15 @@ def json_text(value: Any) -> str:
 
 def run(path: Path, ask: Ask) -> int:
     try:
-        settings = load_settings(path)
+        return asyncio.run(_asked(operator_settings(path), ask))
     except ConfigError as error:
         return _refuse(error, Exit.CONFIG)
-    return asyncio.run(_asked(settings, ask))
 
 
-async def _asked(settings: Settings, ask: Ask) -> int:
+async def _asked(found: OperatorSettings, ask: Ask) -> int:
+    """Raises ConfigError."""
     try:
-        async with admin_of(settings) as access:
+        async with admin_of(found) as access:
             return await ask(access)
     except UnknownTarget as error:
         return _refuse(plain(str(error)), Exit.NO)

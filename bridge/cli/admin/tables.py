@@ -15,7 +15,9 @@ _LONGEST_REASON = 80
 def of_cursors(found: Cursors) -> str:
     header = ("SINK", "SETTLED", "BACKLOG", "BYTES", "OLDEST", "")
     replayable = f"{found.first} to {found.last}" if found.first <= found.last else "no records"
-    return f"{table(header, [_cursor(each) for each in found.sinks])}\n{replayable} can be replayed"
+    # Without it, the log has the backlogs alone.
+    replay = f"{replayable} can be replayed" if found.retains else "replay: off (state.retain)"
+    return f"{table(header, [_cursor(each) for each in found.sinks])}\n{replay}"
 
 
 def _cursor(cursor: CursorStatus) -> list[str]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn
 
+from bridge.cli.default_file import PLACES, VARIABLE
 from config.values import Duration
 
 Command = Callable[[], int]
@@ -86,16 +87,14 @@ class CommandSpec:
     """Checks the parsed values together, and changes them to parameters of the function. Raises UsageError."""
 
 
-CONFIG = Argument(
-    "-c",
-    "--config",
-    dest="path",
-    metavar="FILE",
-    type=Path,
-    required=True,
-    completes=Completes.FILES,
-    help="the configuration (YAML)",
-)
+def _config(help: str) -> Argument:
+    return Argument("-c", "--config", dest="path", metavar="FILE", type=Path, completes=Completes.FILES, help=help)
+
+
+CONFIG = _config(f"the configuration (YAML; default: ${VARIABLE}, {', '.join(PLACES)})")
+"""Behind the parser, ``path`` is the named file, or the default."""
+OWN_CONFIG = _config("the configuration (YAML), also in place of the default")
+"""For a command that may do without: ``path`` is None where none is named."""
 AS_JSON = Argument("--json", dest="as_json", action="store_true", help="print a JSON document instead")
 SINK = Argument("sink", metavar="SINK", completes=Completes.SINKS)
 
@@ -172,6 +171,13 @@ def count(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number; allowed: 0 and above")
     return int(text)
+
+
+def json_form(text: str) -> bool:
+    """kubectl's ``-o json``."""
+    if text != "json":
+        raise argparse.ArgumentTypeError(f"{text!r} is no form of output; allowed: json")
+    return True
 
 
 def account(text: str) -> tuple[str, str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 from bridge.cli.command_line.arguments import (
     AS_JSON,
     CONFIG,
+    OWN_CONFIG,
     Argument,
     CommandSpec,
     Completes,
@@ -27,6 +27,7 @@ from bridge.cli.command_line.state_commands import (
     SINKS,
     SNAPSHOT,
     STATE,
+    STATUS,
     TOP,
 )
 
@@ -50,8 +51,6 @@ def _of_a_cluster(parser: argparse.ArgumentParser, values: dict[str, Any]) -> No
 
 
 def _one_beginning(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
-    if values["target"] is None and values["path"] is None:
-        parser.error("a file is required, or a configuration (-c)")
     if values["from_start"]:
         values.update(lines=None, since=None)
     elif values["since"] is None and values["lines"] is None:
@@ -180,18 +179,10 @@ TAIL = CommandSpec(
             metavar="SINK|FILE",
             nargs="?",
             completes=Completes.SINKS_OR_FILES,
-            help="a file of deltas, through its rotations; with -c, a sink: its file, topics, stream or subjects, or "
-            "what the running bridge commits for it; without a name, for all",
+            help="a file of deltas, through its rotations; or a sink of the configuration: its file, topics, stream or "
+            "subjects, or what the running bridge commits for it; without a name, for all",
         ),
-        Argument(
-            "-c",
-            "--config",
-            dest="path",
-            metavar="FILE",
-            type=Path,
-            completes=Completes.FILES,
-            help="the configuration (YAML)",
-        ),
+        OWN_CONFIG,
         Argument("--resource", metavar="R", completes=Completes.RESOURCES, help="only this resource (kubectl's name)"),
         Argument("--namespace", metavar="N", help="only objects in this namespace"),
         Argument("--where", metavar="CEL", help="only records for which this holds: object.spec.replicas > 1"),
@@ -229,6 +220,7 @@ COMMANDS = (
     RBAC,
     DEMO,
     TAIL,
+    STATUS,
     TOP,
     SCHEMA,
     SINKS,

@@ -11,8 +11,10 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
-from bridge.cli.command_line.arguments import Command, CommandSpec, IntermixedParser, Parser
-from bridge.cli.command_line.command_table import COMMANDS
+from bridge.cli.command_line.arguments import CONFIG, Command, CommandSpec, IntermixedParser, Parser
+from bridge.cli.command_line.command_table import COMMANDS, RUN
+from bridge.cli.default_file import NO_FILE, DefaultFile, default_file
+from bridge.cli.terminal.output import complain
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"
 
@@ -24,9 +26,21 @@ def parse(arguments: Sequence[str]) -> Command:
     spec, chosen = values.pop("spec"), values.pop("parser")
     if spec.adjust is not None:
         spec.adjust(chosen, values)
+    default = None
+    if CONFIG in spec.arguments and values["path"] is None:
+        default = default_file() or chosen.error(f"{NO_FILE}: name one with -c")
+        values["path"] = default.path
     _import_lean()
     module, _, function = spec.function.partition(":")
-    return partial(getattr(import_module(module), function), **values)
+    command = partial(getattr(import_module(module), function), **values)
+    return command if default is None or spec is RUN else partial(_naming, default, command)
+
+
+def _naming(default: DefaultFile, command: Command) -> int:
+    """A command that fails names the file that nobody named. ``run`` logs it in any case."""
+    if code := command():
+        complain(f"the configuration is {default}; -c names another")
+    return code
 
 
 def build_parser() -> Parser:

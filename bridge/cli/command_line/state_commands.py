@@ -14,6 +14,7 @@ from bridge.cli.command_line.arguments import (
     Completes,
     count,
     duration,
+    json_form,
     number,
     start,
 )
@@ -162,6 +163,16 @@ STATE = CommandSpec(
             function=f"{_ADMIN}:state_check",
             arguments=(CONFIG, AS_JSON),
         ),
+    ),
+)
+STATUS = CommandSpec(
+    name="status",
+    help="what is wrong, and the next command to type; exits 0 if all is well",
+    function="bridge.cli.status:status",
+    arguments=(
+        CONFIG,
+        AS_JSON,
+        Argument("-o", dest="as_json", metavar="json", type=json_form, help="the same as --json, as kubectl has it"),
     ),
 )
 TOP = CommandSpec(

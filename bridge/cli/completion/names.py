@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from bridge.cli.command_line.arguments import Completes
+from bridge.cli.default_file import DefaultFile, default_file
 from config.document import plain
 from config.errors import ConfigError
 
-_PLACES = ("kubedelta.yaml", "/etc/kubedelta/kubedelta.yaml")
-"""Files that are looked for where the command line names none."""
 _LARGEST = 1 << 20
 """Bytes."""
 _HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*", re.ASCII)
@@ -20,17 +19,18 @@ _HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*", re.ASCII)
 
 
 def names_in(file: str | None, kind: Completes) -> list[str]:
-    """Empty without a file that can be read."""
-    places = [file] if file else _PLACES
-    for place in places:
-        try:
-            path = Path(place).expanduser()
-            if path.is_file() and path.stat().st_size <= _LARGEST:
-                found = sorted(set(_names(plain(path.read_text(), place), kind)))
-                return [name for name in found if _HARMLESS.fullmatch(name)]
-        except (OSError, ValueError, RuntimeError, ConfigError):
-            continue
-    return []
+    """Of ``file``, else of the file that a command would take. Empty without a file that can be read."""
+    found = DefaultFile(Path(file), "named") if file else default_file()
+    if found is None:
+        return []
+    try:
+        path = found.path.expanduser()
+        if not path.is_file() or path.stat().st_size > _LARGEST:
+            return []
+        names = sorted(set(_names(plain(path.read_text(), str(path)), kind)))
+    except (OSError, ValueError, RuntimeError, ConfigError):
+        return []
+    return [name for name in names if _HARMLESS.fullmatch(name)]
 
 
 def _names(document: Any, kind: Completes) -> Iterator[str]:

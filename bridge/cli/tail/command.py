@@ -7,15 +7,17 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
+from bridge.cli.command_line.arguments import UsageError
+from bridge.cli.default_file import NO_FILE, default_file
 from bridge.cli.exits import Exit
-from bridge.cli.settings import load_settings
+from bridge.cli.settings import OperatorSettings, operator_settings
 from bridge.cli.tail.filters import TailFilter
 from bridge.cli.tail.printer import Printer
 from bridge.cli.terminal.output import complain
 from bridge.model.versions.followed_record import RecordFollower
 from bridge.model.versions.stored_version import CannotReadBack
 from config.errors import ConfigError
-from config.schema import Settings, SinkSettings
+from config.schema import SinkSettings
 from sinks import registry
 from sinks.base import SinkUnavailable
 
@@ -40,20 +42,24 @@ def tail(
     follow: bool,
     as_json: bool,
 ) -> int:
-    """``target``: a file; with a configuration at ``path``, also the name of a sink in it, or None for the running
-    bridge. ``lines``: how many of the last records come first; None to begin at ``since``, or with the oldest."""
+    """``target``: a file, the name of a sink in the configuration at ``path``, or None for the running bridge. Without
+    ``path``, a file that exists is meant before a sink of the default configuration. ``lines``: how many of the last
+    records come first; None to begin at ``since``, or with the oldest."""
     printer = Printer(TailFilter(resource, namespace, where), as_json=as_json)
     try:
-        settings = None if path is None else load_settings(path)
-        follower = _follower(target, settings)
+        found = None if target is not None and path is None and Path(target).exists() else _configuration(path)
+        if found is None and target is None:
+            raise UsageError(f"kubedelta tail: {NO_FILE}: name one with -c, or a file of deltas")
+        follower = _follower(target, found)
         if follower is not None:
             with closing(follower):
-                return _tail(target or "", follower, printer, lines, since, follow=follow)
-        if settings is None or lines is None or not follow:
+                return _tail(target or "", follower, printer, lines, since, follow=follow, of_sink=found is not None)
+        if found is None or lines is None or not follow:
             raise _NotFollowed(f"{target or 'the bridge'} is followed from now on alone, as the bridge commits records")
         from bridge.cli.tail.live import follow_bridge
 
-        return follow_bridge(settings, target, printer)
+        found.warn()
+        return follow_bridge(found.directory, target, printer)
     except ConfigError as error:
         complain(error)
         return Exit.CONFIG
@@ -65,14 +71,29 @@ def tail(
         return Exit.UNAVAILABLE
 
 
+def _configuration(path: Path | None) -> OperatorSettings | None:
+    """None without a file: none is named, and there is no default. Raises ConfigError."""
+    if path is None and (default := default_file()) is not None:
+        path = default.path
+    return None if path is None else operator_settings(path)
+
+
 def _tail(
-    target: str, follower: RecordFollower, printer: Printer, lines: int | None, since: datetime | None, *, follow: bool
+    target: str,
+    follower: RecordFollower,
+    printer: Printer,
+    lines: int | None,
+    since: datetime | None,
+    *,
+    follow: bool,
+    of_sink: bool,
 ) -> int:
+    """``of_sink``: the target is a sink, and not the path of a file."""
     while not follower.open():
         if not follow:
             complain(f"{target}: no destination yet: no record was delivered, or the name is wrong")
             return Exit.NO
-        printer.wait_for(target)
+        printer.wait_for(f"the destination of {target}" if of_sink else _no_file(target))
         time.sleep(POLL_EVERY)
     if lines is not None:
         printer.print(follower.last(lines, printer.chosen))
@@ -85,15 +106,22 @@ def _tail(
         time.sleep(POLL_EVERY)
 
 
-def _follower(target: str | None, settings: Settings | None) -> RecordFollower | None:
-    """None for the running bridge: without a target, and for a sink whose destination cannot be read. Raises
-    CannotReadBack and _NotFollowed."""
-    if settings is not None:
-        sink = None if target is None else settings.sinks.get(target)
-        if target is None or sink is not None:
-            return None if sink is None else _of_sink(target or "", sink, settings.cluster.name)
+def _no_file(target: str) -> str:
+    return f"the file {target}, which does not exist; for a sink of that name, name the configuration (-c FILE)"
+
+
+def _follower(target: str | None, found: OperatorSettings | None) -> RecordFollower | None:
+    """None for the running bridge: without a target, for a sink whose destination cannot be read, and for any sink of
+    an invalid configuration. Raises CannotReadBack and _NotFollowed."""
+    if found is not None:
+        sinks = None if isinstance(found.settings, ConfigError) else found.settings.sinks
+        if target is None or (sinks is None and not Path(target).exists()):
+            return None
+        if sinks is not None and target in sinks:
+            return _of_sink(target, sinks[target], found.required().cluster.name)
         if not Path(target).exists():
-            raise _NotFollowed(f"there is no sink and no file {target}; sinks: {', '.join(settings.sinks)}")
+            known = f"sinks of {found.path}: {', '.join(sinks or ())}"
+            raise _NotFollowed(f"there is no sink and no file {target}; {known}")
     kind = registry.types()[_FILE]
     if kind.follow is None or target is None:
         raise _NotFollowed("no file is named")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from pathlib import Path
 
 from bridge.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
 from bridge.cli.exits import Exit
@@ -13,22 +14,21 @@ from bridge.cli.terminal.text import plain
 from bridge.model.admin import Followed, UnknownTarget
 from bridge.model.primitives.printable import counted
 from bridge.model.versions.record_forms import record_in
-from config.schema import Settings
 
 _RETRY_EVERY = 0.5
 """Seconds between two looks for a bridge."""
 
 
-def follow_bridge(settings: Settings, sink: str | None, printer: Printer) -> int:
+def follow_bridge(directory: Path, sink: str | None, printer: Printer) -> int:
     """``sink``: the sink in whose form records are shown; None for the form in which they are stored. Goes on with the
     next bridge when one ends."""
-    return asyncio.run(_follow(settings, sink, printer))
+    return asyncio.run(_follow(directory, sink, printer))
 
 
-async def _follow(settings: Settings, sink: str | None, printer: Printer) -> int:
+async def _follow(directory: Path, sink: str | None, printer: Printer) -> int:
     while True:
         try:
-            async with AdminClient(settings.state.directory) as admin, aclosing(admin.follow(sink)) as found:
+            async with AdminClient(directory) as admin, aclosing(admin.follow(sink)) as found:
                 async for each in found:
                     _print(each, printer)
         except UnknownTarget as error:
@@ -39,7 +39,7 @@ async def _follow(settings: Settings, sink: str | None, printer: Printer) -> int
             return Exit.SOFTWARE
         except (NoAnswer, NotRunning):
             pass
-        printer.wait_for(f"a bridge on {settings.state.directory}")
+        printer.wait_for(f"a bridge on {directory}")
         await asyncio.sleep(_RETRY_EVERY)
 
 

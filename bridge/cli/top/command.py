@@ -15,7 +15,7 @@ from rich.text import Text
 
 from bridge.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
 from bridge.cli.exits import Exit
-from bridge.cli.settings import load_settings
+from bridge.cli.settings import operator_settings
 from bridge.cli.terminal.console import ScreenConsole
 from bridge.cli.terminal.output import complain
 from bridge.cli.terminal.text import plain
@@ -37,12 +37,13 @@ def top(path: Path, *, once: bool, seconds: float, order: str) -> int:
     """Shows resources and sinks until ``q``; prints them ``once`` where standard output is no terminal. Rates are
     those of the last ``seconds``."""
     try:
-        directory = load_settings(path).state.directory
+        found = operator_settings(path)
     except ConfigError as error:
         complain(error)
         return Exit.CONFIG
+    found.warn()
     console = ScreenConsole(highlight=False)
-    source = _Source(directory)
+    source = _Source(found.directory)
     if once or not console.is_terminal or console.is_dumb_terminal:
         return asyncio.run(_print_once(console, source, seconds, Order(order)))
     return asyncio.run(_Screen(console, source, seconds, Order(order)).run())

@@ -9,6 +9,7 @@ from typing import Any
 
 from bridge.cli.terminal.text import age, plain, size
 from bridge.cli.top.figures import Figures, ResourceFigures, SinkFigures
+from bridge.model.diagnosis import troubles_of
 from bridge.model.status import CircuitState, InformerState, SinkState, StatusSnapshot
 
 NONE = "-"
@@ -121,10 +122,9 @@ def summary(status: StatusSnapshot, figures: Figures) -> list[Cell]:
         Cell(f"outbox {status.outbox_records} records, {size(status.outbox_bytes)}"),
         Cell(f"{status.ledger_objects} objects"),
     ]
-    if status.intake_blocked:
-        cells.insert(1, Cell(f"intake blocked: {plain(status.intake_blocked)}", "bold red"))
-    if status.configuration is not None and status.configuration.refused:
-        cells.insert(1, Cell("changed configuration refused", "bold red"))
+    if found := troubles_of(status):
+        more = f" (and {len(found) - 1} more: kubedelta status)" if len(found) > 1 else ""
+        cells.insert(1, Cell(plain(found[0].line) + more, "bold red"))
     if status.disk_free_bytes is not None:
         cells.append(Cell(f"disk {size(status.disk_free_bytes)} free"))
     return cells

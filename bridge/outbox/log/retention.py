@@ -25,6 +25,11 @@ class Retention:
     managers: bool = False
     """True if some sink delivers the field managers of each change."""
 
+    @property
+    def retains(self) -> bool:
+        """Whether settled records stay in the log."""
+        return bool(self.retain_age or self.retain_bytes)
+
 
 def trim_through(
     cursors: Iterable[int], retain_age: float, retain_bytes: int, sparse_index: SparseIndex, now: float, last: int

@@ -18,7 +18,7 @@ Command: TypeAlias = Callable[..., Awaitable[Ended]]
 
 @pytest.fixture(autouse=True)
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("KUBEDELTA__")]:
+    for name in [name for name in os.environ if name.startswith("KUBEDELTA_")]:
         monkeypatch.delenv(name)
 
 

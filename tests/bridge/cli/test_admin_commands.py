@@ -22,6 +22,7 @@ from bridge.admin import client as admin_client
 from bridge.admin.server import AdminServer
 from bridge.cli import main
 from bridge.cli.admin import access
+from bridge.cli.admin import reload as reload_command
 from bridge.cli.command_line.arguments import start
 from bridge.cli.exits import Exit
 from bridge.model.admin import (
@@ -35,7 +36,7 @@ from bridge.model.admin import (
     SnapshotRequest,
     StateReport,
 )
-from bridge.model.status import SnapshotState
+from bridge.model.status import InformerState, InformerStatus, SnapshotState, StatusSnapshot
 from bridge.outbox.errors import Damaged, StateUnusable
 from config.schema import Settings
 from tests.bridge.cli.conftest import Command
@@ -152,7 +153,7 @@ async def test_a_reload_prints_what_changed(running: AdminCommand, state: FakeAd
         lines("sinks.audit: added", "pods: 7 objects exported as deleted", "/etc/kubedelta.yaml is in effect"),
         "",
     )
-    assert state.asked == [("reload", ReloadRequest(7))]
+    assert ("reload", ReloadRequest(7)) in state.asked
     code, out, _ = await running("reload --json")
     assert (code, json.loads(out)["deletes"]) == (Exit.OK, {"pods": 7})
 
@@ -173,6 +174,67 @@ async def test_a_refused_reload_is_exit_1_with_every_reason(running: AdminComman
     )
     code, out, _ = await running("reload --json")
     assert (code, len(json.loads(out)["problems"])) == (Exit.NO, 2)
+
+
+def _but(state: FakeAdmin, *later: StatusSnapshot) -> None:
+    """The status after the reload."""
+    at_first, answers = state.status_snapshot, iter(later)
+
+    async def status() -> StatusSnapshot:
+        state.status_snapshot = next(answers, state.status_snapshot) if state.asked else at_first
+        return state.status_snapshot
+
+    state.status = status  # type: ignore[method-assign]
+
+
+def _of(*informers: InformerStatus, changing: bool = True) -> StatusSnapshot:
+    return StatusSnapshot(informers=informers, sinks=(), changing=changing)
+
+
+def _an_informer(resource: str, state: InformerState, reason: str = "") -> InformerStatus:
+    live = state is InformerState.LIVE
+    return InformerStatus(resource=resource, scope="", state=state, synced=live, live=live, reason=reason)
+
+
+async def test_a_reload_names_what_fails_since(running: AdminCommand, state: FakeAdmin) -> None:
+    state.reloaded = Reloaded("/etc/kubedelta.yaml", ["resources: added: jobs.batch, secrets"])
+    old = _an_informer("pods", InformerState.RECONNECTING, "since yesterday")
+    refused = _an_informer("secrets", InformerState.REFUSED, "cannot list")
+    state.status_snapshot = _of(old)
+    _but(state, _of(old, _an_informer("secrets", InformerState.LISTING)), _of(old, refused))
+    code, out, err = await running("reload")
+    assert (code, out) == (
+        Exit.NO,
+        lines("resources: added: jobs.batch, secrets", "/etc/kubedelta.yaml is in effect"),
+    )
+    assert err == lines("fails since: resources.secrets: the API server refuses the bridge: cannot list")
+    code, out, _ = await running("reload --json")
+    assert code == Exit.NO
+    assert [each["subject"] for each in json.loads(out)["troubles"]] == ["resources.secrets"]
+
+
+async def test_a_first_list_does_not_fail_a_reload(
+    running: AdminCommand, state: FakeAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reload_command, "_SETTLES_WITHIN", 0.0)
+    state.reloaded = Reloaded("/etc/kubedelta.yaml", ["resources: changed: pods"])
+    state.status_snapshot = _of(_an_informer("pods", InformerState.LISTING))
+    code, _, err = await running("reload")
+    assert code == Exit.OK
+    assert err == lines("under way: resources.pods: its first list is under way, with 0 objects so far")
+
+
+async def test_a_reload_of_an_invalid_file_is_the_bridges_refusal(
+    running: AdminCommand, state: FakeAdmin, config: Path
+) -> None:
+    state.reloaded = Reloaded("/etc/kubedelta.yaml", problems=["x: unknown option"])
+    for text in ("x: 1\n", "x: [\n"):
+        _append(config, text)
+        assert await running("reload") == (
+            Exit.NO,
+            "",
+            lines("refused; the former configuration stays in effect:", "x: unknown option"),
+        )
 
 
 async def test_a_reload_needs_a_bridge_that_runs(kubedelta: AdminCommand, config: Path) -> None:
@@ -226,6 +288,11 @@ async def test_cursors_of_an_empty_log(running: AdminCommand, state: FakeAdmin) 
     )
 
 
+async def test_cursors_say_that_replays_are_off(running: AdminCommand, state: FakeAdmin) -> None:
+    state.found = Cursors(1, 40, [], retains=False)
+    assert (await running("cursors")).out.splitlines()[-1] == "replay: off (state.retain)"
+
+
 async def test_cursors_are_one_document_for_machines(running: AdminCommand) -> None:
     code, out, _ = await running("cursors --json")
 
@@ -251,6 +318,7 @@ async def test_cursors_are_one_document_for_machines(running: AdminCommand) -> N
                 "fenced": False,
             }
         ],
+        "retains": True,
     }
 
 
@@ -279,34 +347,30 @@ async def test_a_replay_says_which_records_will_be_delivered(
     assert state.asked == [("replay", request_made)]
 
 
-async def test_a_replay_of_nothing_says_so(running: AdminCommand, state: FakeAdmin) -> None:
-    state.replayed = Replayed(0, 0, 0)
-    assert await running("replay hook --from 11") == (
-        Exit.OK,
-        lines(
-            "no records to replay: hook has settled no such record; settled records are not kept: set state.retain.age"
-            " (such as 7d) or state.retain.bytes to keep later records for replays"
+NOT_RETAINED = (
+    "; replay: off (state.retain): set state.retain.age (such as 7d) or state.retain.bytes to keep later records for"
+    " replays"
+)
+
+
+@pytest.mark.parametrize(
+    ("retains", "further"),
+    [
+        (True, ""),
+        (
+            False,
+            NOT_RETAINED,
         ),
-        "",
-    )
-
-
-def _retain(config: Path) -> None:
-    settings = yaml.safe_load(config.read_text())
-    settings["state"]["retain"] = {"age": "7d"}
-    config.write_text(yaml.safe_dump(settings))
-
-
-async def test_a_replay_without_retained_records_names_no_option(
-    running: AdminCommand, state: FakeAdmin, config: Path
+    ],
+)
+async def test_a_replay_of_nothing_is_no_success(
+    running: AdminCommand, state: FakeAdmin, retains: bool, further: str
 ) -> None:
-    _retain(config)
-    state.replayed = Replayed(0, 0, 0)
-    assert await running("replay hook --from 11") == (
-        Exit.OK,
-        lines("no records to replay: hook has settled no such record"),
-        "",
-    )
+    state.replayed, state.found = Replayed(0, 0, 0), Cursors(1, 40, [], retains=retains)
+    said = lines(f"no records to replay: hook has settled no such record{further}")
+    assert await running("replay hook --from 11") == (Exit.NO, "", said)
+    code, out, _ = await running("replay hook --from 11 --json")
+    assert (code, json.loads(out)["records"]) == (Exit.NO, 0)
 
 
 async def test_a_replay_on_the_files_waits_for_the_next_start(stopped: AdminCommand) -> None:
@@ -807,14 +871,69 @@ async def test_files_that_cannot_be_used_are_reported_with_the_reason(
     assert await kubedelta("cursors") == (code, "", lines(printed))
 
 
-async def test_all_configuration_mistakes_come_before_any_request(
+OPERATING = (
+    "cursors",
+    "top --once --interval 10ms",
+    "dead-letters list",
+    "dead-letters retry hook --all",
+    "sinks pause hook",
+    "sinks retry hook",
+    "replay hook --from 11",
+    "snapshot hook",
+    "snapshot --status",
+    "state check",
+    "status",
+)
+
+
+def _append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+@pytest.mark.parametrize("words", OPERATING)
+@pytest.mark.parametrize("mistake", ["x: 1\n", "sinks: {\n", "\tx\n", "cluster: []\n", "y: &a *a\n"])
+async def test_an_invalid_file_takes_no_command_away(
+    running: AdminCommand, state: FakeAdmin, config: Path, words: str, mistake: str
+) -> None:
+    well = await running(words)
+    _append(config, mistake)
+    found = await running(words)
+    if words != "status":
+        assert (found.code, found.out) == (well.code, well.out)
+        assert "kubedelta.yaml" in found.err
+        assert "warning: " in found.err
+    else:
+        assert found.code == Exit.NO
+        assert "configuration: invalid" in found.out
+
+
+async def test_a_mistake_in_a_variable_takes_none_away_either(
     running: AdminCommand, state: FakeAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBEDELTA__RESORCES", "pods")
-    code, out, err = await running("cursors")
-    assert (code, out) == (Exit.CONFIG, "")
-    assert "resources" in err
-    assert state.asked == []
+    code, _, err = await running("cursors")
+    assert code == Exit.OK
+    assert "KUBEDELTA__RESORCES: resorces: unknown option" in err
+
+
+async def test_a_variable_finds_the_bridge_without_a_file(
+    running: AdminCommand, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.unlink()  # noqa: ASYNC240
+    code, _, err = await running("cursors")
+    assert code == Exit.CONFIG
+    assert "KUBEDELTA__STATE__DIRECTORY: names the state directory" in err
+    monkeypatch.setenv("KUBEDELTA__STATE__DIRECTORY", str(config.parent / "state"))
+    assert (await running("cursors")).code == Exit.OK
+
+
+@pytest.mark.parametrize("words", OPERATING)
+async def test_files_are_read_with_a_valid_configuration(stopped: AdminCommand, config: Path, words: str) -> None:
+    _append(config, "x: 1\n")
+    code, _, err = await stopped(words)
+    assert code == (Exit.UNAVAILABLE if words.startswith(("top", "status")) else Exit.CONFIG)
+    assert "x: unknown option" in err or words == "status"
 
 
 # ── --help ───────────────────────────────────────────────────────────────────

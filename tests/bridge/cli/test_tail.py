@@ -19,7 +19,7 @@ from bridge.cli import main
 from bridge.cli.exits import Exit
 from bridge.cli.tail.lines import TailLines
 from bridge.cli.terminal.colours import Colours
-from bridge.model.admin import Followed
+from bridge.model.admin import Followed, UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta
@@ -152,7 +152,7 @@ async def test_the_name_of_a_sink_stands_for_its_file(command: Command, deltas: 
     assert len(await tailed(command, "copy", "-c", str(config))) == 7
     ended = await command("tail", "nobody", "-c", str(config))
     assert (ended.code, ended.out) == (Exit.NO, "")
-    assert "sinks: copy, hook" in ended.err
+    assert f"sinks of {config}: copy, hook" in ended.err
 
 
 async def test_a_missing_file_ends_what_does_not_follow(command: Command, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ async def test_it_goes_on_until_it_is_interrupted(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stderr is not None
     async with asyncio.timeout(60 * BUSY):
-        assert b"waiting for" in await process.stderr.readline()
+        assert b"waiting for the file" in await process.stderr.readline()
         await write(path, RECORDS[:1])
         assert b"web-1" in await process.stdout.readline()
         path.rename(tmp_path / "deltas.ndjson.1")
@@ -279,7 +279,42 @@ async def test_a_bridge_has_no_past_to_show(command: Command, hooked: Path, word
     assert "from now on alone" in ended.err
 
 
+async def test_without_a_configuration_a_sink_is_a_missing_file() -> None:
+    command = [sys.executable, "-m", "bridge", "tail", "copy"]
+    process = await interruptible(*command)
+    assert process.stderr is not None
+    async with asyncio.timeout(60 * BUSY):
+        said = (await process.stderr.readline()).decode()
+        assert "waiting for the file copy, which does not exist; for a sink of that name" in said
+        assert "-c FILE" in said
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == Exit.INTERRUPTED
+
+
+async def test_a_sink_of_the_default_file_needs_no_c(
+    command: Command, deltas: Path, hooked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = yaml.safe_load(hooked.read_text())  # noqa: ASYNC240
+    content["sinks"]["copy"] = {"type": "file", "path": "deltas.ndjson"}
+    hooked.write_text(yaml.safe_dump(content))  # noqa: ASYNC240
+    monkeypatch.setenv("KUBEDELTA_CONFIG", str(hooked))
+    assert len(await tailed(command, "copy")) == 7
+    assert len(await tailed(command, str(deltas))) == 7, "a file that exists is meant before a sink"
+
+
+async def test_an_invalid_file_leaves_the_tail_of_the_bridge(command: Command, hooked: Path) -> None:
+    with hooked.open("a") as file:
+        file.write("x: 1\n")
+    state = FakeAdmin()
+    state.error = UnknownTarget("here")
+    async with AdminServer(hooked.parent / "state", state):
+        ended = await command("tail", "hook", "-c", str(hooked))
+    assert ("follow", "hook") in state.asked
+    assert "x: unknown option" in ended.err
+    assert "warning" in ended.err
+
+
 async def test_a_tail_of_nothing_is_a_usage_error(command: Command) -> None:
     ended = await command("tail")
     assert ended.code == Exit.USAGE
-    assert "a file is required" in ended.err
+    assert "name one with -c, or a file of deltas" in ended.err

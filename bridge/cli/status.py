@@ -1,0 +1,157 @@
+"""``kubedelta status``: what is wrong, and the next command to type.
+
+Asks the running bridge; without one, reads the state on disk. The judgement is ``model.diagnosis``; this module adds
+what a bridge cannot know of itself: that it does not run, and what became of its file on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+
+from bridge.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
+from bridge.cli.admin.access import on_files
+from bridge.cli.exits import Exit
+from bridge.cli.settings import OperatorSettings, operator_settings
+from bridge.cli.terminal.output import complain, say
+from bridge.cli.terminal.text import plain
+from bridge.model.admin import About, AdminOperations, CursorStatus, UnknownTarget
+from bridge.model.diagnosis import Trouble, troubles_of, troubles_of_sink
+from bridge.model.primitives.printable import counted
+from bridge.model.status import ConfigurationStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.outbox import Damaged, StateError
+from bridge.reload.configuration_file import ConfigurationFile
+from config.errors import ConfigError
+
+
+class _Report(msgspec.Struct, frozen=True):
+    """The answer, also as a JSON document."""
+
+    configuration: str
+    state: str
+    running: bool
+    """Whether a bridge answers."""
+    ready: bool
+    pid: int
+    troubles: list[Trouble]
+    """The first is the first to look at."""
+    status: StatusSnapshot | None
+    """The bridge's own answer; None without one."""
+
+
+def status(path: Path, *, as_json: bool) -> int:
+    """0: all is well. 1: something is wrong. 69: no bridge runs, or it does not answer."""
+    try:
+        found = operator_settings(path)
+    except ConfigError as error:
+        complain(error)
+        return Exit.CONFIG
+    report = asyncio.run(_report(found))
+    say(msgspec.json.encode(report).decode() if as_json else "\n".join(_lines(report, path)))
+    if not report.running:
+        return Exit.UNAVAILABLE
+    return Exit.NO if report.troubles else Exit.OK
+
+
+async def _report(found: OperatorSettings) -> _Report:
+    about, snapshot, troubles = About(), None, []
+    try:
+        async with AdminClient(found.directory) as admin:
+            about, snapshot = admin.about, await admin.status()
+        troubles = [*troubles_of(snapshot), *_of_file(found, about, snapshot.configuration)]
+    except NotRunning:
+        what = f"no bridge runs on {found.directory}: nothing is watched or delivered"
+        troubles = [Trouble("bridge", what, "see why its log ended, and what a start would find:", "check")]
+        troubles += [*_of_file(found, about, None), *await _of_state(found)]
+    except (NoAnswer, CommandFailed, UnknownTarget) as error:
+        silent = Trouble("bridge", str(error), "look at its log; if it stays so, restart it")
+        troubles = [silent, *_of_file(found, about, None)]
+    return _Report(
+        configuration=str(found.path),
+        state=str(found.directory),
+        running=snapshot is not None,
+        ready=snapshot is not None and snapshot.ready,
+        pid=about.pid,
+        troubles=troubles,
+        status=snapshot,
+    )
+
+
+def _of_file(found: OperatorSettings, about: About, in_effect: ConfigurationStatus | None) -> Iterator[Trouble]:
+    """The file on disk, compared with the one in effect. The bridge reports a change that it has refused."""
+    mine = str(found.path.parent.resolve() / found.path.name)
+    if about.file and about.file != mine:
+        what = f"the bridge runs with {about.file}, and not with {found.path}"
+        yield Trouble("configuration", what, "name its file with -c, or set KUBEDELTA_CONFIG")
+    elif isinstance(found.settings, ConfigError):
+        first, *more = map(str, found.settings.problems)
+        further = f" (and {len(more)} more)" if more else ""
+        effect = "a start would end" if in_effect is None else "the former configuration stays in effect"
+        if in_effect is None or not in_effect.refused:
+            yield Trouble("configuration", f"invalid, so {effect}: {first}{further}", command="check --offline")
+    elif in_effect is not None and not in_effect.refused and _differs(found.path, in_effect):
+        yield Trouble("configuration", f"{found.path} has changed, and is not in effect yet", command="reload")
+
+
+def _differs(path: Path, in_effect: ConfigurationStatus) -> bool:
+    return bool(in_effect.digest) and ConfigurationFile(path).digest != in_effect.digest
+
+
+async def _of_state(found: OperatorSettings) -> list[Trouble]:
+    """The troubles of sinks in the files of a stopped bridge."""
+    if isinstance(found.settings, ConfigError) or not found.directory.is_dir():
+        return []
+    try:
+        async with AsyncExitStack() as stack:
+            admin = await stack.enter_async_context(on_files(found.settings))
+            sinks = [await _stopped(admin, each) for each in (await admin.cursors()).sinks]
+    except (StateError, Damaged) as error:
+        return [Trouble("state", str(error), command="check")]
+    return [trouble for each in sinks for trouble in troubles_of_sink(each)]
+
+
+async def _stopped(admin: AdminOperations, cursor: CursorStatus) -> SinkStatus:
+    state = SinkState.PAUSED if cursor.paused else SinkState.IDLE
+    state = SinkState.GONE if cursor.gone else SinkState.FENCED if cursor.fenced else state
+    letters = parked = after = 0
+    while cursor.configured and (page := await admin.dead_letters(cursor.sink, after=after)):
+        letters, parked, after = letters + len(page), parked + sum(each.parked for each in page), page[-1].number
+    return SinkStatus(
+        name=cursor.sink,
+        type="",
+        state=state,
+        backlog_records=cursor.backlog_records,
+        backlog_seconds=cursor.oldest_seconds,
+        dead_letters=letters,
+        parked=parked,
+    )
+
+
+# ── For people ───────────────────────────────────────────────────────────────
+
+
+def _lines(report: _Report, path: Path) -> Iterator[str]:
+    yield _summary(report)
+    for each in report.troubles:
+        command = f"kubedelta {each.command} -c {shlex.quote(str(path))}" if each.command else ""
+        yield from ("", plain(each.line), f"  {plain(f'{each.advice} {command}')}")
+
+
+def _summary(report: _Report) -> str:
+    if report.status is None:
+        return f"not running: {report.state}"
+    status = report.status
+    resources = len({each.resource for each in status.informers})
+    backlog = sum(each.backlog_records for each in status.sinks)
+    parts = [
+        "ready" if report.ready else "not ready",
+        f"{counted(resources, 'resource')}, {counted(status.ledger_objects, 'object')}",
+        f"{counted(len(status.sinks), 'sink')}, {counted(backlog, 'record')} waiting",
+        counted(len(report.troubles), "problem") if report.troubles else "all is well",
+    ]
+    return " · ".join(parts)

@@ -1,0 +1,132 @@
+"""What is wrong with a running bridge, and what to do next: for ``kubedelta status``, ``reload`` and ``top``.
+
+A status has figures; an operator wants a sentence and a command. Each part of a status has a function here, which
+yields its troubles. A sink that delivers has none, however much there is to deliver, until it is behind; but whatever
+makes the bridge not ready is a trouble, a first list too, because it has to be explained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from bridge.model.primitives.election import ElectionStatus
+from bridge.model.primitives.printable import counted
+from bridge.model.status import (
+    CircuitState,
+    InformerState,
+    InformerStatus,
+    SinkState,
+    SinkStatus,
+    StatusSnapshot,
+)
+
+BEHIND_SECONDS = 600.0
+"""Age of the oldest record of a backlog, as in the alert KubedeltaSinkBehind."""
+LOW_DISK_BYTES = 1 << 30
+"""As in the alert KubedeltaDiskFills."""
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Something that an operator should look at."""
+
+    subject: str
+    """``intake``, ``resources.pods``, ``sinks.audit``, ``configuration``."""
+    what: str
+    """May have text of strangers in it."""
+    advice: str = ""
+    """What to do before ``command``, or without one."""
+    command: str = ""
+    """The next words behind ``kubedelta``, without ``-c``."""
+    under_way: bool = False
+    """Only time is needed, as far as is known: no attempt has failed."""
+
+    @property
+    def line(self) -> str:
+        return f"{self.subject}: {self.what}"
+
+
+def troubles_of(status: StatusSnapshot) -> list[Trouble]:
+    """All troubles, those that hold up everything first. Empty if all is well."""
+    found = [*_of_intake(status)]
+    if status.election is not None:
+        found += _of_election(status.election)
+    of_informers = [trouble for each in status.informers for trouble in _of_informer(each)]
+    # While the configuration changes, informers begin again that were ready before.
+    found += [each for each in of_informers if not (status.changing and each.under_way)]
+    if not status.informers and not status.changing:
+        found.append(Trouble("resources", "none is known yet: the API server has not answered", command="check"))
+    found += [trouble for each in status.sinks for trouble in troubles_of_sink(each)]
+    if status.configuration is not None and status.configuration.refused:
+        refused = f"the changed file is refused, and the former configuration stays: {status.configuration.refused}"
+        found.append(Trouble("configuration", refused, "correct the file, then", "reload"))
+    return found
+
+
+def _of_intake(status: StatusSnapshot) -> Iterator[Trouble]:
+    if status.intake_blocked:
+        yield Trouble("intake", f"the bridge reads nothing: {status.intake_blocked}", command="cursors")
+    elif status.disk_free_bytes is not None and status.disk_free_bytes < LOW_DISK_BYTES:
+        what = f"the disk of state.directory has {status.disk_free_bytes >> 20} MiB free"
+        yield Trouble("state.directory", what, "enlarge the volume, or find the longest backlog:", "cursors")
+
+
+def _of_election(election: ElectionStatus) -> Iterator[Trouble]:
+    if not (election.leads or election.exact):
+        what = f"{election.state}: a takeover by this replica would lack steps"
+        yield Trouble("election", what, f"look at the leader{f', {election.holder}' * bool(election.holder)}")
+    if election.letters_at:
+        yield Trouble("election", f"dead letters are still at: {', '.join(election.letters_at)}", "start that replica")
+    if election.differs:
+        what = f"this replica's configuration differs from the leader's in: {', '.join(election.differs)}"
+        yield Trouble("election", what, "give all replicas the same file")
+
+
+def _of_informer(informer: InformerStatus) -> Iterator[Trouble]:
+    if informer.ready:
+        return
+    state = {
+        InformerState.REFUSED: "the API server refuses the bridge",
+        InformerState.UNKNOWN: "not watched",
+        InformerState.LISTING: f"its first list is under way, with {counted(informer.objects, 'object')} so far",
+        InformerState.RECONNECTING: "no watch is open",
+    }.get(informer.state, "not ready")
+    scope = f" ({informer.scope})" if informer.scope else ""
+    what = f"{state}{scope}" + (f": {informer.reason}" if informer.reason else "")
+    waits = not informer.reason and informer.state is not InformerState.REFUSED
+    yield Trouble(f"resources.{informer.resource}", what, command="top" if waits else "check", under_way=waits)
+
+
+def troubles_of_sink(sink: SinkStatus) -> Iterator[Trouble]:
+    """Of one sink, of a stopped bridge as well."""
+    subject = f"sinks.{sink.name}"
+    backlog = f"; {counted(sink.backlog_records, 'record')} wait" if sink.backlog_records else ""
+    because = f": {sink.last_error}" if sink.last_error else ""
+    resume, again = f"sinks resume {sink.name}", f"sinks retry {sink.name}"
+    fails = bool(sink.last_error) or sink.circuit is not CircuitState.CLOSED or sink.state is SinkState.WAITING
+    match sink.state:
+        case SinkState.PAUSED:
+            yield Trouble(subject, f"paused by an operator{backlog}", command=resume)
+        case SinkState.GONE:
+            what = f"the destination wants no more records{because}{backlog}"
+            yield Trouble(subject, what, "ask its owner, or remove the sink; to try it again:", resume)
+        case SinkState.FENCED:
+            what = f"another bridge has taken the destination over{because}{backlog}"
+            yield Trouble(subject, what, "end or rename the other one, then", resume)
+        case SinkState.STANDBY:
+            pass
+        case SinkState.OPENING:
+            yield Trouble(subject, f"not set up yet{because}{backlog}", command="check", under_way=not because)
+        case _ if fails:
+            wait = "" if sink.retry_in is None else f"; next attempt in {sink.retry_in:.0f} s"
+            what = f"deliveries fail{because}{wait}{backlog}"
+            yield Trouble(subject, what, "repair the destination, then", again)
+        case _ if sink.backlog_seconds > BEHIND_SECONDS:
+            what = f"behind{backlog}, the oldest for {sink.backlog_seconds / 60:.0f} minutes"
+            yield Trouble(subject, what, command="top --sort lag")
+    if sink.dead_letters:
+        rejected = sink.dead_letters - sink.parked
+        parked = f", {sink.parked} parked behind" if sink.parked else ""
+        what = f"{counted(rejected, 'record')} rejected{parked}"
+        yield Trouble(subject, what, command=f"dead-letters list {sink.name}")

@@ -1,0 +1,275 @@
+"""``kubedelta status``: what is wrong, and the next command."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from bridge.admin.server import AdminServer
+from bridge.cli.exits import Exit
+from bridge.facts import discard
+from bridge.model.admin import About
+from bridge.model.diagnosis import troubles_of
+from bridge.model.policies import StartPolicy
+from bridge.model.primitives.election import ElectionState, ElectionStatus
+from bridge.model.status import (
+    CircuitState,
+    ConfigurationStatus,
+    InformerState,
+    InformerStatus,
+    PauseCause,
+    SinkState,
+    SinkStatus,
+    StatusSnapshot,
+)
+from bridge.outbox import Outbox
+from tests.bridge.cli.conftest import Command
+from tests.kit.fake_admin import FakeAdmin
+
+EVIL = "\x1b]0;owned\x07\n\u202e"
+
+
+def an_informer(resource: str, state: InformerState = InformerState.LIVE, reason: str = "") -> InformerStatus:
+    live = state is InformerState.LIVE
+    return InformerStatus(resource=resource, scope="", state=state, synced=live, live=live, reason=reason)
+
+
+def a_sink(name: str = "hook", state: SinkState = SinkState.IDLE, **further: object) -> SinkStatus:
+    return SinkStatus(name=name, type="webhook", state=state, **further)  # type: ignore[arg-type]
+
+
+WELL = StatusSnapshot(informers=(an_informer("pods"),), sinks=(a_sink(),), ledger_objects=7, disk_free_bytes=1 << 40)
+
+
+def but(**changes: object) -> StatusSnapshot:
+    return msgspec.structs.replace(WELL, **changes)
+
+
+def test_a_bridge_that_delivers_has_no_trouble() -> None:
+    assert troubles_of(WELL) == []
+    busy = a_sink(state=SinkState.DELIVERING, backlog_records=9000, backlog_seconds=500.0, backfill="snapshot")
+    assert troubles_of(but(sinks=(busy, a_sink("other", SinkState.STANDBY)))) == []
+    changing = (an_informer("pods", InformerState.LISTING),)
+    assert troubles_of(but(informers=changing, changing=True)) == [], "these were ready before the change"
+
+
+@pytest.mark.parametrize(
+    ("changes", "subject", "what", "command"),
+    [
+        ({"intake_blocked": "disk full"}, "intake", "reads nothing: disk full", "cursors"),
+        ({"disk_free_bytes": 300 << 20}, "state.directory", "300 MiB free", "cursors"),
+        ({"informers": ()}, "resources", "not answered", "check"),
+        (
+            {"informers": (an_informer("secrets", InformerState.REFUSED, 'user "x" cannot list'),)},
+            "resources.secrets",
+            'refuses the bridge: user "x" cannot list',
+            "check",
+        ),
+        ({"informers": (an_informer("jobs", InformerState.LISTING),)}, "resources.jobs", "0 objects so far", "top"),
+        ({"informers": (an_informer("jobs", InformerState.RECONNECTING, "503"),)}, "resources.jobs", "503", "check"),
+        (
+            {"informers": (an_informer("gone", InformerState.UNKNOWN, "not served"),)},
+            "resources.gone",
+            "served",
+            "check",
+        ),
+        (
+            {"sinks": (a_sink(state=SinkState.DELIVERING, last_error="refused", backlog_records=3),)},
+            "sinks.hook",
+            "deliveries fail: refused; 3 records wait",
+            "sinks retry hook",
+        ),
+        (
+            {"sinks": (a_sink(state=SinkState.WAITING, last_error="refused", retry_in=11.6),)},
+            "sinks.hook",
+            "next attempt in 12 s",
+            "sinks retry hook",
+        ),
+        ({"sinks": (a_sink(circuit=CircuitState.OPEN),)}, "sinks.hook", "deliveries fail", "sinks retry hook"),
+        ({"sinks": (a_sink(state=SinkState.OPENING, last_error="no route"),)}, "sinks.hook", "no route", "check"),
+        ({"sinks": (a_sink(state=SinkState.PAUSED),)}, "sinks.hook", "paused by an operator", "sinks resume hook"),
+        ({"sinks": (a_sink(state=SinkState.GONE),)}, "sinks.hook", "wants no more records", "sinks resume hook"),
+        ({"sinks": (a_sink(state=SinkState.FENCED),)}, "sinks.hook", "another bridge", "sinks resume hook"),
+        (
+            {"sinks": (a_sink(dead_letters=682, parked=681),)},
+            "sinks.hook",
+            "1 record rejected, 681 parked behind",
+            "dead-letters list hook",
+        ),
+        (
+            {"sinks": (a_sink(state=SinkState.DELIVERING, backlog_records=5, backlog_seconds=720.0),)},
+            "sinks.hook",
+            "behind; 5 records wait, the oldest for 12 minutes",
+            "top --sort lag",
+        ),
+        (
+            {"configuration": ConfigurationStatus(digest="0", loaded_at=0.0, refused="x: unknown option")},
+            "configuration",
+            "the former configuration stays: x: unknown option",
+            "reload",
+        ),
+        (
+            {"election": ElectionStatus(state=ElectionState.FOLLOWING, identity="a_1", exact=False, holder="b_1")},
+            "election",
+            "would lack steps",
+            "",
+        ),
+        (
+            {"election": ElectionStatus(state=ElectionState.LEADING, identity="a_1", letters_at=("b",))},
+            "election",
+            "dead letters are still at: b",
+            "",
+        ),
+        (
+            {"election": ElectionStatus(state=ElectionState.FOLLOWING, identity="a_1", differs=("redaction",))},
+            "election",
+            "redaction",
+            "",
+        ),
+    ],
+)
+def test_each_trouble_has_its_next_step(changes: dict[str, object], subject: str, what: str, command: str) -> None:
+    [found] = troubles_of(but(**changes))
+    assert found.subject == subject
+    assert what in found.what
+    assert found.command == command
+    assert found.command or found.advice
+
+
+def test_every_unhealthy_state_is_a_trouble() -> None:
+    for sink in SinkState:
+        status = a_sink(state=sink)
+        assert bool(troubles_of(but(sinks=(status,)))) == (not status.well), sink
+    for state in InformerState:
+        informer = an_informer("pods", state)
+        assert bool(troubles_of(but(informers=(informer,)))) == (not informer.ready), state
+
+
+# ── The command ──────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    content = {
+        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
+        "resources": ["pods"],
+        "sinks": {"hook": {"type": "file", "path": "deltas.ndjson"}},
+        "state": {"directory": "state"},
+    }
+    (tmp_path / "state").mkdir()
+    path = tmp_path / "kubedelta.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:8]
+
+
+@pytest.fixture
+async def bridge(config: Path) -> AsyncIterator[FakeAdmin]:
+    admin = FakeAdmin()
+    admin.status_snapshot = but(configuration=ConfigurationStatus(digest=digest(config), loaded_at=0.0))
+    about = About(pid=4711, file=str(config.parent.resolve() / config.name))
+    async with AdminServer(config.parent / "state", admin, about=about):
+        yield admin
+
+
+async def test_a_bridge_without_trouble_is_one_line_and_0(command: Command, config: Path, bridge: FakeAdmin) -> None:
+    assert await command("status", "-c", str(config)) == (
+        Exit.OK,
+        "ready · 1 resource, 7 objects · 1 sink, 0 records waiting · all is well\n",
+        "",
+    )
+
+
+async def test_each_trouble_is_followed_by_a_command_to_paste(
+    command: Command, config: Path, bridge: FakeAdmin
+) -> None:
+    bridge.status_snapshot = msgspec.structs.replace(
+        bridge.status_snapshot,
+        informers=(an_informer("pods", InformerState.REFUSED, EVIL),),
+        sinks=(a_sink(state=SinkState.WAITING, last_error="Connection refused", dead_letters=1),),
+    )
+    code, out, err = await command("status", "-c", str(config))
+    assert (code, err) == (Exit.NO, "")
+    assert "\x1b" not in out
+    assert out.splitlines()[0].startswith("not ready · ")
+    assert out.splitlines()[0].endswith("3 problems")
+    assert [line.split(" -c ")[0] for line in out.splitlines() if line.startswith("  ")] == [
+        "  kubedelta check",
+        "  repair the destination, then kubedelta sinks retry hook",
+        "  kubedelta dead-letters list hook",
+    ]
+
+
+@pytest.mark.parametrize("form", [["--json"], ["-o", "json"]])
+async def test_machines_get_one_document(command: Command, config: Path, bridge: FakeAdmin, form: list[str]) -> None:
+    bridge.status_snapshot = msgspec.structs.replace(bridge.status_snapshot, sinks=(a_sink(state=SinkState.PAUSED),))
+    code, out, _ = await command("status", "-c", str(config), *form)
+    found = json.loads(out)
+    assert code == Exit.NO
+    assert (found["running"], found["ready"], found["pid"]) == (True, True, 4711)
+    assert [(each["subject"], each["command"]) for each in found["troubles"]] == [("sinks.hook", "sinks resume hook")]
+    assert found["status"]["sinks"][0]["state"] == "paused"
+
+
+async def test_a_file_that_became_invalid_is_a_trouble_of_its_own(
+    command: Command, config: Path, bridge: FakeAdmin
+) -> None:
+    append(config, "x: 1\ny: 2\n")
+    code, out, err = await command("status", "-c", str(config))
+    assert (code, err) == (Exit.NO, "")
+    assert "configuration: invalid, so the former configuration stays in effect" in out
+    assert "(and 1 more)" in out
+    assert "kubedelta check --offline -c" in out
+
+
+async def test_a_changed_file_waits_for_a_reload(command: Command, config: Path, bridge: FakeAdmin) -> None:
+    append(config, "# changed\n")
+    code, out, _ = await command("status", "-c", str(config))
+    assert code == Exit.NO
+    assert "has changed, and is not in effect yet" in out
+    assert "kubedelta reload -c" in out
+
+
+async def test_the_bridge_of_another_file_is_named(command: Command, config: Path, bridge: FakeAdmin) -> None:
+    other = config.with_name("other.yaml")
+    append(other, config.read_text())  # noqa: ASYNC240
+    code, out, _ = await command("status", "-c", str(other))
+    assert code == Exit.NO
+    assert f"the bridge runs with {config}" in out
+
+
+async def test_without_a_bridge_the_files_tell(command: Command, config: Path) -> None:
+    async with await Outbox.open(config.parent / "state", {"hook": StartPolicy.NOW}, report=discard) as outbox:
+        await outbox.sinks.pause("hook", PauseCause.OPERATOR)
+    code, out, _ = await command("status", "-c", str(config))
+    assert code == Exit.UNAVAILABLE
+    assert "no bridge runs on" in out
+    assert "kubedelta check -c" in out
+    assert "sinks.hook: paused by an operator" in out
+
+
+async def test_without_a_bridge_and_a_state_it_says_so(command: Command, config: Path) -> None:
+    code, out, _ = await command("status", "-c", str(config))
+    assert code == Exit.UNAVAILABLE
+    assert "no bridge runs on" in out
+
+
+async def test_a_bridge_that_does_not_answer_is_a_trouble(command: Command, config: Path, bridge: FakeAdmin) -> None:
+    bridge.error = OSError("no")
+    code, out, _ = await command("status", "-c", str(config))
+    assert code == Exit.UNAVAILABLE
+    assert "bridge: OSError: no" in out
