@@ -20,6 +20,9 @@ from bridge.profiling.threads import threads
 
 T = TypeVar("T")
 
+Clock: TypeAlias = Callable[[], int]
+"""Returns nanoseconds of CPU time."""
+
 Count: TypeAlias = Callable[[tuple[Any, ...], Any], int]
 """Returns the number of records of a call, from its arguments and its result."""
 
@@ -27,9 +30,10 @@ Count: TypeAlias = Callable[[tuple[Any, ...], Any], int]
 class _Account:
     """A thread's stage, and its CPU nanoseconds in each stage."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.stage = Stage.NONE
-        self._since = thread_time_ns()
+        self._since = clock()
         self.spent = [0] * len(Stage)
         self.calls = [0] * len(Stage)
         self.records = [0] * len(Stage)
@@ -42,7 +46,7 @@ class _Account:
         self.move(stage)
 
     def move(self, stage: Stage) -> None:
-        now = thread_time_ns()
+        now = self._clock()
         self.spent[self.stage] += now - self._since
         self._since = now
         self.stage = stage
@@ -53,24 +57,32 @@ class _Account:
 
 
 class _Here(threading.local):
-    def __init__(self, accounts: list[_Account]) -> None:
-        self.account = _Account()
+    def __init__(self, accounts: list[_Account], clock: Clock) -> None:
+        self.account = _Account(clock)
         accounts.append(self.account)
 
 
 class Clocks:
     """The clocks of all threads. Create it, and call ``profile``, in the thread of the event loop."""
 
-    def __init__(self, inside: float = 0.0, outside: float = 0.0) -> None:
-        """The cost of entering a stage, in nanoseconds: on the clock of the stage itself, and of the stage around
-        it."""
+    def __init__(
+        self,
+        inside: float = 0.0,
+        outside: float = 0.0,
+        *,
+        thread_clock: Clock = thread_time_ns,
+        process_clock: Clock = process_time_ns,
+    ) -> None:
+        """``inside`` and ``outside`` are the cost of entering a stage, in nanoseconds: on the clock of the stage
+        itself, and of the stage around it. ``thread_clock`` has the CPU time of the thread that reads it."""
         self._inside, self._outside = inside, outside
+        self._thread_clock, self._process_clock = thread_clock, process_clock
         self._accounts: list[_Account] = []
-        self._here = _Here(self._accounts)
+        self._here = _Here(self._accounts, thread_clock)
         self._own = self._here.account
         self._turns = 0
         self._makers: WeakKeyDictionary[object, Stage] = WeakKeyDictionary()
-        self._elapsed, self._cpu, self._own_cpu = perf_counter_ns(), process_time_ns(), thread_time_ns()
+        self._elapsed, self._cpu, self._own_cpu = perf_counter_ns(), process_clock(), thread_clock()
 
     # ── Around functions ─────────────────────────────────────────────────────
 
@@ -177,13 +189,13 @@ class Clocks:
     def profile(self) -> Profile:
         """The profile since the clocks were created. The estimated cost of entering stages is subtracted, and has a row
         of its own."""
-        own, own_cpu = self._own, thread_time_ns() - self._own_cpu
+        own, own_cpu = self._own, self._thread_clock() - self._own_cpu
         spent, calls, records, left = (
             [sum(figures) for figures in zip(*(getattr(account, name) for account in self._accounts), strict=True)]
             for name in ("spent", "calls", "records", "left")
         )
         records[Stage.RECEIVE] = records[Stage.DECODE]  # Received bytes are not yet split into records.
-        cpu = process_time_ns() - self._cpu
+        cpu = self._process_clock() - self._cpu
         found = [
             *((Row(stage.name.lower(), spent[stage], calls[stage], records[stage]), left[stage]) for stage in STAGES),
             (Row(EVENT_LOOP, own_cpu - own.in_stages), own.left[Stage.NONE]),
