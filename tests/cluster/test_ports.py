@@ -100,3 +100,12 @@ def test_a_bridge_owns_its_address_before_it_listens(tmp_path: Path) -> None:
 
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind((host, int(port)))
+
+
+def test_a_process_that_reserved_ports_ends_without_a_warning() -> None:
+    code = "from tests.cluster.servers.ports import reserve_port; print(reserve_port())"
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.strip().isdecimal()
+    assert ended.stderr == ""

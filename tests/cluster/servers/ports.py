@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import socket
 
-_reserved: list[socket.socket] = []
-
-
 def hold_port() -> socket.socket:
     """Reserves a port until the socket is closed."""
     held = socket.socket()
@@ -25,6 +22,6 @@ def hold_port() -> socket.socket:
 def reserve_port() -> int:
     """A port that is kept until this process ends. Nobody listens on it."""
     held = hold_port()
-    _reserved.append(held)
     port: int = held.getsockname()[1]
+    held.detach()  # Only the descriptor stays: Python would warn of an open socket at the end of the process.
     return port
