@@ -1,7 +1,10 @@
 """The state on disk: every record until all sinks have settled it, the ledger of objects, positions and cursors.
 
+base_copy     the whole database as of one moment, for another replica
 appender      a batch of changes into records, ledger and position in one transaction
 checks        integrity of a database, and the state of another process
+commits       write transactions as data, for other replicas
+copied_state  the database of a replica that follows
 consumers     SQL and decisions for each sink: its cursor, backfills, compaction
 dead_letters  rejected and parked records of a sink
 encryption    encryption of objects' content, and its keys
@@ -25,6 +28,7 @@ writer        the writer thread with group commit
 """
 
 from bridge.outbox.appender import utc_now
+from bridge.outbox.base_copy import BaseCopy, is_empty
 from bridge.outbox.checks.inspection import LedgerObject, StateInspection, look_at
 from bridge.outbox.consumers.backfill import Backfill
 from bridge.outbox.consumers.backlog import why_full
@@ -53,7 +57,6 @@ from bridge.outbox.standby.others import OtherLeaders
 from bridge.outbox.standby.planning import doubt
 from bridge.outbox.standby.progress import OwedSnapshot, Replica
 from bridge.outbox.standby.standby import Standby
-from bridge.outbox.storage.base_copy import BaseCopy, is_empty
 from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
 from bridge.outbox.storage.shard_file import found_in
 from bridge.outbox.waypoints.index import Waypoints

@@ -18,6 +18,7 @@ from bridge.model.record import Record
 from bridge.outbox.appender import Appender, utc_now
 from bridge.outbox.checks import state_check
 from bridge.outbox.checks.integrity import damage_behind
+from bridge.outbox.commits import Capture
 from bridge.outbox.consumers import cursors, own_log
 from bridge.outbox.consumers.backlog import BacklogSize
 from bridge.outbox.dead_letters import DeadLetters
@@ -61,11 +62,14 @@ class Outbox:
         report: Report,
         clock: Callable[[], str],
         committed: Committed,
+        capture: Capture | None = None,
     ) -> None:
         self._retention = retention
         self._now = asyncio.get_running_loop().time
         files = opened.state_directory
-        store = self._store = Store(files, opened.connection, opened.codec, min_free=retention.min_free, report=report)
+        store = self._store = Store(
+            files, opened.connection, opened.codec, min_free=retention.min_free, report=report, capture=capture
+        )
         self._log = log = LogMaintenance(store, opened, retention, cleaner_policy)
         self._appender = Appender(store, log.end, retention, epoch=opened.epoch, clock=clock, committed=committed)
         self.append = self._appender.append
@@ -99,15 +103,17 @@ class Outbox:
         cipher: Cipher | None = None,
         committed: Committed = lambda _records, _last: None,
         cleaner_policy: CleanerPolicy = CleanerPolicy(),  # noqa: B008  # frozen
+        capture: Capture | None = None,
     ) -> Outbox:
         """Opens the state in ``directory``. ``sinks``: the configured sinks, each with the starting point for a first
         start, or None if ``registration.begin`` follows; ``selecting``: those with a selection. A new database begins
         behind the number of ``first_behind``; a damaged one is moved aside, but with ``only_existing`` raises Damaged,
-        and no cursor is created. ``cipher`` encrypts objects. Raises StateError."""
-        begin = partial(opening.open_state, selecting=selecting, behind=first_behind(), cipher=cipher)
+        and no cursor is created. ``cipher`` encrypts objects. ``capture`` records all transactions for other replicas;
+        records are committed, for everybody here, when those have them. Raises StateError."""
+        begin = partial(opening.open_state, selecting=selecting, behind=first_behind(), cipher=cipher, capture=capture)
         existing = partial(opening.open_existing, cipher=cipher)
         opened = await asyncio.to_thread(existing if only_existing else begin, directory, sinks, clock())
-        outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed)
+        outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed, capture)
         reporting.report_opened(opened, outbox.records, sinks, report)
         return outbox
 
@@ -190,8 +196,11 @@ class Outbox:
     async def read(self, after: int, limit: int, mask: int | None = None) -> Slice[Record]:
         """At most ``limit`` records behind the sequence number ``after``. The slice begins later if the log was
         trimmed. ``mask``: see ``reading.read``. Raises Damaged."""
+        last = self.last
         read = partial(reading.read, codec=self._store.codec, after=after, limit=limit, mask=mask)
-        return Slice(*await self._store.ask(read))
+        records, first = await self._store.ask(read)
+        # The file may have records already that count as committed only when other replicas have them.
+        return Slice([each for each in records if each.sequence <= last] if records else records, first)
 
     # ── State ────────────────────────────────────────────────────────────────
 

@@ -15,6 +15,7 @@ from bridge.model.formats.managers import entries_in, parted
 from bridge.model.record import Delta
 from bridge.model.resource import Resource
 from bridge.outbox.checks.integrity import find_damage
+from bridge.outbox.commits import Capture
 from bridge.outbox.encryption.cipher import Place
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log import ledger_sql, reading
@@ -38,12 +39,13 @@ class Store:
         *,
         min_free: int,
         report: Report,
+        capture: Capture | None = None,
     ) -> None:
         self.state_directory = state_directory
         self._lookup = open_reader(state_directory.file)
         state_directory.remember_files()
         self._readers: list[apsw.Connection] = []
-        self._writer = Writer(connection, state_directory, min_free=min_free, report=report)
+        self._writer = Writer(connection, state_directory, min_free=min_free, report=report, capture=capture)
         self.write = self._writer.submit
         self.codec = codec
         self.cipher = codec.bodies.cipher

@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import apsw
 
 from bridge.facts import OutboxFull, OutboxHasRoom, Report
 from bridge.model.admin import UnknownTarget
+from bridge.outbox.commits import Capture
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import close, is_damage, page_bytes
 from bridge.outbox.storage.directory_lock import FILE
@@ -66,10 +68,13 @@ class Writer:
         min_free: int,
         report: Report,
         retry: float = RETRY,
+        capture: Capture | None = None,
     ) -> None:
         """``min_free``: bytes on the disk that jobs leave free. ``retry``: seconds between two attempts on a full
-        disk."""
+        disk. ``capture``: records the transactions for other replicas, has done so since ``connection`` was opened, and
+        says when those have a transaction; only then are its jobs done."""
         self._connection = connection
+        self._capture = capture
         self._state_directory = state_directory
         self._min_free = min_free
         self._report = report
@@ -81,6 +86,8 @@ class Writer:
         """Why transactions fail at the moment; empty while they succeed."""
         self.failure: BaseException | None = None
         """The error that ended the thread before ``close``."""
+        if capture is not None:
+            capture.replicas.committed(capture.opened(), _nothing)
         self._thread = threading.Thread(target=self._run, name="outbox writer", daemon=True)
         self._thread.start()
 
@@ -150,20 +157,30 @@ class Writer:
             self._report_on_loop(OutboxHasRoom(time.monotonic() - stuck_since))
 
     def _transact(self, group: list[_Job[Any]]) -> None:
-        connection = self._connection
+        connection, capture = self._connection, self._capture
+        frame = None
         try:
             connection.execute("BEGIN IMMEDIATE")
+            if capture is not None:
+                capture.begin()
             for job in group:
                 try:
                     job.result = job.work(connection)
                 except UnknownTarget as refusal:
                     job.refused = refusal
+            if capture is not None:
+                frame = capture.end()
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            if capture is not None:
+                capture.discard()
             raise
-        self._loop.call_soon_threadsafe(_finish, group)
+        if capture is None:
+            self._loop.call_soon_threadsafe(_finish, group)
+        else:
+            self._loop.call_soon_threadsafe(capture.replicas.committed, frame, partial(_finish, group))
 
     def _make_room(self, group: list[_Job[Any]]) -> list[_Job[Any]]:
         """Runs the jobs that free space, also those queued meanwhile. Returns the other jobs."""
@@ -225,6 +242,10 @@ class Writer:
             if not job.done.done():
                 job.done.set_exception(error)
                 job.done.exception()  # Retrieved here, since some futures have no waiter and asyncio would log them.
+
+
+def _nothing() -> None:
+    pass
 
 
 def _finish(group: list[_Job[Any]]) -> None:

@@ -12,6 +12,7 @@ import apsw
 
 from bridge.model.policies import StartPolicy
 from bridge.outbox.checks.integrity import find_damage, require_small
+from bridge.outbox.commits import Capture, forget
 from bridge.outbox.consumers import beginnings, cursors, own_log, selections
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.selections import StoredSelection
@@ -68,23 +69,24 @@ def open_state(
     *,
     behind: int,
     cipher: Cipher | None = None,
+    capture: Capture | None = None,
 ) -> OpenedState:
     """Opens or creates the state. Blocks: seconds for a log of millions of records. A crash in the middle of a repair
     repeats the repair. ``selecting``: the sinks that have a selection now. ``behind``: the number behind which the
-    records of a new database begin. Raises StateError."""
+    records of a new database begin. ``capture``: records what is written from here on. Raises StateError."""
     state_directory = StateDirectory(directory)
     try:
         mark = state_directory.mark()
         if mark is None:
             try:
-                return _read_all(state_directory, sinks, now, selecting, cipher, behind=behind)
+                return _read_all(state_directory, sinks, now, selecting, cipher, behind=behind, capture=capture)
             except Damaged as error:
                 mark = Mark(str(error))
                 # Removed after the repair: a crash during the repair repeats it.
                 state_directory.mark_damaged(mark.reason)
         last, epoch = last_exported(state_directory.file, mark), unused_epoch(state_directory.file, mark)
         aside = state_directory.move_aside()
-        connection = _open(state_directory)
+        connection = _open(state_directory, capture=capture)
         begin_anew(connection, last, epoch, sinks, now)
         state_directory.remove_mark()
         return replace(
@@ -122,11 +124,12 @@ def _read_all(
     *,
     migrates: bool = True,
     behind: int = 0,
+    capture: Capture | None = None,
 ) -> OpenedState:
     """Examines the database after any error of reading. Raises StateError, Damaged, or a bug."""
     formats: list[int] = []
     try:
-        connection = _open(state_directory, formats.append if migrates else None, behind)
+        connection = _open(state_directory, formats.append if migrates else None, behind, capture)
         opened = _read_or_close(state_directory, connection, sinks, now, selecting, cipher)
         return replace(opened, migrated=formats[0] if formats else 0)
     except Exception as error:
@@ -138,12 +141,25 @@ def _read_all(
 
 
 def _open(
-    state_directory: StateDirectory, migrates: Callable[[int], None] | None = None, behind: int = 0
+    state_directory: StateDirectory,
+    migrates: Callable[[int], None] | None = None,
+    behind: int = 0,
+    capture: Capture | None = None,
 ) -> apsw.Connection:
     _expect_file(state_directory)
     if not state_directory.has(FILE):
         _make(state_directory, behind)
-    return open_writer(state_directory.file, migrates=migrates)
+    connection = open_writer(state_directory.file, migrates=migrates)
+    try:
+        with usable(state_directory.file):
+            if capture is None:
+                forget(connection)
+            else:
+                capture.open(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _make(state_directory: StateDirectory, behind: int) -> None:

@@ -1,6 +1,5 @@
 """The database file and the state directory.
 
-base_copy         a consistent copy of the open database
 database          connections, their pragmas, and queries that always have a row
 directory_lock    one bridge for each directory, and nobody else in its files
 mark              the mark that an ended bridge leaves for the next start

@@ -13,12 +13,12 @@ from bridge.outbox.errors import Damaged, UnknownFormat
 from bridge.outbox.storage import migrations
 from bridge.outbox.storage.tables import SQL
 
-FORMAT = 9
+FORMAT = _FIRST = 10
 """PRAGMA user_version. A change of the tables takes the next number, and a step in ``migrations``."""
 APPLICATION_ID = 0x6B646F62
 """PRAGMA application_id: "kdob", for kubedelta's outbox. SQLite and file(1) read it from bytes 68 to 71 of the file."""
 _UNRELEASED_ID = 0x6B646C74
-"""The application id "kdlt" of the formats 1 to 4, which no release wrote. Their tables have other names."""
+"""The application id "kdlt" of the very first files."""
 
 
 Part: TypeAlias = tuple[str, str, str, int, str, int]
@@ -64,7 +64,7 @@ def recognise(database: apsw.Connection, *, new: bool) -> int:
     application, found = int(database.pragma("application_id")), _format(database)
     if application == APPLICATION_ID and found == FORMAT:
         return found
-    if application == _UNRELEASED_ID:
+    if application == _UNRELEASED_ID or (application == APPLICATION_ID and 0 < found < _FIRST):
         raise UnknownFormat(
             f"{database.filename} was written by an unreleased kubedelta (format {found}), and no release reads it: "
             "give state.directory an empty directory; the next start exports every object again, without a migration"
@@ -79,11 +79,21 @@ def recognise(database: apsw.Connection, *, new: bool) -> int:
         return FORMAT
     if application != APPLICATION_ID:
         raise UnknownFormat(f"{database.filename} is a database, but none of kubedelta's: move it away")
+    oldest = min(migrations.STEPS, default=FORMAT)
     raise UnknownFormat(
-        f"{database.filename} has format {found}, written by another kubedelta; this version reads the formats "
-        f"{min(migrations.STEPS)} to {FORMAT}: run the version that wrote it, restore the copy of state.directory from "
+        f"{database.filename} has format {found}, written by another kubedelta; this version reads the formats from "
+        f"{oldest} to {FORMAT}: run the version that wrote it, restore the copy of state.directory from "
         "before that version, or give state.directory an empty directory: the next start exports every object again"
     )
+
+
+def format_for_followers(database: apsw.Connection) -> int | None:
+    """The format of a database that a follower of this version can have: its own, or an earlier one, which is migrated
+    when the follower leads. None for any other file."""
+    found = _format(database)
+    if int(database.pragma("application_id")) != APPLICATION_ID:
+        return None
+    return found if found in migrations.STEPS or _has_our_shape(database) else None
 
 
 def is_earlier(database: apsw.Connection) -> bool:

@@ -18,6 +18,7 @@ backfill_items  items of each sink's backfill: numbers of records, or notices
 snapshots       the newest snapshot on demand of each sink, and the time from which its schedule counts
 dead_letters    each contains its record, so that the log can be trimmed
 encryption_keys keys under which the database has content
+terms           with an election: terms of leaders, each with its first commit; meta.committed is the newest
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ CREATE TABLE meta (
     term INTEGER NOT NULL DEFAULT 0,
     ahead INTEGER NOT NULL DEFAULT 0,
     frontier TEXT NOT NULL DEFAULT '',
-    overtaken INTEGER NOT NULL DEFAULT 0
+    overtaken INTEGER NOT NULL DEFAULT 0,
+    committed INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 INSERT INTO meta (id) VALUES (1);
 
@@ -208,4 +210,9 @@ CREATE TABLE encryption_keys (
     proof BLOB NOT NULL,
     complete INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE terms (
+    term INTEGER PRIMARY KEY,
+    first_commit INTEGER NOT NULL
+) STRICT;
 """

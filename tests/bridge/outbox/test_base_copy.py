@@ -11,8 +11,8 @@ from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.primitives.shard import Shard
 from bridge.model.versions import frontier
 from bridge.outbox import BaseCopy, Cipher, Damaged, EncryptionKey, Installation, StateUnusable, found_in
+from bridge.outbox.base_copy import NAME, is_empty
 from bridge.outbox.checks.integrity import find_damage
-from bridge.outbox.storage.base_copy import NAME, is_empty
 from bridge.outbox.storage.directory_lock import FILE
 from tests.bridge.outbox.opened import everything, joined, opened, rows_of
 from tests.bridge.outbox.test_standby import SINKS, published, replicas

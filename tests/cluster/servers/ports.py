@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 
+
 def hold_port() -> socket.socket:
     """Reserves a port until the socket is closed."""
     held = socket.socket()

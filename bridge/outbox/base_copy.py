@@ -9,7 +9,8 @@ from typing import BinaryIO
 
 import apsw
 
-from bridge.outbox.storage.database import connect_file, one, open_reader, page_bytes
+from bridge.outbox.commits import history_of
+from bridge.outbox.storage.database import connect_file, open_reader, page_bytes
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.private_files import open_private
 from bridge.outbox.storage.state_directory import UNFINISHED
@@ -33,7 +34,7 @@ class BaseCopy:
             raise
         try:
             self._reader.execute("BEGIN")
-            one(self._reader, "SELECT last FROM meta")  # From here on, the transaction holds its moment.
+            self.history = history_of(self._reader)  # From here on, the transaction holds its moment.
             self.bytes = int(self._reader.pragma("page_count")) * page_bytes(self._reader)
             self._pages = max(1, step // page_bytes(self._reader))
             self._remove()

@@ -1,0 +1,34 @@
+"""A standby is a copy of the leader's database, and a takeover is a restart on it.
+
+The state of a bridge is one SQLite file, and one function writes to it. So a replica that has the file as it was behind
+the last transaction that any destination can know of goes on exactly as the leader would after a restart. Nothing else
+of the bridge knows of several replicas.
+
+How a commit goes through the room::
+
+    outbox.writer ── COMMIT ──▶ outbox.commits.Capture: its number and its patchset
+        │                                  │ Frame
+        │ finish                           ▼
+        └──◀── in_sync: replicated ◀── serving.Replicator ──▶ wire ──▶ following.Follower ──▶ outbox.copied_state
+                                           ▲                                  │
+                                           └────────── Acknowledged ──────────┘
+
+``serving``    the leader: frames, base copies, and when a transaction is done
+``following``  the follower: connects, applies, acknowledges
+``in_sync``    who is in sync, and how far deliveries may go (pure)
+``wire``       the messages (pure)
+``identity``   how both know each other: a certificate of the term, and the redaction key
+
+Invariants:
+
+- A transaction counts as done, and its records are delivered, when every replica that the Lease may name has it. So
+  whoever is on the Lease's list has all that any destination can have seen.
+- A replica is taken off the list in the Lease *before* the leader goes on without it.
+- A commit number means one thing within a term, and a term has one leader; a state with another history than the
+  leader's gets a base copy, whatever it has.
+
+How it fails: a follower that is slow, full or cut off holds deliveries up for ``patience`` seconds and a write of the
+Lease, and follows again when it can. A leader that cannot write the Lease waits, until it is no leader any more. Who
+has neither the redaction key nor the right to write the Lease can open some connections; who can write the Lease can
+keep all replicas from leading, and neither reads nor changes what they have.
+"""

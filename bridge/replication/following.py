@@ -1,0 +1,252 @@
+"""The follower's side: it connects to the leader, and keeps its own database equal to the leader's.
+
+One connection at a time. A task receives, another applies what has come meanwhile in one transaction, in a thread, and
+acknowledges it. What was received and not applied is bounded in messages of at most a megabyte; the connection's own
+flow control holds up the leader, which takes a follower off its list that is too slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import apsw
+from aiohttp import ClientWebSocketResponse, WSMsgType
+
+from bridge.model.primitives.shard import Shard
+from bridge.outbox import Cipher, Damaged, StateError
+from bridge.outbox.commits import LargePatchset
+from bridge.outbox.copied_state import CopiedState
+from bridge.outbox.storage.schema import FORMAT
+from bridge.replication import wire
+from bridge.replication.identity import SharedSecret, new_nonce
+
+_CONNECT_SECONDS = 5.0
+_HEARTBEAT = 5.0
+_WELCOME_SECONDS = 10.0
+_MESSAGES = 64
+_AT_ONCE = 256
+"""Commits in one transaction."""
+_ROOM = 64 << 20
+"""Bytes of the disk that a base copy leaves free."""
+
+
+class CannotFollow(Exception):
+    """Why this replica does not follow the leader now, for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """As the Lease names it."""
+
+    address: str
+    """Host and port."""
+    fingerprint: str
+    """See ``identity``."""
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """This replica."""
+
+    run: str
+    """Of this process alone."""
+    name: str
+    cluster: str
+    shard: Shard | None
+    key: bytes
+    """The redaction key."""
+    bridge: str
+    """See SharedSecret."""
+
+
+class Follower:
+    """Follows one leader after the other, with one state."""
+
+    def __init__(self, state: CopiedState, folder: Path, me: Me, cipher: Cipher | None) -> None:
+        """``folder``: for large frames; on the disk of the state."""
+        self._state = state
+        self._folder = folder
+        self._me = me
+        self._cipher = cipher
+        self.named_in = 0
+        """The term in which this replica was told that the Lease names it, and since which it is connected or was cut
+        off; 0 while it cannot know that it is in sync."""
+        self.commit = 0
+        """The newest commit here."""
+
+    async def follow(self, leader: Leader) -> None:
+        """Follows until the connection ends, which is no error. Raises CannotFollow."""
+        self.named_in = 0
+        try:
+            async with self._connected(leader) as socket:
+                await self._say_hello(socket)
+                queue: asyncio.Queue[_Received] = asyncio.Queue(_MESSAGES)
+                async with asyncio.TaskGroup() as tasks:
+                    receiving = tasks.create_task(self._receive(socket, queue), name="frames")
+                    applying = tasks.create_task(self._apply(socket, queue, leader.term), name="apply")
+                    await asyncio.wait([receiving, applying], return_when=asyncio.FIRST_COMPLETED)
+                    if receiving.done() and not receiving.exception():
+                        await queue.join()
+                    receiving.cancel()
+                    applying.cancel()
+        except* (aiohttp.ClientError, TimeoutError, ConnectionError) as errors:
+            raise CannotFollow(_reason(errors)) from errors
+        except* (wire.ProtocolBroken, Damaged, StateError, OSError, apsw.Error) as errors:
+            self.named_in = 0
+            raise CannotFollow(_reason(errors)) from errors
+        except* CannotFollow as errors:
+            raise CannotFollow(_reason(errors)) from errors
+
+    @asynccontextmanager
+    async def _connected(self, leader: Leader) -> AsyncIterator[ClientWebSocketResponse]:
+        """Connected to the leader that has the redaction key, and to no other server."""
+        secret, nonce = SharedSecret(self._me.key, self._me.bridge, leader.fingerprint), new_nonce()
+        try:
+            pin = aiohttp.Fingerprint(bytes.fromhex(leader.fingerprint))
+        except ValueError as error:
+            raise CannotFollow("the Lease has no fingerprint of a certificate") from error
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=None)
+        headers = {"Authorization": f"Bearer {secret.token}", wire.NONCE: nonce}
+        async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session:
+            async with asyncio.timeout(_WELCOME_SECONDS):
+                socket = await session.ws_connect(
+                    f"wss://{leader.address}{wire.PATH}",
+                    ssl=pin,
+                    headers=headers,
+                    heartbeat=_HEARTBEAT,
+                    max_msg_size=wire.MOST,
+                )
+            try:
+                async with asyncio.timeout(_WELCOME_SECONDS):
+                    welcome = await _heard(socket)
+                if not isinstance(welcome, wire.Welcome) or not secret.proves(nonce, welcome.proof):
+                    raise CannotFollow(
+                        "the server that the Lease names has not the redaction key of this replica: somebody else may "
+                        "have written the Lease"
+                    )
+                yield socket
+            finally:
+                await socket.close()
+
+    async def _say_hello(self, socket: ClientWebSocketResponse) -> None:
+        me = self._me
+        history, found = (
+            await asyncio.to_thread(self._state.history),
+            await asyncio.to_thread(lambda: self._state.format),
+        )
+        point = history.point
+        self.commit = 0 if point is None else point.commit
+        shard = "" if me.shard is None else me.shard.name
+        term = 0 if point is None else point.term
+        hello = wire.Hello(me.run, me.name, me.cluster, shard, found, FORMAT, term, self.commit)
+        await socket.send_bytes(wire.encode(hello))
+
+    # ── Receiving ────────────────────────────────────────────────────────────
+
+    async def _receive(self, socket: ClientWebSocketResponse, queue: asyncio.Queue[_Received]) -> None:
+        """Until the end of the connection."""
+        while (message := await _heard(socket)) is not None:
+            match message:
+                case wire.Commit(commit, size, data) if len(data) == size:
+                    await queue.put(_Commit(commit, data))
+                case wire.Commit(commit, size, b""):
+                    await queue.put(_Commit(commit, await self._large(socket, size)))
+                case wire.Named():
+                    await queue.put(message)
+                case wire.BaseCopy(size):
+                    await queue.join()
+                    await self._copy(socket, size)
+                case wire.Refused(reason):
+                    raise CannotFollow(f"the leader refuses this replica: {reason}")
+                case _:
+                    raise wire.ProtocolBroken("the leader sent a message out of its order")
+
+    async def _large(self, socket: ClientWebSocketResponse, size: int) -> LargePatchset:
+        await self._expect_room(size)
+        large = await asyncio.to_thread(LargePatchset, self._folder)
+        async for part in _parts(socket, size):
+            await asyncio.to_thread(large.write, part)
+        return large
+
+    async def _copy(self, socket: ClientWebSocketResponse, size: int) -> None:
+        await self._expect_room(size)
+        state = self._state
+        await asyncio.to_thread(state.begin_incoming)
+        try:
+            async for part in _parts(socket, size):
+                await asyncio.to_thread(state.write_incoming, part)
+            history = await asyncio.to_thread(state.install, self._cipher, self._me.shard)
+        finally:
+            await asyncio.to_thread(state.discard_incoming)
+        self.named_in, self.commit = 0, history.commit
+        await socket.send_bytes(wire.encode(wire.Acknowledged(self.commit)))
+
+    async def _expect_room(self, size: int) -> None:
+        free = await asyncio.to_thread(self._state.free_bytes)
+        if size < 0 or free < size + _ROOM:
+            raise CannotFollow(f"state.directory: the leader sends {size} bytes, and the disk has {free} bytes free")
+
+    # ── Applying ─────────────────────────────────────────────────────────────
+
+    async def _apply(self, socket: ClientWebSocketResponse, queue: asyncio.Queue[_Received], term: int) -> None:
+        while True:
+            received = [await queue.get()]
+            while not queue.empty() and len(received) < _AT_ONCE:
+                received.append(queue.get_nowait())
+            commits = [each for each in received if isinstance(each, _Commit)]
+            if [each.commit for each in commits] != list(range(self.commit + 1, self.commit + 1 + len(commits))):
+                raise wire.ProtocolBroken(f"the frames behind commit {self.commit} do not follow it")
+            if commits:
+                self.commit = await asyncio.to_thread(self._state.apply, [each.patchset for each in commits])
+                await socket.send_bytes(wire.encode(wire.Acknowledged(self.commit)))
+            for each in received:
+                if isinstance(each, wire.Named):
+                    if each.term != term:
+                        raise wire.ProtocolBroken(f"the leader of term {term} speaks of term {each.term}")
+                    self.named_in = term
+                queue.task_done()
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    commit: int
+    patchset: bytes | LargePatchset
+
+
+_Received = _Commit | wire.Named
+
+
+async def _parts(socket: ClientWebSocketResponse, size: int) -> AsyncIterator[bytes]:
+    while size > 0:
+        part = await _heard(socket)
+        if part is None:
+            raise ConnectionError("the leader ended the connection within a copy")
+        if not isinstance(part, wire.Part) or not 0 < len(part.data) <= size:
+            raise wire.ProtocolBroken("parts are followed by parts")
+        size -= len(part.data)
+        yield part.data
+
+
+async def _heard(socket: ClientWebSocketResponse) -> wire.FromLeader | None:
+    """The next message; None at the end. Raises ProtocolBroken, and what ended the connection."""
+    message = await socket.receive()
+    if message.type is WSMsgType.BINARY:
+        return wire.from_leader(message.data)
+    if message.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED):
+        return None
+    if message.type is WSMsgType.ERROR and isinstance(message.data, Exception):
+        raise ConnectionError(str(message.data)) from message.data
+    raise wire.ProtocolBroken("the leader sends binary messages")
+
+
+def _reason(errors: BaseExceptionGroup[BaseException]) -> str:
+    first: BaseException = errors
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return str(first) or type(first).__name__

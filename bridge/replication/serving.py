@@ -1,0 +1,348 @@
+"""The leader's side: it sends its commits to the followers, and says which transactions count as done.
+
+A ``Replicator`` stands between the outbox's writer and everybody who waits for a transaction (``outbox.commits.
+Replicas``). A commit goes into the log of frames; a task for each follower sends what it lacks, in order; and what the
+followers acknowledge lets the waiting transactions finish (``in_sync``). The newest frames are in memory, bounded in
+bytes. Whoever needs an older one, or has another history, gets a base copy first: one at a time, at a bounded rate,
+made by SQLite's backup API from one moment of the database while the writer goes on.
+
+Another list in the Lease is written by ``publish``, which the election gives; until it is written, deliveries wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+from aiohttp import WSMsgType, web
+
+from bridge.facts import Report
+from bridge.facts.process import COPY_SERVER
+from bridge.outbox import BaseCopy, StateError
+from bridge.outbox.commits import Frame, FrameLog, History, Point
+from bridge.outbox.storage.schema import FORMAT
+from bridge.replication import wire
+from bridge.replication.identity import ServerIdentity, SharedSecret
+from bridge.replication.in_sync import REST, InSync, Lag
+from bridge.web.connections import Connections
+from bridge.web.listener import HttpListener
+
+Publish: TypeAlias = Callable[[frozenset[str]], Awaitable[bool]]
+"""Writes a list of runs into the Lease. Returns whether it is known to be there now."""
+
+FRAMES = 64 << 20
+"""Bytes of frames in memory."""
+_RATE = 64 << 20
+"""Bytes a second of a base copy: the disk belongs to deliveries."""
+_SILENCE = 15.0
+"""Seconds in which a follower reads nothing, until its connection ends."""
+_HEARTBEAT = 5.0
+_FIRST_WORDS = 10.0
+_INSTALLING = 600.0
+"""Seconds in which a follower puts a base copy in its place."""
+_MOST_FOLLOWERS = 8
+_MOST_CONNECTIONS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What is replicated."""
+
+    directory: Path
+    history: History
+    """As it was when the term's first frame was made: the term is its last one."""
+    cluster: str
+    shard: str
+
+    @property
+    def term(self) -> int:
+        return self.history.terms[-1][0]
+
+
+class Replicator:
+    """Of a term. ``committed`` is called from the moment on in which the state is open."""
+
+    def __init__(self, patience: float, *, rest: float = REST, frames: int = FRAMES) -> None:
+        """``patience``: seconds without an acknowledgement after which a follower is taken off the list. ``rest``: see
+        InSync. ``frames``: bytes of them in memory."""
+        self.frames = FrameLog(frames)
+        self.in_sync = InSync(patience, newest=0, rest=rest)
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._now = asyncio.get_running_loop().time
+        self._news: asyncio.Event = asyncio.Event()
+        self._look = asyncio.Event()
+
+    def committed(self, frame: Frame | None, finish: Callable[[], None]) -> None:
+        """See Replicas."""
+        if frame is not None:
+            self.frames.add(frame)
+            self.in_sync.committed(frame.commit, self._now())
+            self.announce()
+        self._waiting.append((self.in_sync.newest, finish))
+        self.release()
+
+    def release(self) -> None:
+        """Finishes the transactions that count as done now."""
+        replicated = self.in_sync.replicated
+        while self._waiting and self._waiting[0][0] <= replicated:
+            self._waiting.popleft()[1]()
+        if self.in_sync.must_write:
+            self._look.set()
+
+    def announce(self) -> None:
+        """Wakes all who wait in ``news``."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    @property
+    def news(self) -> asyncio.Event:
+        """Set when there is another frame, or another list, than now."""
+        return self._news
+
+    async def run(self, publish: Publish, pause: float) -> None:
+        """Keeps the Lease's list up to date until cancelled. ``pause``: seconds until a write that failed is tried
+        again."""
+        while True:
+            now = self._now()
+            self._look.clear()
+            self.in_sync.look(now)
+            if self.in_sync.must_write:
+                runs = self.in_sync.writing()
+                if await publish(runs):
+                    self.in_sync.written(runs)
+                    self.release()
+                    self.announce()
+                    continue
+                until = self._now() + pause
+            else:
+                until = self.in_sync.next_look(now)
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until if until < float("inf") else None):
+                    await self._look.wait()
+
+    async def drained(self) -> None:
+        """Returns when everybody in sync has everything."""
+        while self.in_sync.replicated < self.in_sync.newest:
+            await self.news.wait()
+
+    def lags(self) -> dict[str, Lag]:
+        """Run → how far it is behind."""
+        return self.in_sync.lags(self._now())
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A follower that said who it is."""
+
+    hello: wire.Hello
+    socket: web.WebSocketResponse
+    at: int
+    """The newest commit that was sent."""
+    told: bool = False
+    """That the Lease names it."""
+    has: int = -1
+    """The newest commit that it acknowledged in this connection."""
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class ReplicationServer:
+    """Serves followers between ``start`` and ``stop``."""
+
+    def __init__(
+        self,
+        served: Served,
+        replicator: Replicator,
+        identity: ServerIdentity,
+        secret: SharedSecret,
+        listen: tuple[str, int],
+        report: Report,
+    ) -> None:
+        self._served = served
+        self._replicator = replicator
+        self._secret = secret
+        self._connections: dict[str, _Connection] = {}
+        self._copying = asyncio.Lock()
+        app = web.Application(client_max_size=0)
+        app.router.add_get(wire.PATH, self._serve)
+        host, port = listen
+        self._listener = HttpListener(
+            app, host, port, server=COPY_SERVER, most=_MOST_CONNECTIONS, report=report, tls=identity.context
+        )
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    @property
+    def followers(self) -> dict[str, str]:
+        """Run → name, of those that are connected."""
+        return {run: each.hello.name for run, each in self._connections.items()}
+
+    async def start(self) -> None:
+        """Raises OSError."""
+        await self._listener.start()
+
+    async def stop(self) -> None:
+        """Ends all connections."""
+        for each in [*self._connections.values()]:
+            with suppress(ConnectionError, RuntimeError):
+                await each.socket.close(message=b"the term is over")
+        await self._listener.stop()
+
+    # ── A connection ─────────────────────────────────────────────────────────
+
+    async def _serve(self, request: web.Request) -> web.WebSocketResponse:
+        if not self._secret.opens(request.headers.get("Authorization", "")):
+            raise web.HTTPUnauthorized(text="only a replica with the same redaction key may follow\n")
+        nonce = request.headers.get(wire.NONCE, "")
+        if not 16 <= len(nonce) <= 64:
+            raise web.HTTPBadRequest(text=f"{wire.NONCE}: 16 to 64 characters\n")
+        if len(self._connections) >= _MOST_FOLLOWERS:
+            raise web.HTTPServiceUnavailable(text=f"{_MOST_FOLLOWERS} replicas follow already\n")
+        Connections.keep(request.transport)
+        socket = web.WebSocketResponse(heartbeat=_HEARTBEAT, compress=False, max_msg_size=wire.MOST)
+        await socket.prepare(request)
+        with suppress(ConnectionError, TimeoutError, wire.ProtocolBroken):
+            await self._say(socket, wire.Welcome(self._secret.proof(nonce)))
+            async with asyncio.timeout(_FIRST_WORDS):
+                hello = await _heard(socket)
+            if not isinstance(hello, wire.Hello) or not 1 <= len(hello.run) <= wire.LONGEST_RUN:
+                raise wire.ProtocolBroken("a follower begins with hello")
+            if reason := self._refusal(hello):
+                await self._say(socket, wire.Refused(reason))
+            else:
+                await self._follow(hello, socket)
+        await socket.close()
+        return socket
+
+    def _refusal(self, hello: wire.Hello) -> str:
+        """Why this replica cannot follow; empty if it can."""
+        served = self._served
+        if hello.cluster != served.cluster:
+            return f"this is a bridge of the cluster {served.cluster!r}, and not of {hello.cluster!r}"
+        if hello.shard != served.shard:
+            return f"this is the shard {served.shard or 'of all objects'}, and not {hello.shard or 'of all objects'}"
+        if hello.newest_format < FORMAT:
+            return (
+                f"the leader's state has format {FORMAT}, and this version of kubedelta has {hello.newest_format}: "
+                "run the leader's version"
+            )
+        return ""
+
+    async def _follow(self, hello: wire.Hello, socket: web.WebSocketResponse) -> None:
+        if (before := self._connections.get(hello.run)) is not None:  # A half-open connection of the same process.
+            await before.socket.close()
+        connection = self._connections[hello.run] = _Connection(hello, socket, hello.commit)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                hearing = tasks.create_task(self._hear(connection), name="follower's words")
+                sending = tasks.create_task(self._send(connection), name="follower's frames")
+                await asyncio.wait([hearing, sending], return_when=asyncio.FIRST_COMPLETED)
+                for each in (hearing, sending):
+                    each.cancel()
+        except* (ConnectionError, TimeoutError, wire.ProtocolBroken, OSError, StateError):
+            pass
+        finally:
+            if self._connections.get(hello.run) is connection:
+                del self._connections[hello.run]
+                self._replicator.in_sync.disconnected(hello.run)
+                self._replicator.release()
+
+    async def _hear(self, connection: _Connection) -> None:
+        """Returns when the follower has ended the connection."""
+        run, replicator = connection.hello.run, self._replicator
+        while (message := await _heard(connection.socket)) is not None:
+            if not isinstance(message, wire.Acknowledged):
+                raise wire.ProtocolBroken("a follower says hello once")
+            if message.commit > connection.at:
+                raise wire.ProtocolBroken("a follower cannot have what was not sent")
+            connection.has = message.commit
+            connection.heard.set()
+            replicator.in_sync.acknowledged(run, message.commit, asyncio.get_running_loop().time())
+            replicator.release()
+
+    async def _send(self, connection: _Connection) -> None:
+        hello, replicator = connection.hello, self._replicator
+        history = History(self._served.history.terms, replicator.frames.newest)
+        point = Point(hello.term, hello.commit)
+        if hello.format != FORMAT or not history.contains(point):
+            connection.at = -1
+        elif replicator.frames.behind(connection.at) is not None or connection.at == replicator.frames.newest:
+            self._joined(connection)
+        while True:
+            news = replicator.news
+            if (frame := replicator.frames.behind(connection.at)) is not None:
+                await self._send_frame(connection, frame)
+            elif connection.at != replicator.frames.newest:
+                replicator.in_sync.disconnected(hello.run)
+                replicator.release()
+                await self._send_copy(connection)
+                self._joined(connection)
+            elif not connection.told and (lag := replicator.lags().get(hello.run)) is not None and lag.in_sync:
+                connection.told = True
+                await self._say(connection.socket, wire.Named(self._served.term))
+            else:
+                await news.wait()
+
+    def _joined(self, connection: _Connection) -> None:
+        connection.told = False
+        now = asyncio.get_running_loop().time()
+        self._replicator.in_sync.connected(connection.hello.run, connection.at, now)
+        self._replicator.release()
+
+    async def _send_frame(self, connection: _Connection, frame: Frame) -> None:
+        connection.at, patchset = frame.commit, frame.patchset
+        if isinstance(patchset, bytes) and len(patchset) <= wire.PART:
+            await self._say(connection.socket, wire.Commit(frame.commit, len(patchset), patchset))
+            return
+        size = len(patchset) if isinstance(patchset, bytes) else patchset.size
+        await self._say(connection.socket, wire.Commit(frame.commit, size))
+        for start in range(0, size, wire.PART):
+            if isinstance(patchset, bytes):
+                part = patchset[start : start + wire.PART]
+            else:
+                part = await asyncio.to_thread(patchset.part, start, wire.PART)
+            await self._say(connection.socket, wire.Part(part))
+
+    async def _send_copy(self, connection: _Connection) -> None:
+        """Sends a base copy, and waits until the follower has it."""
+        async with self._copying, self._copied() as (copy, file):
+            connection.at, connection.has = copy.history.commit, -1
+            await self._say(connection.socket, wire.BaseCopy(copy.bytes))
+            while part := await asyncio.to_thread(file.read, wire.PART):
+                await self._say(connection.socket, wire.Part(part))
+                await asyncio.sleep(len(part) / _RATE)
+        async with asyncio.timeout(_INSTALLING):
+            while connection.has < connection.at:
+                connection.heard.clear()
+                await connection.heard.wait()
+
+    @asynccontextmanager
+    async def _copied(self) -> AsyncIterator[tuple[BaseCopy, BinaryIO]]:
+        copy = await asyncio.to_thread(BaseCopy, self._served.directory)
+        try:
+            while not await asyncio.to_thread(copy.step):  # noqa: ASYNC110  # a rate, and no wait for an event
+                await asyncio.sleep(wire.PART / _RATE)
+            with await asyncio.to_thread(copy.file) as file:
+                yield copy, file
+        finally:
+            await asyncio.to_thread(copy.close)
+
+    async def _say(self, socket: web.WebSocketResponse, message: wire.FromLeader) -> None:
+        async with asyncio.timeout(_SILENCE):
+            await socket.send_bytes(wire.encode(message))
+
+
+async def _heard(socket: web.WebSocketResponse) -> wire.FromFollower | None:
+    """The next message; None at the end. Raises ProtocolBroken."""
+    message = await socket.receive()
+    if message.type is WSMsgType.BINARY:
+        return wire.from_follower(message.data)
+    if message.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED):
+        return None
+    raise wire.ProtocolBroken("a follower sends binary messages")

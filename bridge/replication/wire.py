@@ -1,0 +1,118 @@
+"""What a leader and its followers say to each other: msgpack messages over a WebSocket. Pure.
+
+    follower                               leader
+    GET /replication (token, nonce)  →
+                                     ←     Welcome: the proof that this is the leader
+    Hello: its point and format      →
+                                     ←     BaseCopy, Part …, where the point is not in the leader's history
+    Acknowledged: the copy's commit  →
+                                     ←     Commit (and Part … for a large one), in order, without a hole
+    Acknowledged: the newest commit  →     … of several, whenever it has applied some
+                                     ←     Named, once the Lease names this follower
+
+A message has at most ``MOST`` bytes. Both sides check what they get: the other one may be of another version.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+PATH = "/replication"
+NONCE = "Kubedelta-Nonce"
+PART = 1 << 20
+"""Bytes of a part."""
+MOST = PART + 1024
+"""Bytes of a message."""
+LONGEST_RUN = 64
+
+
+class ProtocolBroken(Exception):
+    """The other side sent what it must not."""
+
+
+class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
+    """The leader of the bridge, and no other server: see ``identity``."""
+
+    proof: str
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    """A follower: what it has, and for what."""
+
+    run: str
+    """Of its process."""
+    name: str
+    """Of the replica."""
+    cluster: str
+    shard: str
+    format: int
+    """Of its database; 0 without one."""
+    newest_format: int
+    """That it could take over with."""
+    term: int = 0
+    commit: int = 0
+    """Its point; 0 without a database."""
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """The leader cannot be followed by this replica, for good."""
+
+    reason: str
+
+
+class BaseCopy(msgspec.Struct, frozen=True, tag="base copy"):
+    """A whole database of so many bytes follows in parts."""
+
+    size: int
+
+
+class Part(msgspec.Struct, frozen=True, tag="part"):
+    """The next bytes."""
+
+    data: bytes
+
+
+class Commit(msgspec.Struct, frozen=True, tag="commit"):
+    """The next commit. ``data`` is the patchset, or empty: then its ``size`` bytes follow in parts."""
+
+    commit: int
+    size: int
+    data: bytes = b""
+
+
+class Named(msgspec.Struct, frozen=True, tag="named"):
+    """The Lease names this follower, in this term."""
+
+    term: int
+
+
+class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged"):
+    """The follower has everything up to this commit."""
+
+    commit: int
+
+
+FromLeader: TypeAlias = Welcome | Refused | BaseCopy | Part | Commit | Named
+FromFollower: TypeAlias = Hello | Acknowledged
+
+encode = msgspec.msgpack.Encoder().encode
+_from_leader: msgspec.msgpack.Decoder[FromLeader] = msgspec.msgpack.Decoder(FromLeader)
+_from_follower: msgspec.msgpack.Decoder[FromFollower] = msgspec.msgpack.Decoder(FromFollower)
+
+
+def from_leader(message: bytes) -> FromLeader:
+    """Raises ProtocolBroken."""
+    try:
+        return _from_leader.decode(message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolBroken(f"the leader sent what is no message: {error}") from error
+
+
+def from_follower(message: bytes) -> FromFollower:
+    """Raises ProtocolBroken."""
+    try:
+        return _from_follower.decode(message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolBroken(f"the follower sent what is no message: {error}") from error

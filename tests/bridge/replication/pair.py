@@ -1,0 +1,206 @@
+"""A leader's outbox and followers of it, over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from bridge.facts import discard
+from bridge.model.policies import StartPolicy
+from bridge.outbox import FILE, Outbox
+from bridge.outbox.commits import Capture, History, history_of
+from bridge.outbox.copied_state import CopiedState
+from bridge.replication.following import CannotFollow, Follower, Leader, Me
+from bridge.replication.identity import ServerIdentity, SharedSecret, new_identity
+from bridge.replication.serving import FRAMES, ReplicationServer, Replicator, Served
+
+KEY = b"k" * 32
+BRIDGE = "prod/kubedelta/kubedelta"
+PATIENCE = 1.0
+SINKS = {"audit": StartPolicy.SNAPSHOT}
+
+
+def rows_of_all_tables(directory: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Table → its rows, ascending: the content of a state, however it got there."""
+    connection = apsw.Connection(str(directory / FILE), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        names = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+            if not name.startswith("sqlite_")
+        ]
+        return {name: sorted(connection.execute(f"SELECT * FROM {name}"), key=repr) for name in names}
+    finally:
+        connection.close()
+
+
+def history_in(directory: Path) -> History:
+    connection = apsw.Connection(str(directory / FILE), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        return history_of(connection)
+    finally:
+        connection.close()
+
+
+@dataclass
+class Lease:
+    """The list in the Lease. ``writable``: writes happen, and their answers arrive."""
+
+    runs: frozenset[str] = frozenset()
+    writable: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    writes: list[frozenset[str]] = field(default_factory=list)
+
+    async def publish(self, runs: frozenset[str]) -> bool:
+        await self.writable.wait()
+        self.runs = runs
+        self.writes.append(runs)
+        self.changed.set()
+        self.changed = asyncio.Event()
+        return True
+
+    async def until(self, runs: set[str]) -> None:
+        """Waits until the Lease names exactly these runs."""
+        while self.runs != runs:
+            await self.changed.wait()
+
+
+@dataclass
+class Leading:
+    """A leader in its term."""
+
+    directory: Path
+    outbox: Outbox
+    replicator: Replicator
+    server: ReplicationServer
+    identity: ServerIdentity
+    lease: Lease
+    term: int
+    opened: AsyncExitStack
+
+    async def ship(self) -> None:
+        """Ends in order: closes the state, and waits until everybody in sync has all of it."""
+        await self.opened.aclose()
+        await self.replicator.drained()
+
+    @property
+    def address(self) -> Leader:
+        return Leader(f"127.0.0.1:{self.server.port}", self.identity.fingerprint, self.term)
+
+
+@asynccontextmanager
+async def leading(
+    directory: Path,
+    term: int,
+    *,
+    patience: float = PATIENCE,
+    rest: float = 0.1,
+    frames: int = FRAMES,
+    lease: Lease | None = None,
+    **options: Any,
+) -> AsyncIterator[Leading]:
+    await asyncio.to_thread(directory.mkdir, mode=0o700, exist_ok=True)
+    replicator = Replicator(patience, rest=rest, frames=frames)
+    capture = Capture(term, replicator, directory)
+    identity = await asyncio.to_thread(new_identity, directory)
+    if lease is None:
+        lease = Lease()
+        lease.writable.set()
+    lease.runs = frozenset()  # The write that takes the Lease.
+    async with AsyncExitStack() as opened:
+        outbox = await opened.enter_async_context(
+            await Outbox.open(directory, SINKS, report=discard, capture=capture, **options)
+        )
+        served = Served(directory, await asyncio.to_thread(history_in, directory), "prod", "")
+        secret = SharedSecret(KEY, BRIDGE, identity.fingerprint)
+        server = ReplicationServer(served, replicator, identity, secret, ("127.0.0.1", 0), discard)
+        await server.start()
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(replicator.run(lease.publish, 0.05))
+            try:
+                yield Leading(directory, outbox, replicator, server, identity, lease, term, opened)
+            finally:
+                await server.stop()
+                running.cancel()
+
+
+@dataclass
+class Following:
+    """A follower, while it follows."""
+
+    directory: Path
+    follower: Follower
+    state: CopiedState
+    failures: list[str]
+    task: asyncio.Task[None]
+    copies: list[History]
+    """What its base copies had."""
+    _applies: threading.Event
+    """Set while the follower applies what it gets."""
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Inside, it applies nothing, as on a slow disk."""
+        self._applies.clear()
+        try:
+            yield
+        finally:
+            self._applies.set()
+
+    async def until(self, commit: int) -> None:
+        """Waits until it has this commit."""
+        while self.follower.commit < commit:  # noqa: ASYNC110  # a database announces nothing
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def following(
+    directory: Path, leader: Leader, run: str = "follower-1", key: bytes = KEY
+) -> AsyncIterator[Following]:
+    """Inside, follows again whenever the connection ends."""
+    await asyncio.to_thread(directory.mkdir, mode=0o700, exist_ok=True)
+    state = await asyncio.to_thread(CopiedState, directory)
+    me = Me(run, run, "prod", None, key, BRIDGE)
+    follower = Follower(state, directory, me, None)
+    failures: list[str] = []
+    copies: list[History] = []
+    applies = threading.Event()
+    applies.set()
+    apply, install = state.apply, state.install
+
+    def apply_later(patchsets: Any) -> int:
+        applies.wait()
+        return apply(patchsets)
+
+    def install_noted(*args: Any) -> History:
+        copies.append(install(*args))
+        return copies[-1]
+
+    state.apply, state.install = apply_later, install_noted  # type: ignore[assignment, method-assign]
+
+    async def follow() -> None:
+        while True:
+            try:
+                await follower.follow(leader)
+            except CannotFollow as error:
+                failures.append(str(error))
+            await asyncio.sleep(0.02)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(follow())
+            try:
+                yield Following(directory, follower, state, failures, task, copies, applies)
+            finally:
+                applies.set()
+                task.cancel()
+    finally:
+        with suppress(asyncio.CancelledError):
+            await asyncio.to_thread(state.close)

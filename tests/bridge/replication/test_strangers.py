@@ -1,0 +1,157 @@
+"""Who has not the redaction key gets nothing and changes nothing, even with a forged Lease."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.replication import wire
+from bridge.replication.following import Leader
+from bridge.replication.identity import SharedSecret, new_identity
+from tests.bridge.replication.pair import BRIDGE, KEY, following, leading, rows_of_all_tables
+
+OTHER_KEY = b"o" * 32
+
+
+async def test_a_follower_with_another_key_is_refused(tmp_path: Path) -> None:
+    async with leading(tmp_path / "a", term=1) as leader:
+        async with following(tmp_path / "b", leader.address, key=OTHER_KEY) as follower:
+            while not follower.failures:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            assert "401" in follower.failures[0]
+        assert leader.replicator.lags() == {}
+
+
+async def test_a_follower_speaks_to_no_server_with_another_certificate(tmp_path: Path) -> None:
+    async with leading(tmp_path / "a", term=1) as leader:
+        forged = Leader(leader.address.address, "00" * 32, 1)
+        async with following(tmp_path / "b", forged) as follower:
+            while not follower.failures:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            assert follower.failures[0]
+        assert leader.replicator.lags() == {}
+
+
+@pytest.mark.parametrize("fingerprint", ["", "zz", "abc", "00"])
+async def test_a_fingerprint_that_is_none_is_said(tmp_path: Path, fingerprint: str) -> None:
+    async with following(tmp_path / "b", Leader("127.0.0.1:1", fingerprint, 1)) as follower:
+        while not follower.failures:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        assert "fingerprint" in follower.failures[0]
+
+
+async def test_a_false_leader_changes_nothing_and_its_token_is_of_no_use(tmp_path: Path) -> None:
+    """Whoever writes the Lease puts the own address and fingerprint there, and gets the follower's token."""
+    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
+        await leader.lease.until({"follower-1"})
+    before = rows_of_all_tables(tmp_path / "b")
+    identity = await asyncio.to_thread(new_identity, tmp_path)
+    tokens: list[str] = []
+
+    async def pretend(request: web.Request) -> web.WebSocketResponse:
+        tokens.append(request.headers["Authorization"])
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        proof = SharedSecret(OTHER_KEY, BRIDGE, identity.fingerprint).proof(request.headers[wire.NONCE])
+        await socket.send_bytes(wire.encode(wire.Welcome(proof)))
+        await socket.send_bytes(wire.encode(wire.BaseCopy(1 << 20)))
+        await socket.send_bytes(wire.encode(wire.Part(b"x" * 1000)))
+        await socket.receive()
+        return socket
+
+    app = web.Application()
+    app.router.add_get(wire.PATH, pretend)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=identity.context)
+    await site.start()
+    try:
+        port = runner.addresses[0][1]
+        async with following(tmp_path / "b", Leader(f"127.0.0.1:{port}", identity.fingerprint, 9)) as follower:
+            while not follower.failures:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            assert "redaction key" in follower.failures[0]
+    finally:
+        await runner.cleanup()
+    assert rows_of_all_tables(tmp_path / "b") == before
+    async with leading(tmp_path / "a", term=2) as leader:
+        assert not SharedSecret(KEY, BRIDGE, leader.identity.fingerprint).opens(tokens[0])
+
+
+async def test_a_connection_with_the_key_that_breaks_the_protocol_ends_alone(tmp_path: Path) -> None:
+    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
+        await leader.lease.until({"follower-1"})
+        secret = SharedSecret(KEY, BRIDGE, leader.identity.fingerprint)
+        headers = {"Authorization": f"Bearer {secret.token}", wire.NONCE: "0" * 16}
+        url, pin = (
+            f"wss://{leader.address.address}{wire.PATH}",
+            aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint)),
+        )
+        point = leader.replicator.in_sync.newest
+        hello = wire.Hello("c-1", "c", "prod", "", 10**6, 10**6, 1, point)
+        for says in (
+            [b""],
+            [b"\xc1"],
+            [wire.encode(wire.Acknowledged(1))],
+            [wire.encode(hello), wire.encode(hello)],
+            [wire.encode(hello), wire.encode(wire.Acknowledged(point + 1000))],
+            [wire.encode(msgspec.structs.replace(hello, run=""))],
+        ):
+            async with aiohttp.ClientSession() as session, session.ws_connect(url, ssl=pin, headers=headers) as socket:
+                for each in says:
+                    await socket.send_bytes(each)
+                while (await socket.receive()).type is aiohttp.WSMsgType.BINARY:
+                    pass
+        await leader.lease.until({"follower-1"})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"cluster": "test"}, "this is a bridge of the cluster 'prod', and not of 'test'"),
+        ({"shard": "1-of-2"}, "this is the shard of all objects, and not 1-of-2"),
+        ({"newest_format": 1}, "run the leader's version"),
+    ],
+)
+async def test_a_replica_that_cannot_follow_is_told_why(
+    tmp_path: Path, change: dict[str, str | int], reason: str
+) -> None:
+    async with leading(tmp_path / "a", term=1) as leader:
+        secret = SharedSecret(KEY, BRIDGE, leader.identity.fingerprint)
+        headers = {"Authorization": f"Bearer {secret.token}", wire.NONCE: "0" * 16}
+        url, pin = (
+            f"wss://{leader.address.address}{wire.PATH}",
+            aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint)),
+        )
+        hello = msgspec.structs.replace(wire.Hello("c-1", "c", "prod", "", 0, 10**6), **change)
+        async with aiohttp.ClientSession() as session, session.ws_connect(url, ssl=pin, headers=headers) as socket:
+            assert isinstance(wire.from_leader(await socket.receive_bytes()), wire.Welcome)
+            await socket.send_bytes(wire.encode(hello))
+            refused = wire.from_leader(await socket.receive_bytes())
+    assert isinstance(refused, wire.Refused)
+    assert reason in refused.reason
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_message_or_none(message: bytes) -> None:
+    for reads in (wire.from_leader, wire.from_follower):
+        with suppress(wire.ProtocolBroken):
+            assert isinstance(reads(message), msgspec.Struct)
+
+
+def test_a_secret_belongs_to_a_bridge_and_a_leader() -> None:
+    tokens = {
+        SharedSecret(key, bridge, fingerprint).token
+        for key in (KEY, OTHER_KEY)
+        for bridge in ("a", "b")
+        for fingerprint in ("0", "1")
+    }
+    assert len(tokens) == 8
