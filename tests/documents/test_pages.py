@@ -1,16 +1,11 @@
-"""Pages: their links, their lengths, and the lists that must be complete."""
+"""Pages: their links, and the lists that must be complete."""
 
 from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.documents.pages import FOR_OPERATORS, ROOT, code_spans, everything, read, section
 from tests.kit.exposed_metrics import exposed_metrics
-
-WORDS = {"README.md": 1_200, "ARCHITECTURE.md": 2_500}
-"""Most words of a page."""
 
 
 def test_every_link_leads_to_a_file() -> None:
@@ -18,11 +13,6 @@ def test_every_link_leads_to_a_file() -> None:
     for path in everything():
         for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
             assert (path.parent / target).is_file(), f"{path.name} links to {target}"
-
-
-@pytest.mark.parametrize("name", WORDS)
-def test_a_page_keeps_to_its_number_of_words(name: str) -> None:
-    assert len(read(name).split()) <= WORDS[name]
 
 
 def test_the_index_links_to_every_page() -> None:
