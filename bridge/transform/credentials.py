@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
+T = TypeVar("T", str, bytes)
 Digest: TypeAlias = Callable[..., str]
 """Makes the text in place of a value, from parts that say where the value stands, and the value."""
 
@@ -66,6 +67,9 @@ _REFERENCE = re.compile(r"(?:\$\([\w.-]++\))++")
 _SHELL_REFERENCE = re.compile(r"(?:\$\([\w.-]++\))++|\$\(.*\)|\$\{\w++\}|\$[A-Z_][A-Z0-9_]*+", re.DOTALL)
 _WHOLE_FLAG = re.compile(r"--?[A-Za-z][\w.-]*+")
 _WHOLE_ASSIGNMENT = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*+)=(.*+)", re.DOTALL)
+_MOST_HARMLESS: Final = 4096
+_LONGEST_HARMLESS: Final = 4096
+"""Bytes, or characters."""
 _SHELL_ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*+=\S++\s")
 _BEFORE_SCRIPT = re.compile("-[a-z]{0,8}c")
 
@@ -85,19 +89,43 @@ def redacted_setting(text: str, digest: Digest) -> str:
     return f"{name}={redacted_variable(name, value, digest)}" if equals else redacted_text(text, digest, "env", "")
 
 
-def redacted_arguments(arguments: Sequence[str], digest: Digest) -> list[str]:
+class Harmless(set[T]):
+    """Texts without credentials, which most updates of an object repeat. Bounded: few texts, and none that is long."""
+
+    def remember(self, text: T) -> None:
+        if len(text) <= _LONGEST_HARMLESS:
+            if len(self) >= _MOST_HARMLESS:
+                self.clear()
+            self.add(text)
+
+
+def redacted_arguments(arguments: Sequence[str], digest: Digest, harmless: Harmless[str]) -> list[str]:
     """The arguments of a command, without their credentials. A flag may have its value in the next argument."""
     left: list[str] = []
-    before = ""
+    before, is_secret_flag = "", False
     for argument in arguments:
-        if argument.startswith("-") or not _WHOLE_FLAG.fullmatch(before) or not is_secret_name(before):
-            left.append(_redacted_argument(argument, before, digest))
-            before = argument
+        if is_secret_flag and not argument.startswith("-"):
+            is_reference = _is_harmless(argument)
+            left.append(
+                redacted_text(argument, digest, "args", "") if is_reference else digest("args", before, argument)
+            )
+            before, is_secret_flag = "", False
             continue
-        harmless = _is_harmless(argument)
-        left.append(redacted_text(argument, digest, "args", "") if harmless else digest("args", before, argument))
-        before = ""
+        if argument in harmless:
+            left.append(argument)
+            is_secret_flag = False
+        else:
+            left.append(_redacted_argument(argument, before, digest))
+            is_secret_flag = _WHOLE_FLAG.fullmatch(argument) is not None and is_secret_name(argument)
+            if not is_secret_flag and left[-1] == argument and not _names_secret(argument):
+                harmless.remember(argument)  # Whatever stands in front of it.
+        before = argument
     return left
+
+
+def _names_secret(argument: str) -> bool:
+    found = _WHOLE_ASSIGNMENT.fullmatch(argument)
+    return found is not None and is_secret_name(found[1])
 
 
 def _redacted_argument(argument: str, before: str, digest: Digest) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from struct import Struct
 from typing import Final
 
 from bridge.model.object import DIGEST_PREFIX
@@ -11,6 +12,7 @@ SHORTEST_KEY = 32
 """Bytes. Shorter keys weaken HMAC-SHA256, longer keys do not strengthen it (RFC 2104, section 3)."""
 
 
+_length = Struct(">Q").pack
 DIGEST: Final = DIGEST_PREFIX + "[0-9a-f]{8}:[0-9a-f]{64}"
 """A regular expression for a digest under a single key."""
 
@@ -35,5 +37,5 @@ class RedactionKey:
     def digest(self, *parts: bytes) -> str:
         """``hmac-sha256:<key id>:<64 hexadecimal digits>`` over all parts and the bounds between them."""
         # With its length in front of each part: (ab, c) and (a, bc) must have different digests.
-        message = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+        message = b"".join([piece for part in parts for piece in (_length(len(part)), part)])
         return f"{DIGEST_PREFIX}{self.id}:{hmac.digest(self._key, message, 'sha256').hex()}"

@@ -1,13 +1,14 @@
 """Redacts the values at configured paths. Pure.
 
 Maps and lists along a path are decoded one level deep; members beside the path are copied. A value that stands where a
-path expects a map or a list is redacted itself, because it cannot be judged; but not a member of the object itself, and
-not a value that the path came to by ``*``.
+path expects a map or a list is redacted itself, because it cannot be judged.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 import msgspec
@@ -24,10 +25,6 @@ _items = msgspec.json.Decoder(list[Raw]).decode
 _any = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
-_FIRST_JUDGED = 1
-"""The step from which on a value is redacted if it has not the shape that the path expects. A path is looked for only
-in bodies with this step's name: so a rule costs little for other objects."""
-
 _Where: TypeAlias = tuple[str, ...]
 
 
@@ -35,21 +32,30 @@ class PathRules:
     """The rules for the objects of one resource."""
 
     def __init__(self, rules: Sequence[RedactionRule]) -> None:
-        self._paths = tuple((path.steps, _needle(path), rule.mode) for rule in rules for path in rule.paths)
+        self._paths = tuple((path.steps, _Signs(path), rule.mode) for rule in rules for path in rule.paths)
 
     def redacted(self, body: bytes, digest: Digest) -> bytes:
         """The body with its values redacted; the same bytes if no path leads to a value. Raises msgspec.DecodeError,
         UnicodeDecodeError or RecursionError for a body of an unexpected shape; then it must not be exported."""
         escaped = b"\\" in body  # An escape may hide a name.
-        for steps, needle, mode in self._paths:
-            if escaped or needle in body:
+        for steps, signs, mode in self._paths:
+            if escaped or signs.in_(body):
                 body = bytes(_Edit(mode, digest).redacted(Raw(body), steps, ()) or b"")
         return body
 
 
-def _needle(path: FieldPath) -> bytes:
-    names = [step for step in path.steps if isinstance(step, str)]
-    return _encode(names[: _FIRST_JUDGED + 1][-1]) if names else b""
+class _Signs:
+    """What a body has if a path may lead to a value in it, so that a rule costs little for other objects."""
+
+    def __init__(self, path: FieldPath) -> None:
+        names = list(takewhile(lambda step: isinstance(step, str), path.steps))[:2]
+        self._name = _encode(names[-1]) if names else b""
+        """Of its first two names, the last. A later name may be missing where a value stands in place of a map."""
+        self._no_map = re.compile(rb"%b\s*+:\s*+[^\s{n]" % re.escape(_encode(names[0]))) if len(names) == 2 else None
+        """Another value than a map or null in place of the first."""
+
+    def in_(self, body: bytes) -> bool:
+        return self._name in body or (self._no_map is not None and self._no_map.search(body) is not None)
 
 
 class _Edit:
@@ -57,17 +63,16 @@ class _Edit:
         self._mode = mode
         self._digest = digest
 
-    def redacted(self, raw: Raw, steps: Sequence[Step], where: _Where, every: bool = False) -> Raw | None:
-        """The value without the values that ``steps`` lead to; None if the value itself is left out. ``every``: a step
-        ``*`` led here."""
+    def redacted(self, raw: Raw, steps: Sequence[Step], where: _Where) -> Raw | None:
+        """The value without the values that ``steps`` lead to; None if the value itself is left out."""
         if not steps:
             return self._leaf(raw, where)
-        match bytes(raw)[:1]:
+        match bytes(memoryview(raw)[:1]):
             case b"{":
                 return self._map(raw, steps, where)
             case b"[":
                 return self._list(raw, steps, where)
-        return raw if every or len(where) <= _FIRST_JUDGED else self._leaf(raw, where)
+        return self._leaf(raw, where)
 
     def _map(self, raw: Raw, steps: Sequence[Step], where: _Where) -> Raw:
         step, *rest = steps
@@ -76,7 +81,7 @@ class _Edit:
         for name in names:
             if name not in members:
                 continue
-            left = self.redacted(members[name], rest, (*where, name), isinstance(step, Every))
+            left = self.redacted(members[name], rest, (*where, name))
             if left is None:
                 del members[name]
             else:
@@ -86,8 +91,8 @@ class _Edit:
     def _list(self, raw: Raw, steps: Sequence[Step], where: _Where) -> Raw:
         # A name leads through a list into each item. A digest does not depend on the index: an item that moves has not
         # changed. A removed item becomes null, so that the others stay where they are.
-        rest, every = (steps[1:], True) if isinstance(steps[0], Every) else (steps, False)
-        items = [self.redacted(item, rest, (*where, "*"), every) for item in _items(raw)]
+        rest = steps[1:] if isinstance(steps[0], Every) else steps
+        items = [self.redacted(item, rest, (*where, "*")) for item in _items(raw)]
         return Raw(_encode(items))
 
     def _leaf(self, raw: Raw, where: _Where) -> Raw | None:

@@ -1,8 +1,9 @@
 """Transforms objects for their export: strips them, and redacts Secrets and credentials. Pure. Hot.
 
-Credentials of the presets stand in lists named ``env``, ``args`` and ``command``. These are found in the bytes, at any
-depth, and only lists with credentials are decoded. That reading is right for bodies in Go's format: compact, with plain
-letters in plain form. Every other body is decoded as a whole (``structure``), with the same result.
+Credentials of the presets stand in the places of ``places.PLACES``. Lists there are found in the bytes, at any depth,
+and of these only the items with credentials are decoded. That reading is right for lists in Go's format: compact, with
+plain letters in plain form. A body with another list, or with a map in such a place, is decoded as a whole
+(``structure``), with the same result.
 """
 
 from __future__ import annotations
@@ -18,44 +19,54 @@ from bridge.model.formats.managers import managers_of
 from bridge.model.object import ApiObject, bare_body, stripped
 from bridge.model.policies import RedactionPreset as Preset
 from bridge.model.policies import RedactionRule
-from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource
 from bridge.transform.annotations import redacted_annotations
-from bridge.transform.credentials import Digest, redacted_arguments, redacted_variable
+from bridge.transform.credentials import Digest, Harmless, redacted_arguments, redacted_text, redacted_variable
+from bridge.transform.places import BOOTSTRAP_TOKEN, PLACES, RELEASE, TOKEN_NAMES, has_free_members
 from bridge.transform.redact import is_secret, redacted
 from bridge.transform.redaction import Redaction, digest_of
 from bridge.transform.rules import PathRules
-from bridge.transform.structure import BOOTSTRAP_TOKEN, redacted_structure
+from bridge.transform.structure import redacted_structure
 
-_RELEASE = PathRules((RedactionRule((FieldPath(("data", "release")), FieldPath(("binaryData",)))),))
+_RELEASE = PathRules((RedactionRule(RELEASE),))
 _RELEASE_NAME = "sh.helm.release."
 
 _COMPACT = b'"metadata":{"'
 _HEAD = 200
 """Bytes in which Go writes the beginning of the metadata."""
-_LISTS = re.compile(rb'\[(?<=(?:"env|args|mand)":\[)')
+_KEYS = tuple(b'"%b"' % name.encode() for name in PLACES)
+_BEFORE_LIST = tuple(key + b":" for key in _KEYS)
 _ENV = b'"env":'
-_KEYS = (_ENV, b'"args":', b'"command":')
+_LISTS = re.compile(rb'\[(?<=(?:"env":|args":|mand":|.....\s|....\s:)\[)', re.DOTALL)
+"""A list behind a key of the table, perhaps with blanks around the colon. The look is of one width."""
+_MAP_OR_TEXT = tuple((key, re.compile(rb'%b\s*+:\s*+([{"])' % key)) for key in _KEYS)
 _UNUSUAL_ESCAPE = re.compile(rb"\\(?:/|u00(?:2[^6]|3[^cCeE]|[4-7]))")
 """An escape that Go does not write. A name may be hidden behind it."""
 
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 # Atomic within a loop: before CPython 3.11.5, what follows a possessive loop was matched where its body had failed.
 _SOURCE = rb'\{"\w++":\{[^{}"\\]*+(?>"[^"\\]*+"[^{}"\\]*+)*+\}\}'
-_VARIABLES = re.compile(
-    rb'\[(?>\{"name":"[^"\\]*+"(?>,"value":%b|,"valueFrom":%b)?+\},?+)*+\]' % (_TEXT, _SOURCE), re.DOTALL
-)
-_VARIABLE = re.compile(rb'\{"name":("[^"\\]*+"),"value":(%b)' % _TEXT, re.DOTALL)
+_VARIABLE = re.compile(rb'([^"\\]*+")(?:,"value":(%b)|,"valueFrom":%b)?+' % (_TEXT, _SOURCE), re.DOTALL)
+"""An item of ``env`` without its beginning, ``{"name":"``, and its end."""
+_VARIABLES = re.compile(rb'\[(?>\{"name":"%b\},?+)*+\]' % _VARIABLE.pattern, re.DOTALL)
+_FIRST_VARIABLE = b'[{"name":"'
+_BETWEEN_VARIABLES = b'},{"name":"'
+"""Never within a text: a quote behind a brace begins a text or ends it, and no name follows the end of a text."""
+_LAST_VARIABLE = b"}]"
 _TEXTS = re.compile(rb"\[(?:%b,?+)*+\]" % _TEXT, re.DOTALL)
-_ENV_MAP = b'"env":{'
-_TOKEN = b'oken":"'
-_TOKENS = re.compile(rb'(?<=oken":)"(%b)"' % BOOTSTRAP_TOKEN.pattern.encode())
+_WHOLE_TEXT = re.compile(_TEXT, re.DOTALL)
+_TOKENS = tuple(
+    (
+        b'%b"' % end.encode(),
+        re.compile(rb'(?<=%b")(\s*+:\s*+)"(%b)"' % (end.encode(), BOOTSTRAP_TOKEN.pattern.encode())),
+    )
+    for end in TOKEN_NAMES
+)
 
-_TYPED_GROUPS = frozenset({"", "apps", "batch"})
-"""Groups whose types have no maps named ``env`` and no bootstrap tokens."""
-_MOST_REMEMBERED: Final = 4096
-_LONGEST_REMEMBERED: Final = 4096
-"""Bytes."""
+_LONGEST_LIST: Final = 4096
+"""Bytes of a list that is looked for among those of earlier bodies."""
+_BLANKS: Final = 64
+"""Bytes before a bracket that are searched for its key. Blanks alone count as if they hid one."""
 
 _text = msgspec.json.Decoder(str).decode
 _texts = msgspec.json.Decoder(list[str]).decode
@@ -105,13 +116,17 @@ class Presets:
         self._resource = resource
         self._redaction = redaction
         on = redaction.presets
-        self._in_lists = bool(on & {Preset.ENV, Preset.ARGUMENTS})
-        self._in_members = bool(on & {Preset.ENV, Preset.BOOTSTRAP_TOKENS}) and resource.group not in _TYPED_GROUPS
-        self._any = self._in_lists or self._in_members
-        self._harmless_env: set[bytes] = set()
-        """Lists ``env`` and their variables without credentials, which most updates of an object repeat."""
-        self._harmless_texts: set[bytes] = set()
+        self._in_places = bool(on & {preset for preset, _ in PLACES.values()})
+        self._in_members = has_free_members(resource)
+        self._tokens = self._in_members and Preset.BOOTSTRAP_TOKENS in on
+        self._any = self._in_places or self._tokens
+        self._harmless_env: Harmless[bytes] = Harmless()
+        """Lists ``env`` without credentials, which most updates of an object repeat."""
+        self._harmless_variables: Harmless[bytes] = Harmless()
+        """Items of such lists, from behind ``_FIRST_VARIABLE``. They are whole items."""
+        self._harmless_texts: Harmless[bytes] = Harmless()
         """Lists ``args`` and ``command`` without credentials."""
+        self._harmless_arguments: Harmless[str] = Harmless()
 
     def redacted(self, thing: ApiObject) -> bytes:
         """The body without ``managedFields``, last-applied, and the credentials of the presets; the same bytes if it
@@ -124,30 +139,33 @@ class Presets:
             return self._redacted_metadata(thing, self._decoded(thing, body))
         if not thing.stripped:
             body = self._redacted_metadata(thing, body)
+        whole = body
         if self._in_members:
-            if _ENV_MAP in body and Preset.ENV in self._redaction.presets:
+            if self._in_places and self._has_map_or_text(thing, body):
                 return self._decoded(thing, body)
-            if _TOKEN in body and Preset.BOOTSTRAP_TOKENS in self._redaction.presets:
+            if self._tokens:
                 body = self._redacted_tokens(thing, body)
-        if not self._in_lists:
+        if not self._in_places:
             return body
         left: list[bytes] = []
         at = 0
         for found in _LISTS.finditer(body):
             start = found.start()
-            if not body.endswith(_KEYS, at, start):
+            if not body.endswith(_BEFORE_LIST, at, start):
+                if _is_spaced(body, start):
+                    return self._decoded(thing, whole)
                 continue
             is_env = body.endswith(_ENV, at, start)
             harmless = self._harmless_env if is_env else self._harmless_texts
-            if body[start : body.find(b"]", start, start + _LONGEST_REMEMBERED) + 1] in harmless:
+            if body[start : body.find(b"]", start, start + _LONGEST_LIST) + 1] in harmless:
                 continue  # Bytes that were a whole list in an earlier body are the whole list in this one.
-            whole = (_VARIABLES if is_env else _TEXTS).match(body, start)
-            if whole is None:
-                return self._decoded(thing, body)
-            redacted = self._redacted_list(thing, whole[0], is_env)
-            if redacted != whole[0]:
+            replaced = (self._variables if is_env else self._texts)(thing, body, start)
+            if replaced is None:
+                return self._decoded(thing, whole)
+            end, redacted = replaced
+            if redacted is not None:
                 left += body[at:start], redacted
-                at = whole.end()
+                at = end
         return b"".join((*left, body[at:])) if at else body
 
     def _digest(self, thing: ApiObject) -> Digest:
@@ -162,40 +180,95 @@ class Presets:
     def _decoded(self, thing: ApiObject, body: bytes) -> bytes:
         return redacted_structure(body, self._redaction.presets, self._digest(thing))
 
+    def _has_map_or_text(self, thing: ApiObject, body: bytes) -> bool:
+        """Whether a place has a map, or a text with a credential."""
+        for key, expression in _MAP_OR_TEXT:
+            for found in expression.finditer(body) if key in body else ():
+                text = _WHOLE_TEXT.match(body, found.start(1))
+                if text is None or self._redacted_text(thing, text[0]):
+                    return True
+        return False
+
+    def _redacted_text(self, thing: ApiObject, text: bytes) -> bool:
+        plain = _text(text)
+        return redacted_text(plain, self._digest(thing)) != plain
+
     def _redacted_tokens(self, thing: ApiObject, body: bytes) -> bytes:
-        digest = self._digest(thing)
-        return _TOKENS.sub(lambda found: _encode(digest("token", "", found[1].decode())), body)
+        def digest(found: re.Match[bytes]) -> bytes:
+            return found[1] + _encode(self._digest(thing)("token", "", found[2].decode()))
 
-    def _redacted_list(self, thing: ApiObject, listed: bytes, is_env: bool) -> bytes:
-        if (Preset.ENV if is_env else Preset.ARGUMENTS) not in self._redaction.presets:
-            return listed
-        digest = self._digest(thing)
-        if is_env:
-            left = _VARIABLE.sub(partial(self._redacted_item, digest), listed)
-        else:
-            before = _texts(listed)
-            after = redacted_arguments(before, digest)
-            left = listed if after == before else _encode(after)
-        if left == listed:
-            _remember(self._harmless_env if is_env else self._harmless_texts, listed)
-        return left
+        for end, expression in _TOKENS:
+            if end in body:
+                body = expression.sub(digest, body)
+        return body
 
-    def _redacted_item(self, digest: Digest, found: re.Match[bytes]) -> bytes:
-        if found[0] in self._harmless_env:
-            return found[0]
-        name, value = _text(found[1]), _text(found[2])
-        left = redacted_variable(name, value, digest)
-        if left == value:
-            _remember(self._harmless_env, found[0])
-            return found[0]
-        return b'{"name":%b,"value":%b' % (found[1], _encode(left))
+    def _variables(self, thing: ApiObject, body: bytes, start: int) -> tuple[int, bytes | None] | None:
+        """The end of the list ``env`` that starts here, and its redacted form, or None if that is the same; None for a
+        list in another format."""
+        if body.startswith(b"[]", start):
+            self._harmless_env.remember(b"[]")
+            return start + 2, None
+        end = body.find(_LAST_VARIABLE, start) + len(_LAST_VARIABLE)
+        replaced = self._redacted_variables(thing, body, start, end)
+        if replaced is None and (whole := _VARIABLES.match(body, start)) is not None:
+            end = whole.end()
+            replaced = self._redacted_variables(thing, body, start, end)
+        if replaced is None:
+            return None
+        return end, replaced or None
+
+    def _redacted_variables(self, thing: ApiObject, body: bytes, start: int, end: int) -> bytes | None:
+        """The redacted form of the list, empty if it is the same; None if this is not a whole list of variables."""
+        first = start + len(_FIRST_VARIABLE)
+        if not body.startswith(_FIRST_VARIABLE, start):
+            return None
+        items = body[first : end - len(_LAST_VARIABLE)].split(_BETWEEN_VARIABLES)
+        changed = False
+        known = self._harmless_variables
+        for index in [index for index, item in enumerate(items) if item not in known]:
+            found = _VARIABLE.fullmatch(items[index])
+            if found is None:
+                return None
+            left = self._redacted_variable(thing, found)
+            if left is None:
+                known.remember(items[index])
+            else:
+                items[index], changed = left, True
+        if changed:
+            return b"%b%b%b" % (_FIRST_VARIABLE, _BETWEEN_VARIABLES.join(items), _LAST_VARIABLE)
+        self._harmless_env.remember(body[start:end])
+        return b""
+
+    def _redacted_variable(self, thing: ApiObject, found: re.Match[bytes]) -> bytes | None:
+        """None for a variable that stays as it is."""
+        if found[2] is None or Preset.ENV not in self._redaction.presets:
+            return None
+        name, value = _text(b'"' + found[1]), _text(found[2])
+        left = redacted_variable(name, value, self._digest(thing))
+        return None if left == value else b'%b,"value":%b' % (found[1], _encode(left))
+
+    def _texts(self, thing: ApiObject, body: bytes, start: int) -> tuple[int, bytes | None] | None:
+        """The same for a list ``args`` or ``command``."""
+        whole = _TEXTS.match(body, start)
+        if whole is None:
+            return None
+        if Preset.ARGUMENTS in self._redaction.presets:
+            before = _texts(whole[0])
+            after = redacted_arguments(before, self._digest(thing), self._harmless_arguments)
+            if after != before:
+                return whole.end(), _encode(after)
+        self._harmless_texts.remember(whole[0])
+        return whole.end(), None
 
 
-def _remember(harmless: set[bytes], text: bytes) -> None:
-    if len(text) <= _LONGEST_REMEMBERED:
-        if len(harmless) >= _MOST_REMEMBERED:
-            harmless.clear()
-        harmless.add(text)
+def _is_spaced(body: bytes, start: int) -> bool:
+    """Whether the bracket may follow a key of the table, with blanks in between."""
+    before = body[max(0, start - _BLANKS) : start].rstrip()
+    if before.endswith(b":"):
+        before = before[:-1].rstrip()
+    elif before:
+        return False
+    return not before or before.endswith(_KEYS)
 
 
 def _is_release(thing: ApiObject) -> bool:

@@ -52,7 +52,8 @@ class RedactRuleSettings(Section):
     paths: tuple[MemberPath, ...] = Field(
         min_length=1,
         description="Paths from the root of the object. * is every member of a map or every item of a list; a name "
-        "with a dot or a slash stands in quotes and brackets. A path to a map or a list covers all values in it.",
+        "with a dot or a slash stands in quotes and brackets. A path to a map or a list covers all values in it. A "
+        "value that stands where the path expects a map is redacted itself.",
         examples=[["spec.keystores.*.password", "metadata.annotations['example.com/token']"]],
     )
     mode: RedactionMode = Field(
@@ -98,17 +99,18 @@ class RedactionSettings(Section):
     presets: tuple[RedactionPreset, ...] = Field(
         default=tuple(RedactionPreset),
         description="Places beside Secrets where credentials are known to stand; digests replace them in every "
-        "resource. env: values of env[] by the name of the variable (with password, passphrase, secret, token, "
-        "credential, api_key, access_key, private_key and the like in it, or pwd, pass, pw, key, auth, cookie, dsn, "
-        "jwt, pat or pin as its last word; but not names that end in file, path, name, url, id, ttl, type and the "
-        "like, nor public_key, max_tokens), and credentials that a value shows by its form: passwords in URLs and "
-        "connection strings, JSON Web Tokens, private keys, tokens of GitHub, GitLab and Slack. arguments: the same in "
-        "args and command (--password=x, --token x, PASSWORD=x, Authorization: Bearer x). References such as $(NAME) "
-        "stay. annotations: annotations whose last word is token; copies of the whole object (last-applied of kubectl "
-        "and others, Rancher's applied, kapp's original, kopf's last-handled-configuration) are left out. "
-        "bootstrap_tokens: members whose name ends in token, with a value like abcdef.0123456789abcdef. helm_releases: "
-        "the data of Helm's releases in ConfigMaps. Always on, without a preset: Secrets (so Helm's releases and "
-        "bootstrap tokens in Secrets too), and kubectl's last-applied-configuration.",
+        "resource. env: values of env, in lists and maps, by the name of the variable (with password, passphrase, "
+        "secret, token, credential, api_key, access_key, private_key and the like in it, or pwd, pass, pw, key, auth, "
+        "cookie, dsn, jwt, pat or pin as its last word; but not names that end in file, path, name, url, id, ttl, type "
+        "and the like, nor public_key, max_tokens), and credentials that a value shows by its form: passwords in URLs "
+        "and connection strings, JSON Web Tokens, private keys in PEM, tokens of GitHub, GitLab and Slack. arguments: "
+        "the same in args and command (--password=x, --token x, PASSWORD=x, Authorization: Bearer x). References such "
+        "as $(NAME) stay. annotations: annotations whose last word is token; copies of the whole object (last-applied "
+        "of kubectl and others, Rancher's applied, kapp's original, kopf's last-handled-configuration) are left out. "
+        "bootstrap_tokens: members whose name ends in token, with a value like abcdef.0123456789abcdef, in ConfigMaps "
+        "and in resources whose members Kubernetes does not define. helm_releases: the data of Helm's releases in "
+        "ConfigMaps. Always on, without a preset: Secrets (so Helm's releases and bootstrap tokens in Secrets too), "
+        "and kubectl's last-applied-configuration.",
     )
     rules: tuple[RedactEntry, ...] = Field(
         default=(),

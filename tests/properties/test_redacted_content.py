@@ -27,6 +27,7 @@ from bridge.transform.transform import transform_for
 from sinks.base import EventOptions
 from sinks.webhook.encode import WebhookEncoder
 from sinks.webhook.options import WebhookOptions
+from tests.kit import planted
 from tests.kit.records import PODS, a_delta
 
 SECRETS = Resource("", "v1", "secrets", "Secret", True)
@@ -66,11 +67,15 @@ def states(draw: st.DrawFn) -> tuple[dict[str, Any], list[str]]:
                 return [secret(), {"a": secret()}]
         return [[secret()]]
 
+    def word() -> str:
+        found.append(f"hunter{len(found):03}{draw(st.integers(0, 999)):03}")
+        return found[-1]
+
+    members = planted.typed(word)
+    shapes = draw(st.lists(st.sampled_from(sorted(members)), max_size=3))
     env = [{"name": "DB_PASSWORD", "value": secret()} for _ in range(draw(st.integers(0, 2)))]
-    thing: dict[str, Any] = {
-        "spec": {"containers": [{"name": "web", "env": env, "args": ["--token", secret()]}]},
-        "open": draw(st.integers(0, 3)),
-    }
+    containers = [{"name": "web", "env": env, "args": ["--token", secret()]}, *(members[each] for each in shapes)]
+    thing: dict[str, Any] = {"spec": {"containers": containers}, "open": draw(st.integers(0, 3))}
     if draw(st.booleans()):
         thing["spec"]["password"] = value()
     if draw(st.booleans()):

@@ -1,5 +1,5 @@
-"""Objects full of secrets, through a whole bridge: no secret is in a record, a dead letter, the state, a log line, a
-metric or the output of a command."""
+"""Objects full of secrets, through a whole bridge: no secret is in a record, a dead letter, the state (plain or
+encrypted), a log line, a metric or the output of a command."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from typing import Any
 
 import apsw
 import httpx
+import pytest
 
 from bridge.model.primitives.packing import unpack
+from tests.kit import planted
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.commands import in_a_process
 from tests.kit.playground import Playground
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
-SECRETS = [f"hunter-{number:02}-{'x' * 8}" for number in range(30)]
+ROUND = 200
+"""Secrets for each state of the objects; not all of them are used."""
+SECRETS = [f"hunter{number:03}" + "x" * 7 for number in range(3 * ROUND)]
 TOKEN = "abcdef.0123456789abcdef"
 
 
@@ -32,7 +36,9 @@ def an_object(kind: str, secret: str, annotation: str, **members: Any) -> dict[s
 
 
 def objects(secrets: list[str]) -> dict[str, dict[str, Any]]:
-    """Ten secrets for each state of the objects."""
+    """A state of each object. The first ten secrets are for what has a place of its own."""
+    more = iter(secrets[10:])
+    shapes, members = list(planted.typed(lambda: next(more)).values()), planted.free(lambda: next(more))
     containers = [
         {
             "name": "web",
@@ -42,14 +48,17 @@ def objects(secrets: list[str]) -> dict[str, dict[str, Any]]:
             ],
             "args": ["--token", secrets[2], f"--api-key={secrets[3]}"],
             "command": ["sh", "-c", f"run --password '{secrets[4]}'; PASSWORD={secrets[5]} go"],
-        }
+        },
+        *shapes,
     ]
     return {
         "pods": an_object("Pod", secrets[6], secrets[7], spec={"containers": containers, "joinToken": TOKEN}),
         "secrets": an_object(
             "Secret", secrets[6], secrets[7], type="Opaque", data={"a": base64.b64encode(secrets[8].encode()).decode()}
         ),
-        "configmaps": an_object("ConfigMap", secrets[6], secrets[7], data={"mine": secrets[9], "open": "seen"}),
+        "configmaps": an_object(
+            "ConfigMap", secrets[6], secrets[7], data={"mine": secrets[9], "open": "seen"}, spec=members
+        ),
     }
 
 
@@ -76,7 +85,14 @@ def state_of(bridge: BridgeProcess) -> bytes:
     return b"\n".join(parts)
 
 
-async def test_no_secret_is_found_anywhere(tmp_path: Path) -> None:
+def everything_in(directory: Path) -> bytes:
+    return b"\n".join(each.read_bytes() for each in directory.rglob("*") if each.is_file())
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain state", "encrypted state"])
+async def test_no_secret_is_found_anywhere(tmp_path: Path, encrypted: bool) -> None:
+    key = tmp_path / "state.key"
+    key.write_text("k" * 32)
     receiver = await WebhookReceiver().start()
     receiver.answer = lambda posted: Answer(400, body=posted.body)  # rejects, and says what it got
     async with Playground() as cluster:
@@ -95,12 +111,14 @@ async def test_no_secret_is_found_anywhere(tmp_path: Path) -> None:
             "redaction": rules,
             "telemetry": {"log_level": "debug"},
         }
+        if encrypted:
+            config["state"] = {"encryption": {"key_files": [str(key)]}}
         bridge = BridgeProcess(tmp_path / "bridge", config)
         async with bridge.started():
-            for resource, thing in objects(SECRETS[:10]).items():
+            for resource, thing in objects(SECRETS[:ROUND]).items():
                 cluster.create(resource, thing)
             await bridge.until_delivered()
-            for renewed in (SECRETS[10:20], SECRETS[20:]):
+            for renewed in (SECRETS[ROUND : 2 * ROUND], SECRETS[2 * ROUND :]):
                 for resource, thing in objects(renewed).items():
                     cluster.patch(resource, "web", thing)
             cluster.delete("configmaps", "web")
@@ -123,8 +141,8 @@ async def test_no_secret_is_found_anywhere(tmp_path: Path) -> None:
     events = (tmp_path / "events.jsonl").read_bytes()
     changes = (tmp_path / "changes.jsonl").read_bytes()
     posted = b"\n".join(each.body for each in receiver.asked)
-    state = state_of(bridge)
-    for each in (events, changes, posted, state, shown[0]):
+    state = everything_in(bridge.state) if encrypted else state_of(bridge)
+    for each in (events, changes, posted, shown[0], *[state] * (not encrypted)):
         assert b"hmac-sha256:" in each
     assert events.count(b'"open":"seen"') >= 3
     for each in (posted, letters, *shown):

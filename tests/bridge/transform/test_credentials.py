@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bridge.transform import credentials
 from bridge.transform.credentials import (
     LONGEST_TEXT,
+    Harmless,
     is_secret_name,
     redacted_arguments,
     redacted_setting,
@@ -25,6 +26,14 @@ LETTERS = "0123456789abcdefABCDEF0123456789abcdefABCDEF"
 
 def digest(*parts: str) -> str:
     return f"<{len(parts[-1])}>"
+
+
+def redacted(arguments: list[str]) -> list[str]:
+    """The same with an empty memory and with that of the first time."""
+    harmless = Harmless[str]()
+    left = redacted_arguments(arguments, digest, harmless)
+    assert redacted_arguments(arguments, digest, harmless) == left
+    return left
 
 
 # ── An example for each alternative of each expression ───────────────────────
@@ -171,7 +180,7 @@ def test_a_credential_is_known_by_its_form_anywhere(form: str) -> None:
     assert redacted_text(form, digest) == whole
     assert redacted_text(f"run {form}", digest) == f"run {whole}"
     assert redacted_variable("SETTING", form, digest) == whole
-    assert redacted_arguments(["sh", "-c", form], digest) == ["sh", "-c", whole]
+    assert redacted(["sh", "-c", form]) == ["sh", "-c", whole]
     if "BEGIN" not in form or "END" in form:
         assert redacted_text(f'x "{form}" y', digest) == f'x "{whole}" y'
     escaped = form.replace("\n", "\\n")
@@ -180,13 +189,13 @@ def test_a_credential_is_known_by_its_form_anywhere(form: str) -> None:
 
 @pytest.mark.parametrize(("given", "left"), [pair for pairs in ARGUMENTS.values() for pair in pairs])
 def test_of_arguments_only_the_credential_goes(given: list[str], left: list[str]) -> None:
-    assert redacted_arguments(given, digest) == left
+    assert redacted(given) == left
 
 
 @pytest.mark.parametrize("value", VALUES["_SHELL_REFERENCE"])
 def test_a_reference_in_an_argument_stays(value: str) -> None:
     for words in (["--password", value], [f"--password={value}"], [f"run --password {value}"], [f"a=b token={value}"]):
-        assert redacted_arguments(words, digest) == words
+        assert redacted(words) == words
 
 
 @pytest.mark.parametrize("value", VALUES["_REFERENCE"])
@@ -239,14 +248,14 @@ def test_a_text_without_credentials_stays(text: str) -> None:
 def test_a_flag_may_have_its_value_in_the_next_argument() -> None:
     given = ["--password", SECRET, "--token=a b;c", "-v", "--token", "--x", "--secret-name", "foo", "--key", "$(KEY)"]
 
-    left = redacted_arguments(given, digest)
+    left = redacted(given)
 
     assert left == ["--password", "<15>", "--token=<5>", *given[3:]]
 
 
 @pytest.mark.parametrize("given", [["--password", "$(get --token x1)"], ["--password=$(get --token x1)"]])
 def test_a_command_in_place_of_a_value_is_searched(given: list[str]) -> None:
-    assert "x1" not in " ".join(redacted_arguments(given, digest))
+    assert "x1" not in " ".join(redacted(given))
 
 
 def test_a_setting_is_a_variable_with_all_its_blanks() -> None:
@@ -270,6 +279,6 @@ def test_only_short_names_are_remembered() -> None:
 
 @given(st.text(max_size=40), st.sampled_from(["PASSWORD=", "--token=", "--api-key "]), st.text("abc123", min_size=8))
 def test_a_named_secret_never_stays_in_an_argument(before: str, name: str, secret: str) -> None:
-    *_, left = redacted_arguments([before + " " + name + secret], digest)
+    *_, left = redacted([before + " " + name + secret])
 
     assert name + secret not in left

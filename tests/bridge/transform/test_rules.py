@@ -67,11 +67,21 @@ def test_a_value_in_place_of_a_map_is_redacted_itself(tls: Any) -> None:
     assert SECRET not in json.dumps(leaves({"tls": tls}, RedactionMode.HMAC, "spec.tls.key.pem"))
 
 
-def test_a_star_spares_values_that_the_path_does_not_mean() -> None:
-    assert leaves({"a": "x", "b": {"key": SECRET}}, RedactionMode.MASK, "spec.*.key") == {
-        "a": "x",
-        "b": {"key": MASKED},
-    }
+@pytest.mark.parametrize("m", [{"a": SECRET}, {"a": {"x": SECRET}, "b": [SECRET]}, [SECRET], SECRET, [[SECRET]]])
+def test_a_value_where_a_star_leads_to_a_map_is_redacted(m: Any) -> None:
+    assert SECRET not in json.dumps(leaves({"m": m, "n": 1}, RedactionMode.HMAC, "spec.m.*.x"))
+    assert SECRET not in json.dumps(leaves(m, RedactionMode.HMAC, "spec.*.x"))
+    assert leaves({"m": m, "n": 1}, RedactionMode.HMAC, "spec.m.*.x")["n"] == 1
+
+
+@pytest.mark.parametrize("spec", [SECRET, [SECRET], [[SECRET]]])
+def test_a_member_of_the_object_in_place_of_a_map_is_redacted(spec: Any) -> None:
+    assert SECRET not in json.dumps(leaves(spec, RedactionMode.HMAC, "spec.password"))
+
+
+def test_null_in_place_of_a_map_stays() -> None:
+    assert leaves({"m": {"a": None}}, RedactionMode.HMAC, "spec.m.*.x") == {"m": {"a": None}}
+    assert leaves(None, RedactionMode.HMAC, "spec.password") is None
 
 
 def test_a_removed_item_leaves_the_others_where_they_are() -> None:
