@@ -9,6 +9,7 @@ topics           topics: names, existence, partitions, cleanup policy
 states           the newest record of each object, in compacted topics
 encode           a record as a message: topic, key, value, headers; a notice as a marker
 sending          batches, in attempts until they are stored
+verdicts         whose fault an error of librdkafka is
 notices          gaps and ends of snapshots as markers in partitions
 memory           state that survives a restart: the newest gap, counts of a snapshot
 parts            the parts that know the brokers

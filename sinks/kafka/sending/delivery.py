@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -13,21 +13,12 @@ from bridge.model.record import Delta, Record
 from sinks.kafka.client.producer import InFlight, KafkaProducer
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.sending.oversize import TrimmedForms
+from sinks.kafka.verdicts import REFUSALS, TOO_LARGE, TOPIC_ERRORS
 from sinks.receipt import BatchResult, RetryLater
 
 RecordId: TypeAlias = tuple[int, str]
 Count: TypeAlias = Callable[[str, str, int], None]
 """Called with snapshot, topic and partition of each stored record of a snapshot."""
-
-REFUSALS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP}
-"""A broker will never take the record. The broker gives this error to the record's whole batch."""
-
-_TOPIC_ERRORS = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-}
 
 
 def record_id(record: Record) -> RecordId:
@@ -151,7 +142,7 @@ class KafkaDelivery:
 
     def failed_topics(self) -> set[str]:
         """Topics whose records failed with an error about the topic."""
-        return {self._messages[index].topic for index in self._failed_with(_TOPIC_ERRORS)}
+        return {self._messages[index].topic for index in self._failed_with(TOPIC_ERRORS)}
 
     async def _produce(self, index: int) -> bool:
         """Returns False when no delivery report came for ``idle_timeout``."""
@@ -177,7 +168,7 @@ class KafkaDelivery:
 
     def _trim(self, index: int, error: KafkaError | None) -> bool:
         """Replaces a message that is too large by a smaller form. Returns False if there is none."""
-        if self._trimmed is None or error is None or error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+        if self._trimmed is None or error is None or error.code() not in TOO_LARGE:
             return False
         smaller = self._trimmed.next(self._batch[index], self._messages[index])
         if smaller is None:
@@ -228,7 +219,7 @@ class KafkaDelivery:
         failure = RetryLater(self._reason()) if pending and not refused else None
         return DeliveryOutcome(pending, refused_together, failure)
 
-    def _failed_with(self, codes: set[int]) -> Iterator[int]:
+    def _failed_with(self, codes: Collection[int]) -> Iterator[int]:
         for index, record in self._in_flight.items():
             if index not in self._unreported and record.error is not None and record.error.code() in codes:
                 yield index

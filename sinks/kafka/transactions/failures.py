@@ -5,8 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException
 
 from sinks.errors import SinkUnavailable
-
-_FENCING = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+from sinks.kafka.verdicts import FENCING
 
 
 class OtherOwner(SinkUnavailable):
@@ -40,7 +39,7 @@ class ProducerFenced(TransactionFailed):
 
 def failure_of(error: KafkaError, transactional_id: str, last_error: str) -> TransactionFailed:
     """``last_error``: of the connections, which says why an answer is late."""
-    if error.code() in _FENCING:
+    if error.code() in FENCING:
         return ProducerFenced(
             "brokers take no more from this producer (fenced): another one has its transactional id, or a transaction"
             " timed out"

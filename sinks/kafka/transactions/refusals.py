@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from bridge.model.formats.cloudevent import GAP_HEADER
 from bridge.model.record import Record
 from sinks.kafka.encode import KafkaMessage
-from sinks.kafka.sending.delivery import REFUSALS, RecordId, record_id
+from sinks.kafka.sending.delivery import RecordId, record_id
 from sinks.kafka.sending.oversize import TrimmedForms
 from sinks.kafka.transactions.failures import TransactionFailed
 from sinks.kafka.transactions.producer import TransactionalProducer
+from sinks.kafka.verdicts import REFUSALS
 from sinks.receipt import BatchResult, Receipt, RetryLater
 
 

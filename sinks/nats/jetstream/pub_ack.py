@@ -10,6 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from sinks.excerpt import Secrets, excerpt
+from sinks.nats.jetstream.verdicts import STORE_FAILED, TOO_LARGE_FOR_THE_STORE, VERDICTS, Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,7 @@ class _PubAck(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(_PubAck).decode
 
-# Numbers of errors in server/errors.json of nats-server.
-_WRONG_LAST = 10071
 _LAST = re.compile(r"wrong last sequence: ([0-9]{1,20})")
-_REJECTED = {10054: "larger than the stream's max_msg_size", 10097: "its headers are larger than the server takes"}
 _HINTS = {
     10060: "another stream takes this subject; see stream and subject",
     10076: "JetStream is not enabled for this account",
@@ -95,13 +93,16 @@ def read_answer(headers: Mapping[str, str] | None, payload: bytes) -> Answer:
         if not ack.seq:
             return PublishFailed("the server's answer is no acknowledgement of JetStream")
         return Acknowledged(ack.seq, ack.duplicate)
-    number = ack.error.err_code
-    if number == _WRONG_LAST:
-        return WrongLastMessage(_last_in(ack.error.description))
-    if number in _REJECTED:
-        return MessageRejected(_REJECTED[number], excerpt(payload, Secrets(())))
+    number, description = ack.error.err_code, ack.error.description
+    verdict = VERDICTS.get(number)
+    if verdict is not None and verdict.fault is Fault.FENCE:
+        return WrongLastMessage(_last_in(description))
+    if number == STORE_FAILED and description == TOO_LARGE_FOR_THE_STORE:
+        return MessageRejected("larger than a message in the stream's store may be", excerpt(payload, Secrets(())))
+    if verdict is not None and verdict.fault is Fault.RECORD:
+        return MessageRejected(verdict.reason, excerpt(payload, Secrets(())))
     hint = f" ({_HINTS[number]})" if number in _HINTS else ""
-    return PublishFailed(f"the server answers: {ack.error.description}{hint}")
+    return PublishFailed(f"the server answers: {description}{hint}")
 
 
 def _last_in(description: str) -> int | None:

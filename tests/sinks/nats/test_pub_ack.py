@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,7 @@ from sinks.nats.jetstream.pub_ack import (
     read_answer,
 )
 from sinks.nats.jetstream.publish_window import PublishWindow
+from sinks.nats.jetstream.verdicts import VERDICTS, Fault
 
 
 def error(number: int, description: str = "what went wrong") -> bytes:
@@ -24,6 +27,30 @@ def error(number: int, description: str = "what went wrong") -> bytes:
         number,
         description.encode(),
     )
+
+
+RECIPE = Path(__file__).parents[2] / "cluster/recipes/nats/go.mod"
+RECORDED: dict[str, str] = json.loads((Path(__file__).parent / "jetstream_errors.json").read_text())
+"""Code → name, of server/errors.json of the server that tests run against."""
+
+
+def test_every_code_of_the_server_has_a_verdict() -> None:
+    assert {int(code) for code in RECORDED} == VERDICTS.keys()
+    assert all(verdict.reason for verdict in VERDICTS.values())
+
+
+def test_the_codes_are_those_of_the_server_that_tests_run_against() -> None:
+    assert "nats-server/v2 v2.15.2" in RECIPE.read_text(), "record the codes of the newer server"
+
+
+@pytest.mark.parametrize(("code", "_name"), list(RECORDED.items()))
+def test_the_verdict_decides_on_the_message(code: str, _name: str) -> None:
+    wanted = {Fault.RECORD: MessageRejected, Fault.FENCE: WrongLastMessage, Fault.STREAM: PublishFailed}
+    assert type(read_answer(None, error(int(code)))) is wanted[VERDICTS[int(code)].fault]
+
+
+def test_a_code_that_only_newer_servers_know_is_tried_again() -> None:
+    assert type(read_answer(None, error(19999))) is PublishFailed
 
 
 @pytest.mark.parametrize(
@@ -38,6 +65,13 @@ def error(number: int, description: str = "what went wrong") -> bytes:
             error(10077, "maximum bytes exceeded"),
             PublishFailed("the server answers: maximum bytes exceeded (the stream is full)"),
         ),
+        (
+            error(10077, "message too large"),
+            MessageRejected(
+                "larger than a message in the stream's store may be", error(10077, "message too large").decode()
+            ),
+        ),
+        (error(10164, "wrong last sequence"), WrongLastMessage()),
         (error(10023, "insufficient resources"), PublishFailed("the server answers: insufficient resources")),
         (b"{}", PublishFailed("the server's answer is no acknowledgement of JetStream")),
         (b'{"stream":"\xff","seq":12}', PublishFailed("the server's answer is no acknowledgement of JetStream")),
