@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from sinks.errors import WrongOption
+from sinks.secret_files import RenewedFiles
 
 Step: TypeAlias = Callable[[], object]
 
@@ -19,6 +21,30 @@ def check_tls_files(ca_file: Path | None, cert_file: Path | None, key_file: Path
         yield partial(tls_context, ca_file, None, None)
     if cert_file is not None:
         yield partial(tls_context, None, cert_file, key_file)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """The files of a client."""
+
+    ca_file: Path | None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    section: str = ""
+    """Of the options that name the files; empty for the sink's own."""
+
+    def context(self) -> ssl.SSLContext:
+        """See ``tls_context``."""
+        try:
+            return tls_context(self.ca_file, self.cert_file, self.key_file)
+        except WrongOption as wrong:
+            raise WrongOption(
+                f"{self.section}.{wrong.option}" if self.section else wrong.option, wrong.reason
+            ) from wrong
+
+    def watched(self) -> RenewedFiles:
+        """Notices that they change from now on."""
+        return RenewedFiles([self.ca_file, self.cert_file, self.key_file])
 
 
 def tls_context(ca_file: Path | None, cert_file: Path | None, key_file: Path | None) -> ssl.SSLContext:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -16,7 +15,7 @@ from sinks.kafka.auth.command_tokens import check_program
 from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.options import KafkaOptions
 from sinks.secret_files import read_secret
-from sinks.tls import Step, check_tls_files, tls_context
+from sinks.tls import Step, TlsFiles, check_tls_files
 
 _OPTIONS = {
     "ssl.ca.location": "ca_file",
@@ -72,18 +71,11 @@ def _files(options: KafkaOptions) -> Iterator[Step]:
         yield partial(read_secret, options.password_file, "password_file")
     if options.oauth2 is not None:
         yield partial(read_secret, options.oauth2.client_secret_file, "oauth2.client_secret_file")
-        yield partial(_token_authorities, options.oauth2.ca_file)
+        yield TlsFiles(options.oauth2.ca_file, section="oauth2").context
     if options.token_command is not None:
         yield partial(check_program, options.token_command)
     for name, path in options.property_files.items():
         yield partial(read_secret, path, f"property_files.{name}")
-
-
-def _token_authorities(ca_file: Path | None) -> None:
-    try:
-        tls_context(ca_file, None, None)
-    except WrongOption as wrong:
-        raise WrongOption(f"oauth2.{wrong.option}", wrong.reason) from wrong
 
 
 def _properties(options: KafkaOptions) -> Iterator[Step]:

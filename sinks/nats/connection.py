@@ -22,7 +22,7 @@ from nats.protocol.command import hpub_cmd
 from sinks.errors import SinkUnavailable
 from sinks.nats.options import NatsOptions
 from sinks.secret_files import read_secret
-from sinks.tls import tls_context
+from sinks.tls import TlsFiles
 
 OnAnswer: TypeAlias = Callable[[int, Mapping[str, str] | None, bytes], None]
 """Number of the publish, headers and payload of the answer."""
@@ -237,10 +237,10 @@ def _secrets(options: NatsOptions, client: Client, tls: ssl.SSLContext | None) -
 
 
 async def _tls(options: NatsOptions) -> ssl.SSLContext | None:
-    files = options.ca_file, options.cert_file, options.key_file
-    if not any(files) and not any(server.startswith("tls:") for server in options.servers):
+    files = TlsFiles(options.ca_file, options.cert_file, options.key_file)
+    if not (files.ca_file or files.cert_file) and not any(server.startswith("tls:") for server in options.servers):
         return None
-    return await asyncio.to_thread(tls_context, *files)
+    return await asyncio.to_thread(files.context)
 
 
 def _check_secure(client: Client, tls: ssl.SSLContext | None) -> None:

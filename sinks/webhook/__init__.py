@@ -10,6 +10,7 @@ http             the HTTP client, its permitted addresses, and the meaning of re
 auth             how a request proves who sent it
 rate             a limit of requests in time
 consent          abuse protection: the endpoint agrees before the first delivery
+refusals         whether a refusal is a verdict on the event
 connection       secrets, token and HTTP client of an endpoint
 delivery         posts the messages of a batch
 sink             WebhookSink, which joins them

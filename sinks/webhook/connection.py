@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from urllib.parse import parse_qsl, urlsplit
 
 from bridge.model.primitives.wrong_protocol import BEGINNING, wants_https
 from sinks.errors import WrongOption
 from sinks.secret_files import SecretFile
-from sinks.tls import tls_context
+from sinks.tls import TlsFiles
 from sinks.webhook.auth.authorization import authorization_of
 from sinks.webhook.auth.oauth2 import TokenEndpoint
 from sinks.webhook.auth.signature import WebhookKey, keys_in
@@ -22,6 +21,7 @@ from sinks.webhook.http.networks import NetworkPolicy
 from sinks.webhook.http.responses import UNAUTHORIZED
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.rate import RateLimit
+from sinks.webhook.refusals import Refusals
 from sinks.webhook.template import UrlTemplate, has_expressions
 
 _LONG = 8
@@ -30,8 +30,7 @@ _BEARER = "Bearer "
 
 
 class WebhookConnection:
-    """``open`` before ``request``. Reads files of secrets again when they change, and certificates when no connection
-    could be made."""
+    """``open`` before ``request``. Reads files of secrets and certificates again when they change."""
 
     def __init__(self, options: WebhookOptions, may_send: Callable[[], bool]) -> None:
         """``may_send``: see ``AsksToSend``."""
@@ -48,7 +47,7 @@ class WebhookConnection:
             timeout=options.timeout,
             connections=options.concurrency,
             networks=networks,
-            tls=partial(tls_context, options.ca_file, options.cert_file, options.key_file),
+            tls=TlsFiles(options.ca_file, options.cert_file, options.key_file),
             may_send=may_send,
         )
         self.name = self._endpoint.name
@@ -57,6 +56,7 @@ class WebhookConnection:
         self._tokens: TokenCache | None = None
         self._rate: RateLimit | None = None
         self._consent: Consent | None = None
+        self.refusals = Refusals()
         self.headers: dict[str, str] = {}
         """The headers of every request, without those of ``prepare``. Names are in lower case."""
         self.keys: tuple[WebhookKey, ...] = ()

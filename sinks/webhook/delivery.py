@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, groupby
@@ -20,6 +20,7 @@ from sinks.webhook.http.client import HttpResponse
 from sinks.webhook.http.endpoint import RequestFailed
 from sinks.webhook.http.responses import UNAUTHORIZED, PostAccepted, PostFailed, PostRejected, PostResult, result_of
 
+_NO_WITNESS = "it has accepted no other event since, so the connection or an option may be at fault: see url, cert_file"
 _PRECONDITION_FAILED = 412
 _UNSUPPORTED = 415
 TERM_HEADER = "kubedelta-term"
@@ -30,7 +31,8 @@ _LONG = 256 * 1024
 class WebhookDelivery:
     """Sends request after request, with up to ``max_events`` messages each, until a request fails. A request with
     several messages that is rejected is sent again as requests with a single message, so that only the culprits are
-    rejected."""
+    rejected. A message whose refusal is no verdict yet waits, with those of its object behind it: until another one is
+    accepted, in this ``deliver`` or in others."""
 
     def __init__(
         self,
@@ -52,10 +54,14 @@ class WebhookDelivery:
         self._term = term
 
     async def run(self) -> Receipt:
-        result, size = self._result, self._max_events
+        result, size, refusals = self._result, self._max_events, self._connection.refusals
         requests = deque(self._requests())
+        waiting: list[int] = []
+        failure: RetryLater | None = None
         while requests:
             indexes = result.sendable(requests.popleft())
+            if waiting:
+                indexes = self._before(waiting, indexes)
             if not indexes:
                 continue
             messages = [self._messages[index] for index in indexes]
@@ -64,15 +70,28 @@ class WebhookDelivery:
                 message = await _compressed(message)
             match await self._post(message):
                 case PostAccepted():
-                    pass
+                    refusals.accepted([each.id for each in messages])
+                    # In front: later messages of their objects follow them.
+                    requests.extendleft([index] for index in reversed(waiting))
+                    waiting.clear()
                 case PostRejected() if len(indexes) > 1:
                     # Which event is at fault is unknown, so each is sent alone.
                     requests.extendleft([index] for index in reversed(indexes))
-                case PostRejected(reason, answer):
+                case PostRejected(reason, certain, answer) if certain or refusals.is_verdict(messages[0].id):
                     result.reject(indexes[0], reason, answer)
+                case PostRejected(reason):
+                    failure = RetryLater(f"{self._connection.name} {reason}; {_NO_WITNESS}")
+                    waiting.append(indexes[0])
                 case PostFailed(failure):
-                    return result.receipt(result.sendable([*indexes, *chain(*requests)]), failure)
-        return result.receipt()
+                    return result.receipt(result.sendable(sorted([*waiting, *indexes, *chain(*requests)])), failure)
+        return result.receipt(result.sendable(waiting), failure)
+
+    def _before(self, waiting: list[int], indexes: Sequence[int]) -> list[int]:
+        """The indexes of messages that are not behind a waiting one of their object; the others wait, too."""
+        batch = self._result.batch
+        objects = {batch[index].ordering_key for index in waiting}
+        waiting += [index for index in indexes if batch[index].ordering_key in objects]
+        return [index for index in indexes if batch[index].ordering_key not in objects]
 
     def _requests(self) -> Iterator[list[int]]:
         """The indexes of each request: consecutive messages of the same route."""

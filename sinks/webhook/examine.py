@@ -43,7 +43,7 @@ def _steps(options: WebhookOptions) -> Iterator[Step]:
     if (oauth2 := options.oauth2) is not None:
         yield partial(read_secret, oauth2.client_secret_file, "oauth2.client_secret_file")
         yield partial(_address, "oauth2.token_url", oauth2.token_url, networks)
-        yield partial(trusted_authorities, oauth2, options)
+        yield trusted_authorities(oauth2, options).context
 
 
 def _header(name: str, path: Path) -> None:

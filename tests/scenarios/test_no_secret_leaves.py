@@ -94,7 +94,7 @@ async def test_no_secret_is_found_anywhere(tmp_path: Path, encrypted: bool) -> N
     key = tmp_path / "state.key"
     key.write_text("k" * 32)
     receiver = await WebhookReceiver().start()
-    receiver.answer = lambda posted: Answer(400, body=posted.body)  # rejects, and says what it got
+    receiver.answer = lambda posted: Answer(413, body=posted.body)  # rejects, and says what it got
     async with Playground() as cluster:
         envelope: dict[str, Any] = {"format": "envelope", "include": ["before", "patch", "json_patch", "changed"]}
         files: dict[str, dict[str, Any]] = {"events": {"format": "cloudevents"}, "changes": envelope}

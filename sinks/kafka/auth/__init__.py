@@ -3,5 +3,4 @@
 command_tokens  tokens that a command prints, for OAUTHBEARER
 command         runs a command with bounds on its time and output
 refusals        which option a refusal is about
-renewed_files   files that were renewed after a client had read them
 """

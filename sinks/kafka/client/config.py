@@ -8,10 +8,9 @@ from config.values import Size
 from sinks.errors import WrongOption
 from sinks.kafka.auth.command_tokens import CommandTokens
 from sinks.kafka.auth.refusals import refusal
-from sinks.kafka.auth.renewed_files import RenewedFiles
 from sinks.kafka.option_types import WhenTooLarge
 from sinks.kafka.options import KafkaOptions
-from sinks.secret_files import read_secret
+from sinks.secret_files import RenewedFiles, read_secret
 
 _QUEUE_KBYTES = 32 * 1024
 """Bound of the producer's queue; librdkafka's default is a gigabyte."""
@@ -91,9 +90,9 @@ class ClientConfig:
     def files(self) -> RenewedFiles:
         """Watches the files of secrets and certificates from now on."""
         options = self._options
-        secret = None if options.oauth2 is None else options.oauth2.client_secret_file
-        paths = options.password_file, options.ca_file, options.cert_file, options.key_file, secret
-        return RenewedFiles([path for path in (*paths, *options.property_files.values()) if path is not None])
+        oauth2 = () if options.oauth2 is None else (options.oauth2.client_secret_file, options.oauth2.ca_file)
+        files = options.password_file, options.ca_file, options.cert_file, options.key_file
+        return RenewedFiles([*files, *oauth2, *options.property_files.values()])
 
     def _producer_alone(self, *, gapless: bool) -> dict[str, Any]:
         options = self._options

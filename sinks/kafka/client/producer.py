@@ -23,6 +23,7 @@ from sinks.kafka.encode import KafkaMessage
 
 _NEVER = 1 << 62
 _ANSWER_TIMEOUT = 10.0  # seconds
+_CREDENTIALS = frozenset({KafkaError._SSL, KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
 _disabled_logger = logging.getLogger("kubedelta.librdkafka.quiet")
 _disabled_logger.disabled = True
 _debug_logger = logging.getLogger("kubedelta.librdkafka")
@@ -245,6 +246,10 @@ class KafkaProducer:
             self.last_error = str(self._tokens.error)
         if error.fatal():
             self.fatal = error.str()
-        elif self.fatal is None and self._refused(self.last_error) and self._files.found():
+        elif self.fatal is None and self._is_refusal(error) and self._files.found():
             renewed = "a file of secrets or certificates was renewed, and a new producer reads it"
             self.fatal = f"{self.last_error}; {renewed}"
+
+    def _is_refusal(self, error: KafkaError) -> bool:
+        """Of credentials, by librdkafka's code or by its words."""
+        return error.code() in _CREDENTIALS or self._refused(self.last_error) is not None

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ssl
 from base64 import b64encode
 from datetime import UTC, datetime
-from functools import partial
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
-from sinks.errors import WrongOption
 from sinks.secret_files import read_secret
-from sinks.tls import tls_context
+from sinks.tls import TlsFiles
 from sinks.webhook.auth.authorization import is_token
 from sinks.webhook.auth.token_cache import AccessToken
 from sinks.webhook.http.client import HttpResponse
@@ -60,7 +57,7 @@ class TokenEndpoint:
             timeout=webhook.timeout,
             connections=1,
             networks=networks,
-            tls=partial(trusted_authorities, options, webhook),
+            tls=trusted_authorities(options, webhook),
         )
 
     async def request(self) -> AccessToken:
@@ -130,11 +127,6 @@ def _why(response: HttpResponse) -> str:
     return f" ({code}): {_ERRORS[code]}" if code in _ERRORS else ""
 
 
-def trusted_authorities(options: OAuth2Options, webhook: WebhookOptions) -> ssl.SSLContext:
-    """For ``token_url``. Blocks. Raises WrongOption."""
-    if options.ca_file is None:
-        return tls_context(webhook.ca_file, None, None)
-    try:
-        return tls_context(options.ca_file, None, None)
-    except WrongOption as wrong:
-        raise WrongOption(f"oauth2.{wrong.option}", wrong.reason) from wrong
+def trusted_authorities(options: OAuth2Options, webhook: WebhookOptions) -> TlsFiles:
+    """For ``token_url``."""
+    return TlsFiles(webhook.ca_file) if options.ca_file is None else TlsFiles(options.ca_file, section="oauth2")

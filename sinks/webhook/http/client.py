@@ -144,5 +144,7 @@ def describe(error: Exception) -> str:
             return f"cannot be reached: {reason}"
         case aiohttp.ClientConnectorError(os_error=reason):
             return f"cannot be reached: {reason.strerror or type(reason).__name__}"
+        case aiohttp.ClientOSError(strerror=str(reason)):
+            return f"did not answer: {reason}"
         case cause:
             return f"did not answer: {type(cause).__name__}"

@@ -13,6 +13,7 @@ from httpx_aiohttp import AiohttpTransport
 
 from sinks.base import always
 from sinks.errors import NotLeading, SinkUnavailable
+from sinks.tls import TlsFiles
 from sinks.webhook.http.client import HTTP_ERRORS, HttpClient, HttpResponse, describe, is_unreachable
 from sinks.webhook.http.networks import NetworkPolicy
 
@@ -47,7 +48,9 @@ class _AskingConnector(aiohttp.TCPConnector):
 
 
 class HttpEndpoint:
-    """``open`` before ``request``. Reads certificates again when no connection could be made."""
+    """``open`` before ``request``. Reads certificates again when their files change, whatever an endpoint says: with
+    TLS 1.3 it refuses a client's certificate behind the handshake, by a connection that breaks, and a proxy does so by
+    a response. Those of the system are read again when no connection could be made."""
 
     def __init__(
         self,
@@ -56,11 +59,10 @@ class HttpEndpoint:
         timeout: float,
         connections: int,
         networks: NetworkPolicy,
-        tls: Callable[[], ssl.SSLContext],
+        tls: TlsFiles,
         may_send: Callable[[], bool] = always,
     ) -> None:
-        """``timeout``: seconds for a request and its response. ``tls``: reads the files of certificates; blocks, and
-        raises WrongOption. ``may_send``: see ``AsksToSend``."""
+        """``timeout``: seconds for a request and its response. ``may_send``: see ``AsksToSend``."""
         parts = urlsplit(url)
         self.name = f"{parts.scheme}://{parts.netloc}"
         """The endpoint in messages. Without path and query, which may hold a secret."""
@@ -69,6 +71,7 @@ class HttpEndpoint:
         self._connections = connections
         self._networks = networks
         self._tls = tls
+        self._renewed = tls.watched()
         self._may_send = may_send
         self._client: HttpClient | None = None
         self._opening = asyncio.Lock()
@@ -77,10 +80,10 @@ class HttpEndpoint:
 
     async def open(self) -> None:
         """Makes the client; sends no request. Raises WrongOption."""
-        if self._client is not None and not self._stale:
+        if self._client is not None and not self._stale and not self._renewed.found():
             return
         async with self._opening:
-            if self._client is None or self._stale:
+            if self._client is None or self._stale or self._renewed.found():
                 new = await self._new_client()
                 # Requests in flight go on with the former client, which closes after the last of them.
                 former, self._client = self._client, new
@@ -114,7 +117,10 @@ class HttpEndpoint:
     async def _new_client(self) -> HttpClient:
         tls: ssl.SSLContext | bool = False
         if self._url.startswith("https:"):
-            tls = await asyncio.to_thread(self._tls)
+            # Looked at before the files are read, and kept behind it: half of a renewal is read once more.
+            renewed = self._tls.watched()
+            tls = await asyncio.to_thread(self._tls.context)
+            self._renewed = renewed
 
         def session() -> aiohttp.ClientSession:
             # A connection for each lane, and no cookies: requests must not depend on each other.

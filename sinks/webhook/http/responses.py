@@ -20,9 +20,12 @@ class PostAccepted:
 
 @dataclass(frozen=True, slots=True)
 class PostRejected:
-    """The endpoint will never take the request."""
+    """The endpoint will never take the request, if ``certain``."""
 
     reason: str
+    certain: bool
+    """The status is about the size of this one request. Others may be about the connection, whoever answers them: see
+    ``Refusals``."""
     answer: str = ""
     """An excerpt of the response."""
 
@@ -37,13 +40,15 @@ class PostFailed:
 PostResult: TypeAlias = PostAccepted | PostRejected | PostFailed
 
 UNAUTHORIZED, _GONE = 401, 410
-_REJECTED = {
-    400: "answers 400: it does not understand the event",
+_TOO_LARGE = {
     413: "answers 413: the event is too large for it",
     414: "answers 414: the URL of the event is too long for it",
+    431: "answers 431: the headers of the event are too large for it",
+}
+_REFUSED = {
+    400: "answers 400: it does not understand the event",
     415: "answers 415: it does not take this content type",
     422: "answers 422: it does not accept the event",
-    431: "answers 431: the headers of the event are too large for it",
 }
 _FAILED = {408: "answers 408: it waited too long for the request", 425: "answers 425: too early"}
 _UNAVAILABLE = {
@@ -62,8 +67,10 @@ def result_of(status: int, retry_after: str | None, now: datetime) -> PostResult
     """``retry_after``: the header's value. ``now``: the time of the response."""
     if 200 <= status < 300:
         return PostAccepted()
-    if status in _REJECTED:
-        return PostRejected(_REJECTED[status])
+    if status in _TOO_LARGE:
+        return PostRejected(_TOO_LARGE[status], certain=True)
+    if status in _REFUSED:
+        return PostRejected(_REFUSED[status], certain=False)
     wait = seconds_of(retry_after, now)
     if status in _FAILED or (status >= 500 and status not in _UNAVAILABLE):
         return PostFailed(RetryLater(_FAILED.get(status, f"answers {status}"), wait))

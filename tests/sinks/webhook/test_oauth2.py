@@ -271,7 +271,7 @@ async def test_a_token_answer_that_drips_is_a_failure(receiver: WebhookReceiver,
 
 async def test_an_echo_of_a_token_is_redacted(receiver: WebhookReceiver, tokens: TokenServer, secret: Path) -> None:
     sink = a_sink(receiver, tokens.options(client_secret_file=secret))
-    receiver.answer = lambda posted: Answer(400, body=json.dumps(posted.headers).encode())
+    receiver.answer = lambda posted: Answer(413, body=json.dumps(posted.headers).encode())
     await sink.open()
     receipt = await sink.deliver([a_delta()])
     await sink.close()

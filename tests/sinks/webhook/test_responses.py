@@ -31,12 +31,18 @@ def test_a_status_says_whose_move_it_is(statuses: list[int], kind: type) -> None
     assert {type(result_of(status, None, NOW)) for status in statuses} == {kind}
 
 
+def test_only_a_status_about_a_size_is_certain() -> None:
+    found = {status: result_of(status, None, NOW) for status in range(100, 600)}
+    certain = {status: each.certain for status, each in found.items() if isinstance(each, PostRejected)}
+    assert certain == {400: False, 413: True, 414: True, 415: False, 422: False, 431: True}
+
+
 @pytest.mark.parametrize(
     ("statuses", "unavailable"),
     [
         ([408, 425, 500, 502, 504, 507], False),
         ([301, 302, 307, 308, 304], True),
-        ([401, 403, 404, 405, 407, 410, 429, 503, 409, 418, 451], True),
+        ([401, 403, 404, 405, 407, 410, 429, 503, 409, 418, 451, 495, 496, 497], True),
     ],
 )
 def test_a_failure_of_one_request_leaves_the_endpoint_available(statuses: list[int], unavailable: bool) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import ssl
 from base64 import b64encode
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,47 @@ async def test_refused_records_are_rejected_and_the_rest_is_stored(receiver: Web
     assert list(receipt.pending) == [7], "of the same object, and so not sent"
     assert receipt.failure is None
     assert len(receiver.accepted) == 7
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+@pytest.mark.parametrize("status", [400, 415, 422])
+async def test_an_endpoint_that_refuses_every_event_is_a_failure(
+    receiver: WebhookReceiver, status: int, batch: int
+) -> None:
+    """A proxy that misses a certificate does, and so does an endpoint whose option is wrong."""
+    sink = await opened(receiver, batch=batch)
+    receiver.answer = lambda posted: Answer(status)
+    sent: list[Record] = [*changes(6, keys=3)]
+
+    for _ in range(3):
+        receipt = await sink.deliver(sent)
+        assert (receipt.rejected, list(receipt.pending)) == ({}, list(range(6)))
+        assert f"answers {status}: " in failure_of(receipt)
+        assert "it has accepted no other event since" in failure_of(receipt)
+    behind = {each.id for each in sent[3:]}
+    alone = [posted.events for posted in receiver.asked if len(posted.events) == 1]
+    assert not behind & {event["id"] for [event] in alone}, "each behind one of its object"
+
+    receiver.answer = lambda posted: ACCEPTED
+    assert await sink.deliver(sent) == ALL_STORED
+    await sink.close()
+    assert [event["id"] for event in receiver.events] == [each.id for each in sent]
+
+
+async def test_an_event_that_is_accepted_later_shows_who_is_at_fault(receiver: WebhookReceiver) -> None:
+    sink = await opened(receiver)
+    bad, behind, good = a_delta(1, key="shop/bad"), a_delta(2, key="shop/bad"), a_delta(3)
+    receiver.answer = lambda posted: Answer(400) if posted.events[0]["id"] == bad.id else ACCEPTED
+
+    receipt = await sink.deliver([bad, behind])
+    assert (receipt.rejected, list(receipt.pending)) == ({}, [0, 1])
+    assert await sink.deliver([good]) == ALL_STORED
+    receipt = await sink.deliver([bad, behind])
+    await sink.close()
+
+    assert list(receipt.rejected) == [0]
+    assert (list(receipt.pending), receipt.failure) == ([1], None)
+    assert [event["id"] for event in receiver.events] == [good.id]
 
 
 @pytest.mark.parametrize("status", [302, 401, 403, 404, 410])
@@ -374,7 +416,7 @@ async def test_an_echo_of_authorization_is_redacted(receiver: WebhookReceiver, t
     named = {"username": "me", "password_file": tmp_path / "secret"}
     sink = await opened(receiver, **(named if way == "basic" else {"bearer_token_file": tmp_path / "secret"}))
     receiver.answer = lambda posted: Answer(
-        400, body=f"{posted.headers['authorization']} = hüsh/hush hush/hush".encode()
+        413, body=f"{posted.headers['authorization']} = hüsh/hush hush/hush".encode()
     )
     receipt = await sink.deliver([a_delta()])
     await sink.close()
@@ -497,6 +539,29 @@ async def test_tls_is_verified_and_a_renewed_authority_is_taken_up(tmp_path: Pat
     assert accepted == ALL_STORED
 
 
+async def test_a_renewed_certificate_is_shown_to_an_endpoint_that_refuses_it_late(tmp_path: Path) -> None:
+    """With TLS 1.3 the handshake ends before the server has looked at the certificate."""
+    authority, other = Authority.make(tmp_path / "ca"), Authority.make(tmp_path / "other", "another authority")
+    old, new = other.issue("client"), authority.issue("client")
+    cert_file, key_file = tmp_path / "tls.crt", tmp_path / "tls.key"
+    cert_file.write_bytes(old.certificate.read_bytes())
+    key_file.write_bytes(old.key.read_bytes())
+    tls = authority.issue("server").server_context(clients=authority)
+    tls.verify_mode, tls.minimum_version = ssl.CERT_REQUIRED, ssl.TLSVersion.TLSv1_3
+    async with WebhookReceiver(tls) as receiver:
+        sink = await opened(receiver, ca_file=authority.certificate, cert_file=cert_file, key_file=key_file)
+        refused = await sink.deliver([a_delta()])
+        cert_file.write_bytes(new.certificate.read_bytes())
+        half = await sink.deliver([a_delta()])
+        key_file.write_bytes(new.key.read_bytes())
+        accepted = await sink.deliver([a_delta()])
+        await sink.close()
+
+    assert "did not answer" in failure_of(refused)
+    assert failure_of(half).startswith("cert_file: ")
+    assert accepted == ALL_STORED
+
+
 async def test_a_reconnected_endpoint_keeps_running_requests() -> None:
     came, gate = asyncio.Event(), asyncio.Event()
 
@@ -563,11 +628,19 @@ async def test_http_to_an_https_port_rejects_nothing_and_says_so() -> None:
 # ── What a refusal says ──────────────────────────────────────────────────────
 
 
+def refusing_web_1(answer: Callable[[Posted], Answer]) -> Callable[[Posted], Answer]:
+    """The answer to every event but one, which shows that the others are at fault."""
+    return lambda posted: answer(posted) if b"web-1" in posted.content else ACCEPTED
+
+
+A_WITNESS = a_delta(99, key="shop/the-witness")
+
+
 async def refusal(receiver: WebhookReceiver, answer: Answer, **options: Any) -> str:
     """What is kept of it."""
     sink = await opened(receiver, **options)
-    receiver.answer = lambda posted: answer
-    receipt = await sink.deliver([a_delta()])
+    receiver.answer = refusing_web_1(lambda posted: answer)
+    receipt = await sink.deliver([a_delta(), A_WITNESS])
     await sink.close()
     assert list(receipt.rejected) == [0]
     assert "schema" not in receipt.rejected[0], "a reason is logged, an answer is not"
@@ -630,8 +703,8 @@ async def test_an_echo_of_the_request_brings_no_credentials_back(
         secret_file=str(tmp_path / "secret"),
         headers={"X-Team": "shop"},
     )
-    receiver.answer = echo
-    receipt = await sink.deliver([a_delta()])
+    receiver.answer = refusing_web_1(echo)
+    receipt = await sink.deliver([a_delta(), A_WITNESS])
     await sink.close()
 
     kept = receipt.answers[0]
@@ -649,7 +722,7 @@ async def test_an_endless_refusal_is_read_no_further_than_it_must() -> None:
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal sent
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 400 Bad\r\ncontent-length: 10000000000\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Bad\r\ncontent-length: 10000000000\r\n\r\n")
         with suppress(ConnectionError):
             while True:
                 writer.write(b"x" * 65_536)
