@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from sinks.excerpt import Secrets, excerpt
-from sinks.nats.jetstream.verdicts import STORE_FAILED, TOO_LARGE_FOR_THE_STORE, VERDICTS, Fault
+from sinks.nats.jetstream.verdicts import STORE_FAILED, TOO_LARGE_FOR_THE_STORE, VERDICTS, JetStreamFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ def read_answer(headers: Mapping[str, str] | None, payload: bytes) -> Answer:
         return Acknowledged(ack.seq, ack.duplicate)
     number, description = ack.error.err_code, ack.error.description
     verdict = VERDICTS.get(number)
-    if verdict is not None and verdict.fault is Fault.FENCE:
+    if verdict is not None and verdict.fault is JetStreamFault.FENCE:
         return WrongLastMessage(_last_in(description))
     if number == STORE_FAILED and description == TOO_LARGE_FOR_THE_STORE:
         return MessageRejected("larger than a message in the stream's store may be", excerpt(payload, Secrets(())))
-    if verdict is not None and verdict.fault is Fault.RECORD:
+    if verdict is not None and verdict.fault is JetStreamFault.RECORD:
         return MessageRejected(verdict.reason, excerpt(payload, Secrets(())))
     hint = f" ({_HINTS[number]})" if number in _HINTS else ""
     return PublishFailed(f"the server answers: {description}{hint}")

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Fault(StrEnum):
+class JetStreamFault(StrEnum):
     RECORD = "record"
     """The stream will never take this message: a dead letter."""
     FENCE = "fence"
@@ -19,8 +19,8 @@ class Fault(StrEnum):
     """The stream, the account or the server takes no message now: the sink tries again, after a pause."""
 
 
-class Verdict(NamedTuple):
-    fault: Fault
+class JetStreamVerdict(NamedTuple):
+    fault: JetStreamFault
     reason: str
 
 
@@ -47,16 +47,16 @@ _UNUSED = (
 )
 # fmt: on
 
-_ROWS: Mapping[Fault, Mapping[int, str]] = {
-    Fault.RECORD: {
+_ROWS: Mapping[JetStreamFault, Mapping[int, str]] = {
+    JetStreamFault.RECORD: {
         10054: "larger than the stream's max_msg_size",
         10097: "its headers are larger than the server takes",
     },
-    Fault.FENCE: {
+    JetStreamFault.FENCE: {
         10071: "another message is the stream's last one: of another writer, or of another leader",
         10164: "another message is the stream's last one; the server does not say which",
     },
-    Fault.STREAM: {
+    JetStreamFault.STREAM: {
         10077: "the store takes none: it is full, or its disk is broken (but see TOO_LARGE_FOR_THE_STORE)",
         10063: "a replica that replays its log",
         10070: "another message id is the last one; the sink names none",
@@ -97,8 +97,8 @@ _ROWS: Mapping[Fault, Mapping[int, str]] = {
     },
 }
 
-VERDICTS: Mapping[int, Verdict] = {
-    code: Verdict(fault, reason) for fault, rows in _ROWS.items() for code, reason in rows.items()
+VERDICTS: Mapping[int, JetStreamVerdict] = {
+    code: JetStreamVerdict(fault, reason) for fault, rows in _ROWS.items() for code, reason in rows.items()
 }
 """Every code of nats-server. A code that only newer servers know counts as the stream's: it is tried again."""
 

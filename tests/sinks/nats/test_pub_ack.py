@@ -19,7 +19,7 @@ from sinks.nats.jetstream.pub_ack import (
     read_answer,
 )
 from sinks.nats.jetstream.publish_window import PublishWindow
-from sinks.nats.jetstream.verdicts import VERDICTS, Fault
+from sinks.nats.jetstream.verdicts import VERDICTS, JetStreamFault
 
 
 def error(number: int, description: str = "what went wrong") -> bytes:
@@ -45,7 +45,11 @@ def test_the_codes_are_those_of_the_server_that_tests_run_against() -> None:
 
 @pytest.mark.parametrize(("code", "_name"), list(RECORDED.items()))
 def test_the_verdict_decides_on_the_message(code: str, _name: str) -> None:
-    wanted = {Fault.RECORD: MessageRejected, Fault.FENCE: WrongLastMessage, Fault.STREAM: PublishFailed}
+    wanted = {
+        JetStreamFault.RECORD: MessageRejected,
+        JetStreamFault.FENCE: WrongLastMessage,
+        JetStreamFault.STREAM: PublishFailed,
+    }
     assert type(read_answer(None, error(int(code)))) is wanted[VERDICTS[int(code)].fault]
 
 

@@ -539,7 +539,7 @@ async def test_tls_is_verified_and_a_renewed_authority_is_taken_up(tmp_path: Pat
     assert accepted == ALL_STORED
 
 
-async def test_a_renewed_certificate_is_shown_to_an_endpoint_that_refuses_it_late(tmp_path: Path) -> None:
+async def test_a_certificate_refused_late_is_renewed(tmp_path: Path) -> None:
     """With TLS 1.3 the handshake ends before the server has looked at the certificate."""
     authority, other = Authority.make(tmp_path / "ca"), Authority.make(tmp_path / "other", "another authority")
     old, new = other.issue("client"), authority.issue("client")
