@@ -39,7 +39,7 @@ def test_every_code_of_the_server_has_a_verdict() -> None:
     assert all(verdict.reason for verdict in VERDICTS.values())
 
 
-def test_the_codes_are_those_of_the_server_that_tests_run_against() -> None:
+def test_the_recorded_codes_are_those_of_the_tested_server() -> None:
     assert "nats-server/v2 v2.15.2" in RECIPE.read_text(), "record the codes of the newer server"
 
 

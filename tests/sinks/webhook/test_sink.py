@@ -19,7 +19,7 @@ from cloudevents.core.formats.json import JSONFormat
 from msgspec.structs import replace
 from standardwebhooks import Webhook
 
-from bridge.model.formats.content import Include
+from bridge.model.formats.content import Makes, OptionExpression
 from bridge.model.record import Record
 from config.values import Duration
 from sinks.base import ALL_STORED, SinkUnavailable
@@ -486,10 +486,11 @@ async def test_nothing_of_an_object_is_sent_behind_its_bad_event(receiver: Webho
 
 async def test_a_refusal_behind_a_failed_record_is_not_reported_yet(receiver: WebhookReceiver) -> None:
     """What is in front of it would be taken for parked behind it."""
-    sink = await opened(receiver, format="envelope", include=["patch", "before"])
-    deltas = a_delta(1, before=b"{}"), a_delta(2, before=b"{}"), a_delta(3, before=b"{")
-    good, failing, damaged = (with_content(each, include=[Include.PATCH]) for each in deltas)
-    receiver.answer = lambda posted: Answer(500) if posted.headers["ce-id"] == failing.id else ACCEPTED
+    data = OptionExpression("data", "object.kind", Makes.DATA)
+    sink = await opened(receiver, data=data.text)
+    deltas = a_delta(1), a_delta(2), a_delta(3, body=b"{}")
+    good, failing, damaged = (with_content(each, data) for each in deltas)
+    receiver.answer = lambda posted: Answer(500) if posted.events[0]["id"] == failing.id else ACCEPTED
 
     receipt = await sink.deliver([good, failing, damaged])
     alone = await sink.deliver([damaged])
