@@ -91,6 +91,8 @@ class View:
     def __init__(self, store: SharedStore, prefix: str) -> None:
         self._store = store
         self._prefix = f"shop/{prefix}"
+        self.away: ErrorAnswer | None = None
+        """The answer to every request: a failing conversion webhook, or a server of a group that is away."""
 
     @property
     def objects(self) -> dict[str, ApiObject]:
@@ -98,6 +100,7 @@ class View:
 
     async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
         answer = await self._store._list(request)
+        answer = self.away or answer
         if not isinstance(answer, Page):
             return answer
         mine = [thing for thing in answer.objects if thing.key.startswith(self._prefix)]
@@ -109,7 +112,7 @@ class View:
     @asynccontextmanager
     async def watch(self, request: WatchRequest) -> AsyncGenerator[AsyncIterator[WatchAnswer]]:
         async with self._store.watch(request) as answers:
-            yield self._mine(answers)
+            yield _only(self.away) if self.away else self._mine(answers)
 
     async def _mine(self, answers: AsyncIterator[WatchAnswer]) -> AsyncGenerator[WatchAnswer]:
         async for answer in answers:

@@ -97,11 +97,16 @@ class Life:
     async def discard_positions(self, _parts: Collection[Part], _restored: bool) -> None:
         await asyncio.sleep(self.chance.choice([0.0, 0.01]))
 
-    async def step(self, informers: Collection[SharedInformer], *, restores: bool, recovers: bool) -> None:
+    async def step(
+        self, informers: Collection[SharedInformer], *, restores: bool, recovers: bool, withholds: bool
+    ) -> None:
         chance, store = self.chance, self.store
         steps = ["put"] * 8 + ["delete"] * 2 + STEPS + ["restore"] * (5 if restores else 0)
-        step = chance.choice(steps + ["restart"] * (4 if recovers else 0))
-        match step:
+        steps += ["restart"] * (4 if recovers else 0) + ["withhold"] * (5 if withholds else 0)
+        match chance.choice(steps):
+            case "withhold" if self.is_noticed(informers):
+                view = chance.choice(list(self.views.values()))
+                view.away = chance.choice([None, None, *ERRORS])
             case "put":
                 for _ in range(chance.choice([1, 1, 2, 5])):
                     store.put(chance.choice(NAMES))
@@ -146,7 +151,10 @@ class Life:
     def is_beyond_proof(self, backup: Backup, informers: Collection[SharedInformer]) -> bool:
         """Excluded: a restore that undoes neither the newest known object nor a newer known delete, and yet a part of
         the versions that were reached: no list can distinguish the two histories once the new one has passed these
-        versions. And a backup that has forgotten the version of the newest known object."""
+        versions. And a backup that has forgotten the version of the newest known object, and a restore while a resource
+        cannot be listed."""
+        if any(view.away for view in self.views.values()):
+            return True  # What its resource alone knows, nobody can be asked about.
         fork = self.store.fork(backup)
         for each in informers:  # The list that is under way would know no undone object either.
             versions = [int(thing.resource_version) for thing in self.views[each.resource.name].objects.values()]
@@ -177,7 +185,7 @@ class Life:
 STEPS = ["back up", "back up", "break", "fail", "latency", "block", "unblock", "unblock", "bookmark", "compact"]
 
 
-async def live(seed: int, *, restores: bool = True, recovers: bool = False) -> Life:
+async def live(seed: int, *, restores: bool = True, recovers: bool = False, withholds: bool = False) -> Life:
     life = Life(random.Random(seed))
     random.seed(seed)
     life.exports = {name: Exports() for name in PREFIXES}
@@ -199,10 +207,12 @@ async def live(seed: int, *, restores: bool = True, recovers: bool = False) -> L
         informers = [factory.informer(resource, Scope()) for resource in (PODS, MAPS, JOBS)]
         factory.start()
         for _ in range(life.chance.randint(10, 50)):
-            await life.step(informers, restores=restores, recovers=recovers)
+            await life.step(informers, restores=restores, recovers=recovers, withholds=withholds)
             await asyncio.sleep(life.chance.choice(PAUSES))
         life.open.set()
         life.store.next_answers.clear()
+        for view in views.values():
+            view.away = None
         await asyncio.sleep(A_WHILE)
         assert all(each.live and each.caught_up for each in informers), [each.last_error for each in informers]
         await factory.stop()
@@ -256,7 +266,15 @@ def test_recovered_steps_are_of_one_history_in_an_epoch() -> None:
     assert sum(fact.steps for fact in recoveries) > len(lives)
 
 
-def test_without_a_restore_no_epoch_begins() -> None:
+@pytest.mark.hypothesis
+def test_resources_that_cannot_be_listed_are_exported_right() -> None:
+    lives = [run_in_virtual_time(live(seed, withholds=True)) for seed in range(7000, 7000 + 40 * TIMES)]
+
+    assert sum(life.restores for life in lives) > len(lives)
+
+
+@pytest.mark.parametrize("withholds", [False, True])
+def test_without_a_restore_no_epoch_begins(withholds: bool) -> None:
     for seed in range(40):
-        life = run_in_virtual_time(live(seed, restores=False))
+        life = run_in_virtual_time(live(seed, restores=False, withholds=withholds))
         assert {exports.epoch for exports in life.exports.values()} == {1}

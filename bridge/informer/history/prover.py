@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from bridge.informer.history import questions
 from bridge.informer.history.member import Member
 from bridge.informer.history.outcomes import OtherHistory, Proof, SameHistory, UnknownHistory
-from bridge.model.answers import Failed, Refused
+from bridge.model.answers import Busy, Failed, Refused
 from bridge.model.change import ObjectVersion
 from bridge.model.versions.version_table import age_of
 
-NOT_FOUND = 404
 ATTEMPTS = 3
 """The most members per proof whose resources cannot be listed now, for instance because a webhook of theirs is down."""
 WITNESSES = 5
@@ -49,58 +48,52 @@ class Prover:
         was_gone: Proof = UnknownHistory("no newer delete is known")
         if max(map(_age, gone.values()), default=_NEVER) > max(map(_age, known.values()), default=_NEVER):
             was_gone = await self._ask_in_turn(gone, lambda each: questions.has_delete(each, deletes[each]))
-            if not isinstance(was_gone, SameHistory | UnknownHistory | Refused):
+            if isinstance(was_gone, OtherHistory | Failed | Busy):
                 return was_gone
         answer = await self._ask_in_turn(known, lambda each: questions.has_newest(each, newest[each]))
-        if isinstance(was_gone, SameHistory):
+        if not isinstance(was_gone, UnknownHistory) and not isinstance(answer, OtherHistory):
             # The same object may have been deleted at the same version in two histories.
-            return answer if isinstance(answer, OtherHistory) else was_gone
-        if isinstance(answer, Refused) and answer.status == NOT_FOUND:
-            # The collection exists, so its definition came back with another scope.
-            return UnknownHistory(answer.reason)
-        return answer
+            answer = was_gone
+        return UnknownHistory(answer.reason) if isinstance(answer, Refused) else answer
 
     async def _ask_in_turn(
         self, known: Mapping[Member, str], ask: Callable[[Member], Awaitable[Proof]], *, any_will_do: bool = False
     ) -> Proof:
-        """Asks members until an answer decides. After Refused and Failed, which may concern a single resource, the next
-        member is asked.
+        """Asks members until an answer decides. After Refused, Busy and Failed, which may concern a single resource,
+        the next member is asked.
 
         Unless ``any_will_do``, a member proves the history only up to its own newest version: a backup may be newer
         than that, and older than the known version of a member that cannot be asked. After its first failure, the proof
-        fails and is tried again, since the connection may have broken in the middle of the proof."""
-        unable: Proof | None = None
+        fails and is tried again, since the connection may have broken in the middle of the proof. After further ones
+        the answer is Refused: the server is there, and does not say whether it has that version."""
+        unable: Refused | Busy | Failed | None = None
         unknown: UnknownHistory | None = None
-        failed: dict[Member, Failed] = {}
+        first: dict[Member, Busy | Failed] = {}
         asked = _NEVER
         attempts = ATTEMPTS
         for member in sorted(known, key=lambda each: (each not in self._failing, _age(known[each])), reverse=True):
-            if _age(known[member]) <= asked:
+            if _age(known[member]) <= asked or not attempts:
                 continue
             answer = await ask(member)
-            if isinstance(answer, SameHistory | UnknownHistory) and not any_will_do:
+            if not isinstance(answer, Refused | Busy | Failed):
                 self._failing.discard(member)
-                asked, unknown = _age(known[member]), None if isinstance(answer, SameHistory) else answer
-                continue
-            if isinstance(answer, Failed):
-                if member not in self._failing:
-                    failed[member] = answer
-                self._failing.add(member)
-                attempts -= 1
-                if not attempts and asked == _NEVER:
+                if any_will_do or isinstance(answer, OtherHistory):
                     return answer
-            elif not isinstance(answer, Refused):
-                self._failing.discard(member)
-                return answer
+                asked, unknown = _age(known[member]), answer if isinstance(answer, UnknownHistory) else None
+                continue
+            if not isinstance(answer, Refused):
+                attempts -= 1
+                if member not in self._failing:
+                    first[member] = answer
+            self._failing.add(member)
             unable = answer
-            if not attempts:
-                break
-        if asked == _NEVER:
-            return unable or SameHistory()
-        newer = next((each for each in known if _age(known[each]) > asked), None)
-        if newer is None:
+        newer = [each for each in known if _age(known[each]) > asked]
+        if unable is None or not newer:
             return unknown or SameHistory()
-        return failed.get(newer) or UnknownHistory(f"{newer.resource} cannot be asked for now")
+        if any_will_do:
+            return unable
+        again = next((first[each] for each in newer if each in first), None)
+        return again or Refused(0, f"{newer[0].resource} cannot be asked for now: {unable.reason}")
 
 
 _NEVER = (-1, b"")

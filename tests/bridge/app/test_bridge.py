@@ -21,6 +21,7 @@ from bridge.model.primitives.election import ElectionState
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
+from bridge.playground import StatusError
 from bridge.resources.resolve import Resolution, resolve_wanted
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
@@ -243,6 +244,34 @@ async def test_a_refused_resource_is_named_and_blocks_no_other() -> None:
         await world.until_ready()
 
     assert {fact.resource.name for fact in world.reported(ResourceRefused)} == {"secrets"}
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 403])
+async def test_a_resource_that_fails_holds_up_no_empty_one(status: int) -> None:
+    """A definition with a failing conversion webhook, or a group that is away, beside an empty namespace."""
+    sink = RecordingSink()
+    wanted = (Wanted("widgets.example.test"), Wanted("configmaps", (Scope("default"),)))
+    async with running(sink, wanted=wanted) as world:
+        world.cluster.create(DEFINITIONS, a_definition())
+        world.cluster.create("widgets.example.test", {"metadata": {"name": "w", "namespace": "default"}})
+        await sink.until(lambda sink: "added default/w" in sink.delivered())
+        await world.until_ready()
+
+        error = StatusError(status, "Refused", "conversion webhook for example.test/v1 failed")
+        with world.cluster.misbehave.fail(error, "widgets.example.test"):
+            for turn in range(3):
+                world.cluster.misbehave.reset()
+                world.cluster.create("configmaps", a_config_map(f"new-{turn}"))
+                await sink.until(lambda sink, turn=turn: f"added default/new-{turn}" in sink.delivered())
+        await world.until_ready()
+
+    assert sorted(sink.delivered()) == [
+        "added default/new-0",
+        "added default/new-1",
+        "added default/new-2",
+        "added default/w",
+    ]
+    assert {delta.epoch for delta in sink.deltas} == {1}
 
 
 async def test_synced_is_not_live_and_readiness_asks_for_both() -> None:

@@ -48,8 +48,13 @@ class Stubborn(SimulatedCluster):
         self.exact: ListAnswer | None = None
         self.plain: ListAnswer | None = None
         self.all: ListAnswer | None = None
+        self.away: ListAnswer | None = None
+        """The answer to every list, proof or not."""
 
     async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
+        if self.away is not None:
+            await asyncio.sleep(self.latency)
+            return self.away
         is_proof = request.limit == 1 or request.only is not None
         answer = self.all or (self.exact if request.match is Match.EXACT else self.plain if request.only else None)
         if is_proof and answer is not None:
@@ -365,6 +370,83 @@ async def test_an_informer_that_cannot_ask_now_leaves_proof_to_others(
         await asyncio.sleep(1)
         assert all(informer.live for informer in factory.informers)
     assert world.outcomes == ["unknown", "same"], "others know more by now"
+
+
+AWAY: list[ListAnswer] = [
+    Refused(403, "forbidden"),
+    Refused(404, "not found"),
+    Failed("500: conversion webhook failed"),
+    Failed("503: the group's server is away"),
+    Busy("429"),
+    Busy("429", 1.0),
+    TooLarge("504"),
+]
+
+
+@pytest.mark.parametrize("away", AWAY, ids=str)
+async def test_a_resource_that_cannot_be_listed_holds_up_no_empty_one(away: ListAnswer) -> None:
+    """Nobody else has an object that proves the history: it is listed under suspicion."""
+    world = World()
+    maps = world.clusters["configmaps"] = Stubborn()
+    async with world.running(MAPS, JOBS) as factory:
+        world.clusters["jobs.batch"].away = away
+        for turn in range(3):
+            world.break_off()
+            maps.put(f"new-{turn}")
+            await asyncio.sleep(10)
+            assert {f"shop/new-{turn}" for turn in range(turn + 1)} == {
+                change.object.key for change in world.changes(MAPS)
+            }
+        [of_maps, _] = factory.informers
+        assert of_maps.live
+
+        lists = world.relisted()
+        await asyncio.sleep(1200)
+        assert world.relisted() == lists, "as long as nothing breaks, nothing is listed again"
+        world.clusters["jobs.batch"].away = None
+        await asyncio.sleep(100)
+        assert all(informer.live for informer in factory.informers)
+    assert world.epochs() == []
+
+
+@pytest.mark.parametrize("away", AWAY, ids=str)
+@pytest.mark.parametrize("then", [0, 4, 40], ids=["older", "as new", "newer"])
+async def test_a_restore_beside_a_resource_that_cannot_be_listed_is_noticed(away: ListAnswer, then: int) -> None:
+    """By the list under suspicion, or once the resource can be listed again."""
+    world = World()
+    maps = world.clusters["configmaps"] = Stubborn()
+    async with world.running(MAPS, JOBS) as factory:
+        jobs = world.clusters["jobs.batch"]
+        jobs.away = away
+        restore(jobs, 4, then)
+        maps.put("new")
+        await asyncio.sleep(60)
+        assert [change.object.key for change in world.changes(MAPS)] == ["shop/new"]
+        jobs.away = None
+        await asyncio.sleep(200)
+        assert all(informer.live for informer in factory.informers)
+
+    assert "jobs.batch" in world.epochs()
+    state = {change.object.key: change for change in world.changes(JOBS)}
+    present = {key: each.object.body for key, each in state.items() if each.op != "deleted"}
+    assert present == {key: thing.body for key, thing in jobs.objects.items()}
+
+
+async def test_a_delete_that_nobody_can_be_asked_about_is_no_proof() -> None:
+    """Of a resource that cannot be listed: objects of others that are older do not prove its version."""
+    world = World()
+    jobs, pods = world.clusters["jobs.batch"], world.clusters["pods"]
+    async with world.running(PODS, JOBS) as factory:
+        for name in [thing.name for thing in jobs.objects.values()]:
+            jobs.delete(name)
+        await asyncio.sleep(1)
+        jobs.away = Failed("500: conversion webhook failed")
+        pods.put("web-0")
+        world.break_off()
+        await asyncio.sleep(10)
+        assert factory.informers[0].live
+
+    assert world.outcomes[0] == "unknown"
 
 
 @pytest.mark.parametrize(("undone", "then", "outcome"), [(0, 0, "same"), (4, 40, "other"), (4, 0, "other")])
