@@ -17,6 +17,15 @@ class ConnectionInsecure(msgspec.Struct, frozen=True):
     reason: str
 
 
+class CredentialsRead(msgspec.Struct, frozen=True):
+    """The files of the connection to the API server were read again, since they changed or the server refused. The last
+    credentials stay in use where there is a ``problem``, which is reported once."""
+
+    origin: str
+    """The source of the connection's settings."""
+    problem: str = ""
+
+
 class PluginComplained(msgspec.Struct, frozen=True):
     """A credential plugin ended, and had written to its standard error. The text may hold a secret."""
 
@@ -87,6 +96,7 @@ class ScopeChanged(msgspec.Struct, frozen=True):
 
 ClusterFact: TypeAlias = (
     ConnectionInsecure
+    | CredentialsRead
     | PluginComplained
     | DiscoveryFailed
     | GroupStale

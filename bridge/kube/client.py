@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -14,6 +15,7 @@ from bridge.facts import Report, ShardSelected, discard
 from bridge.kube.api import Api
 from bridge.kube.auth.access import ClusterAccess, ClusterConnection, resolve
 from bridge.kube.auth.in_cluster import SERVICE_ACCOUNT
+from bridge.kube.auth.renewal import RenewedConnection
 from bridge.kube.discovery import discovery
 from bridge.kube.discovery.catalogue import Catalogue
 from bridge.kube.gathering import Gathering
@@ -165,10 +167,11 @@ async def connect(
     answer begins. Changes that come within ``latency`` of others wait for its end, and are passed on together, over all
     watches of the client; 0 turns that off. All are in seconds.
     """
-    connection = resolve(access, environ=environ, service_account=service_account, report=report)
-    async with http_client(connection) as http:
+    find = partial(resolve, access, environ=environ, service_account=service_account, report=report)
+    renewed = RenewedConnection(find, report=report)
+    async with http_client(renewed) as http:
         yield KubeClient(
-            connection,
+            renewed.connection,
             http,
             report=report,
             idle_timeout=idle_timeout,

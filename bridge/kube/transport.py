@@ -15,10 +15,9 @@ from importlib.metadata import PackageNotFoundError, version
 import aiohttp
 import httpx
 from aiohttp import AddrInfoType
-from httpx_aiohttp import AiohttpTransport
-from httpx_aiohttp.transport import AiohttpResponseStream
+from httpx_aiohttp.transport import AiohttpResponseStream, map_aiohttp_exceptions
 
-from bridge.kube.auth.access import ClusterConnection
+from bridge.kube.auth.renewal import RenewedConnection
 from bridge.kube.gathering import CHUNK
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Busy, Failed
@@ -39,46 +38,74 @@ NETWORK_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, aiohttp.
 UnicodeError for a status line that is not UTF-8."""
 
 
-def http_client(connection: ClusterConnection) -> httpx.AsyncClient:
+def http_client(renewed: RenewedConnection) -> httpx.AsyncClient:
     """An HTTP client, to be made in a running event loop. Redirects, proxies of the environment and compression are
     off."""
     return httpx.AsyncClient(
-        base_url=connection.server,
-        auth=connection.auth,
+        base_url=renewed.connection.server,
+        auth=renewed,
         headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": _user_agent()},
         timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT),
-        transport=_Transport(connection),
+        transport=_Transport(renewed),
         trust_env=False,
         # Cookies are dropped: a cookie with a character that no header can carry would break every later request.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
     )
 
 
-class _Transport(AiohttpTransport):
-    def __init__(self, connection: ClusterConnection) -> None:
-        connector = aiohttp.TCPConnector(
-            limit=0,  # aiohttp's default of 100 connections would block further watches.
-            ssl=connection.tls or True,
-            socket_factory=kept_alive,
-        )
-        # Impersonate-Group may be repeated: the session keeps repeated headers, a request's httpx.Headers do not.
-        session = aiohttp.ClientSession(
-            connector=connector,
-            headers=list(connection.headers),
+class _Transport(httpx.AsyncBaseTransport):
+    """httpx-aiohttp's transport, with the TLS context, the proxy and the headers of the connection as it is now:
+    aiohttp keeps apart what it pools for each context."""
+
+    def __init__(self, renewed: RenewedConnection) -> None:
+        self._renewed = renewed
+        self._session = aiohttp.ClientSession(
+            # aiohttp's default of 100 connections would block further watches.
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=kept_alive),
             read_bufsize=CHUNK,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
-        super().__init__(verify=connection.tls or False, trust_env=False, proxy=connection.proxy, client=session)
-        self._server_name = connection.tls_server_name
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if self._server_name:
-            request.extensions["sni_hostname"] = self._server_name
-        response = await super().handle_async_request(request)
-        if isinstance(response.stream, AiohttpResponseStream):
-            response.stream.CHUNK_SIZE = CHUNK
-            response.extensions[RESPONSE] = response.stream._aiohttp_response
-        return response
+        connection, timeout = self._renewed.connection, request.extensions.get("timeout", {})
+        proxy = connection.proxy
+        try:
+            with map_aiohttp_exceptions():
+                answer = await self._session.request(
+                    request.method,
+                    str(request.url),
+                    # A list: Impersonate-Group may be repeated.
+                    headers=[*request.headers.multi_items(), *connection.headers],
+                    data=await request.aread() or None,
+                    allow_redirects=False,
+                    auto_decompress=False,
+                    compress=False,
+                    timeout=aiohttp.ClientTimeout(sock_connect=timeout.get("connect"), sock_read=timeout.get("read")),
+                    ssl=connection.tls or True,
+                    server_hostname=connection.tls_server_name,
+                    proxy=str(proxy.url) if proxy else None,
+                    proxy_auth=aiohttp.BasicAuth(*proxy.auth) if proxy and proxy.auth else None,
+                    proxy_headers=proxy.headers if proxy else None,
+                )
+        except NETWORK_ERRORS:
+            self._renewed.refused()
+            raise
+        stream = AiohttpResponseStream(answer)
+        stream.CHUNK_SIZE = CHUNK
+        return httpx.Response(
+            answer.status,
+            headers=answer.raw_headers,
+            stream=stream,
+            request=request,
+            extensions={
+                RESPONSE: answer,
+                "http_version": b"HTTP/1.1",
+                "reason_phrase": (answer.reason or "").encode(),
+            },
+        )
+
+    async def aclose(self) -> None:
+        await self._session.close()
 
 
 def not_answered(error: Exception, server: httpx.URL) -> Busy | Failed:

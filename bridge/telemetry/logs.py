@@ -15,6 +15,7 @@ from bridge.facts import (
     BatchDelivered,
     ChangesIgnored,
     ConnectionInsecure,
+    CredentialsRead,
     DiscoveryFailed,
     DiscoveryRejected,
     Fact,
@@ -94,6 +95,11 @@ class Logs:
                 self._cluster_failure(fact)
             case HistoryChecked():
                 self._history(fact)
+            case CredentialsRead(origin, problem) if problem:
+                text = "the credentials for the API server have changed, and the former ones stay in use"
+                self._log.warning(text, origin=origin, reason=problem)
+            case CredentialsRead(origin):
+                self._log.info("new credentials for the API server are in use", origin=origin)
             case ShardSelected(resource, scope, by_server):
                 sent = "this shard alone" if by_server else "every shard; those of others are dropped"
                 self._log.info(f"the API server sends the objects of {sent}", **_named(resource, scope))

@@ -21,6 +21,7 @@ from bridge.facts import (
     ConfigurationReloaded,
     ConnectionCut,
     ConnectionInsecure,
+    CredentialsRead,
     CutReason,
     DiscoveryFailed,
     DiscoveryRejected,
@@ -86,7 +87,7 @@ class Metrics:
                 self._cut.labels(server, why.value).inc()
             case ResourceUnknown() | ConnectionInsecure() | SinkInsecure() | SinkCautioned():
                 pass  # These are states: the first has a gauge (kubedelta_resource_synced), the others have log lines.
-            case DiscoveryRejected() | PluginComplained() | ShardSelected():
+            case DiscoveryRejected() | PluginComplained() | ShardSelected() | CredentialsRead():
                 pass  # The same.
             case _:
                 self._resources.observe(fact)

@@ -66,7 +66,8 @@ class ClusterSettings(Section):
     kubeconfig: Path | None = Field(
         default=None,
         description="A kubeconfig file. Without it, and without context and server: the pod's own service account, "
-        "else the files of KUBECONFIG, else ~/.kube/config.",
+        "else the files of KUBECONFIG, else ~/.kube/config. A rewritten file, and certificates that it names, are read "
+        "again; another server in it needs a restart.",
         examples=["~/.kube/config"],
     )
     context: str | None = Field(
@@ -90,7 +91,8 @@ class ClusterSettings(Section):
     ca_file: Path | None = Field(
         default=None,
         description="A file (PEM) with the certificate authorities that are trusted for the API server, in place of "
-        "the kubeconfig's. Without either: the system's.",
+        "the kubeconfig's. Without either: the system's. The bridge reads the file again when it changes, and when a "
+        "certificate is not accepted.",
         examples=["/run/secrets/ca.crt"],
     )
 

@@ -8,5 +8,6 @@ kubeconfig        merges kubeconfig files, and chooses a context
 kubeconfig_file   the schema of a kubeconfig file, read with bounds
 plugin_process    runs a plugin's process, with bounds
 proxy             the proxy between us and the server
+renewal           reads the files of the connection again
 tls               certificates and keys
 """

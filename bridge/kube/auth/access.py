@@ -8,7 +8,8 @@ import os
 import shutil
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -17,13 +18,13 @@ import httpx
 from msgspec import structs
 
 from bridge.facts import ConnectionInsecure, Report, discard
-from bridge.kube.auth.credentials import ClusterAuth, Credential, FixedToken, Several, TokenFileCredential
+from bridge.kube.auth.credentials import ClusterAuth, FixedToken, TokenFileCredential
 from bridge.kube.auth.exec_plugin import ExecPlugin
 from bridge.kube.auth.in_cluster import SERVICE_ACCOUNT, in_cluster
 from bridge.kube.auth.kubeconfig import ChosenContext, default_paths, load
 from bridge.kube.auth.kubeconfig_file import Cluster, Exec, User
 from bridge.kube.auth.proxy import proxy_from_environment, proxy_from_url
-from bridge.kube.auth.tls import CertificateFiles, cluster_context, show_certificate
+from bridge.kube.auth.tls import cluster_context, show_certificate
 from bridge.kube.errors import CredentialsError
 from bridge.kube.wire.status import shortened
 
@@ -47,7 +48,8 @@ class ClusterAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConnection:
-    """All that a client needs. Every client gets its own, because the credentials inside change over time."""
+    """All that a client needs, as the files had it. Every client gets its own, because the credentials inside change
+    over time (``renewal``)."""
 
     server: httpx.URL
     origin: str
@@ -55,11 +57,15 @@ class ClusterConnection:
     tls: ssl.SSLContext | None = None
     """None for plain HTTP."""
     tls_server_name: str | None = None
-    auth: httpx.Auth | None = None
+    auth: ClusterAuth | None = None
     headers: tuple[tuple[str, str], ...] = ()
     proxy: httpx.Proxy | None = None
     compression: bool = True
     """The server may compress its answers."""
+    files: tuple[Path, ...] = ()
+    """The files that this was read from, token files left out."""
+    made_of: tuple[object, ...] = field(default=(), repr=False)
+    """Equal for two connections with the same settings and credentials."""
 
 
 def resolve(
@@ -69,18 +75,19 @@ def resolve(
     service_account: Path = SERVICE_ACCOUNT,
     report: Report = discard,
 ) -> ClusterConnection:
-    """Finds the connection. Reads files, but runs no plugin and sends no request. Raises CredentialsError.
+    """Finds the connection. Reads files, but runs no plugin and sends no request. Raises CredentialsError. ``report``
+    gets facts of the plugin."""
+    return _connection(_override(access, _choose(access, environ, service_account)), environ, report)
 
-    Reports ConnectionInsecure if the server's certificate is not verified, or if a token is sent over plain HTTP.
-    """
-    connection = _connection(_override(access, _choose(access, environ, service_account)), environ, report)
+
+def report_insecure(connection: ClusterConnection, report: Report) -> None:
+    """Reports ConnectionInsecure if the server's certificate is not verified, or if a token is sent over plain HTTP."""
     if connection.tls is not None and connection.tls.verify_mode is ssl.CERT_NONE:
         reason = "insecure-skip-tls-verify is set: anybody on the network path can pose as the API server"
         report(ConnectionInsecure(str(connection.server), f"{connection.origin}: {reason}"))
     if connection.tls is None and connection.auth is not None:
         reason = "the token is sent over plain HTTP: anybody on the network path can read it"
         report(ConnectionInsecure(str(connection.server), f"{connection.origin}: {reason}"))
-    return connection
 
 
 # ── Choosing ─────────────────────────────────────────────────────────────────
@@ -91,7 +98,7 @@ def _choose(access: ClusterAccess, environ: Mapping[str, str], service_account: 
         path = access.kubeconfig.expanduser()
         if not path.exists():
             raise CredentialsError(f"cluster.kubeconfig: {path} does not exist")
-        return load([path]).choose(access.context)
+        return replace(load([path]).choose(access.context), files=(path,))
     if not access.context:
         if access.server:
             return ChosenContext("cluster.server", Cluster(access.server), whose_cluster="cluster.server")
@@ -105,7 +112,7 @@ def _choose(access: ClusterAccess, environ: Mapping[str, str], service_account: 
             f"automountServiceAccountToken), and {' or '.join(map(str, paths))} does not exist. "
             "Set cluster.kubeconfig or cluster.server"
         )
-    return kubeconfig.choose(access.context)
+    return replace(kubeconfig.choose(access.context), files=tuple(paths))
 
 
 def _override(access: ClusterAccess, chosen: ChosenContext) -> ChosenContext:
@@ -139,6 +146,7 @@ def _connection(chosen: ChosenContext, environ: Mapping[str, str], report: Repor
         proxy = proxy_from_url(cluster.proxy_url, f"{chosen.whose_cluster}: proxy-url")
     elif chosen.kubeconfig:
         proxy = proxy_from_environment(server, environ)
+    files, contents = _read_beside(chosen)
     return ClusterConnection(
         server=server,
         origin=chosen.origin,
@@ -148,7 +156,21 @@ def _connection(chosen: ChosenContext, environ: Mapping[str, str], report: Repor
         headers=_impersonation(chosen.user, chosen.whose_user),
         proxy=proxy,
         compression=not cluster.disable_compression,
+        files=(*chosen.files, *files),
+        made_of=(cluster, chosen.user, *contents),
     )
+
+
+def _read_beside(chosen: ChosenContext) -> tuple[list[Path], list[bytes]]:
+    """The files that the context names beside its token, and their contents. They were readable a moment ago; one that
+    is not any more shows at the next look."""
+    named = (chosen.cluster.certificate_authority, chosen.user.client_certificate, chosen.user.client_key)
+    files = [Path(each) for each in named if each]
+    contents = []
+    for each in files:
+        with suppress(OSError):
+            contents.append(each.read_bytes())
+    return files, contents
 
 
 def _url(server: str, whose: str) -> httpx.URL:
@@ -178,7 +200,7 @@ def _authority(cluster: Cluster, whose: str) -> bytes | Path | None:
     )
 
 
-def _auth(chosen: ChosenContext, tls: ssl.SSLContext | None, report: Report) -> httpx.Auth | None:
+def _auth(chosen: ChosenContext, tls: ssl.SSLContext | None, report: Report) -> ClusterAuth | None:
     user, whose = chosen.user, chosen.whose_user
     if user.username or user.password:
         raise CredentialsError(
@@ -187,7 +209,6 @@ def _auth(chosen: ChosenContext, tls: ssl.SSLContext | None, report: Report) -> 
         )
     if user.auth_provider:
         raise CredentialsError(f"{whose}: Kubernetes removed auth-provider: use a credential plugin (exec)")
-    credentials: list[Credential] = []
     certificate = _pem_or_file(
         user.client_certificate_data, user.client_certificate, f"{whose}: client-certificate-data"
     )
@@ -195,16 +216,16 @@ def _auth(chosen: ChosenContext, tls: ssl.SSLContext | None, report: Report) -> 
     if bool(certificate) != bool(key):
         raise CredentialsError(f"{whose}: a client certificate and a client key need each other")
     if tls and certificate and key:
-        credentials.append(CertificateFiles(tls, certificate, key, whose))
+        show_certificate(tls, certificate, key, whose)
     if user.token_file:
         # Read at once, so that an unreadable file ends the start, while the operator is there to mend it.
         named = whose if whose == "cluster.token_file" else f"{whose}: tokenFile"
-        credentials.append(TokenFileCredential(Path(user.token_file), user.token, named).read_at_once())
-    elif user.token:
-        credentials.append(FixedToken(user.token))
-    elif user.exec and tls:
-        credentials.append(_plugin(chosen, user.exec, tls, report))
-    return ClusterAuth(Several(credentials), whose) if credentials else None
+        return ClusterAuth(TokenFileCredential(Path(user.token_file), user.token, named).read_at_once(), whose)
+    if user.token:
+        return ClusterAuth(FixedToken(user.token), whose)
+    if user.exec and tls:
+        return ClusterAuth(_plugin(chosen, user.exec, tls, report), whose)
+    return None
 
 
 def _plugin(chosen: ChosenContext, spec: Exec, tls: ssl.SSLContext, report: Report) -> ExecPlugin:

@@ -1,9 +1,9 @@
-"""Authenticates requests: bearer tokens that change over time, and the second attempt after a 401."""
+"""Authenticates requests: bearer tokens that change over time."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol, Self
@@ -38,21 +38,17 @@ class Credential(Protocol):
         ...
 
 
-class ClusterAuth(httpx.Auth):
-    """Sends the credential's token; after a 401, repeats the request once with the renewed token."""
+class ClusterAuth:
+    """Puts the credential's token into requests."""
 
     def __init__(self, credential: Credential, whose: str) -> None:
         """``whose`` names the user and file in errors."""
         self._credential = credential
         self._whose = whose
 
-    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+    async def sign(self, request: httpx.Request) -> str | None:
+        """Adds the current token to the request, and returns it. Raises CredentialsError."""
         token = await self._credential.token()
-        response = yield self._with(token, request)
-        if response.status_code == httpx.codes.UNAUTHORIZED and await self._credential.renew(token):
-            yield self._with(await self._credential.token(), request)
-
-    def _with(self, token: str | None, request: httpx.Request) -> httpx.Request:
         if token is not None:
             if not (token.isascii() and token.isprintable()):
                 raise CredentialsError(f"{self._whose}: the token has characters that no header can carry")
@@ -60,27 +56,11 @@ class ClusterAuth(httpx.Auth):
         if self._credential.certificate_changes:
             # A pooled connection keeps the certificate of its handshake.
             request.headers["Connection"] = "close"
-        return request
-
-
-class Several:
-    """Combines credentials, such as a certificate and a token. The first token found is sent."""
-
-    def __init__(self, credentials: Sequence[Credential]) -> None:
-        self._credentials = credentials
-
-    @property
-    def certificate_changes(self) -> bool:
-        return any(each.certificate_changes for each in self._credentials)
-
-    async def token(self) -> str | None:
-        # Every credential is asked, also behind the first token: a renewed certificate is loaded by being asked for.
-        tokens = [await each.token() for each in self._credentials]
-        return next((each for each in tokens if each is not None), None)
+        return token
 
     async def renew(self, refused: str | None) -> bool:
-        # A list, so that every credential is renewed; any() would stop at the first.
-        return any([await each.renew(refused) for each in self._credentials])
+        """See Credential."""
+        return await self._credential.renew(refused)
 
 
 @dataclass(frozen=True, slots=True)

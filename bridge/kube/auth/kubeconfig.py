@@ -33,6 +33,8 @@ class ChosenContext:
     """A kubeconfig is the source, so the environment's proxies count too."""
     in_the_clear: bool = False
     """The user's token may be sent over plain HTTP. As with kubectl, a context's token may not."""
+    files: tuple[Path, ...] = ()
+    """The kubeconfig files, also those that do not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)

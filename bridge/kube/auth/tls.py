@@ -7,10 +7,9 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
-from bridge.kube.auth.credentials import FileState, file_state, reason_of
+from bridge.kube.auth.credentials import reason_of
 from bridge.kube.errors import CredentialsError
 
 
@@ -65,41 +64,6 @@ def show_certificate(context: ssl.SSLContext, certificate: bytes | Path, key: by
                 f"{whose}: the client certificate and its key cannot be used: {reason_of(error)}. "
                 "Both must be PEM, belong together, and not be encrypted"
             ) from error
-
-
-class CertificateFiles:
-    """A client certificate in files that another program renews. A change of either file loads both again. While the
-    new pair is unusable (only half of it is written), the last pair stays in use."""
-
-    def __init__(self, context: ssl.SSLContext, certificate: bytes | Path, key: bytes | Path, whose: str) -> None:
-        self._load = partial(show_certificate, context, certificate, key, whose)
-        self._files = [each for each in (certificate, key) if isinstance(each, Path)]
-        self._states = self._look()
-        self._load()
-
-    @property
-    def certificate_changes(self) -> bool:
-        return bool(self._files)
-
-    async def token(self) -> None:
-        self._load_if_changed()
-
-    async def renew(self, refused: str | None) -> bool:
-        return self._load_if_changed()
-
-    def _load_if_changed(self) -> bool:
-        states = self._look()
-        if states == self._states:
-            return False
-        try:
-            self._load()
-        except CredentialsError:
-            return False
-        self._states = states
-        return True
-
-    def _look(self) -> list[FileState | None]:
-        return [file_state(each) for each in self._files]
 
 
 @contextmanager

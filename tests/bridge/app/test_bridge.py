@@ -246,6 +246,10 @@ async def test_a_refused_resource_is_named_and_blocks_no_other() -> None:
     assert {fact.resource.name for fact in world.reported(ResourceRefused)} == {"secrets"}
 
 
+async def _arrives(sink: RecordingSink, line: str) -> None:
+    await sink.until(lambda sink: line in sink.delivered())
+
+
 @pytest.mark.parametrize("status", [500, 503, 429, 403])
 async def test_a_resource_that_fails_holds_up_no_empty_one(status: int) -> None:
     """A definition with a failing conversion webhook, or a group that is away, beside an empty namespace."""
@@ -262,7 +266,7 @@ async def test_a_resource_that_fails_holds_up_no_empty_one(status: int) -> None:
             for turn in range(3):
                 world.cluster.misbehave.reset()
                 world.cluster.create("configmaps", a_config_map(f"new-{turn}"))
-                await sink.until(lambda sink, turn=turn: f"added default/new-{turn}" in sink.delivered())
+                await _arrives(sink, f"added default/new-{turn}")
         await world.until_ready()
 
     assert sorted(sink.delivered()) == [

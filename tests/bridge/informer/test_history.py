@@ -411,7 +411,7 @@ async def test_a_resource_that_cannot_be_listed_holds_up_no_empty_one(away: List
 
 @pytest.mark.parametrize("away", AWAY, ids=str)
 @pytest.mark.parametrize("then", [0, 4, 40], ids=["older", "as new", "newer"])
-async def test_a_restore_beside_a_resource_that_cannot_be_listed_is_noticed(away: ListAnswer, then: int) -> None:
+async def test_a_restore_beside_an_unlistable_resource_is_noticed(away: ListAnswer, then: int) -> None:
     """By the list under suspicion, or once the resource can be listed again."""
     world = World()
     maps = world.clusters["configmaps"] = Stubborn()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import shutil
 import ssl
 from collections.abc import AsyncIterator
@@ -14,11 +15,15 @@ from typing import Any
 
 import pytest
 
-from bridge.facts import ConnectionInsecure, Fact
-from bridge.kube import ApiError, ClusterAccess, CredentialsError, KubeClient, connect, resolve
+from bridge.facts import ConnectionInsecure, CredentialsRead, Fact
+from bridge.kube import ApiError, ClusterAccess, ClusterConnection, CredentialsError, KubeClient, connect, resolve
+from bridge.kube.api import Api
+from bridge.kube.auth.renewal import NOT_WITHIN, RenewedConnection
+from bridge.kube.transport import http_client
 from bridge.model.answers import Busy, Failed, Refused
 from tests.kit.certificates import Authority, Certificate
 from tests.kit.scripted_server import Exchange, Request, ScriptedServer, answering
+from tests.kit.virtual_time import StandingClock
 
 VERSION = answering({"gitVersion": "v1.36.3"})
 
@@ -649,6 +654,160 @@ async def test_a_401_to_a_token_that_is_still_the_newest_is_final(
             await client.version()
     assert raised.value.answer == Refused(401, "401 Unauthorized")
     assert len(tls_server.requests) == 1
+
+
+# ── Files that change while the bridge runs ──────────────────────────────────
+
+
+def presented(server: ScriptedServer) -> list[str | None]:
+    return [request.headers.get("authorization") for request in server.requests]
+
+
+async def test_a_rotated_authority_is_trusted_without_a_restart(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer, authority: Authority, tmp_path: Path
+) -> None:
+    """As the kubelet and cert-manager write it: another file under the same name."""
+    file, other = tmp_path / "ca.crt", Authority.make(tmp_path / "other")
+    shutil.copy(other.certificate, file)
+    async with connect(ClusterAccess(server=tls_server.url, ca_file=file)) as client:
+        with pytest.raises(ApiError, match="is not accepted"):
+            await client.version()
+        shutil.copy(authority.certificate, file)
+        assert await client.version() == "v1.36.3"
+        shutil.copy(other.certificate, file)
+        with pytest.raises(ApiError, match="is not accepted"):  # Nothing is trusted that the file has lost.
+            await client.version()
+
+
+async def test_a_pods_rotated_authority_is_trusted_without_a_restart(
+    tls_server: ScriptedServer, service_account: Path, authority: Authority, tmp_path: Path
+) -> None:
+    tls_server.on("/version", VERSION)
+    shutil.copy(Authority.make(tmp_path / "other").certificate, service_account / "ca.crt")
+    async with in_a_pod(tls_server, service_account) as client:
+        with pytest.raises(ApiError, match="is not accepted"):
+            await client.version()
+        write(service_account / "ca.crt", authority.certificate.read_text())
+        assert await client.version() == "v1.36.3"
+
+
+@pytest.mark.parametrize("kind", ["data", "file"])
+async def test_a_rewritten_kubeconfig_is_read_again(
+    kubeconfig: Kubeconfig,
+    tls_server: ScriptedServer,
+    authority: Authority,
+    alice: Certificate,
+    bob: Certificate,
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    """Its authority, its token and its client certificate, within it or in files that it names."""
+
+    def named(name: str, file: Path) -> dict[str, str]:
+        return {f"{name}-data": inline(file)} if kind == "data" else {name: str(file)}
+
+    def write_one(trusted: Path, user: Certificate, token: str) -> None:
+        kubeconfig.cluster = {"server": tls_server.url, **named("certificate-authority", trusted)}
+        pair = named("client-certificate", user.certificate) | named("client-key", user.key)
+        kubeconfig.user = {"token": token, **pair}
+        kubeconfig.access()
+
+    facts: list[Fact] = []
+    write_one(Authority.make(tmp_path / "other").certificate, alice, "first")
+    async with connect(ClusterAccess(kubeconfig=kubeconfig.path), report=facts.append) as client:
+        with pytest.raises(ApiError, match="is not accepted"):
+            await client.version()
+        write_one(authority.certificate, alice, "first")
+        await client.version()
+        write_one(authority.certificate, bob, "second")
+        await client.version()
+        await client.version()
+    assert presented(tls_server) == ["Bearer first", "Bearer second", "Bearer second"]
+    assert [shown_name(request) for request in tls_server.requests] == ["alice", "bob", "bob"]
+    assert [type(fact) for fact in facts] == [CredentialsRead, CredentialsRead]
+
+
+async def test_a_401_is_answered_with_the_rewritten_kubeconfig(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer
+) -> None:
+    """The file looks the same: a refusal alone shows that it has another token."""
+
+    async def revoked_under_way(exchange: Exchange) -> None:
+        kubeconfig.user = {"token": "other"}
+        before = kubeconfig.path.stat()
+        kubeconfig.access()
+        os.utime(kubeconfig.path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        await exchange.answer({"kind": "Status", "code": 401, "reason": "Unauthorized"}, 401)
+
+    tls_server.on("/version", VERSION, revoked_under_way, VERSION)
+    kubeconfig.user = {"token": "first"}
+    clock = StandingClock()
+    access = kubeconfig.access()
+    async with http_client(RenewedConnection(lambda: resolve(access), clock=clock)) as http:
+        for _ in range(2):
+            clock.now += NOT_WITHIN
+            await Api(http).ask("GET", "/version")
+    assert presented(tls_server) == ["Bearer first", "Bearer first", "Bearer other"]
+
+
+async def test_files_that_cannot_be_used_leave_the_last_credentials(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer
+) -> None:
+    facts: list[Fact] = []
+    kubeconfig.user = {"token": "first"}
+    async with connect(kubeconfig.access(), report=facts.append) as client:
+        for content in ("clusters: [", ""):
+            kubeconfig.path.write_text(content)
+            await client.version()
+            await client.version()
+        kubeconfig.path.unlink()
+        await client.version()
+        kubeconfig.user = {"token": "second"}
+        kubeconfig.access()
+        await client.version()
+    assert presented(tls_server) == ["Bearer first"] * 5 + ["Bearer second"]
+    reasons = [fact.problem for fact in facts if isinstance(fact, CredentialsRead)]
+    assert [bool(each) for each in reasons] == [True, True, True, False], "each of them once"
+    assert "is not YAML" in reasons[0]
+
+
+async def test_another_server_in_a_kubeconfig_waits_for_a_restart(
+    kubeconfig: Kubeconfig, tls_server: ScriptedServer, server: ScriptedServer
+) -> None:
+    """It may be another cluster, whose credentials this one must not see."""
+    facts: list[Fact] = []
+    kubeconfig.user = {"token": "first"}
+    async with connect(kubeconfig.access(), report=facts.append) as client:
+        kubeconfig.cluster, kubeconfig.user = {"server": server.url}, {"token": "of-another-cluster"}
+        kubeconfig.access()
+        await client.version()
+        await client.version()
+    assert presented(tls_server) == ["Bearer first"] * 2
+    assert not server.requests
+    (fact,) = facts
+    assert isinstance(fact, CredentialsRead)
+    assert f"names another server, {server.url}, which a restart of the bridge goes to" in fact.problem
+
+
+async def test_refusals_read_the_files_once_a_second(kubeconfig: Kubeconfig, tls_server: ScriptedServer) -> None:
+    reads, clock = 0, StandingClock()
+    access = kubeconfig.access()
+
+    def find() -> ClusterConnection:
+        nonlocal reads
+        reads += 1
+        return resolve(access)
+
+    tls_server.on("/version", answering({"kind": "Status", "code": 403, "reason": "Forbidden"}, 403))
+    async with http_client(RenewedConnection(find, clock=clock)) as http:
+        for _ in range(5):
+            with pytest.raises(ApiError):
+                await Api(http).ask("GET", "/version")
+        assert reads == 1
+        clock.now += NOT_WITHIN
+        with pytest.raises(ApiError):
+            await Api(http).ask("GET", "/version")
+    assert reads == 2
 
 
 # ── Proxies ──────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bridge.kube import CredentialsError
-from bridge.kube.auth.credentials import FixedToken, Several, TokenFileCredential
+from bridge.kube.auth.credentials import FixedToken, TokenFileCredential
 from tests.kit.virtual_time import StandingClock
 
 
@@ -109,12 +109,3 @@ async def test_a_token_that_cannot_be_had_is_named_by_its_file(
 
 async def test_a_token_is_never_printed() -> None:
     assert "hunter2" not in repr(FixedToken("hunter2"))
-
-
-async def test_the_first_token_is_sent_and_all_credentials_are_renewed(path: Path) -> None:
-    file = TokenFileCredential(path, clock=StandingClock())
-    both = Several([file, FixedToken("fixed")])
-    assert await both.token() == "first"
-    write(path, "second")
-    assert await both.renew("first")
-    assert not await both.renew("second")

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import pytest
 
 from bridge.kube import ApiListerWatcher, ClusterAccess, KubeClient, connect, resolve
+from bridge.kube.auth.renewal import RenewedConnection
 from bridge.kube.transport import http_client
 from bridge.model.answers import (
     Announced,
@@ -534,7 +535,10 @@ async def test_a_server_that_does_not_end_a_watch_in_time_is_left(server: Script
             await asyncio.sleep(0.05)
 
     server.on(PATH, for_ever)
-    async with http_client(resolve(ClusterAccess(server=server.url))) as http, asyncio.timeout(SOON):
+    async with (
+        http_client(RenewedConnection(lambda: resolve(ClusterAccess(server=server.url)))) as http,
+        asyncio.timeout(SOON),
+    ):
         lister_watcher = ApiListerWatcher(http, PODS, Scope(), grace=0.3)
         async with lister_watcher.watch(WatchRequest(version="7", timeout=0)) as answers:
             last = [answer async for answer in answers][-1]

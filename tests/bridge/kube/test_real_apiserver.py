@@ -12,6 +12,7 @@ import pytest
 
 from bridge.kube import ApiError, Catalogue, ClusterAccess, KubeClient, connect, resolve, resolve_name
 from bridge.kube.api import Api
+from bridge.kube.auth.renewal import RenewedConnection
 from bridge.kube.transport import http_client
 from bridge.model.answers import (
     Announced,
@@ -256,7 +257,9 @@ async def test_a_client_certificate_and_a_plugins_token_say_who_we_are(
         config = json.loads(api.kubeconfig(tmp_path / "config").read_text())
         config["users"][0]["user"] = user
         (tmp_path / "config").write_text(json.dumps(config))
-        async with http_client(resolve(ClusterAccess(kubeconfig=tmp_path / "config"))) as http:
+        async with http_client(
+            RenewedConnection(lambda: resolve(ClusterAccess(kubeconfig=tmp_path / "config")))
+        ) as http:
             review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
             answer = await Api(http).ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", json=review)
             assert json.loads(answer.body)["status"]["userInfo"]["username"] == name
