@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 
-import msgspec
-
 from bridge.app.base_copy import begin_with_copy, letter_fetcher, serving_replicas
 from bridge.app.failures import for_the_operator
 from bridge.app.leadership import Leadership, MakeLeadership
@@ -93,13 +91,15 @@ class Bridge:
     # ── State ────────────────────────────────────────────────────────────────
 
     def snapshot(self) -> StatusSnapshot:
-        if self._running is None:
-            informers = informers_status(self._plan.wanted, None, None)
-            snapshot = StatusSnapshot(informers=informers, sinks=())
-        else:
-            snapshot = self._running.snapshot()
-        configuration = None if self._reloader is None else self._reloader.status
-        return msgspec.structs.replace(snapshot, configuration=configuration, shard=self._plan.shard)
+        if self._running is not None:
+            return self._running.snapshot()
+        return StatusSnapshot(
+            informers=informers_status(self._plan.wanted, None, None),
+            sinks=(),
+            configuration=None if self._reloader is None else self._reloader.status,
+            shard=self._plan.shard,
+            state_directory=str(self._plan.state),
+        )
 
     def _leads(self) -> bool:
         election = self.snapshot().election

@@ -185,14 +185,16 @@ class RunningBridge:
         informers = informers_status(self.plan.wanted, self._factory, self._watched_resources)
         election = None if self._leadership is None else self._leadership.status()
         snapshot = snapshot_of(informers, self._sinks.pipelines, self._outbox, self._backlogs, election)
-        return msgspec.structs.replace(snapshot, changing=True) if self._steady.covers(snapshot) else snapshot
+        return msgspec.structs.replace(
+            snapshot,
+            changing=self._steady.covers(snapshot),
+            configuration=None if self._reloader is None else self._reloader.status,
+            shard=self.plan.shard,
+            state_directory=str(self.plan.state),
+        )
 
     def _page_sources(self) -> RunningSources:
-        return RunningSources(self._processor, self._sinks.pipelines, self._whole_snapshot)
-
-    def _whole_snapshot(self) -> StatusSnapshot:
-        configuration = None if self._reloader is None else self._reloader.status
-        return msgspec.structs.replace(self.snapshot(), configuration=configuration, shard=self.plan.shard)
+        return RunningSources(self._processor, self._sinks.pipelines, self.snapshot)
 
     def alive(self) -> bool:
         return self._factory is None or not any(is_stuck(informer) for informer in self._factory.informers)

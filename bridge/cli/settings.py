@@ -26,6 +26,11 @@ class OperatorSettings:
     settings: Settings | ConfigError
     """ConfigError: every mistake in the file."""
 
+    @property
+    def file(self) -> str:
+        """The file as a running bridge names it (``About.file``)."""
+        return str(self.path.parent.resolve() / self.path.name)
+
     def required(self) -> Settings:
         """Raises ConfigError."""
         if isinstance(self.settings, ConfigError):

@@ -16,6 +16,7 @@ import msgspec
 
 from bridge.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
 from bridge.cli.admin.access import on_files
+from bridge.cli.admin.whereabouts import directory_of
 from bridge.cli.exits import Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
 from bridge.cli.terminal.output import complain, say
@@ -61,7 +62,7 @@ def status(path: Path, *, as_json: bool) -> int:
 async def _report(found: OperatorSettings) -> _Report:
     about, snapshot, troubles = About(), None, []
     try:
-        async with AdminClient(found.directory) as admin:
+        async with AdminClient(await directory_of(found)) as admin:
             about, snapshot = admin.about, await admin.status()
         troubles = [*troubles_of(snapshot), *_of_file(found, about, snapshot.configuration)]
     except NotRunning:
@@ -84,8 +85,7 @@ async def _report(found: OperatorSettings) -> _Report:
 
 def _of_file(found: OperatorSettings, about: About, in_effect: ConfigurationStatus | None) -> Iterator[Trouble]:
     """The file on disk, compared with the one in effect. The bridge reports a change that it has refused."""
-    mine = str(found.path.parent.resolve() / found.path.name)
-    if about.file and about.file != mine:
+    if about.file and about.file != found.file:
         what = f"the bridge runs with {about.file}, and not with {found.path}"
         yield Trouble("configuration", what, "name its file with -c, or set KUBEDELTA_CONFIG")
     elif isinstance(found.settings, ConfigError):

@@ -173,6 +173,8 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The part of all objects that the bridge has; None for all."""
     election: ElectionStatus | None = None
     """None without an election: the bridge always delivers."""
+    state_directory: str = ""
+    """Its admin socket is there, whatever the configuration file says by now."""
 
     @property
     def ready(self) -> bool:

@@ -20,6 +20,8 @@ from bridge.model.status import (
     StatusSnapshot,
 )
 
+STATE = "[+] state "
+"""The line of the state directory begins so. Commands find the bridge by it whose file names another directory."""
 LONGEST_REASON = 2000
 """Characters."""
 
@@ -32,6 +34,8 @@ def report(snapshot: StatusSnapshot) -> str:
         lines.append(_election(snapshot.election))
     if snapshot.configuration is not None:
         lines.append(_configuration(snapshot.configuration))
+    if snapshot.state_directory:
+        lines.append(f"{STATE}{snapshot.state_directory}")
     if snapshot.shard is not None:
         lines.append(f"[+] {snapshot.shard}")
     if snapshot.changing:

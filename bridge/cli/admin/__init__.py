@@ -5,5 +5,6 @@ commands   a function for each command, but reload and snapshot
 reload     lets the running bridge read its configuration again
 snapshot   begins, shows and cancels snapshots on demand
 tables     their output for people
+whereabouts  finds the running bridge of a file
 waiting    waits for what a command has begun, with its progress
 """

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 
 from bridge.admin.client import AdminClient, NotRunning
+from bridge.cli.admin.whereabouts import directory_of
 from bridge.cli.settings import OperatorSettings
 from bridge.model.admin import AdminOperations
 from config.schema import Settings
@@ -27,7 +28,7 @@ async def admin_of(found: OperatorSettings) -> AsyncIterator[StateAccess]:
     answer, StateError if the files cannot be used, and ConfigError for files behind an invalid configuration."""
     async with AsyncExitStack() as held:
         try:
-            running = await held.enter_async_context(AdminClient(found.directory))
+            running = await held.enter_async_context(AdminClient(await directory_of(found)))
         except NotRunning:
             yield StateAccess(await held.enter_async_context(on_files(found.required())), running=False)
         else:

@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 
 from bridge.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
+from bridge.cli.admin.whereabouts import directory_of
 from bridge.cli.exits import Exit
-from bridge.cli.settings import operator_settings
+from bridge.cli.settings import OperatorSettings, operator_settings
 from bridge.cli.terminal.output import complain, say
 from bridge.cli.terminal.text import plain
 from bridge.model.admin import Reloaded, ReloadRequest, UnknownTarget
@@ -27,8 +28,7 @@ def reload(path: Path, *, allow_deletes: int, as_json: bool) -> int:
     """Finds the bridge by the file's ``state.directory``; the file itself is for the bridge to judge. 1: the bridge
     refuses the change, or a part of the change fails."""
     try:
-        state = operator_settings(path).directory
-        done, found = asyncio.run(_ask(state, ReloadRequest(allow_deletes)))
+        done, since = asyncio.run(_ask(operator_settings(path), ReloadRequest(allow_deletes)))
     except ConfigError as error:
         complain(error)
         return Exit.CONFIG
@@ -42,19 +42,19 @@ def reload(path: Path, *, allow_deletes: int, as_json: bool) -> int:
         complain(f"the running bridge failed: {plain(str(error))}")
         return Exit.SOFTWARE
     if as_json:
-        say(msgspec.json.encode({**msgspec.to_builtins(done), "troubles": found}).decode())
+        say(msgspec.json.encode({**msgspec.to_builtins(done), "troubles": since}).decode())
     elif done.problems:
         complain("\n".join(["refused; the former configuration stays in effect:", *map(plain, done.problems)]))
     else:
         say("\n".join(map(plain, _lines(done))))
-        for each in found:
+        for each in since:
             complain(f"{'under way' if each.under_way else 'fails since'}: {plain(each.line)}")
-    return Exit.NO if done.problems or not all(each.under_way for each in found) else Exit.OK
+    return Exit.NO if done.problems or not all(each.under_way for each in since) else Exit.OK
 
 
-async def _ask(state: Path, request: ReloadRequest) -> tuple[Reloaded, Sequence[Trouble]]:
+async def _ask(found: OperatorSettings, request: ReloadRequest) -> tuple[Reloaded, Sequence[Trouble]]:
     """The answer, and the troubles that begin with the change, or belong to a part of it."""
-    async with AdminClient(state) as running:
+    async with AdminClient(await directory_of(found)) as running:
         before = {each.subject for each in troubles_of(await running.status())}
         done = await running.reload(request)
         if done.problems or not done.changes:
@@ -63,13 +63,13 @@ async def _ask(state: Path, request: ReloadRequest) -> tuple[Reloaded, Sequence[
         while True:
             # Readiness is steady over a change, which would hide new resources for the first seconds.
             status = msgspec.structs.replace(await running.status(), changing=False)
-            found = [
+            since = [
                 each
                 for each in troubles_of(status)
                 if each.subject not in before or any(_concerns(change, each.subject) for change in done.changes)
             ]
-            if not any(each.under_way for each in found) or asyncio.get_running_loop().time() >= until:
-                return done, found
+            if not any(each.under_way for each in since) or asyncio.get_running_loop().time() >= until:
+                return done, since
             await asyncio.sleep(_LOOK_EVERY)
 
 

@@ -59,7 +59,7 @@ def tail(
         from bridge.cli.tail.live import follow_bridge
 
         found.warn()
-        return follow_bridge(found.directory, target, printer)
+        return follow_bridge(found, target, printer)
     except ConfigError as error:
         complain(error)
         return Exit.CONFIG

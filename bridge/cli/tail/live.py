@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from pathlib import Path
 
 from bridge.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
+from bridge.cli.admin.whereabouts import directory_of
 from bridge.cli.exits import Exit
+from bridge.cli.settings import OperatorSettings
 from bridge.cli.tail.printer import Printer
 from bridge.cli.terminal.output import complain
 from bridge.cli.terminal.text import plain
@@ -19,17 +20,18 @@ _RETRY_EVERY = 0.5
 """Seconds between two looks for a bridge."""
 
 
-def follow_bridge(directory: Path, sink: str | None, printer: Printer) -> int:
+def follow_bridge(found: OperatorSettings, sink: str | None, printer: Printer) -> int:
     """``sink``: the sink in whose form records are shown; None for the form in which they are stored. Goes on with the
     next bridge when one ends."""
-    return asyncio.run(_follow(directory, sink, printer))
+    return asyncio.run(_follow(found, sink, printer))
 
 
-async def _follow(directory: Path, sink: str | None, printer: Printer) -> int:
+async def _follow(found: OperatorSettings, sink: str | None, printer: Printer) -> int:
+    directory = await directory_of(found)
     while True:
         try:
-            async with AdminClient(directory) as admin, aclosing(admin.follow(sink)) as found:
-                async for each in found:
+            async with AdminClient(directory) as admin, aclosing(admin.follow(sink)) as followed:
+                async for each in followed:
                     _print(each, printer)
         except UnknownTarget as error:
             complain(plain(str(error)))

@@ -8,12 +8,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import aiohttp
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
 from bridge.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
+from bridge.cli.admin.whereabouts import directory_of, fetched
 from bridge.cli.exits import Exit
 from bridge.cli.settings import operator_settings
 from bridge.cli.terminal.console import ScreenConsole
@@ -26,9 +26,6 @@ from bridge.cli.top.rows import Order, resource_table, sink_table, summary
 from bridge.model.admin import UnknownTarget
 from config.errors import ConfigError
 
-_METRICS_SECONDS = 5.0
-_LARGEST_METRICS = 32 << 20
-"""Bytes."""
 _FIXED_LINES = 4
 """Lines beside the two tables."""
 
@@ -43,7 +40,7 @@ def top(path: Path, *, once: bool, seconds: float, order: str) -> int:
         return Exit.CONFIG
     found.warn()
     console = ScreenConsole(highlight=False)
-    source = _Source(found.directory)
+    source = _Source(asyncio.run(directory_of(found)))
     if once or not console.is_terminal or console.is_dumb_terminal:
         return asyncio.run(_print_once(console, source, seconds, Order(order)))
     return asyncio.run(_Screen(console, source, seconds, Order(order)).run())
@@ -64,23 +61,10 @@ class _Source:
 
 async def _counts(listen: str) -> Counts | None:
     """``listen``: the address of /metrics. None if it does not answer."""
-    host, _, port = listen.rpartition(":")
-    local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # where every interface is meant
-    timeout = aiohttp.ClientTimeout(total=_METRICS_SECONDS)
     try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"http://{local.get(host, host)}:{port}/metrics", allow_redirects=False) as answer,
-        ):
-            if answer.status != 200:
-                return None
-            body = bytearray()
-            async for part in answer.content.iter_any():
-                body += part
-                if len(body) > _LARGEST_METRICS:
-                    return None
-        return Counts.parsed(body.decode(errors="replace"))
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError):
+        body = await fetched(listen, "/metrics")
+        return None if body is None else Counts.parsed(body.decode(errors="replace"))
+    except (ValueError, KeyError):
         return None
 
 

@@ -26,6 +26,7 @@ from bridge.cli.admin import reload as reload_command
 from bridge.cli.command_line.arguments import start
 from bridge.cli.exits import Exit
 from bridge.model.admin import (
+    About,
     AdminOperations,
     Cursors,
     CursorStatus,
@@ -38,6 +39,8 @@ from bridge.model.admin import (
 )
 from bridge.model.status import InformerState, InformerStatus, SnapshotState, StatusSnapshot
 from bridge.outbox.errors import Damaged, StateUnusable
+from bridge.telemetry import Metrics
+from bridge.web.server import WebServer
 from config.schema import Settings
 from tests.bridge.cli.conftest import Command
 from tests.kit.commands import Ended, in_a_process
@@ -926,6 +929,51 @@ async def test_a_variable_finds_the_bridge_without_a_file(
     assert "KUBEDELTA__STATE__DIRECTORY: names the state directory" in err
     monkeypatch.setenv("KUBEDELTA__STATE__DIRECTORY", str(config.parent / "state"))
     assert (await running("cursors")).code == Exit.OK
+
+
+class _Runs:
+    """A bridge on this state directory, as its probes show it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def snapshot(self) -> StatusSnapshot:
+        return StatusSnapshot(informers=(), sinks=(), state_directory=str(self._directory))
+
+    def alive(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("words", [*OPERATING, "reload"])
+async def test_a_changed_state_directory_still_finds_the_bridge(
+    kubedelta: AdminCommand, config: Path, state: FakeAdmin, words: str
+) -> None:
+    former, about = config.parent / "state", About(file=str(config.parent.resolve() / config.name))
+    state.reloaded = Reloaded(str(config), problems=["state.directory: changed, and needs a restart"])
+    async with (
+        AdminServer(former, state, about=about),
+        WebServer("127.0.0.1", 0, status=_Runs(former), metrics=Metrics(version="0", failures={})) as web,
+    ):
+        changed = {"state": {"directory": "other"}, "telemetry": {"listen": f"127.0.0.1:{web.port}"}}
+        config.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | changed))  # noqa: ASYNC240
+        found = await kubedelta(words)
+    assert found.code == (Exit.NO if words in ("reload", "status") else Exit.OK)
+    assert f"its bridge runs on {former} until a restart" in found.err
+    assert words != "reload" or "state.directory: changed, and needs a restart" in found.err
+
+
+async def test_the_bridge_of_another_file_is_left_alone(
+    kubedelta: AdminCommand, config: Path, state: FakeAdmin
+) -> None:
+    former = config.parent / "state"
+    async with (
+        AdminServer(former, state, about=About(file="/elsewhere.yaml")),
+        WebServer("127.0.0.1", 0, status=_Runs(former), metrics=Metrics(version="0", failures={})) as web,
+    ):
+        changed = {"state": {"directory": "other"}, "telemetry": {"listen": f"127.0.0.1:{web.port}"}}
+        config.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | changed))  # noqa: ASYNC240
+        assert (await kubedelta("reload")).code == Exit.UNAVAILABLE
+    assert state.asked == []
 
 
 @pytest.mark.parametrize("words", OPERATING)
