@@ -19,6 +19,8 @@ MOST_RESOURCES = 2_000
 """Resources of a group in a version. The largest known groups have some hundred."""
 MOST_SHORT_NAMES = 16
 """Short names of a resource."""
+MOST_MEMBERS = 2_000_000
+"""Members of all objects and arrays in a document: ten thousand resources have some 300,000."""
 LONGEST_SUBDOMAIN = 253
 MOST_REJECTED = 20
 """Rejections that are reported singly."""

@@ -5,6 +5,8 @@ https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discover
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import msgspec
 
@@ -29,7 +31,7 @@ ACCEPT = ", ".join([AGGREGATED.format("v2"), AGGREGATED.format("v2beta1"), "appl
 
 
 class _DocumentKind(msgspec.Struct):
-    kind: str = ""
+    kind: Any = None
 
 
 async def discover(api: Api, previous: Catalogue | None, report: Report) -> Catalogue:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from bridge.kube.discovery.accepted import (
+    MOST_MEMBERS,
+    MOST_REJECTED,
     MOST_RESOURCES,
     MOST_SHORT_NAMES,
     MOST_VERSIONS,
@@ -28,6 +31,9 @@ CUSTOM_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", 
 every other server sorts them. So this order shows that a definition made the resource."""
 
 
+T = TypeVar("T")
+
+
 class Contents(NamedTuple):
     """The accepted and the rejected part of a document."""
 
@@ -38,31 +44,30 @@ class Contents(NamedTuple):
 # ── Aggregated discovery (KEP-3352): everything in one document ──────────────
 
 
-class _ResponseKind(msgspec.Struct):
-    kind: str = ""
-
-
 class _AggregatedResource(msgspec.Struct, rename="camel"):
+    """Of a resource only its name must be one; what else is null or of another type counts as missing."""
+
     resource: str
-    response_kind: _ResponseKind | None = None
-    scope: str = ""
-    singular_resource: str = ""
-    verbs: list[str] = []
-    short_names: list[str] = []
+    response_kind: Any = None
+    scope: Any = None
+    singular_resource: Any = None
+    verbs: Any = None
+    short_names: Any = None
+
+    def found(self) -> _FoundResource:
+        kind = self.response_kind.get("kind") if isinstance(self.response_kind, dict) else None
+        namespaced = self.scope == "Namespaced"
+        return _found(self.resource, kind, namespaced, self.singular_resource, self.verbs, self.short_names)
 
 
 class _AggregatedVersion(msgspec.Struct):
     version: str
-    resources: list[_AggregatedResource] | None = None
-    freshness: str = ""
-
-
-class _AggregatedMetadata(msgspec.Struct):
-    name: str = ""
+    resources: list[msgspec.Raw] | None = None
+    freshness: Any = None
 
 
 class _AggregatedGroup(msgspec.Struct):
-    metadata: _AggregatedMetadata
+    metadata: Any = None
     versions: list[msgspec.Raw] | None = None
 
 
@@ -71,37 +76,24 @@ class _Aggregated(msgspec.Struct):
 
 
 def read_aggregated(body: bytes, path: str) -> Contents:
-    """Reads an APIGroupDiscoveryList, v2 or v2beta1. A malformed group is rejected; a malformed document raises an
-    error of ``wire.UNREADABLE``."""
+    """Reads an APIGroupDiscoveryList, v2 or v2beta1. A malformed group, version or resource is rejected alone; a
+    malformed document raises an error of ``wire.UNREADABLE``."""
     versions: list[GroupVersion] = []
     rejected: list[str] = []
-    # Group by group: a malformed group of an aggregated API server must not cost the other groups.
-    for number, item in enumerate(msgspec.json.decode(body, type=_Aggregated).items or (), 1):
-        group = f"group {number}"
-        try:
-            found = msgspec.json.decode(item, type=_AggregatedGroup)
-            group = found.metadata.name
-            for each in found.versions or ():
-                version = _aggregated_version(group, msgspec.json.decode(each, type=_AggregatedVersion))
-                _accept(version, path, versions, rejected)
-        except UNREADABLE as error:
-            rejected.append(f"{printed(group)}: {shortened(str(error))}")
+    for group, found in _each(_entries(body, _Aggregated).items, _AggregatedGroup, "group", MOST_VERSIONS, rejected):
+        metadata = found.metadata if isinstance(found.metadata, dict) else {}
+        name = _text(metadata.get("name"))
+        group = f"{printed(name)} version" if name else f"{group} version"
+        for _, each in _each(found.versions, _AggregatedVersion, group, MOST_VERSIONS, rejected):
+            _accept(_aggregated_version(name, each), path, versions, rejected)
     return Contents(tuple(versions), some(rejected))
 
 
 def _aggregated_version(group: str, version: _AggregatedVersion) -> GroupVersion:
-    found = [
-        _FoundResource(
-            each.resource,
-            each.response_kind.kind if each.response_kind else "",
-            each.scope == "Namespaced",
-            each.singular_resource,
-            each.verbs,
-            each.short_names,
-        )
-        for each in version.resources or ()
-    ]
-    return _group_version(group, version.version, found, stale=version.freshness == "Stale")
+    rejected: list[str] = []
+    found = _each(version.resources, _AggregatedResource, "resource", MOST_RESOURCES, rejected)
+    resources = [each.found() for _, each in found]
+    return _group_version(group, version.version, resources, rejected, stale=version.freshness == "Stale")
 
 
 # ── Classic discovery: a list of groups, and a document for each ─────────────
@@ -112,53 +104,58 @@ class _ClassicVersion(msgspec.Struct, rename="camel"):
 
 
 class _ClassicGroup(msgspec.Struct, rename="camel"):
-    versions: list[_ClassicVersion] | None = None
-    preferred_version: _ClassicVersion | None = None
+    versions: list[msgspec.Raw] | None = None
+    preferred_version: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _ClassicGroups(msgspec.Struct):
-    groups: list[_ClassicGroup] | None = None
-    versions: list[str] | None = None
+    groups: list[msgspec.Raw] | None = None
+    versions: Any = None
     """The core group's versions, in /api."""
 
 
 class _ClassicResource(msgspec.Struct, rename="camel"):
     name: str
-    kind: str = ""
-    namespaced: bool = False
-    singular_name: str = ""
-    verbs: list[str] = []
-    short_names: list[str] = []
+    kind: Any = None
+    namespaced: Any = None
+    singular_name: Any = None
+    verbs: Any = None
+    short_names: Any = None
+
+    def found(self) -> _FoundResource:
+        return _found(self.name, self.kind, self.namespaced is True, self.singular_name, self.verbs, self.short_names)
 
 
 class _ClassicResources(msgspec.Struct):
-    resources: list[_ClassicResource] | None = None
+    resources: list[msgspec.Raw] | None = None
 
 
 def read_classic_groups(body: bytes, path: str) -> Contents:
     """Reads an APIVersions or APIGroupList: groups with versions, preferred versions first, without their resources,
-    which take a request for each. Raises an error of ``wire.UNREADABLE``."""
-    document = msgspec.json.decode(body, type=_ClassicGroups)
-    names = list(document.versions or ())
-    for group in document.groups or ():
-        preferred = [group.preferred_version] if group.preferred_version else []
-        names += dict.fromkeys(each.group_version for each in (*preferred, *(group.versions or ())))
-    versions: list[GroupVersion] = []
+    which take a request for each. A malformed group or version is rejected alone. Raises an error of
+    ``wire.UNREADABLE``."""
+    document = _entries(body, _ClassicGroups)
     rejected: list[str] = []
+    names = _texts(document.versions)[:MOST_VERSIONS]
+    for _, group in _each(document.groups, _ClassicGroup, "group", MOST_VERSIONS, rejected):
+        preferred = [group.preferred_version] if bytes(group.preferred_version) != b"null" else []
+        of_group = [*preferred, *(group.versions or ())]
+        found = _each(of_group, _ClassicVersion, "a version of a group: entry", MOST_VERSIONS, rejected)
+        names += dict.fromkeys(each.group_version for _, each in found)
+    versions: list[GroupVersion] = []
     for name in names:
         _accept(gone(name), path, versions, rejected)
     return Contents(tuple(versions), some(rejected))
 
 
 def read_classic_resources(name: str, body: bytes) -> GroupVersion:
-    """Reads the APIResourceList of a group in a version. Raises an error of ``wire.UNREADABLE``."""
-    document = msgspec.json.decode(body, type=_ClassicResources)
-    found = [
-        _FoundResource(each.name, each.kind, each.namespaced, each.singular_name, each.verbs, each.short_names)
-        for each in document.resources or ()
-        if "/" not in each.name  # Subresources.
-    ]
-    return _group_version(*_parts(name), found)
+    """Reads the APIResourceList of a group in a version. A malformed resource is rejected alone. Raises an error of
+    ``wire.UNREADABLE``."""
+    rejected: list[str] = []
+    entries = _entries(body, _ClassicResources).resources
+    found = _each(entries, _ClassicResource, "resource", 2 * MOST_RESOURCES, rejected)
+    resources = [each.found() for _, each in found if "/" not in each.name]  # Subresources.
+    return _group_version(*_parts(name), resources, rejected)
 
 
 def unknown_for_now(name: str) -> GroupVersion:
@@ -179,7 +176,7 @@ def _parts(name: str) -> tuple[str, str]:
 # ── Common to both formats ───────────────────────────────────────────────────
 
 
-class _FoundResource(msgspec.Struct, array_like=True):
+class _FoundResource(NamedTuple):
     plural: str
     kind: str
     namespaced: bool
@@ -188,19 +185,59 @@ class _FoundResource(msgspec.Struct, array_like=True):
     short_names: list[str]
 
 
+def _found(plural: str, kind: Any, namespaced: bool, singular: Any, verbs: Any, short_names: Any) -> _FoundResource:
+    return _FoundResource(plural, _text(kind), namespaced, _text(singular), _texts(verbs), _texts(short_names))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: Any) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def _entries(body: bytes, document: type[T]) -> T:
+    """Decodes a document whose entries are decoded one by one: a malformed one must not cost its neighbours. An entry
+    that is not decoded yet takes more memory than a byte of it."""
+    if body.count(b",") > MOST_MEMBERS:
+        raise msgspec.DecodeError(f"it has more than {MOST_MEMBERS} members")
+    return msgspec.json.decode(body, type=document)
+
+
+def _each(
+    entries: Sequence[msgspec.Raw] | None, kind: type[T], what: str, most: int, rejected: list[str]
+) -> Iterator[tuple[str, T]]:
+    """Decodes the first ``most`` entries, each with its place. A malformed one is rejected."""
+    found = entries or ()
+    for number, each in enumerate(found[:most], 1):
+        place = f"{what} {number}"
+        try:
+            decoded = msgspec.json.decode(each, type=kind)
+        except UNREADABLE as error:
+            if len(rejected) <= MOST_REJECTED:
+                rejected.append(f"{place}: {shortened(str(error))}")
+        else:
+            yield place, decoded
+    if len(found) > most:
+        rejected.append(f"{what}: only the first {most} of {len(found)} are taken in")
+
+
 def _accept(version: GroupVersion, path: str, versions: list[GroupVersion], rejected: list[str]) -> None:
     if not is_group(version.group, path) or not is_label(version.version):
-        rejected.append(f"{printed(str(version))}: a group is a DNS name, and a version a DNS label")
+        if len(rejected) <= MOST_REJECTED:
+            rejected.append(f"{printed(str(version))}: a group is a DNS name, and a version a DNS label")
     elif len(versions) >= MOST_VERSIONS:
         rejected.append(f"{version}: only the first {MOST_VERSIONS} groups and versions are taken in")
     else:
         versions.append(version)
 
 
-def _group_version(group: str, version: str, found: list[_FoundResource], *, stale: bool = False) -> GroupVersion:
+def _group_version(
+    group: str, version: str, found: list[_FoundResource], rejected: list[str], *, stale: bool = False
+) -> GroupVersion:
     served: dict[str, Served] = {}
     unwatchable: list[str] = []
-    rejected: list[str] = []
     for each in found[:MOST_RESOURCES]:
         resource = Resource(group, version, each.plural, each.kind, each.namespaced)
         watchable = each.kind and NEEDED_VERBS.issubset(each.verbs)
@@ -211,8 +248,8 @@ def _group_version(group: str, version: str, found: list[_FoundResource], *, sta
             unwatchable.append(resource.name)
         elif watchable:
             rejected.append(f"{printed(each.plural)} of kind {printed(each.kind)}: a DNS label and a kind are expected")
-    if len(found) > MOST_RESOURCES:
-        rejected.append(f"only the first {MOST_RESOURCES} of its {len(found)} resources are taken in")
+    if len(found) > MOST_RESOURCES:  # Beside subresources.
+        rejected.append(f"resource: only the first {MOST_RESOURCES} of {len(found)} are taken in")
     within = GroupVersion(group, version, tuple(served.values()), tuple(unwatchable), stale)
     return replace(within, rejected=some(f"{within} {text}" for text in rejected)) if rejected else within
 

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import copy
+import json
 import tracemalloc
 import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from bridge.facts import DiscoveryRejected, Fact, GroupStale
 from bridge.kube import ApiError, Catalogue, ClusterAccess, KubeClient, connect
-from bridge.kube.discovery.accepted import MOST_REJECTED, MOST_RESOURCES
+from bridge.kube.discovery.accepted import MOST_MEMBERS, MOST_REJECTED, MOST_RESOURCES
+from bridge.kube.discovery.documents import read_aggregated, read_classic_groups, read_classic_resources
+from bridge.kube.wire.objects import UNREADABLE
 from bridge.model.answers import Busy, Failed
 from bridge.model.resource import Resource
 from tests.bridge.kube.discovery_documents import (
@@ -147,7 +153,7 @@ async def test_a_group_stale_from_the_beginning_serves_nothing(server: ScriptedS
     "down",
     [
         answering(b"service unavailable\n", 503, "text/plain"),
-        answering({"resources": [{"name": 7}]}),
+        answering({"resources": 7}),
         answering(b"{"),
     ],
 )
@@ -312,8 +318,109 @@ async def test_mistakes_in_one_group_do_not_hide_the_others(
 
     assert names(await client.discover()) == EVERYTHING
     first, second = [fact.name for fact in facts if isinstance(fact, DiscoveryRejected)]
-    assert first.startswith("'evil.example.com': ")
-    assert second.startswith("'group 2': ")
+    assert first.startswith("'evil.example.com' version 1: ")
+    assert second.startswith("group 2: ")
+
+
+WRONG: list[Any] = [None, 7, True, "", "x", [], [None], [7], {}, {"kind": None}]
+
+
+def mutations(document: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """The document with one value replaced by each of the wrong ones, or left out, and the place."""
+    places: list[tuple[str | int, ...]] = [()]
+    while places:
+        place = places.pop()
+        found = document
+        for step in place:
+            found = found[step]
+        members = found if isinstance(found, dict) else range(len(found)) if isinstance(found, list) else ()
+        places += [(*place, each) for each in members]
+        for wrong in WRONG if place else ():
+            changed = copy.deepcopy(document)
+            within = changed
+            for step in place[:-1]:
+                within = within[step]
+            within[place[-1]] = wrong
+            yield place, changed
+
+
+def plain(world: World, path: str) -> dict[str, Any]:
+    return json.loads(json.dumps(aggregated(world, path)))  # type: ignore[no-any-return]
+
+
+TWO_GROUPS: World = {
+    ("one.example", "v1"): [Described("apples", "Apple", ("ap",)), Described("pears", "Pear", ("pe",))],
+    ("one.example", "v2"): [Described("apples", "Apple")],
+    ("two.example", "v1"): [Described("plums", "Plum", ("pl",))],
+}
+
+
+def test_one_bad_entry_of_an_aggregated_document_is_one_loss() -> None:
+    """KubeVirt serves ``verbs: null``; whatever stands anywhere, only what it belongs to may go."""
+    everything = {"apples@v1", "pears@v1", "apples@v2", "plums@v1"}
+    cost = {0: {"apples@v1", "pears@v1", "apples@v2"}, 1: {"plums@v1"}}
+    of_version = {(0, 0): {"apples@v1", "pears@v1"}, (0, 1): {"apples@v2"}, (1, 0): {"plums@v1"}}
+    of_resource = {(0, 0, 0): "apples@v1", (0, 0, 1): "pears@v1", (0, 1, 0): "apples@v2", (1, 0, 0): "plums@v1"}
+    tried = 0
+    for place, document in mutations(plain(TWO_GROUPS, "/apis")):
+        if place in {("items",), ("kind",)}:
+            continue  # The document itself.
+        found, _ = read_aggregated(json.dumps(document).encode(), "/apis")
+        kept = {f"{served.resource.plural}@{each.version}" for each in found for served in each.served}
+        allowed: set[str] = set()
+        if len(place) >= 6 and place[4] == "resources":
+            allowed = {of_resource[place[1], place[3], place[5]]}  # type: ignore[index]
+        elif len(place) >= 4 and place[2] == "versions":
+            allowed = of_version[place[1], place[3]]  # type: ignore[index]
+        elif len(place) >= 2:
+            allowed = cost[place[1]]  # type: ignore[index]
+        assert everything - kept <= allowed, place
+        tried += 1
+    assert tried > 500
+
+
+def test_one_bad_entry_of_a_classic_document_is_one_loss() -> None:
+    entries = [entry for each in TWO_GROUPS["one.example", "v1"] for entry in each.classic()]
+    document = json.loads(json.dumps({"kind": "APIResourceList", "resources": entries}))
+    for place, changed in mutations(document):
+        if len(place) < 2:
+            continue
+        found = read_classic_resources("one.example/v1", json.dumps(changed).encode())
+        lost = {"apples", "pears"} - {each.resource.plural for each in found.served}
+        assert lost <= {["apples", "apples", "pears", "pears"][int(place[1])]}, place
+
+
+def test_one_bad_group_of_a_classic_list_is_one_loss() -> None:
+    groups = [
+        {"name": name, "versions": [{"groupVersion": f"{name}/v1"}], "preferredVersion": {"groupVersion": f"{name}/v1"}}
+        for name in ("one.example", "two.example")
+    ]
+    for place, changed in mutations({"groups": groups}):
+        if len(place) < 2:
+            continue
+        found, _ = read_classic_groups(json.dumps(changed).encode(), "/apis")
+        lost = {"one.example/v1", "two.example/v1"} - {str(each) for each in found}
+        assert lost <= {f"{groups[int(place[1])]['name']}/v1"}, place
+
+
+async def test_a_resource_without_verbs_hides_no_other(
+    server: ScriptedServer, client: KubeClient, facts: list[Fact]
+) -> None:
+    document = plain({("subresources.kubevirt.io", "v1"): [PODS, DEPLOYMENTS]}, "/apis")
+    resources = document["items"][0]["versions"][0]["resources"]
+    resources[0] |= {"verbs": None, "shortNames": None, "categories": None, "subresources": [None, {"verbs": None}]}
+    resources += [{"resource": "", "responseKind": None, "scope": "", "singularResource": "", "verbs": None}]
+    serve_aggregated(server, SMALL)
+    server.on("/apis", answering(document, content_type=AGGREGATED))
+
+    assert "deployments.subresources.kubevirt.io@v1" in names(await client.discover())
+    assert not facts
+
+
+@pytest.mark.parametrize("read", [lambda body: read_aggregated(body, "/apis"), partial(read_classic_resources, "v1")])
+def test_a_document_of_countless_entries_is_refused_unread(read: Callable[[bytes], object]) -> None:
+    with pytest.raises(UNREADABLE, match="members"):
+        read(b'{"items":[' + b"7," * (MOST_MEMBERS + 1) + b"7]}")
 
 
 async def test_the_core_group_is_served_under_api_alone(server: ScriptedServer, client: KubeClient) -> None:
@@ -333,7 +440,7 @@ async def test_how_much_one_group_may_describe_is_bounded(
 
     assert len((await client.discover()).resources) == MOST_RESOURCES
     rejected = [fact.name for fact in facts if isinstance(fact, DiscoveryRejected)]
-    assert "example.com/v1 only the first 2000 of its 2001 resources are taken in" in rejected
+    assert "example.com/v1 resource: only the first 2000 of 2001 are taken in" in rejected
     assert len(rejected) == 1 + MOST_REJECTED + 1
 
 
