@@ -6,7 +6,6 @@ pause and resume. There is no port, so web pages and other machines cannot reach
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import struct
@@ -20,13 +19,12 @@ from bridge.admin.protocol import LARGEST_REQUEST
 from bridge.admin.socket_file import SocketFile
 from bridge.facts import ADMIN_SERVER, Report, discard
 from bridge.model.admin import About, AdminOperations
-from bridge.web.connections import Connections
+from bridge.web.connections import Bounds
+from bridge.web.listener import Limits, Listener
 from bridge.web.startable import Startable
 
 _CREDENTIALS = struct.Struct("3i")
-_MOST_CONNECTIONS = 32
-_REQUEST_SECONDS = 10.0
-"""From the first packet of a connection to the end of its request. The answer has no deadline."""
+_LIMITS = Limits(connections=Bounds(all=32, of_a_client=32), line=8190, headers=128, body=LARGEST_REQUEST)
 
 
 class AdminServer(Startable):
@@ -42,51 +40,27 @@ class AdminServer(Startable):
         self._directory = directory
         self._report = report
         self._file: SocketFile | None = None
-        self._listening: asyncio.Server | None = None
-        self._connections = Connections(ADMIN_SERVER, most=_MOST_CONNECTIONS, seconds=_REQUEST_SECONDS, report=report)
-        app = web.Application(middlewares=[self._guard], client_max_size=LARGEST_REQUEST)
-        AdminHandlers(admin, about or About(os.getpid())).add_routes(app.router)
-        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=0, lingering_time=0, shutdown_timeout=2.0)
+        self._listener = Listener(ADMIN_SERVER, limits=_LIMITS, report=report, answer=self._answer)
+        AdminHandlers(admin, about or About(os.getpid())).add_routes(self._listener.router)
 
     async def start(self) -> None:
         """Raises OSError if the socket cannot be created."""
         self._file = SocketFile(self._directory)
         try:
-            await self._runner.setup()
-            server = self._runner.server
-            if server is None:
-                raise RuntimeError("the runner made no server")
-            self._listening = await asyncio.get_running_loop().create_server(
-                self._connections.bounded(server), sock=self._file.socket
-            )
+            await self._listener.start(self._file.socket)
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
         """Running answers have two seconds to end. Removes the socket file."""
-        if self._listening is not None:
-            self._listening.close()
-        await self._runner.cleanup()
+        await self._listener.stop()
         if self._file is not None:
             self._file.remove()
             self._file = None
 
-    # ── Around every answer ──────────────────────────────────────────────────
-
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Closes the connection after its request."""
-        try:
-            # The whole request first: ``keep`` ends the deadline, and an answer may take any time.
-            await request.read()
-            Connections.keep(request.transport)
-            response = await answered(request, handler, self._report_command)
-        except web.HTTPException as refusal:
-            refusal.force_close()
-            raise
-        response.force_close()
-        return response
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await answered(request, handler, self._report_command)
 
     def _report_command(self, request: web.Request, why: str) -> None:
         """Reports every command. A greeting is not a command."""

@@ -120,6 +120,14 @@ class ConnectionCut(msgspec.Struct, frozen=True):
     why: CutReason
 
 
+class AnswerFailed(msgspec.Struct, frozen=True):
+    """A bug in an answer of a server of the bridge. The client was answered 500; the bridge goes on."""
+
+    server: str
+    """One of ``SERVERS``."""
+    error: BaseException
+
+
 class PageOpened(msgspec.Struct, frozen=True):
     """The page is served."""
 
@@ -180,6 +188,7 @@ ProcessFact: TypeAlias = (
     | BridgeEnded
     | SignalReceived
     | ConnectionCut
+    | AnswerFailed
     | PageOpened
     | PageFailed
     | PageTokenRefused

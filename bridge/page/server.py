@@ -24,17 +24,18 @@ from bridge.page.stream import stream
 from bridge.page.viewers import MOST_VIEWERS, PageSources, Viewers
 from bridge.plan.plan import PagePlan
 from bridge.web.access import TokenFile
-from bridge.web.connections import Connections
-from bridge.web.listener import HttpListener
+from bridge.web.connections import Bounds
+from bridge.web.listener import Limits, Listener
 from bridge.web.startable import Startable
 
 EVENTS = f"{PREFIX}/events"
+_OBJECT = f"{PREFIX}/dead-letters/{{number}}/object"
 OFFERED = frozenset(
     {
         f"GET {EVENTS}",
         f"GET {PREFIX}/cursors",
         f"GET {PREFIX}/dead-letters",
-        f"GET {PREFIX}/dead-letters/{{number}}/object",
+        f"GET {_OBJECT}",
         f"POST {PREFIX}/dead-letters/retry",
         f"POST {PREFIX}/replay",
         f"POST {PREFIX}/snapshots",
@@ -44,12 +45,18 @@ OFFERED = frozenset(
 )
 """Reading the whole database, dropping records and reloading stay with the command line."""
 
-_MOST_CONNECTIONS = 64
+_LIMITS = Limits(
+    connections=Bounds(all=64, of_a_client=32),
+    # Browsers send the cookies of other servers on localhost, too.
+    line=16 * 1024,
+    headers=64,
+    body=LARGEST_REQUEST,
+)
 _MOST_COMMANDS = 2
 """At once: the body of a dead letter may have 16 MiB."""
-_LARGEST_HEADER = 16 * 1024
-"""Bytes: browsers send the cookies of other servers on localhost, too."""
-_MOST_HEADERS = 64
+_LARGEST_BODY = 256 * 1024
+"""Bytes of a dead letter's body in an answer. Answers that nobody reads stay in memory for a while."""
+_HEADERS = {**HEADERS, "Cache-Control": "no-store"}
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -57,10 +64,8 @@ class Hello(msgspec.Struct, frozen=True):
 
     cluster: str
     version: str
-    has_token: bool
-    """A token is configured."""
     may_change: bool
-    """The viewer has sent the token."""
+    """A token is configured, which the viewer has sent."""
     commands: list[str]
     """Offered changes."""
 
@@ -86,23 +91,22 @@ class PageServer(Startable):
         self._access = Access(plan.host, token)
         self._commands = asyncio.Semaphore(_MOST_COMMANDS)
         self.viewers = Viewers(sources, report, most=most_viewers)
-        app = web.Application(middlewares=[self._guard], client_max_size=LARGEST_REQUEST)
-        AdminHandlers(admin, About()).add_routes(app.router)
-        app.router.add_get(EVENTS, self._stream)
-        self._files: set[str] = set()
-        for asset in load_assets():
-            app.router.add_get(asset.path, asset.answer)
-            self._files.add(asset.path)
-        self._listener = HttpListener(
-            app,
+        self._listener = Listener(
+            PAGE_SERVER,
             plan.host,
             plan.port,
-            server=PAGE_SERVER,
-            most=_MOST_CONNECTIONS,
+            limits=_LIMITS,
             report=report,
-            largest_line=_LARGEST_HEADER,
-            most_headers=_MOST_HEADERS,
+            judge=self._judge,
+            answer=self._answer,
+            headers=_HEADERS,
         )
+        AdminHandlers(admin, About()).add_routes(self._listener.router)
+        self._listener.router.add_get(EVENTS, self._stream)
+        self._files: set[str] = set()
+        for asset in load_assets():
+            self._listener.router.add_get(asset.path, asset.answer)
+            self._files.add(asset.path)
 
     @property
     def port(self) -> int:
@@ -125,48 +129,41 @@ class PageServer(Startable):
     # ── Answers ──────────────────────────────────────────────────────────────
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        may_change = self._access.may_change(request)
         changes = sorted(each.removeprefix("POST ") for each in OFFERED if each.startswith("POST "))
-        hello = Hello(self._cluster, version("kubedelta"), self._access.has_token, may_change, changes)
+        hello = Hello(self._cluster, version("kubedelta"), self._access.has_token, changes)
         return await stream(request, self.viewers, hello)
 
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Judges the request first. Every answer has the page's headers, and ends its connection."""
+    def _judge(self, request: web.Request) -> None:
+        self._access.expect_host(request)
+        route = _route_of(request)
+        if route in self._files:
+            return
         try:
-            self._access.expect_host(request)
-            # By the route, and not by the path, which can be written in several ways.
-            resource = request.match_info.route.resource
-            route = "" if resource is None else resource.canonical
-            if route in self._files:
-                response = await handler(request)
-            else:
-                self._access.expect_right(request)
-                response = await self._answer(request, handler, route)
-        except web.HTTPException as refusal:
-            if isinstance(refusal, web.HTTPUnauthorized) and "Authorization" in request.headers:
+            self._access.expect_right(request)
+        except web.HTTPUnauthorized:
+            if "Authorization" in request.headers:
                 self._report(PageTokenRefused(request.remote or "unknown"))
-            refusal.headers.update({**HEADERS, "Cache-Control": "no-store"})
-            refusal.force_close()
             raise
-        if not response.prepared:
-            response.headers.update(HEADERS)
-            response.headers.setdefault("Cache-Control", "no-store")
-            response.force_close()
-        return response
-
-    async def _answer(self, request: web.Request, handler: Handler, route: str) -> web.StreamResponse:
         if f"{request.method} {route}" not in OFFERED:
             raise web.HTTPNotFound(text="the page does not offer this\n")
-        if route == EVENTS:
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        route = _route_of(request)
+        if route == EVENTS or route in self._files:
             return await handler(request)
-        # The whole request first: ``keep`` ends the deadline, and an answer may take any time.
-        await request.read()
         async with self._commands:
-            Connections.keep(request.transport)
-            return await answered(request, handler, self._report_command)
+            response = await answered(request, handler, self._report_command)
+        if route == _OBJECT and isinstance(response, web.Response) and isinstance(response.body, bytes):
+            response.body = response.body[:_LARGEST_BODY]
+        return response
 
     def _report_command(self, request: web.Request, why: str) -> None:
         """Reports changes. Looking is no command: an open page asks again and again."""
         if request.method == "POST":
             self._report(command_fact(request, why, client=request.remote or "unknown"))
+
+
+def _route_of(request: web.Request) -> str:
+    """By the route, and not by the path, which can be written in several ways."""
+    resource = request.match_info.route.resource
+    return "" if resource is None else resource.canonical

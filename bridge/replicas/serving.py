@@ -11,7 +11,6 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from math import ceil
 from pathlib import Path
 from time import monotonic
 from typing import BinaryIO, TypeAlias
@@ -29,20 +28,16 @@ from bridge.model.versions.version import LONGEST_NUMBER
 from bridge.outbox import BaseCopy, Damaged, StateError
 from bridge.plan.plan import CopyPlan, PlanRefused
 from bridge.replicas.sources import LETTERS, PATH, SHARD
-from bridge.web.access import TokenFile
-from bridge.web.connections import Connections
-from bridge.web.listener import HttpListener
-from bridge.web.wrong_tokens import WrongTokens
+from bridge.web.access import TokenFile, TokenGate
+from bridge.web.connections import Bounds
+from bridge.web.listener import Limits, Listener
 
 LetterPages: TypeAlias = Callable[[int], Awaitable[LetterPage]]
 
 _PART = 1 << 20
 _RATE = 64 << 20
 """Bytes a second."""
-_SILENCE = 30.0
-"""Seconds in which a client reads nothing, until the copy is given up."""
-_MOST_CONNECTIONS = 16
-_AUTHENTICATE = {"WWW-Authenticate": 'Bearer realm="kubedelta"'}
+_LIMITS = Limits(connections=Bounds(all=16, of_a_client=8))
 
 
 class CopyServer:
@@ -66,18 +61,20 @@ class CopyServer:
         self._letters = letters
         self._leads = leads
         self._report = report
-        self._token = TokenFile(plan.token_file)
-        self._wrong = WrongTokens()
         self._busy = asyncio.Lock()
         self._paging = asyncio.Lock()
-        app = web.Application(client_max_size=0)
-        app.router.add_get(PATH, self._copy)
-        app.router.add_get(LETTERS, self._send_letters)
         host, port = plan.listen
-        tls = None if plan.cert_file is None else RenewedContext(plan).first
-        self._listener = HttpListener(
-            app, host, port, server=COPY_SERVER, most=_MOST_CONNECTIONS, report=report, tls=tls
+        self._listener = Listener(
+            COPY_SERVER,
+            host,
+            port,
+            limits=_LIMITS,
+            report=report,
+            judge=TokenGate(TokenFile(plan.token_file), "election.base_copy.token_file").expect,
+            tls=None if plan.cert_file is None else RenewedContext(plan).first,
         )
+        self._listener.router.add_get(PATH, self._copy)
+        self._listener.router.add_get(LETTERS, self._send_letters)
 
     @property
     def address(self) -> str:
@@ -93,13 +90,11 @@ class CopyServer:
         await self._listener.stop()
 
     async def _copy(self, request: web.Request) -> web.StreamResponse:
-        self._expect_token(request)
         if not self._leads():
             raise web.HTTPServiceUnavailable(text="this replica does not lead\n")
         if self._busy.locked():
             raise web.HTTPServiceUnavailable(text="another copy is under way\n", headers={"Retry-After": "10"})
         async with self._busy:
-            Connections.keep(request.transport)
             began = monotonic()
             async with self._begun() as copy:
                 # The other replica waits as long as a copy of this size may take.
@@ -110,15 +105,13 @@ class CopyServer:
                 file = await self._made(copy)
             with file:
                 while part := await asyncio.to_thread(file.read, _PART):
-                    async with asyncio.timeout(_SILENCE):
-                        await response.write(part)
+                    await response.write(part)
                     await asyncio.sleep(len(part) / _RATE)
                 await response.write_eof()
             self._report(CopySent(request.remote or "", size, monotonic() - began))
             return response
 
     async def _send_letters(self, request: web.Request) -> web.Response:
-        self._expect_token(request)
         if self._leads():
             raise web.HTTPServiceUnavailable(text="this replica leads\n")
         after = request.query.get("after", "0")
@@ -147,16 +140,6 @@ class CopyServer:
         while not await asyncio.to_thread(copy.step):  # noqa: ASYNC110  # a rate, and no wait for an event
             await asyncio.sleep(_PART / _RATE)
         return await asyncio.to_thread(copy.file)
-
-    def _expect_token(self, request: web.Request) -> None:
-        client, now = request.remote or "", monotonic()
-        if wait := self._wrong.wait_of(client, now):
-            raise web.HTTPTooManyRequests(text="too many wrong tokens\n", headers={"Retry-After": str(ceil(wait))})
-        if not self._token.opens(request.headers.get("Authorization", "")):
-            self._wrong.add(client, now)
-            raise web.HTTPUnauthorized(
-                text="the token of election.base_copy.token_file is needed\n", headers=_AUTHENTICATE
-            )
 
 
 class RenewedContext:

@@ -29,8 +29,8 @@ from bridge.outbox.storage.schema import FORMAT
 from bridge.replication import wire
 from bridge.replication.identity import ServerIdentity, SharedSecret
 from bridge.replication.in_sync import REST, InSync, Lag
-from bridge.web.connections import Connections
-from bridge.web.listener import HttpListener
+from bridge.web.connections import Bounds
+from bridge.web.listener import Limits, Listener
 
 Publish: TypeAlias = Callable[[frozenset[str]], Awaitable[bool]]
 """Writes a list of runs into the Lease. Returns whether it is known to be there now."""
@@ -46,7 +46,7 @@ _FIRST_WORDS = 10.0
 _INSTALLING = 600.0
 """Seconds in which a follower puts a base copy in its place."""
 _MOST_FOLLOWERS = 8
-_MOST_CONNECTIONS = 16
+_LIMITS = Limits(connections=Bounds(all=16, of_a_client=12))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +167,9 @@ class ReplicationServer:
         self._secret = secret
         self._connections: dict[str, _Connection] = {}
         self._copying = asyncio.Lock()
-        app = web.Application(client_max_size=0)
-        app.router.add_get(wire.PATH, self._serve)
         host, port = listen
-        self._listener = HttpListener(
-            app, host, port, server=COPY_SERVER, most=_MOST_CONNECTIONS, report=report, tls=identity.context
-        )
+        self._listener = Listener(COPY_SERVER, host, port, limits=_LIMITS, report=report, tls=identity.context)
+        self._listener.router.add_get(wire.PATH, self._serve)
 
     @property
     def port(self) -> int:
@@ -204,7 +201,6 @@ class ReplicationServer:
             raise web.HTTPBadRequest(text=f"{wire.NONCE}: 16 to 64 characters\n")
         if len(self._connections) >= _MOST_FOLLOWERS:
             raise web.HTTPServiceUnavailable(text=f"{_MOST_FOLLOWERS} replicas follow already\n")
-        Connections.keep(request.transport)
         socket = web.WebSocketResponse(heartbeat=_HEARTBEAT, compress=False, max_msg_size=wire.MOST)
         await socket.prepare(request)
         with suppress(ConnectionError, TimeoutError, wire.ProtocolBroken):

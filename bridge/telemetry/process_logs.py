@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.facts import (
+    AnswerFailed,
     BridgeBroke,
     BridgeEnded,
     BridgeStarted,
@@ -84,6 +85,10 @@ class ProcessLogs:
             case PageTokenRefused(client):
                 text = "the page refused a wrong token"
                 self._throttled.failure("page token", text, "401", client=client)
+            case AnswerFailed(server, error):
+                text = "an answer failed; this is a bug: please report it with the traceback"
+                about = {"server": server, "exc_info": error}
+                self._throttled.failure(("request", server), text, type(error).__name__, level="error", **about)
             case ConnectionCut():
                 self._cut(fact)
             case SpansExported(spans):

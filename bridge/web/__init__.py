@@ -1,12 +1,12 @@
 """HTTP endpoints for machines. They change no state.
 
-access        clients on this machine, and holders of a token
-connections   bounds on the clients' connections
-listener      an HTTP server on an address, within bounds
+access        by a token, or from this machine
+connections   bounds on the number and the duration of clients' connections, from their acceptance
+listener      the HTTP server that all servers of the bridge stand on
 readiness     /readyz?verbose
 server        /metrics, /healthz, /readyz
 startable     what serves between start and stop
-wrong_tokens  how many wrong tokens a client may send (pure)
+wrong_tokens  wrong tokens of each client (pure)
 """
 
 from bridge.web.server import WebServer

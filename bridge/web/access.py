@@ -1,17 +1,25 @@
-"""Access to a server of the bridge: for clients on this machine, and for holders of its token."""
+"""Access to a server of the bridge: by its token, or, without one, from this machine.
+
+Nothing in a request proves that its client is on this machine: a proxy there connects from a loopback address, may add
+no header that says so, and may write the name of the loopback into Host (nginx does, by default). So ``is_local`` opens
+only what a server without a token shows; where a token is configured, it alone decides.
+"""
 
 from __future__ import annotations
 
 import hmac
+from math import ceil
 from pathlib import Path
+from time import monotonic
 
 from aiohttp import web
-from yarl import URL
 
-from bridge.model.primitives.addresses import is_loopback
+from bridge.model.primitives.addresses import client_of, is_loopback
+from bridge.web.wrong_tokens import WrongTokens
 
 LARGEST_TOKEN = 4096
 """Bytes."""
+_AUTHENTICATE = {"WWW-Authenticate": 'Bearer realm="kubedelta"'}
 _FORWARDED = (
     "Forwarded",
     "X-Forwarded-For",
@@ -56,16 +64,50 @@ class TokenFile:
         return hmac.compare_digest(given.strip().encode(errors="replace"), token.encode())
 
 
+class TokenGate:
+    """Lets in who has the token. It is compared first, in constant time: wrong tokens of somebody else behind the same
+    address lock nobody out. They are counted, and beyond some the answer names the wait."""
+
+    def __init__(self, token: TokenFile, option: str) -> None:
+        """``option``: the path of the option with the file, for answers."""
+        self._token = token
+        self._option = option
+        self._wrong = WrongTokens()
+
+    def expect(self, request: web.Request) -> None:
+        """Raises HTTPUnauthorized without the token, and HTTPTooManyRequests for one more wrong token."""
+        given = request.headers.get("Authorization")
+        if given is not None and self._token.opens(given):
+            return
+        client, now = client_of(request.remote or ""), monotonic()
+        if wait := self._wrong.wait_of(client, now):
+            again = {"Retry-After": str(ceil(wait))}
+            raise web.HTTPTooManyRequests(text="too many wrong tokens from this address\n", headers=again)
+        if given is None:
+            reason = f"the token of {self._option} is needed"
+        else:
+            reason = "wrong token"
+            self._wrong.add(client, now)
+        raise web.HTTPUnauthorized(text=f"{reason}\n", headers=_AUTHENTICATE)
+
+
+def expect_local_name(request: web.Request, host: str) -> None:
+    """Raises HTTPMisdirectedRequest for a foreign Host on a server that listens on a loopback address ``host``: a web
+    page could read it through a name that points at 127.0.0.1 (DNS rebinding)."""
+    if is_loopback(host) and not is_loopback(host_of(request)):
+        raise web.HTTPMisdirectedRequest(text="this server answers to localhost alone\n")
+
+
 def is_local(request: web.Request) -> bool:
-    """Whether the client itself is on this machine. Requests with a proxy's headers are not local, since the proxy's
-    address hides the client's; nor are requests with a foreign Host, which a web page can send (DNS rebinding)."""
+    """Whether nothing says that the client is on another machine: neither its address, nor Host, nor a proxy's
+    header."""
     forwarded = any(name in request.headers for name in _FORWARDED)
     return not forwarded and is_loopback(request.remote or "") and is_loopback(host_of(request))
 
 
 def host_of(request: web.Request) -> str:
-    """The host of the Host header, without the port; empty for an invalid header."""
-    try:
-        return URL(f"http://{request.host}").host or ""
-    except ValueError:
-        return ""
+    """The host of the Host header, without the port; empty without one."""
+    # Not ``request.host``, which asks DNS for this machine's name where the header is missing.
+    given = request.headers.get("Host", "")
+    host, _, port = given.rpartition(":")
+    return host if port.isdecimal() else given

@@ -1,35 +1,32 @@
 """The HTTP server for machines: /metrics, /healthz and /readyz.
 
-Requests need no login, change no state, and read no secrets. Details of readiness are for clients on this machine and
-for holders of the token (access). On a loopback address, the server refuses foreign Host headers, with which a web page
-could read it through a name that points at 127.0.0.1 (DNS rebinding). On other addresses, it accepts every Host, since
-a kubelet and a Prometheus use the pod's address.
+Requests need no login, change no state, and read no secrets. Details of readiness are for holders of the token, or, if
+none is configured, for clients on this machine (access). On a loopback address, the server refuses foreign Host headers
+(DNS rebinding). On other addresses, it accepts every Host, since a kubelet and a Prometheus use the pod's address.
 
-A connection is for one request. Number and duration of connections are bounded (connections), so that probes are
-answered while a client holds thousands of connections.
+Probes are answered while a client holds thousands of connections (listener), also those of another server: each has
+bounds of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from aiohttp import web
 
 from bridge.facts import TELEMETRY_SERVER, Report, discard
-from bridge.model.primitives.addresses import is_loopback
 from bridge.model.status import StatusSnapshot, StatusSource
 from bridge.web import readiness
-from bridge.web.access import TokenFile, host_of, is_local
-from bridge.web.listener import LARGEST_LINE, HttpListener
+from bridge.web.access import TokenFile, expect_local_name, is_local
+from bridge.web.connections import Bounds
+from bridge.web.listener import Limits, Listener
 from bridge.web.startable import Startable
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-_MOST_CONNECTIONS = 128
+_LIMITS = Limits(connections=Bounds(all=128, of_a_client=64))
 _DETAILS_ELSEWHERE = (
-    "details are for requests from the bridge's own machine, or with the token of telemetry.details_token_file"
+    "details need the token of telemetry.details_token_file, or, without that option, a request from the bridge's own"
+    " machine"
 )
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -55,18 +52,19 @@ class WebServer(Startable):
         token: TokenFile | None = None,
         report: Report = discard,
     ) -> None:
-        """``port`` 0 takes a free port; ``host`` "" is every interface. ``token`` gives access to the details of
-        /readyz."""
+        """``port`` 0 takes a free port; ``host`` "" is every interface. ``token`` opens the details of
+        /readyz; without one, they are for this machine."""
         self._host = host
         self._status = status
         self._metrics = metrics
         self._token = token
         self._rendering = asyncio.Lock()
-        app = web.Application(middlewares=[self._guard], client_max_size=LARGEST_LINE)
-        app.router.add_get("/metrics", self._answer_metrics)
-        app.router.add_get("/healthz", self._answer_healthz)
-        app.router.add_get("/readyz", self._answer_readyz)
-        self._listener = HttpListener(app, host, port, server=TELEMETRY_SERVER, most=_MOST_CONNECTIONS, report=report)
+        self._listener = Listener(
+            TELEMETRY_SERVER, host, port, limits=_LIMITS, report=report, judge=self._judge, headers=_HEADERS
+        )
+        self._listener.router.add_get("/metrics", self._answer_metrics)
+        self._listener.router.add_get("/healthz", self._answer_healthz)
+        self._listener.router.add_get("/readyz", self._answer_readyz)
 
     @property
     def port(self) -> int:
@@ -103,25 +101,13 @@ class WebServer(Startable):
         return _said(text, status=200 if snapshot.ready else 503)
 
     def _may_see_details(self, request: web.Request) -> bool:
-        given = request.headers.get("Authorization", "")
-        return is_local(request) or (self._token is not None and self._token.opens(given))
+        if self._token is None:
+            return is_local(request)
+        return self._token.opens(request.headers.get("Authorization", ""))
 
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if is_loopback(self._host) and not is_loopback(host_of(request)):
-            return _said("this server answers to localhost alone", status=421)
-        try:
-            response = await handler(request)
-        except web.HTTPException as refusal:
-            refusal.headers.update(_HEADERS)
-            refusal.force_close()
-            raise
-        response.headers.update(_HEADERS)
-        response.force_close()
-        return response
+    def _judge(self, request: web.Request) -> None:
+        expect_local_name(request, self._host)
 
 
 def _said(text: str, *, status: int = 200) -> web.Response:
-    response = web.Response(text=text if text.endswith("\n") else text + "\n", status=status, headers=_HEADERS)
-    response.force_close()
-    return response
+    return web.Response(text=text if text.endswith("\n") else text + "\n", status=status)

@@ -1,24 +1,23 @@
-"""Wrong tokens of each client, so that nobody can try many. Pure."""
+"""Wrong tokens of each client, so that nobody fills the log with them. Pure."""
 
 from __future__ import annotations
 
 MOST = 10
-"""Wrong tokens of a client within ``WINDOW``. Then its tokens are not looked at until the window ends."""
+"""Wrong tokens of a client within ``WINDOW`` that are counted one by one."""
 WINDOW = 60.0
 """Seconds."""
 _MOST_CLIENTS = 1000
 
 
 class WrongTokens:
-    """Clients are addresses. Beyond a thousand of them, the client whose window began first is forgotten: whoever has
-    that many addresses has more tries."""
+    """Clients are addresses. Beyond a thousand of them, the client whose window began first is forgotten."""
 
     def __init__(self) -> None:
         self._clients: dict[str, tuple[float, int]] = {}
         """Client → the beginning of its window, and its wrong tokens since."""
 
     def wait_of(self, client: str, now: float) -> float:
-        """Seconds until tokens of the client are looked at; 0 for at once. ``now``: on a monotonic clock."""
+        """Seconds until wrong tokens of the client are counted again; 0 for at once. ``now``: on a monotonic clock."""
         began, count = self._clients.get(client, (now, 0))
         return max(0.0, began + WINDOW - now) if count >= MOST else 0.0
 

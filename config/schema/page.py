@@ -45,14 +45,14 @@ class PageSettings(Ruled, Section):
 
     listen: ListenAddress | None = Field(
         default=None,
-        description="host:port of the page. Without it, there is no page. On a loopback address everyone on this "
-        "machine (in a pod: kubectl port-forward) may look; on others, only holders of the token. Port 0 takes a free "
-        "one, which the log names.",
+        description="host:port of the page. Without it, there is no page. An address that other machines reach, and a "
+        "proxy on this one, need token_file. Port 0 takes a free one, which the log names.",
         examples=["127.0.0.1:8081"],
     )
     token_file: Path | None = Field(
         default=None,
-        description="A file with a token of at least 16 characters. Who enters it on the page may also retry dead "
-        "letters, replay, and pause sinks; without it, the page changes nothing. The file is read at each request.",
+        description="A file with a token of at least 16 characters. Who enters it on the page may look, retry dead "
+        "letters, replay, and pause sinks; nobody else may look. Without it, the page changes nothing, and whoever "
+        "reaches its address may look. The file is read at each request.",
         examples=["/run/secrets/page-token"],
     )

@@ -29,8 +29,7 @@ export class TokenDialog {
   }
 
   // Resolves with whether there is a token then.
-  show(why = "") {
-    if (why) $("token-why").textContent = why;
+  show() {
     $("token-error").textContent = "";
     $("token-forget").hidden = !token.get();
     if (!$("token-dialog").open) $("token-dialog").showModal();
@@ -61,7 +60,6 @@ export class Changes {
   constructor(tokens) {
     this.tokens = tokens;
     this.offered = [];
-    this.has_token = false;
     $("replay-form").addEventListener("submit", (event) => {
       event.preventDefault();
       this.sendReplay();
@@ -82,12 +80,17 @@ export class Changes {
   }
 
   can(path) {
-    return this.has_token && this.offered.includes(path);
+    return this.offered.includes(path);
   }
 
-  // Sends a change, after the token was asked for. Returns the answer; undefined if it was refused.
+  // Whether this tab has the token, which is asked for before every other question.
+  async unlocked() {
+    return Boolean(token.get()) || this.tokens.show();
+  }
+
+  // Sends a change. Returns the answer; undefined if it was refused.
   async send(path, value, done) {
-    if (!token.get() && !(await this.tokens.show())) return undefined;
+    if (!(await this.unlocked())) return undefined;
     try {
       const answer = await post(path, value);
       toast(done(answer), "ok");
@@ -100,7 +103,8 @@ export class Changes {
     }
   }
 
-  sure(title, explanation, yes) {
+  async sure(title, explanation, yes) {
+    if (!(await this.unlocked())) return false;
     $("sure-title").textContent = title;
     $("sure-text").textContent = explanation;
     $("sure-yes").textContent = yes;
@@ -111,7 +115,7 @@ export class Changes {
   }
 
   async replay(sink) {
-    if (!token.get() && !(await this.tokens.show())) return;
+    if (!(await this.unlocked())) return;
     this.sink = sink;
     $("replay-sink").textContent = sink;
     $("replay-error").textContent = "";
@@ -129,7 +133,7 @@ export class Changes {
   }
 
   async snapshot(sink) {
-    if (!token.get() && !(await this.tokens.show())) return;
+    if (!(await this.unlocked())) return;
     this.sink = sink;
     $("snapshot-sink").textContent = sink;
     $("snapshot-error").textContent = "";

@@ -20,7 +20,7 @@ const picture = new Picture((name) => sinks.focus(name));
 const tail = new Tail((query) => stream.choose(query));
 let newest = null;
 
-const LINK = { live: "live", waiting: "reconnecting", asleep: "asleep", refused: "refused" };
+const LINK = { live: "live", waiting: "reconnecting", asleep: "asleep", locked: "locked", refused: "refused" };
 
 const stream = new Stream(
   {
@@ -28,9 +28,8 @@ const stream = new Stream(
       $("cluster").textContent = hello.cluster;
       document.title = `kubedelta · ${hello.cluster}`;
       $("version").textContent = `kubedelta ${hello.version}`;
-      changes.offered = hello.commands;
-      changes.has_token = hello.has_token;
-      lock(hello);
+      changes.offered = hello.may_change ? hello.commands : [];
+      lock(hello.may_change ? "open" : "none");
       if (newest) show(newest);
     },
     history: (series) => chart.history(series),
@@ -42,26 +41,23 @@ const stream = new Stream(
     document.body.dataset.link = state;
     $("link").textContent = LINK[state] + (state === "waiting" && reason ? `: ${reason}` : "");
     if (state !== "live") ready("unknown", "no news");
-    if (state === "refused") {
-      if (token.get()) {
-        // Renewed, perhaps: whoever may look without one goes on.
-        token.forget();
-        toast("The bridge refuses the token of this tab: enter the present one.", "bad");
-        stream.open();
-        return;
-      }
-      alert(reason);
-      tokens.show("This page needs the token of page.token_file. This tab keeps it until it is closed.");
+    if (state === "refused") alert(reason);
+    if (state === "locked") {
+      lock("closed");
+      if (token.get()) toast("The bridge refuses the token of this tab: enter the present one.", "bad");
+      token.forget();
+      tokens.show();
     }
   },
 );
 
-function lock({ has_token, may_change }) {
+const LOCK = { open: ["Unlocked", "This tab has the token"], closed: ["Enter token", ""], none: ["Read-only", "page.token_file is not configured"] };
+
+function lock(state) {
   const button = $("lock");
-  button.textContent = may_change ? "Unlocked" : has_token ? "Enter token" : "Read-only";
-  button.dataset.open = String(may_change);
-  button.disabled = !has_token;
-  button.title = may_change ? "Changes are allowed in this tab" : has_token ? "" : "page.token_file is not configured";
+  [button.textContent, button.title] = LOCK[state];
+  button.dataset.open = String(state === "open");
+  button.disabled = state === "none";
 }
 
 function ready(mood, text) {

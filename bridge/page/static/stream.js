@@ -9,7 +9,7 @@ const LONGEST_WAIT = 15000;
 export class Stream {
   constructor(handlers, report) {
     this.handlers = handlers;
-    this.report = report; // (state, reason): live, waiting, asleep, refused
+    this.report = report; // (state, reason): live, waiting, asleep, locked, refused
     this.query = "";
     this.opened = 0;
     this.wait = FIRST_WAIT;
@@ -49,10 +49,8 @@ export class Stream {
       if (!answer.ok) {
         const refused = await refusal(answer);
         if (mine !== this.opened) return;
-        if (answer.status === 401 || answer.status === 403 || answer.status === 421) {
-          this.close("refused", refused.message);
-          return;
-        }
+        if (answer.status === 401 || answer.status === 429) return this.close("locked", refused.message);
+        if (answer.status === 403 || answer.status === 421) return this.close("refused", refused.message);
         throw refused;
       }
       this.wait = FIRST_WAIT;

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.model.primitives.addresses import host_and_port, is_loopback
+from bridge.model.primitives.addresses import client_of, host_and_port, is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.9.1", "::1", "[::1]"])
@@ -21,3 +21,18 @@ def test_an_ipv6_address_has_brackets_before_its_port() -> None:
         "[::1]:80",
         ":80",
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:aaaa::1", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+        ("a name", "a name"),
+    ],
+)
+def test_a_client_is_an_ipv4_address_or_a_network_of_ipv6(address: str, client: str) -> None:
+    assert client_of(address) == client

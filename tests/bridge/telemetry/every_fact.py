@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridge.facts import (
+    AnswerFailed,
     BacklogCompacted,
     BacklogDropped,
     BatchCommitted,
@@ -149,6 +150,7 @@ EVERYTHING: list[Fact] = [
     PageOpened("127.0.0.1:8081", token=True),
     PageTokenRefused("203.0.113.7"),
     PageFailed(RuntimeError("a bug")),
+    AnswerFailed("page.listen", RuntimeError("a bug")),
     BridgeBroke(RuntimeError("a bug")),
     BridgeEnded("SIGTERM", 0, 60.0, {"audit": 5}),
     SignalReceived("SIGHUP", SignalReaction.RELOAD),
