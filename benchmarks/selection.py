@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from bridge.model.object import stripped
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource
 from bridge.selection import SelectorText, Views, compile_selection
 from bridge.selection.language import Cel
+from bridge.transform.annotations import stripped
 from bridge.transform.digest import IgnoredPaths
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
@@ -70,7 +70,7 @@ def whole(body: bytes, text: str) -> Callable[[], object]:
 
 def main() -> None:
     # The list of managed fields is cut out before selection.
-    body = stripped((OBJECTS / "pod.json").read_bytes())
+    body = stripped((OBJECTS / "pod.json").read_bytes(), None)
     body = msgspec.json.encode(msgspec.json.decode(body))
     print(f"a pod of {len(body)} bytes")
     digest = IgnoredPaths(map(FieldPath.parsed, HEARTBEATS)).digest

@@ -1,6 +1,7 @@
 """Values that all rooms share. No I/O, no clock.
 
 admin           commands of the operator and their results
+annotations     annotations that are copies of the object, or tokens
 answers         answers of the API server to a list or a watch
 change          a change against the known version
 dead_letter     dead letters

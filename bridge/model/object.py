@@ -7,19 +7,15 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from bridge.model.annotations import LAST_APPLIED, holds_token, is_copy, may_matter
 from bridge.model.resource import Resource
 
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""An annotation of ``kubectl apply`` with a copy of the whole object, Secret data included."""
-_LAST_APPLIED = LAST_APPLIED.encode()
-_MAY_BE_REMOVED = (b"/last-", b"/applied", b"kapp.", b"token")
-"""At least one of these is in the name of every annotation that stripping or redaction looks for, last-applied
-included."""
 DIGEST_PREFIX = "hmac-sha256:"
 """The beginning of a digest in place of a redacted value."""
 MASKED = "[redacted]"
 """The text in place of a masked value."""
 _MANAGED_FIELDS = b'"managedFields":'
+_ANNOTATIONS = b'"annotations":'
 _METADATA = b'"metadata":{'
 _HEAD = 200
 """Bytes in which kind and apiVersion are written."""
@@ -34,7 +30,7 @@ class _MetadataOnly(msgspec.Struct):
 
 
 _labels_decoder = msgspec.json.Decoder(_MetadataOnly)
-_members = msgspec.json.Decoder(dict[str, Raw])
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -67,8 +63,8 @@ class ApiObject(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     body: bytes
     stripped: bool = False
-    """True if the body is known to be without ``managedFields``, ``LAST_APPLIED`` and annotations that redaction looks
-    for, so that the transform need not search for them."""
+    """True if the body is known to be without ``managedFields`` and without annotations that are copies or hold tokens,
+    so that the transform need not search for them."""
     secret: bool = False
     """The body claims to be a Secret of the core group, whatever resource the API server served it as."""
     managers: bytes = b""
@@ -99,57 +95,84 @@ class ApiObject(msgspec.Struct, frozen=True, gc=False):
 
 
 def cut(text: bytes, start: int, stop: int, managed_fields: bytes, annotations: bytes) -> tuple[bytes, bool]:
-    """Copies the object in ``text[start:stop]`` without its ``managedFields`` (two fifths of a pod), and returns
-    whether the transform has no more members of the metadata to look for: the decoder has found both members already,
-    given here as they are written (empty without the member), and a second pass would cost as much.
+    """Copies the object in ``text[start:stop]`` without its ``managedFields`` (two fifths of a pod) and without
+    last-applied, and returns whether the transform has no more members of the metadata to look for: the decoder has
+    found both members already, given here as they are written (empty without the member), and a second pass would cost
+    as much.
 
-    The copy is whole if ``managedFields`` are not in kube-apiserver's format; then ``stripped`` removes them. Hot."""
-    one, two, three, four = _MAY_BE_REMOVED
-    done = one not in annotations and two not in annotations and three not in annotations and four not in annotations
-    # An array: a label or an annotation of that name would be a string.
-    if not managed_fields.startswith(b"["):
-        return text[start:stop], done and not managed_fields
-    head = text.find(_METADATA, start, start + _HEAD)
-    at = text.find(_MANAGED_FIELDS, head, stop)
-    end = at + len(_MANAGED_FIELDS) + len(managed_fields)
-    # A single opening brace before the metadata: it is the object's own, not that of a member such as a template.
-    is_own = head >= 0 and at >= 0 and text.count(b"{", start, head) == 1
-    if not is_own or not text.startswith(managed_fields, end - len(managed_fields)):
+    The copy keeps a member that is not in kube-apiserver's format; then the transform removes it. Hot."""
+    done = True
+    if may_matter(annotations):
+        text, done = _without_last_applied(text[start:stop], annotations)
+        start, stop = 0, len(text)
+    if not managed_fields:
+        return text[start:stop], done
+    at = end = -1
+    if managed_fields.startswith(b"["):  # A label or an annotation of that name would be a string.
+        at, end = _own_member(text, start, stop, _MANAGED_FIELDS, managed_fields)
+    if at < 0:
         return text[start:stop], False
-    if text.startswith(b",", at - 1):
-        at -= 1
-    elif text.startswith(b",", end):
-        end += 1
+    at, end = _with_comma(text, at, end)
     view = memoryview(text)
     return b"".join((view[start:at], view[end:stop])), done
 
 
-def stripped(body: bytes) -> bytes:
-    """The body without ``metadata.managedFields`` (if ``cut`` has left them) and without the last-applied annotation;
-    the other members are copied, not decoded and encoded. Raises msgspec.DecodeError for a body whose metadata or
-    annotations are not JSON objects."""
-    if _MANAGED_FIELDS not in body and _LAST_APPLIED not in body:
-        return body
-    top = _members.decode(body)
-    metadata = _members.decode(top["metadata"])
-    metadata.pop("managedFields", None)
-    if "annotations" in metadata and _LAST_APPLIED in bytes(metadata["annotations"]):
-        annotations = _members.decode(metadata["annotations"])
-        annotations.pop(LAST_APPLIED, None)
-        if annotations:
-            metadata["annotations"] = Raw(_encode(annotations))
-        else:
-            del metadata["annotations"]
-    top["metadata"] = Raw(_encode(metadata))
-    return _encode(top)
+def _without_last_applied(text: bytes, annotations: bytes) -> tuple[bytes, bool]:
+    """The object without that annotation, and whether no other is a copy or holds a token. An object that is not in
+    kube-apiserver's format keeps it (False)."""
+    try:
+        left = _members(annotations)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return text, False
+    applied = left.pop(LAST_APPLIED, None)
+    others = _encode(left)
+    done = not may_matter(others) or not any(is_copy(name) or holds_token(name) for name in left)
+    if applied is None:
+        return text, done
+    at, end = _own_member(text, 0, len(text), _ANNOTATIONS, annotations)
+    if at < 0 or not _stands_alone(text, at, end, annotations):
+        return text, False
+    if left:
+        return b"".join((text[:at], _ANNOTATIONS, others, text[end:])), done
+    at, end = _with_comma(text, at, end)
+    return text[:at] + text[end:], done
+
+
+def _own_member(text: bytes, start: int, stop: int, key: bytes, value: bytes) -> tuple[int, int]:
+    """Start and end of the first member of the metadata, or of a value in them, with this key, if it has this value and
+    the object is in kube-apiserver's format; else -1 and -1."""
+    head = text.find(_METADATA, start, start + _HEAD)
+    at = text.find(key, head, stop)
+    # A single opening brace before the metadata: they are the object's own, not those of a member such as a template.
+    if head < 0 or at < 0 or text.count(b"{", start, head) != 1 or not text.startswith(value, at + len(key)):
+        return -1, -1
+    return at, at + len(key) + len(value)
+
+
+def _stands_alone(text: bytes, at: int, end: int, annotations: bytes) -> bool:
+    """Whether these annotations are a member of the metadata itself, and no other member of that name has their value
+    or stands before them: so a decoder, which takes the last one, has read them here."""
+    metadata = text.find(_METADATA) + len(_METADATA) - 1
+    try:
+        above = _members(text[metadata:at].rstrip(b",") + b"}")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return "annotations" not in above and text.find(annotations[:100], end) < 0
+
+
+def _with_comma(text: bytes, at: int, end: int) -> tuple[int, int]:
+    """Start and end of a member with one of the commas around it."""
+    if text.startswith(b",", at - 1):
+        return at - 1, end
+    return at, end + text.startswith(b",", end)
 
 
 def at_version(thing: ApiObject, version: str) -> ApiObject:
     """The object with another resourceVersion, as the event of a delete has its last state with the version of the
     delete. The other members are copied, not decoded and encoded. Raises msgspec.DecodeError for a body whose metadata
     are no JSON object."""
-    top = _members.decode(thing.body)
-    metadata = _members.decode(top["metadata"])
+    top = _members(thing.body)
+    metadata = _members(top["metadata"])
     metadata["resourceVersion"] = Raw(_encode(version))
     top["metadata"] = Raw(_encode(metadata))
     return msgspec.structs.replace(thing, resource_version=version, body=_encode(top))

@@ -1,6 +1,6 @@
 """The form in which objects leave.
 
-annotations     copies of objects and tokens in annotations (pure)
+annotations     the metadata: field managers, copies of objects and tokens in annotations (pure)
 credentials     finds credentials by names and by the form of a text (pure)
 digest          a digest of a state without ignored paths (pure)
 for_sink        redacts the records of one sink (pure)

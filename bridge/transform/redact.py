@@ -13,7 +13,8 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from bridge.model.object import LAST_APPLIED, ApiObject
+from bridge.model.annotations import LAST_APPLIED
+from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
 from bridge.transform.redaction import Redaction
 
@@ -78,10 +79,8 @@ def redacted(thing: ApiObject, resource: Resource, redaction: Redaction) -> byte
     def digests(path: str, values: _Values, *, base64: bool = False) -> _Values:
         if not values:
             return values
-        return {
-            name: _text(redaction.digest(*identity, path.encode(), name.encode(), _value(raw)), base64=base64)
-            for name, raw in values.items()
-        }
+        digest = redaction.starting_with(*identity, path.encode())
+        return {name: _text(digest(name.encode(), _value(raw)), base64=base64) for name, raw in values.items()}
 
     # Values of data stay base64, so that clients which decode Secrets can decode these.
     secret.data = digests("data", secret.data, base64=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -28,7 +28,12 @@ class Redaction(msgspec.Struct, frozen=True):
     def digest(self, *parts: bytes) -> str:
         """The digest of the parts under each key, the signing key first, with a blank in between. While a former key is
         known, a reader can compare a value with an older digest of it."""
-        return " ".join(key.digest(*parts) for key in self.keys)
+        return self.starting_with()(*parts)
+
+    def starting_with(self, *parts: bytes) -> Callable[..., str]:
+        """``digest`` over these parts and those that it is called with: the former are hashed once for many values."""
+        first, *former = [key.starting_with(*parts) for key in self.keys]
+        return first if not former else lambda *rest: " ".join(digest(*rest) for digest in (first, *former))
 
     def extended(self, rules: Iterable[RedactionRule]) -> Redaction:
         return msgspec.structs.replace(self, rules=(*self.rules, *rules))

@@ -16,11 +16,11 @@ from typing import Final
 import msgspec
 
 from bridge.model.formats.managers import managers_of
-from bridge.model.object import ApiObject, bare_body, stripped
+from bridge.model.object import ApiObject, bare_body
 from bridge.model.policies import RedactionPreset as Preset
 from bridge.model.policies import RedactionRule
 from bridge.model.resource import Resource
-from bridge.transform.annotations import redacted_annotations
+from bridge.transform.annotations import stripped
 from bridge.transform.credentials import Digest, Harmless, redacted_arguments, redacted_text, redacted_variable
 from bridge.transform.places import BOOTSTRAP_TOKEN, PLACES, RELEASE, TOKEN_NAMES, has_free_members
 from bridge.transform.redact import is_secret, redacted
@@ -172,10 +172,7 @@ class Presets:
         return partial(digest_of, self._redaction, self._resource, thing.key)
 
     def _redacted_metadata(self, thing: ApiObject, body: bytes) -> bytes:
-        body = stripped(body)
-        if Preset.ANNOTATIONS in self._redaction.presets:
-            body = redacted_annotations(body, self._digest(thing))
-        return body
+        return stripped(body, self._digest(thing) if Preset.ANNOTATIONS in self._redaction.presets else None)
 
     def _decoded(self, thing: ApiObject, body: bytes) -> bytes:
         return redacted_structure(body, self._redaction.presets, self._digest(thing))

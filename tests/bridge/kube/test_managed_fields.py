@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bridge.kube.wire.frames import Frames
 from bridge.kube.wire.pages import PageReader
 from bridge.model.answers import Announced, Page
-from bridge.model.object import LAST_APPLIED, ApiObject
+from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import RedactionKey
@@ -109,7 +109,7 @@ def entries() -> st.SearchStrategy[Any]:
 
 
 TEXTS: st.SearchStrategy[Any] = st.dictionaries(
-    st.sampled_from(["managedFields", LAST_APPLIED, "}", "x{"]), st.just(str(MANAGED)) | st.text(max_size=3)
+    st.sampled_from(["managedFields", "example.com/token", "}", "x{"]), st.just(str(MANAGED)) | st.text(max_size=3)
 )
 MEMBERS: st.SearchStrategy[Json] = st.fixed_dictionaries(
     {}, optional={"annotations": TEXTS, "managedFields": entries(), "x": st.text()}
@@ -137,8 +137,9 @@ def test_what_is_called_stripped_the_pipeline_would_not_touch(metadata: Json, da
         )
 
 
-def test_a_server_written_object_is_stripped_unless_applied() -> None:
+def test_what_a_server_writes_is_stripped_but_for_tokens() -> None:
     assert reported_of(widget(managedFields=MANAGED, annotations={"a": "b"})).stripped
     assert reported_of(widget()).stripped
-    assert not reported_of(widget(managedFields=MANAGED, annotations={LAST_APPLIED: "{}"})).stripped
+    assert reported_of(widget(annotations={"example.com/token-ttl": "5m", "example.com/last-restart": "now"})).stripped
+    assert not reported_of(widget(managedFields=MANAGED, annotations={"example.com/token": "t"})).stripped
     assert not reported_of(widget(managedFields=MANAGED), managed_fields=True).stripped
