@@ -2,7 +2,7 @@
 
 The table decides for both readers, that of bytes (``transform``) and that of decoded objects (``structure``), and the
 property over objects of many shapes plants its secrets by it. Names of variables and flags, and the forms of
-credentials, are in ``credentials``; names of annotations in ``annotations``.
+credentials, are in ``credentials``; names of annotations in ``model.annotations``.
 """
 
 from __future__ import annotations
