@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from string import Formatter
 
+from bridge.model.formats.object_paths import ABSENT, CORE
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource
 
@@ -21,12 +22,10 @@ DESCRIPTIONS = {
 }
 """The placeholders that stay in the name for all records of a cluster."""
 
-CORE = "core"
-ABSENT = "_"
-"""The namespace of a cluster-scoped object. For a notice, the value of every placeholder but cluster and resource."""
 NOTICE = "notice"
-"""The resource of a notice (a gap, the edge of a snapshot), which is about objects of any resource. All notices have
-the same name, so that they are in the same topic or subject, and in order."""
+"""The resource of a notice (a gap, the edge of a snapshot), which is about objects of any resource; every other
+placeholder but the cluster is absent. All notices have the same name, so that they are in the same topic or subject,
+and in order."""
 
 
 def check_template(text: str, allowed: Collection[str] = PLACEHOLDERS) -> str:

@@ -15,12 +15,13 @@ from bridge.cli.terminal.output import complain, say
 from bridge.cli.terminal.progress import progress
 from bridge.cli.terminal.text import plain
 from bridge.kube import CredentialsError
+from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.printable import counted
 from bridge.model.versions.stored_version import CannotReadBack, SinkReader
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import wrong_selections
 from bridge.verify.cluster_view import ClusterRefuses, ClusterUnavailable
-from bridge.verify.compare import Difference, DifferenceKind, Name, Version
+from bridge.verify.compare import Difference, DifferenceKind, Version
 from bridge.verify.ignored import ignoring_by
 from bridge.verify.selected import selected_by
 from bridge.verify.verify import Verification
@@ -109,7 +110,7 @@ def _text(sink: str, found: Verification, limit: int) -> str:
 
 
 def _line(each: Difference) -> str:
-    name = Name.parsed(each.key)
+    name = object_name(each.key)
     subject = f"{name.resource} {name.key}" if name else each.key
     return f"{each.kind:<8} {plain(subject)}: {plain(_why(each))}"
 
@@ -159,7 +160,7 @@ def _document(sink: str, found: Verification, limit: int) -> str:
 
 
 def _member(each: Difference) -> dict[str, Any]:
-    name = Name.parsed(each.key)
+    name = object_name(each.key)
     parts = {"resource": name.resource, "namespace": name.namespace, "name": name.name} if name else {}
     return {"kind": str(each.kind), **parts, "live": _version(each.live), "stored": _version(each.stored)}
 

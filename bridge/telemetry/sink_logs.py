@@ -165,7 +165,9 @@ class SinkLogs:
             case StatesNotCompared(sink, resource, key, reason):
                 text = "states before and after are not compared: include has the object as a whole"
                 subject = ("uncompared", sink, resource)
-                self._throttled.failure(subject, text, reason, level="warning", sink=sink, resource=resource, object=key)
+                self._throttled.failure(
+                    subject, text, reason, level="warning", sink=sink, resource=resource, object=key
+                )
             case RecordsLeftBehind(sink, records):
                 text = "the bridge ends; the sink's backlog is delivered after the next start"
                 self._log.info(text, sink=sink, records=records)

@@ -14,6 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from bridge.model.change import Op
+from bridge.model.formats.object_paths import ObjectName, object_name
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.resource_name import ResourceName
@@ -47,32 +48,6 @@ class Difference:
     """The partition key."""
     live: Version | None
     stored: Version | None
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """The parts of a partition key."""
-
-    cluster: str
-    group: str
-    plural: str
-    namespace: str
-    name: str
-
-    @property
-    def resource(self) -> str:
-        """kubectl's name."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def key(self) -> str:
-        """``namespace/name`` or ``name``."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
-
-    @classmethod
-    def parsed(cls, partition_key: str) -> Name | None:
-        parts = partition_key.split("/")
-        return cls(*parts) if len(parts) == 5 else None
 
 
 # ── Coverage ─────────────────────────────────────────────────────────────────
@@ -110,7 +85,7 @@ class Coverage:
         self.filters = tuple(dict.fromkeys(filters))
         """Filters that find every covered object at the destination."""
 
-    def covers(self, name: Name) -> bool:
+    def covers(self, name: ObjectName) -> bool:
         if name.resource in self._served:
             namespaces = self._namespaces.get(name.resource, set())
             return None in namespaces or name.namespace in namespaces
@@ -170,7 +145,7 @@ class Holdings:
             return
         # A known key has passed these checks.
         if key not in self.objects:
-            name = Name.parsed(key)
+            name = object_name(key)
             if name is None or name.cluster != self._cluster:
                 self.foreign += 1
                 return

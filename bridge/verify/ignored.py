@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bridge.kube import Catalogue
-from bridge.model.formats.object_paths import partition_key
+from bridge.model.formats.object_paths import object_name, partition_key
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version import is_older
@@ -18,7 +18,7 @@ from bridge.plan.redaction_key_file import likely_redaction
 from bridge.resources.resolve import ignored_by, rules_for
 from bridge.transform.digest import IgnoredPaths
 from bridge.transform.transform import transform_for
-from bridge.verify.compare import Difference, DifferenceKind, Name
+from bridge.verify.compare import Difference, DifferenceKind
 
 Digest: TypeAlias = Callable[[ApiObject], bytes]
 Digests: TypeAlias = Callable[[Resource, Scope], Digest | None]
@@ -63,7 +63,7 @@ class IgnoredStates:
         """The differences that no ignored change explains. ``digests``: partition key → digest of the live object."""
         found = list(differences)
         stale = {each.key: each for each in found if each.key in digests and _is_older_version(each)}
-        exported = self._exported({name.resource for key in stale if (name := Name.parsed(key))}) if stale else {}
+        exported = self._exported({name.resource for key in stale if (name := object_name(key))}) if stale else {}
         for each in found:
             if each.key not in stale:
                 yield each

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from bridge.kube import Catalogue
 from bridge.model.change import Op
+from bridge.model.formats.object_paths import object_name
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
 from bridge.model.versions.version import is_older
@@ -19,7 +20,7 @@ from bridge.resources.selected_resources import resolve_entries
 from bridge.selection import Views, compile_selection
 from bridge.selection.language import Cel
 from bridge.transform.transform import transform_for
-from bridge.verify.compare import Difference, Name
+from bridge.verify.compare import Difference
 
 Matches: TypeAlias = Callable[[ApiObject], bool]
 _COMPARED = {
@@ -42,7 +43,7 @@ class Expected:
     def counts(self, difference: Difference) -> bool:
         """Whether the sink cannot have this difference by the choice of its steps. A last step that the sink did not
         get is an update, a return into the selection, or a delete."""
-        name, live, stored = Name.parsed(difference.key), difference.live, difference.stored
+        name, live, stored = object_name(difference.key), difference.live, difference.stored
         sure = self.sure(name.resource) if name else frozenset(Op)
         if stored is None:
             return Op.ADDED in sure

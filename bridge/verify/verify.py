@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from bridge.facts import discard
 from bridge.kube import ApiError, ClusterAccess, connect
+from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.printable import counted
 from bridge.model.primitives.shard import Shard
 from bridge.model.versions.stored_version import SinkReader
 from bridge.plan.plan import Wanted
 from bridge.resources.resolve import resolve_wanted
 from bridge.verify.cluster_view import ClusterUnavailable, ClusterView, Progress
-from bridge.verify.compare import Candidate, Coverage, Difference, Holdings, Name, Version, differences
+from bridge.verify.compare import Candidate, Coverage, Difference, Holdings, Version, differences
 from bridge.verify.ignored import IgnoredStates, IgnoringBy
 from bridge.verify.selected import Expected, SelectedBy
 
@@ -131,7 +132,7 @@ class _Comparison:
         pause = _FIRST_PAUSE
         while candidates:
             await asyncio.sleep(min(pause, max(0.0, deadline - now())))
-            live = await self.view.look({name.resource for key in candidates if (name := Name.parsed(key))})
+            live = await self.view.look({name.resource for key in candidates if (name := object_name(key))})
             await self._read_on()
             candidates = self._unexplained(candidates, live)
             if now() >= deadline:

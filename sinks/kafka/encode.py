@@ -12,6 +12,7 @@ from bridge.model.change import Op
 from bridge.model.formats.cloudevent import CloudEvents, HeaderNames
 from bridge.model.formats.definitions import Definitions
 from bridge.model.formats.notice import end_of_part
+from bridge.model.formats.object_paths import ABSENT
 from bridge.model.record import Delta, Gap, Notice, Record, Snapshot
 from bridge.model.resource import Resource
 from sinks.channels import Channel, SentMessage, notice_messages, object_messages
@@ -40,7 +41,7 @@ _NOT_IN_A_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
 _KEYS = {
     RecordKey.OBJECT: "The attribute partitionkey",
     RecordKey.UID: "The uid of the object",
-    RecordKey.NAMESPACE: "<cluster>/<namespace>, whose namespace is empty for an object without one",
+    RecordKey.NAMESPACE: "<cluster>/<namespace>, whose namespace is _ for an object without one",
 }
 """The keys of records, in words for consumers."""
 
@@ -94,7 +95,7 @@ class KafkaEncoder:
             return self._cluster
         if self._key is RecordKey.UID:
             return record.uid
-        return f"{self._cluster}/{record.key.rpartition('/')[0]}"
+        return f"{self._cluster}/{record.key.rpartition('/')[0] or ABSENT}"
 
     def _topic_of(self, record: Record) -> str:
         topic = self.topic.render(record)

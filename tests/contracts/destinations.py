@@ -72,7 +72,7 @@ class Destination(ABC):
 
     uncompressed: ClassVar[Mapping[str, Any]] = {}
     """Options with which a record is as large on the way as it is."""
-    envelopes: Mapping[str, Any] = {"format": "envelope", "include": ["before", "patch"]}
+    envelopes: Mapping[str, Any] = {"format": "envelope", "include": ["before", "patch", "managers"]}
     """Options for change data capture. A record whose earlier state is no JSON has no such form."""
     objects_alone: Mapping[str, Any] = {}
     """Options that a format without notices among its records needs."""

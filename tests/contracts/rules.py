@@ -203,7 +203,7 @@ def attributes_of(record: Record) -> dict[str, str]:
         "id": f"{record.uid}/{record.resource_version}/{step.value}{once_more}",
         "type": f"kubedelta.object.{record.op.value}.v1",
         "subject": f"{root}{inside}/{resource.plural}/{name}",
-        "partitionkey": f"{CLUSTER}/{resource.group}/{resource.plural}/{namespace}/{name}",
+        "partitionkey": f"{CLUSTER}/{resource.group or 'core'}/{resource.plural}/{namespace or '_'}/{name}",
         "uid": record.uid,
         "resourceversion": record.resource_version,
         "op": record.op.value,

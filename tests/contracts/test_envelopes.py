@@ -20,7 +20,7 @@ async def test_an_unencodable_record_is_rejected_and_others_are_stored(destinati
     sent: list[Delta] = changes(30, keys=3)
     damaged = {0, 13, 14, 29}
     for index in damaged:
-        sent[index] = a_delta(index + 1, key=sent[index].key, before=b"damaged")
+        sent[index] = a_delta(index + 1, key=sent[index].key, managers=b"damaged")
     results = Results()
     async with destination.opened(**destination.envelopes) as sink:
         await deliver_all(sink, sent, len(sent), results)

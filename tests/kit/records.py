@@ -31,6 +31,7 @@ def a_delta(
     epoch: int = 1,
     snapshot: str | None = None,
     last_of_snapshot: bool = False,
+    managers: bytes | None = None,
 ) -> Delta:
     """One change. The resourceVersion is a thousand more than the sequence, the uid belongs to the key."""
     version = str(1000 + sequence)
@@ -49,6 +50,7 @@ def a_delta(
         before=before,
         snapshot=snapshot,
         last_of_snapshot=last_of_snapshot,
+        managers=managers,
     )
 
 

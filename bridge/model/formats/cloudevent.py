@@ -92,9 +92,9 @@ class CloudEvents:
 
     The id is the record's id. The source is ``/clusters/<cluster>``; from the second epoch on
     ``/clusters/<cluster>/epochs/<epoch>``, because ids of earlier epochs may come again. ``partitionkey`` is
-    ``<cluster>/<group>/<resource>/<namespace>/<name>``, always five segments: the group is empty for the core group,
-    the namespace for cluster-scoped objects (``prod//pods/shop/web-1``,
-    ``prod/rbac.authorization.k8s.io/clusterroles//admin``). A notice (a gap, the edge of a snapshot) belongs to no
+    ``<cluster>/<group>/<resource>/<namespace>/<name>``, always five segments: the group is ``core`` for the core group,
+    the namespace ``_`` for cluster-scoped objects (``prod/core/pods/shop/web-1``,
+    ``prod/rbac.authorization.k8s.io/clusterroles/_/admin``). A notice (a gap, the edge of a snapshot) belongs to no
     object: it has no subject, and its partition key is the cluster's name. Records of a snapshot, and its edges, have
     ``snapshot``, the id of that snapshot; other records do not. With an election all have ``term``, that of the leader.
 

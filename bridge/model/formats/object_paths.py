@@ -1,15 +1,53 @@
-"""The names of an object in events: ``subject``, a path of the API, and ``partitionkey``. Hot."""
+"""The names of an object in events: ``subject``, a path of the API, and ``partitionkey``. Hot.
+
+In every name (partition keys, topics, subjects, keys of buckets) the core group is ``core``, and the namespace of an
+object without one is ``_``: no part is empty. No namespace and no group that the API server serves has such a name. In
+fields of their own, as in rows and in the source of envelopes, both are as the API has them: empty.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bridge.model.resource import Resource
+
+CORE = "core"
+ABSENT = "_"
+
+
+class ObjectName(NamedTuple):
+    """The parts of a partition key. Group and namespace may be empty."""
+
+    cluster: str
+    group: str
+    plural: str
+    namespace: str
+    name: str
+
+    @property
+    def resource(self) -> str:
+        """kubectl's name."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def key(self) -> str:
+        """``namespace/name`` or ``name``."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 def partition_key(cluster: str, group: str, plural: str, namespace: str, name: str) -> str:
     """The attribute ``partitionkey`` of an object's CloudEvents. Group and namespace may be empty."""
-    return f"{cluster}/{group}/{plural}/{namespace}/{name}"
+    return f"{cluster}/{group or CORE}/{plural}/{namespace or ABSENT}/{name}"
+
+
+def object_name(key: str) -> ObjectName | None:
+    """What ``partition_key`` was made of; None for a key of another form."""
+    parts = key.split("/")
+    if len(parts) != len(ObjectName._fields):
+        return None
+    cluster, group, plural, namespace, name = parts
+    return ObjectName(cluster, "" if group == CORE else group, plural, "" if namespace == ABSENT else namespace, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +63,7 @@ class ObjectPaths:
     collection: str
     """Between namespace and name."""
     partition: str
-    """Before the key; for an object without namespace, with a further ``/`` between."""
+    """Before the key; for an object without namespace, with ``_/`` between."""
 
     @classmethod
     def of_resource(cls, cluster: str, resource: Resource) -> ObjectPaths:
@@ -34,7 +72,7 @@ class ObjectPaths:
             subject=f"{resource.path()}/",
             namespaces=namespaces,
             collection=f"{collection}/",
-            partition=f"{cluster}/{resource.group}/{resource.plural}/",
+            partition=f"{cluster}/{resource.group or CORE}/{resource.plural}/",
         )
 
     def of(self, key: str) -> tuple[str, str]:
@@ -42,4 +80,4 @@ class ObjectPaths:
         namespace, slash, name = key.partition("/")
         if slash:
             return f"{self.namespaces}{namespace}{self.collection}{name}", self.partition + key
-        return self.subject + key, f"{self.partition}/{key}"
+        return self.subject + key, f"{self.partition}{ABSENT}/{key}"

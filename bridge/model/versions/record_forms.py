@@ -12,6 +12,7 @@ from bridge.model.change import Op
 from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES, TERM_TYPE
 from bridge.model.formats.envelope import OP_OF_CODE
 from bridge.model.formats.notice import GapData, SnapshotData, TermData
+from bridge.model.formats.object_paths import object_name
 from bridge.model.record import SnapshotEdge
 from bridge.model.versions.followed_record import FollowedRecord
 from bridge.model.versions.stored_version import StoredKind, stored_version_of
@@ -19,7 +20,6 @@ from bridge.model.versions.stored_version import StoredKind, stored_version_of
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
 _NOTHING = msgspec.Raw()
 _OPS = {op.value: op for op in Op}
-_KEY_PARTS = 5
 _WITH_STATES = ("kubedelta.envelope.", "kubedelta.row.")
 """Types of events whose data has a form of its own."""
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
@@ -134,10 +134,8 @@ def _of_event(line: bytes) -> FollowedRecord:
     for edge, kind in SNAPSHOT_TYPES.items():
         if event.type == kind:
             return FollowedRecord(line, time=event.time, notice=_edge_in_words(edge, data))
-    parts = event.partitionkey.split("/")
-    if len(parts) != _KEY_PARTS:
+    if (key := object_name(event.partitionkey)) is None:
         raise ValueError("no key of an object")
-    cluster, group, plural, namespace, name = parts
     states = FollowedRecord(b"")
     if event.type.startswith(_WITH_STATES):
         states = record_in(data)
@@ -147,11 +145,11 @@ def _of_event(line: bytes) -> FollowedRecord:
         line,
         op=_OPS.get(event.op),
         time=event.time,
-        cluster=cluster,
-        group=group,
-        plural=plural,
-        namespace=namespace,
-        name=name,
+        cluster=key.cluster,
+        group=key.group,
+        plural=key.plural,
+        namespace=key.namespace,
+        name=key.name,
         version=event.resourceversion,
         evidence=event.evidence,
         kind=states.kind,

@@ -8,12 +8,13 @@ from string import Formatter
 
 import msgspec
 
+from bridge.model.formats.object_paths import ABSENT, CORE
 from bridge.model.record import Concern, Gap
 from bridge.model.resource import Resource
 from bridge.model.versions.stored_version import ReadFilter
 from sinks.kafka.encode import topic_part
 from sinks.kafka.memory import MAX_MARKED_PARTITIONS
-from sinks.template import ABSENT, CORE, NOTICE, Template
+from sinks.template import NOTICE, Template
 
 _ANYTHING = "[A-Za-z0-9._-]+"
 _NAMESPACE = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents, HeaderNames, percent_encoded
 from bridge.model.formats.envelope import Envelopes
+from bridge.model.formats.object_paths import object_name, partition_key
 from bridge.model.record import Record, SnapshotEdge
 from bridge.model.resource import Resource
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot
@@ -64,18 +65,16 @@ def test_both_forms_have_the_changes_attributes_and_the_object() -> None:
 @pytest.mark.parametrize(
     ("resource", "key", "subject", "partition_key"),
     [
-        (PODS, "shop/web-1", "/api/v1/namespaces/shop/pods/web-1", "prod-eu1//pods/shop/web-1"),
+        (PODS, "shop/web-1", "/api/v1/namespaces/shop/pods/web-1", "prod-eu1/core/pods/shop/web-1"),
         (
             CLUSTER_ROLES,
             "system:node",
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
-            "prod-eu1/rbac.authorization.k8s.io/clusterroles//system:node",
+            "prod-eu1/rbac.authorization.k8s.io/clusterroles/_/system:node",
         ),
     ],
 )
-def test_missing_parts_of_the_partition_key_are_empty_segments(
-    resource: Resource, key: str, subject: str, partition_key: str
-) -> None:
+def test_no_part_of_a_partition_key_is_empty(resource: Resource, key: str, subject: str, partition_key: str) -> None:
     attributes, _ = read_structured(a_delta(resource=resource, key=key))
 
     assert (attributes["subject"], attributes["partitionkey"]) == (subject, partition_key)
@@ -173,7 +172,7 @@ ANY_TEXT = st.text(min_size=1)
     ("key", "subject", "partition"),
     [
         ("shop/w", "/apis/kubedelta.test/v1/namespaces/shop/widgets/w", "prod-eu1/kubedelta.test/widgets/shop/w"),
-        ("w", "/apis/kubedelta.test/v1/widgets/w", "prod-eu1/kubedelta.test/widgets//w"),
+        ("w", "/apis/kubedelta.test/v1/widgets/w", "prod-eu1/kubedelta.test/widgets/_/w"),
     ],
 )
 @pytest.mark.parametrize("namespaced", [False, True])
@@ -210,3 +209,12 @@ def test_any_text_survives_both_forms(uid: str, key: str, version: str, cluster:
 def test_percent_encoding_is_that_of_the_http_binding() -> None:
     assert percent_encoded("system:node/é 100%\n") == "system:node/%C3%A9%20100%25%0A"
     assert percent_encoded("plain/id-1") == "plain/id-1"
+
+
+@pytest.mark.parametrize(("group", "namespace"), [("", "shop"), ("apps", "shop"), ("", ""), ("apps", "")])
+def test_a_partition_key_is_read_as_it_was_written(group: str, namespace: str) -> None:
+    key = partition_key("prod", group, "things", namespace, "a")
+
+    assert "" not in key.split("/")
+    assert object_name(key) == ("prod", group, "things", namespace, "a")
+    assert object_name("prod") is object_name(f"{key}/b") is None

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.change import Op
+from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion
 from bridge.plan.plan import Wanted
-from bridge.verify.compare import Candidate, Coverage, Difference, DifferenceKind, Holdings, Name, Version, differences
+from bridge.verify.compare import Candidate, Coverage, Difference, DifferenceKind, Holdings, Version, differences
 from tests.kit.examples import examples
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS
 
@@ -28,7 +29,7 @@ def covering(*names: str, listed: Sequence[tuple[Resource, Scope]] = ((PODS, EVE
 
 
 def pod(name: str) -> str:
-    return f"prod//pods/shop/{name}"
+    return f"prod/core/pods/shop/{name}"
 
 
 def delta_of(key: str, version: int, op: Op = Op.UPDATED, uid: str = "u1") -> StoredVersion:
@@ -67,7 +68,8 @@ def test_what_is_no_object_of_ours_is_counted_and_not_held() -> None:
             FOREIGN,
         ]
     )
-    holdings.take([delta_of("other//pods/shop/a", 1), delta_of("no key", 1), delta_of("prod//secrets/shop/a", 1)])
+    holdings.take([delta_of("other/core/pods/shop/a", 1), delta_of("no key", 1)])
+    holdings.take([delta_of("prod/core/secrets/shop/a", 1)])
     holdings.take([delta_of("prod/apps/deployments/shop/a", 1)] * 2)
 
     assert holdings.objects == {}
@@ -81,15 +83,15 @@ def test_what_is_no_object_of_ours_is_counted_and_not_held() -> None:
 @pytest.mark.parametrize(
     ("key", "is_covered"),
     [
-        ("prod//pods/shop/a", True),
-        ("prod//pods/bank/a", False),
-        ("prod/rbac.authorization.k8s.io/clusterroles//admin", True),
+        ("prod/core/pods/shop/a", True),
+        ("prod/core/pods/bank/a", False),
+        ("prod/rbac.authorization.k8s.io/clusterroles/_/admin", True),
         ("prod/apps/deployments/shop/a", False),
     ],
 )
 def test_only_configured_resources_and_namespaces_are_compared(key: str, is_covered: bool) -> None:
     coverage = covering("pods", "clusterroles", listed=[(PODS, Scope("shop")), (CLUSTER_ROLES, EVERYTHING)])
-    name = Name.parsed(key)
+    name = object_name(key)
     assert name is not None
     assert coverage.covers(name) is is_covered
 
@@ -104,20 +106,20 @@ def test_stored_objects_of_a_vanished_resource_are_compared(configured: str) -> 
 
 @pytest.mark.parametrize("configured", ["gadgets", "widgets.io", "*.io", "widgets.acme", "pods"])
 def test_what_is_held_of_a_resource_that_nobody_named_is_not(configured: str) -> None:
-    name = Name.parsed(WIDGET)
+    name = object_name(WIDGET)
     assert name is not None
     assert not covering(configured, listed=[]).covers(name)
 
 
 def test_a_group_is_not_taken_for_a_version() -> None:
-    of_core = Name.parsed("prod//widgets/shop/one")
+    of_core = object_name("prod/core/widgets/shop/one")
     assert of_core is not None
     assert covering("widgets", listed=[]).covers(of_core)
     assert not covering("widgets.io", listed=[]).covers(of_core)
 
 
 def test_a_wildcard_ignores_resources_the_cluster_does_not_list() -> None:
-    name = Name.parsed("prod/apps/deployments/shop/a")
+    name = object_name("prod/apps/deployments/shop/a")
     assert name is not None
     assert not covering("*").covers(name)
 

@@ -117,9 +117,9 @@ async def test_what_stays_different_is_reported(cluster: Playground, destination
     found = await compared(cluster, destination)
 
     assert reported(found) == {
-        "prod//configmaps/shop/changed": DifferenceKind.STALE,
-        "prod//configmaps/shop/gone": DifferenceKind.EXTRA,
-        "prod//configmaps/shop/new": DifferenceKind.MISSING,
+        "prod/core/configmaps/shop/changed": DifferenceKind.STALE,
+        "prod/core/configmaps/shop/gone": DifferenceKind.EXTRA,
+        "prod/core/configmaps/shop/new": DifferenceKind.MISSING,
     }
     assert [each.key for each in found.differences] == sorted(reported(found))
 
@@ -175,7 +175,7 @@ async def test_a_restless_object_is_stale_when_the_destination_stops(
 
     destination.before_reading = [goes_on] * 10
 
-    assert reported(await compared(cluster, destination)) == {"prod//configmaps/shop/busy": DifferenceKind.STALE}
+    assert reported(await compared(cluster, destination)) == {"prod/core/configmaps/shop/busy": DifferenceKind.STALE}
 
 
 async def test_only_the_configured_namespaces_are_compared(cluster: Playground, destination: Destination) -> None:
@@ -231,7 +231,7 @@ async def look(*answers: ListAnswer) -> set[str]:
 
 async def test_a_list_whose_pages_expire_begins_again() -> None:
     found = await look(a_page("gone", "a", more=True), Expired("too old"), a_page("a", more=True), a_page("b"))
-    assert found == {"prod//pods/shop/a", "prod//pods/shop/b"}
+    assert found == {"prod/core/pods/shop/a", "prod/core/pods/shop/b"}
 
 
 async def test_a_list_that_never_comes_to_its_end_is_given_up() -> None:
@@ -240,7 +240,7 @@ async def test_a_list_that_never_comes_to_its_end_is_given_up() -> None:
 
 
 async def test_a_busy_server_is_asked_again() -> None:
-    assert await look(Busy("wait", after=0.0), a_page("a")) == {"prod//pods/shop/a"}
+    assert await look(Busy("wait", after=0.0), a_page("a")) == {"prod/core/pods/shop/a"}
 
 
 async def test_an_object_that_cannot_be_read_spoils_the_comparison() -> None:

@@ -58,9 +58,9 @@ async def test_envelopes_are_lines_of_their_own(tmp_path: Path) -> None:
 
 
 async def test_an_unencodable_record_is_rejected_and_others_are_stored(tmp_path: Path) -> None:
-    sink = await opened(tmp_path / "deltas.ndjson", format="envelope", include=["patch"])
-    batch = [a_delta(1), a_delta(2, before=b"damaged"), a_delta(3, key="shop/web-2"), a_delta(4)]
-    made = [with_content(each, include=[Include.PATCH]) for each in batch]
+    sink = await opened(tmp_path / "deltas.ndjson", format="envelope", include=["managers"])
+    batch = [a_delta(1), a_delta(2, managers=b"damaged"), a_delta(3, key="shop/web-2"), a_delta(4)]
+    made = [with_content(each, include=[Include.MANAGERS]) for each in batch]
     damaged = made[1]
 
     receipt = await sink.deliver(made)

@@ -46,7 +46,7 @@ def test_key_value_and_headers_are_those_of_the_binary_form() -> None:
     event = kafka.from_binary(kafka.KafkaMessage(message.headers, message.key, message.values[0] or b""), JSONFormat())
 
     assert event.get_id() == delta.id
-    assert message.key == event.get_extension("partitionkey") == "eu:1//pods/shop/ä"
+    assert message.key == event.get_extension("partitionkey") == "eu:1/core/pods/shop/ä"
     assert message.values == (delta.body,)
     assert message.values[0] is delta.body
 
@@ -69,9 +69,9 @@ def test_notices_have_the_clusters_name_as_their_key() -> None:
 @pytest.mark.parametrize(
     ("key", "pod", "node"),
     [
-        ("object", "eu:1//pods/shop/web", "eu:1//nodes//n1"),
+        ("object", "eu:1/core/pods/shop/web", "eu:1/core/nodes/_/n1"),
         ("uid", "uid-of-shop/web", "uid-of-n1"),
-        ("namespace", "eu:1/shop", "eu:1/"),
+        ("namespace", "eu:1/shop", "eu:1/_"),
     ],
 )
 def test_every_record_of_an_object_has_its_key(key: str, pod: str, node: str, op: Op) -> None:
@@ -84,7 +84,7 @@ def test_every_record_of_an_object_has_its_key(key: str, pod: str, node: str, op
 
 def test_an_attribute_names_the_object_whatever_the_key() -> None:
     for key in ("object", "uid", "namespace"):
-        assert encoded(a_delta(1, key="shop/web"), key=key).headers["ce_partitionkey"] == b"eu:1//pods/shop/web"
+        assert encoded(a_delta(1, key="shop/web"), key=key).headers["ce_partitionkey"] == b"eu:1/core/pods/shop/web"
 
 
 def test_a_topic_that_would_be_too_long_is_no_topic() -> None:

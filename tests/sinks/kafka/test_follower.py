@@ -120,12 +120,12 @@ async def test_tombstones_and_records_of_others_are_named(kafka: Kafka, kafka_to
     topic = kafka_topic()
     chosen = options(kafka, topic, tombstones=True)
     await write(chosen, [a_delta(1, op=Op.DELETED)])
-    await asyncio.to_thread(produce, kafka, topic, b"prod//pods/shop/web-2", None)
+    await asyncio.to_thread(produce, kafka, topic, b"prod/core/pods/shop/web-2", None)
     await asyncio.to_thread(produce, kafka, topic, None, b"\xff", [("ce_type", b"\xff"), ("other", None)])
     async with following(chosen) as found:
         deleted, tombstone, other_key, other = await last(found, 10)
     assert (deleted.op, tombstone.op, tombstone.evidence) == (Op.DELETED, Op.DELETED, "tombstone")
-    assert (other_key.foreign, other_key.text) == (True, b"prod//pods/shop/web-2")
+    assert (other_key.foreign, other_key.text) == (True, b"prod/core/pods/shop/web-2")
     assert (other.foreign, other.text) == (True, b"\xff")
 
 

@@ -104,17 +104,17 @@ async def test_a_tombstone_is_a_delete_with_its_headers_or_without(kafka: Kafka,
     topic = kafka_topic()
     chosen = options(kafka, topic, tombstones=True)
     await write(chosen, [a_delta(1), a_delta(2, op=Op.DELETED)])
-    await asyncio.to_thread(produce, kafka, topic, b"prod//pods/shop/web-2", None)
+    await asyncio.to_thread(produce, kafka, topic, b"prod/core/pods/shop/web-2", None)
 
     async with reading(chosen) as reader:
         found = await rest(reader)
     assert [each.op for each in found] == [Op.UPDATED, Op.DELETED, Op.DELETED, Op.DELETED]
-    assert [each.partition_key for each in found][2:] == ["prod//pods/shop/web-1", "prod//pods/shop/web-2"]
+    assert [each.partition_key for each in found][2:] == ["prod/core/pods/shop/web-1", "prod/core/pods/shop/web-2"]
 
 
 async def test_records_of_others_are_foreign(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
-    await asyncio.to_thread(produce, kafka, topic, b"prod//pods/shop/web-1", b"{}")
+    await asyncio.to_thread(produce, kafka, topic, b"prod/core/pods/shop/web-1", b"{}")
     await asyncio.to_thread(produce, kafka, topic, None, b"\xff", [("ce_type", b"\xff"), ("other", None)])
 
     async with reading(options(kafka, topic)) as reader:

@@ -60,7 +60,7 @@ async def test_keys_keep_to_a_partition_and_their_order(kafka: Kafka, kafka_topi
     records = await read(kafka, topic)
     assert len(records) == 2000
     for key in {record.key for record in batch}:
-        of_key = [each for each in records if each.key == f"prod//pods/{key}".encode()]
+        of_key = [each for each in records if each.key == f"prod/core/pods/{key}".encode()]
         assert len({each.partition for each in of_key}) == 1
         assert ids(of_key) == ids_of([record for record in batch if record.key == key])
 
@@ -192,7 +192,7 @@ async def test_while_a_broker_is_away_records_wait_and_come_once(kafka: Kafka, k
     found = await read(kafka, topic)
     assert len(found) == 500
     for key in {record.key for record in batch}:
-        of_key = [each for each in found if each.key == f"prod//pods/{key}".encode()]
+        of_key = [each for each in found if each.key == f"prod/core/pods/{key}".encode()]
         assert ids(of_key) == ids_of([record for record in batch if record.key == key])
 
 

@@ -56,7 +56,7 @@ async def test_the_state_has_the_newest_form_of_each_object(kafka: Kafka, kafka_
         assert await sink.deliver(batch[10:]) == ALL_STORED
 
     assert len(await read(kafka, topic)) == 21
-    wanted = {f"prod//pods/{each.key}": None if each.op is Op.DELETED else each.body for each in batch}
+    wanted = {f"prod/core/pods/{each.key}": None if each.op is Op.DELETED else each.body for each in batch}
     assert await state_in(kafka, state) == wanted
     assert len(await read(kafka, state)) == 8, "one record of each object in a batch"
 
@@ -129,7 +129,7 @@ async def test_a_state_that_is_too_large_is_a_rejected_record(kafka: Kafka, kafk
 
     assert list(receipt.rejected) == [1]
     assert receipt.rejected[1].startswith("the state: ")
-    wanted = {"prod//pods/shop/web-1": batch[0].body, "prod//pods/shop/b": a_delta(5, key="shop/b").body}
+    wanted = {"prod/core/pods/shop/web-1": batch[0].body, "prod/core/pods/shop/b": a_delta(5, key="shop/b").body}
     assert await state_in(kafka, state) == wanted
 
 

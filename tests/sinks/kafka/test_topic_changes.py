@@ -111,7 +111,7 @@ async def test_another_key_is_reported_once(kafka: Kafka, topics: str) -> None:
         assert await sink.deliver([a_delta(1003)]) == ALL_STORED
 
     assert {each.key for each in await read(kafka, f"{topics}.pods")} >= {
-        b"prod//pods/shop/web-1",
+        b"prod/core/pods/shop/web-1",
         b"uid-of-shop/web-1",
     }
 

@@ -8,10 +8,10 @@ from cloudevents.core.formats.json import JSONFormat
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from bridge.model.formats.object_paths import ABSENT
 from bridge.model.record import Record
 from sinks.nats.encode import NatsEncoder, NatsMessage, escaped, stream_subjects
 from sinks.nats.options import NatsOptions
-from sinks.template import ABSENT
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot
 
 
@@ -57,7 +57,7 @@ def test_headers_are_those_of_the_binary_form(uid: str, name: str) -> None:
     event = http.from_binary(http.HTTPMessage(message.headers, message.payload), JSONFormat())
     assert event.get_id() == delta.id
     assert event.get_datacontenttype() == "application/json"
-    assert event.get_extension("partitionkey") == f"prod.eu//pods/shop/{name}"
+    assert event.get_extension("partitionkey") == f"prod.eu/core/pods/shop/{name}"
     assert message.headers["Nats-Msg-Id"] == message.id
     assert message.headers["Nats-Expected-Stream"] == "K8S"
 

@@ -93,7 +93,7 @@ async def test_an_envelope_is_the_data_of_a_binary_cloudevent(receiver: WebhookR
     posted = receiver.accepted[0]
     event = http.from_http(http.HTTPMessage(posted.headers, posted.body), JSONFormat())
     assert event.get_type() == "kubedelta.envelope.updated.v1"
-    assert event.get_extension("partitionkey") == "prod//pods/shop/ä b"
+    assert event.get_extension("partitionkey") == "prod/core/pods/shop/ä b"
     assert json.loads(posted.body)["op"] == "u"
 
 
@@ -669,8 +669,8 @@ async def test_of_several_records_each_has_its_own_answer(receiver: WebhookRecei
     await sink.close()
 
     assert receipt.answers == {
-        0: "no schema for ['prod//pods/shop/odd-1']",
-        2: "no schema for ['prod//pods/shop/odd-3']",
+        0: "no schema for ['prod/core/pods/shop/odd-1']",
+        2: "no schema for ['prod/core/pods/shop/odd-3']",
     }
 
 
