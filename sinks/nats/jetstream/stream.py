@@ -13,7 +13,7 @@ from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StoreCompression, StreamConfig
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
-from sinks.errors import SinkUnavailable
+from sinks.errors import SinkUnavailable, WrongOption
 from sinks.nats.connection import NatsConnection
 from sinks.nats.encode import LastTerm, term_of
 from sinks.nats.jetstream.losses import StreamDescription
@@ -39,6 +39,8 @@ class OtherWriter(SinkUnavailable):
 class NatsStream:
     """Every method raises SinkUnavailable."""
 
+    _option = "stream"
+
     def __init__(self, options: NatsOptions, subjects: list[str]) -> None:
         self._options = options
         self.name = self._name = options.stream_name
@@ -49,7 +51,8 @@ class NatsStream:
         """``find`` created the stream. The sink resets this when a receipt has reported it."""
 
     async def find(self, connection: NatsConnection, create: CreateStream | None) -> str:
-        """Finds the stream, or creates it as ``create`` says. Returns the server and the number of messages."""
+        """Finds the stream, or creates it as ``create`` says. Returns the server and the number of messages. Raises
+        WrongOption, too: the stream can acknowledge no message."""
         with self._errors(connection):
             jetstream = connection.jetstream(self._options.connect_timeout)
             try:
@@ -62,6 +65,8 @@ class NatsStream:
                     ) from None
                 info = await jetstream.add_stream(self._config(create))
                 self.created = True
+        if wrong := _never_acknowledges(info.config):
+            raise WrongOption(self._option, f"{connection.server}, stream {self._name}: {wrong}")
         return f"{connection.server}, stream {self._name} with {info.state.messages} messages"
 
     async def look(self, connection: NatsConnection) -> str:
@@ -166,6 +171,17 @@ class NatsStream:
         except (TimeoutError, nats.errors.Error) as error:
             reason = error.description if isinstance(error, APIError) else connection.reason(error)
             raise SinkUnavailable(f"{server}: cannot look at the stream {self._name}: {reason}") from error
+
+
+def _never_acknowledges(config: StreamConfig) -> str:
+    """Why; empty for a stream that does."""
+    if config.no_ack:
+        return "it acknowledges no message (no_ack), so no record would count as stored; set no_ack to false"
+    if config.sealed:
+        return "it is sealed, and takes no message any more; name another stream"
+    if config.mirror is not None:
+        return f"it is a mirror of {config.mirror.name}, and takes no message; name that stream"
+    return ""
 
 
 async def _in_chunks(requests: Iterable[Coroutine[None, None, None]]) -> None:

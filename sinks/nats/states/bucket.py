@@ -18,6 +18,8 @@ OTHER_WRITER = (
 class Bucket(NatsStream):
     """Every method raises SinkUnavailable, also for a bucket that would lose states or refuse deletes."""
 
+    _option = "state"
+
     def __init__(self, options: NatsOptions) -> None:
         bucket = options.state_stream
         self.options = options.model_copy(update={"stream": bucket, "sole_writer": False})

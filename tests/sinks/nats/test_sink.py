@@ -16,11 +16,11 @@ import nats
 import nkeys
 import pytest
 from msgspec.structs import replace as replace_fields
-from nats.js.api import DiscardPolicy, RetentionPolicy
+from nats.js.api import DiscardPolicy, RetentionPolicy, StreamConfig, StreamSource
 
 from bridge.model.record import Delta, Record
 from config.values import Duration
-from sinks.base import ALL_STORED, Receipt, SinkUnavailable
+from sinks.base import ALL_STORED, Receipt, SinkUnavailable, WrongOption
 from sinks.nats.encode import ROOM_FOR_SEQUENCE
 from sinks.nats.options import NatsOptions
 from sinks.nats.sink import NatsSink
@@ -607,6 +607,35 @@ async def test_nobody_listening_is_reported() -> None:
             NatsOptions(servers=(f"nats://127.0.0.1:{reserve_port()}",), stream="K8S", connect_timeout=Duration(1)),
             cluster="prod",
         ).open()
+
+
+@pytest.mark.parametrize("what", ["acknowledges no message", "is sealed", "is a mirror of K8S"])
+async def test_a_stream_that_never_acknowledges_is_refused(start_nats: StartNats, what: str) -> None:
+    """Also by ``check``. Once it does, the sink that the bridge makes next delivers."""
+    server = await asyncio.to_thread(start_nats)
+    async with await nats.connect(server.url) as connection:
+        jetstream = connection.jetstream()
+        source = StreamConfig("K8S", subjects=["k8s.>"], no_ack="acknowledges" in what)
+        await jetstream.add_stream(source)
+        if "sealed" in what:
+            await jetstream.update_stream(replace(source, sealed=True))
+        if "mirror" in what:
+            await jetstream.add_stream(StreamConfig("COPY", mirror=StreamSource("K8S")))
+        sink = the_sink(server, "COPY" if "mirror" in what else "K8S", "k8s", ack_timeout=1)
+        for refused in (sink.check, sink.open):
+            with pytest.raises(WrongOption, match=what) as raised:
+                await refused()
+            assert raised.value.option == "stream"
+        await sink.close()
+
+        if source.no_ack:
+            await jetstream.update_stream(replace(source, no_ack=False))
+            async with opened_sink(the_sink(server, "K8S", "k8s")) as sink:
+                assert await sink.deliver(changes(3)) == ALL_STORED
+                await jetstream.update_stream(source)
+                receipt = await sink.deliver(changes(3, first=4))
+                receipt = await sink.deliver(changes(3, first=4))
+                assert "it acknowledges no message (no_ack)" in failure_of(receipt)
 
 
 async def test_check_describes_the_stream_and_creates_none(nats_server: Nats, nats_stream: MakeStream) -> None:
