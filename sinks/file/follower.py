@@ -46,7 +46,7 @@ class FileFollower:
 
     def news(self) -> Iterator[FollowedRecord]:
         with self._readable():
-            for record in map(_record, self._follower.lines()):
+            for record in map(_record, self._lines()):
                 if self._since and record.time and record.time < self._since:
                     continue
                 self._since = ""  # A record behind may repeat an older time.
@@ -55,11 +55,22 @@ class FileFollower:
     def close(self) -> None:
         self._follower.close()
 
+    def _lines(self) -> Iterator[bytes | None]:
+        """None also stands for the rest of a part that is damaged: the parts behind it are read all the same."""
+        while True:
+            try:
+                yield from self._follower.lines()
+            except DAMAGED:
+                self._follower.leave_part()
+                yield None
+            else:
+                return
+
     @contextmanager
     def _readable(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, *DAMAGED) as error:
+        except OSError as error:
             raise SinkUnavailable(f"cannot read {self._path}: {error}") from error
 
 

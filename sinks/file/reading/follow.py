@@ -6,12 +6,14 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from sinks.errors import SinkUnavailable
 from sinks.file.reading.lines import (
+    DAMAGED,
     blocks_between,
     blocks_of,
     end_of_last_line,
@@ -71,7 +73,8 @@ class Follower:
 
     def lines(self) -> Iterator[bytes | None]:
         """From the end of the previous call to the present end; the first call begins with the oldest part. Raises
-        OSError, ``lines.DAMAGED``; the next call goes on behind the lines before the error."""
+        OSError, ``lines.DAMAGED``; the next call goes on behind the lines before the error, or behind the damaged part
+        after ``leave_part``."""
         while True:
             yield from self._closed()
             yield from self._appended()
@@ -82,7 +85,7 @@ class Follower:
 
     def last(self, count: int, accepts: Callable[[bytes | None], bool]) -> list[bytes | None]:
         """The last lines that ``accepts`` takes, in their order. Call it before ``lines``, which then goes on behind
-        them. Raises OSError, ``lines.DAMAGED``."""
+        them. What lies behind the damage of a part is left out. Raises OSError."""
         found: deque[bytes | None] = deque()
         if self._file is not None:
             fd = self._file.fileno()
@@ -92,9 +95,17 @@ class Follower:
         while self._unread:
             part = self._unread.pop()
             if len(found) < count:
-                newest = deque(filter(accepts, self._part_lines(part)), maxlen=count - len(found))
+                newest: deque[bytes | None] = deque(maxlen=count - len(found))
+                with suppress(*DAMAGED):
+                    newest.extend(filter(accepts, self._part_lines(part)))
                 _prepend(found, count, reversed(newest))
         return list(found)
+
+    def leave_part(self) -> None:
+        """Leaves out the rest of the part that ``lines`` reads."""
+        self._unread.popleft()
+        self._lines_read = 0
+        self._hold_unread()
 
     def close(self) -> None:
         self._close_file()
@@ -175,7 +186,9 @@ class Follower:
             return True
         if not part.packed or int(part.status.st_mtime) != int(status.st_mtime):
             return False
-        return next(self._part_lines(part), None) == first_line(fd)
+        with suppress(*DAMAGED):
+            return next(self._part_lines(part), None) == first_line(fd)
+        return False
 
     # ── Closed parts ─────────────────────────────────────────────────────────
 
@@ -184,9 +197,7 @@ class Follower:
             for line in islice(self._part_lines(self._unread[0]), self._lines_read, None):
                 self._lines_read += 1
                 yield line
-            self._unread.popleft()
-            self._lines_read = 0
-            self._hold_unread()
+            self.leave_part()
 
     def _hold_unread(self) -> None:
         if self._lock is not None:

@@ -13,11 +13,21 @@ import zstandard
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. A longer line is skipped: it cannot be a delta, because etcd takes objects of 1.5 MiB."""
-DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
-"""Errors of compressed files."""
 _BLOCK = 64 * 1024
-_PACKED_BLOCK = 4096
-"""Bytes. Unpacked they are no more than a line may be."""
+_PACKED_BLOCK = 1024
+"""Bytes. Unpacked they are no more than a line may be: zstd makes at most 128 KiB of four bytes."""
+_MOST_INFLATED = 1000
+"""Times its size that a part may have unpacked, as with gzip by its nature. The ids of records alone differ by more."""
+_LEAST_BOUND = 1 << 20
+"""Bytes."""
+
+
+class InflatesTooMuch(Exception):
+    """A compressed file is no part of a sink: a small one would keep its reader busy for hours."""
+
+
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError, InflatesTooMuch)
+"""Errors of compressed files."""
 
 
 def whole_lines(blocks: Iterable[bytes]) -> Iterator[tuple[bytes | None, int]]:
@@ -48,12 +58,21 @@ def blocks_of(file: BinaryIO, packed: str) -> Iterator[bytes]:
     """The content of a closed part, unpacked. Raises OSError, and DAMAGED for a compressed part."""
     match packed:
         case ".zst":
-            yield from _unpacked(file)
+            yield from _bounded(file, _unpacked(file))
         case ".gz":
             with closing(gzip.GzipFile(fileobj=file)) as unpacked:
                 yield from iter(lambda: unpacked.read(_BLOCK), b"")
         case _:
             yield from iter(lambda: file.read(_BLOCK), b"")
+
+
+def _bounded(file: BinaryIO, unpacked: Iterator[bytes]) -> Iterator[bytes]:
+    inflated = 0
+    for block in unpacked:
+        inflated += len(block)
+        if inflated > _LEAST_BOUND + _MOST_INFLATED * file.tell():
+            raise InflatesTooMuch(f"unpacked it has more than {_MOST_INFLATED} times its size")
+        yield block
 
 
 def _unpacked(file: BinaryIO) -> Iterator[bytes]:

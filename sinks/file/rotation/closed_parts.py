@@ -14,7 +14,7 @@ import zstandard
 
 from sinks.file.connection import sync_folder
 from sinks.file.options import PartCompression, Rotation
-from sinks.file.reading.lines import blocks_of
+from sinks.file.reading.lines import DAMAGED, blocks_of
 from sinks.file.rotation.parts import TEMPORARY, ClosedPart, leftovers_of, parts_of
 from sinks.file.rotation.reading_lock import unread
 from sinks.file.rotation.retention import PartRetention
@@ -89,7 +89,7 @@ class ClosedParts:
         return [part for part in parts_of(self._path) if part.is_own]
 
     def _remove_surplus(self, *, by_size: bool) -> bool:
-        """Removes parts from the oldest on. False if a reader, or an error, has kept one."""
+        """Removes parts from the oldest on. False if a reader, or an error, keeps one for now."""
         if not self._retention.is_bounded:
             return True
         for part in self._retention.surplus(self._own_parts(), by_size=by_size):
@@ -107,7 +107,7 @@ class ClosedParts:
     def _remove(self, part: ClosedPart) -> bool:
         """A kill in between leaves the part with one of its names, for the next removal. False if a reader needs it."""
         with unread(part.path) as is_free:
-            if not is_free:
+            if not is_free and self._retention.may_stay(part):
                 return False
             packed = part.path.with_name(f"{part.path.name}.zst")
             if not part.packed and os.path.lexists(packed):
@@ -174,7 +174,7 @@ class ClosedParts:
                         raise _Stopped
                     if source.read(len(block)) != block:
                         return False
-            except zstandard.ZstdError:
+            except DAMAGED:
                 return False
             return not source.read(1)
 

@@ -1,13 +1,22 @@
 """Keeps the parts that ``kubedelta verify`` has not read from being removed: by shared locks, which end with their
-process."""
+process.
+
+Whoever may read a part may lock it, too, and for ever. So nobody waits for a lock without a bound: a reader goes on
+without one, and the sink removes a locked part in the end (``PartRetention.may_stay``).
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_LONGEST_WAIT = 5.0
+"""Seconds. The sink holds its lock no longer than a removal takes."""
+_LOOK = 0.01
 
 
 class ReadingLock:
@@ -33,13 +42,27 @@ def _locked(part: Path) -> int:
         with suppress(OSError):
             fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                fcntl.flock(fd, fcntl.LOCK_SH)  # The sink holds its lock no longer than a removal takes.
+                _share(fd)
                 if os.path.samestat(os.fstat(fd), name.stat()):
                     return fd
             except OSError:
                 pass
             os.close(fd)
     return -1
+
+
+def _share(fd: int) -> None:
+    """Raises BlockingIOError when somebody else has locked the part for long."""
+    deadline = time.monotonic() + _LONGEST_WAIT
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK)
+        else:
+            return
 
 
 @contextmanager

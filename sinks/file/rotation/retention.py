@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 from sinks.file.options import Rotation
 from sinks.file.rotation.parts import ClosedPart
 
+LONGEST_READ = 3600.0
+"""Seconds."""
+
 
 class PartRetention:
     """The age of a part is estimated once in a process, by the time in its name, and counted from then on by a clock
@@ -26,6 +29,8 @@ class PartRetention:
         self._age = float(rotation.retain_age or 0)
         self._now = now
         self._wall = wall
+        self._locked: dict[str, float] = {}
+        """Part → when it was first left because of a lock, on the clock of ``now``."""
         self._closed: dict[str, float] = {}
         """Part → when it was closed, on the clock of ``now``."""
 
@@ -47,6 +52,11 @@ class PartRetention:
         while self._age and first < len(parts) and self._left(parts[first]) <= 0:
             first += 1
         return parts[:first]
+
+    def may_stay(self, part: ClosedPart) -> bool:
+        """Whether a part that is to be removed, and that somebody has locked, stays for now: for an hour, which is long
+        for the reading of a part."""
+        return self._now() < self._locked.setdefault(part.stem, self._now()) + LONGEST_READ
 
     def due_in(self, parts: Sequence[ClosedPart]) -> float | None:
         """Seconds until the oldest part is too old; None without a bound, or without parts."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Record, SnapshotEdge
@@ -137,8 +138,25 @@ def test_a_file_that_does_not_exist_yet_is_waited_for(tmp_path: Path) -> None:
         unopened("-")
 
 
-def test_a_damaged_part_has_an_error_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "deltas.ndjson").write_bytes(b"")
-    (tmp_path / "deltas.ndjson.1.gz").write_bytes(gzip.compress(b'{"a":1}\n' * 1000)[:-20])
-    with closing(follow(tmp_path / "deltas.ndjson")) as follower, pytest.raises(SinkUnavailable, match="cannot read"):
-        list(follower.news())
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        gzip.compress(b'{"a":1}\n' * 1000)[:-20],
+        zstandard.compress(bytes(200 << 20)),
+        zstandard.compress(b'{"a":1}\n' * (2 << 20)),
+        b"no gzip",
+    ],
+    ids=["torn", "a bomb", "a bomb of lines", "of another kind"],
+)
+async def test_a_damaged_part_does_not_stop_its_reader(tmp_path: Path, damaged: bytes) -> None:
+    path = tmp_path / "deltas.ndjson"
+    await write(path, RECORDS)
+    path.with_name("deltas.ndjson.1.zst" if damaged.startswith(b"(") else "deltas.ndjson.1.gz").write_bytes(damaged)
+    with closing(follow(path)) as follower:
+        found = list(follower.news())
+    assert found[-5].foreign, "what is left out is not passed over in silence"
+    assert [seen(record) for record in found[-4:]] == SEEN
+
+    with closing(follow(path)) as follower:
+        newest = follower.last(6, lambda record: not record.foreign)
+    assert [seen(record) for record in newest] == SEEN

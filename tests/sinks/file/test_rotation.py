@@ -22,7 +22,7 @@ from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.file.connection import describe
 from sinks.file.delivery import AppendFailed, open_writer
 from sinks.file.examine import examine
-from sinks.file.options import FileOptions
+from sinks.file.options import FileOptions, Rotation
 from sinks.file.readback import FileReadBack
 from sinks.file.reading.line_head import sequence_in, time_in
 from sinks.file.rotation.parts import name_of_part, parts_of
@@ -147,7 +147,7 @@ async def test_a_batch_beyond_the_bound_is_written_whole(path: Path) -> None:
 async def test_a_file_is_closed_by_its_age_without_a_new_line(path: Path) -> None:
     async with opened(path, rotation={"age": 0.3, "compression": "none"}) as sink:
         await sink.deliver(changes(3))
-        await until(lambda: len(parts_of(path)) == 1)
+        await until(lambda: len(parts_of(path)) == 1 and path.exists())
         assert content(path) == b""
         await asyncio.sleep(1)  # An empty file has no age.
         assert len(parts_of(path)) == 1
@@ -506,6 +506,41 @@ async def test_a_locked_part_keeps_all_newer_ones(path: Path) -> None:
         await until(lambda: stems(path) == before[2:])
     assert stems(path) == before[2:]
     lock.move_to(None)
+
+
+async def test_a_part_that_is_locked_for_long_is_removed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may read it may lock it, and fill the disk so."""
+    await write(path, 100, rotation=PLAIN)
+    before = stems(path)
+    lock = ReadingLock()
+    lock.move_to(parts_of(path)[0].path)
+    monkeypatch.setattr("sinks.file.rotation.retention.LONGEST_READ", 0.0)
+    async with opened(path, rotation={**PLAIN, "retain_parts": 1}):
+        await until(lambda: stems(path) == before[-1:])
+    lock.move_to(None)
+
+
+def test_a_lock_keeps_a_part_for_an_hour(path: Path) -> None:
+    path.with_name(f"{path.name}.1").write_bytes(b"1\n")
+    [part], clock = parts_of(path), StandingClock()
+    kept = PartRetention(Rotation(retain_parts=1), now=clock)
+    assert kept.may_stay(part)
+    clock.now += 3599
+    assert kept.may_stay(part)
+    clock.now += 2
+    assert not kept.may_stay(part)
+
+
+def test_a_reader_does_not_wait_for_a_lock_of_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = path.with_name("a")
+    part.write_bytes(b"1")
+    monkeypatch.setattr("sinks.file.rotation.reading_lock._LONGEST_WAIT", 0.0)
+    with unread(part) as is_free:
+        assert is_free
+        lock = ReadingLock()
+        lock.move_to(part)
+    with unread(part) as is_free:
+        assert is_free, "it goes on without one"
 
 
 async def test_a_locked_part_is_not_compressed_yet(path: Path) -> None:
