@@ -20,7 +20,7 @@ from tests.documents.pages import FOR_DEVELOPERS, FOR_OPERATORS, REFERENCE, code
 
 CODE = code_spans(*FOR_OPERATORS)
 OPERATION = read("docs/operation.md")
-OTHERS = {"max_msgs_per_subject", *Include}
+OTHERS = {"max_msgs_per_subject", "no_ack", *Include}
 """Settings of a destination, and values of an option."""
 
 
