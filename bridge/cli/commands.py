@@ -23,8 +23,11 @@ from bridge.rights import (
     ClusterWide,
     Right,
     Subject,
+    built_in_catalogue,
     election_rights,
     in_namespaces,
+    is_built_in,
+    is_written_out,
     manifests,
     rights_of,
 )
@@ -78,14 +81,16 @@ def _noise_table(noise: Sequence[NoisyPath]) -> str:
 
 
 def rbac(path: Path, *, namespaced: bool, service_account: tuple[str, str], name: str) -> int:
-    """Prints the rights that the file needs, bound to the service account (namespace, name). Asks the cluster for the
-    groups of its resources. ``namespaced``: only Roles, so an entry without namespaces is an error."""
+    """Prints the rights that the file needs, bound to the service account (namespace, name). Asks the cluster only
+    about entries that the names of Kubernetes' own resources leave open. ``namespaced``: only Roles, so an entry
+    without namespaces is an error."""
     try:
         plan = plan_of(load_settings(path), path)
     except ConfigError as error:
         return _refuse(error)
     try:
-        rights = _needed(plan, asyncio.run(_discover(plan)), namespaced=namespaced)
+        catalogue = asyncio.run(_catalogue(plan))
+        rights = _needed(plan, catalogue, namespaced=namespaced)
         rights += election_rights(plan.election, service_account[0])
     except CredentialsError as error:
         return _refuse(of_cluster(error))
@@ -101,9 +106,24 @@ def rbac(path: Path, *, namespaced: bool, service_account: tuple[str, str], name
     return Exit.OK
 
 
-async def _discover(plan: Plan) -> Catalogue:
-    async with connect(plan.access) as client:
-        return await client.discover()
+async def _catalogue(plan: Plan) -> Catalogue:
+    """Raises CredentialsError and ApiError where only the cluster knows the rights, and cannot be asked."""
+    unknown = [wanted for wanted in plan.wanted if not is_built_in(wanted)]
+    if not unknown:
+        return built_in_catalogue()
+    names = ", ".join(wanted.name for wanted in unknown)
+    try:
+        async with connect(plan.access) as client:
+            return await client.discover()
+    except (CredentialsError, ApiError) as error:
+        if not all(map(is_written_out, unknown)):
+            complain(
+                f"resources: {names}: only the cluster knows this; Kubernetes' own resources need no cluster, and "
+                "neither do others that are written as plural and group"
+            )
+            raise
+        complain(f"note: {names} was not found on a cluster, and is taken for plural and group: {error}")
+        return built_in_catalogue()
 
 
 def _needed(plan: Plan, catalogue: Catalogue, *, namespaced: bool) -> list[Right]:

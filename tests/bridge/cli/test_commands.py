@@ -219,6 +219,35 @@ async def test_rbac_names_the_entry_that_no_role_can_grant(command: Command, tmp
     assert "resources: podz: this cluster serves no resource of that name; did you mean pods" in unknown.err
 
 
+async def test_rbac_needs_no_cluster_for_built_in_names(command: Command, tmp_path: Path) -> None:
+    """Nor for a wildcard of the whole cluster, and for others that are written out."""
+    resources: list[Any] = ["po", "Deployment", {"resource": "ing", "namespaces": ["shop"]}, "nodes", "*.batch"]
+    async with Playground() as cluster:
+        asked = await command("rbac", "-c", str(a_config(tmp_path, cluster.url, resources=resources)))
+        assert list(cluster.requests) == []
+    away = f"http://127.0.0.1:{reserve_port()}"
+    alone = await command("rbac", "-c", str(a_config(tmp_path, away, resources=resources)))
+    assert (alone.code, alone.err) == (Exit.OK, "")
+    assert alone == asked
+    nowhere = a_config(tmp_path, away, resources=resources, cluster={"name": "x", "kubeconfig": "missing"})
+    assert await command("rbac", "-c", str(nowhere)) == asked
+
+    written = a_config(tmp_path, away, resources=["pods", "certificates.cert-manager.io"])
+    out = await command("rbac", "-c", str(written))
+    assert out.code == Exit.OK
+    assert "cert-manager.io" in out.out
+    assert "note: certificates.cert-manager.io was not found on a cluster" in out.err
+
+
+@pytest.mark.parametrize("entry", ["certs", {"resource": "*", "namespaces": ["shop"]}])
+async def test_rbac_says_for_which_name_it_needs_a_cluster(command: Command, tmp_path: Path, entry: Any) -> None:
+    path = a_config(tmp_path, f"http://127.0.0.1:{reserve_port()}", resources=[entry])
+    refused = await command("rbac", "-c", str(path))
+    assert (refused.code, refused.out) == (Exit.UNAVAILABLE, "")
+    name = entry if isinstance(entry, str) else "*"
+    assert f"resources: {name}: only the cluster knows this" in refused.err
+
+
 @pytest.mark.parametrize("account", ["kubedelta", "/kubedelta", "a/b/c", "Shop/till"])
 def test_rbac_takes_an_account_with_its_namespace(account: str) -> None:
     with pytest.raises(UsageError, match="is not a service account; allowed: NAMESPACE/NAME"):
