@@ -58,7 +58,8 @@ async def check_all(plan: Plan, *, noise: float | None = None) -> AsyncIterator[
                 version = await client.version()
                 catalogue = await client.discover()
             except ApiError as error:
-                yield Finding("cluster", CheckResult.UNREACHABLE, f"{client.server} ({client.origin}): {error}")
+                named = str(error) if client.server in str(error) else f"{client.server}: {error}"
+                yield Finding("cluster", CheckResult.UNREACHABLE, f"{named} ({client.origin})")
             if catalogue is not None:
                 found = f"{client.server} ({client.origin}) is Kubernetes {version}"
                 yield Finding("cluster", CheckResult.RIGHT, found)

@@ -75,7 +75,7 @@ async def _check_resource(
         if wanted.is_wildcard:
             reason = f"covers no resource now; later ones are watched ({error.reason})"
             return Finding(subject, CheckResult.RIGHT, reason), ()
-        return Finding(subject, CheckResult.WRONG, str(error)), ()
+        return Finding(subject, CheckResult.WRONG, error.reason), ()
     asked = [(resource, scope) for resource in resources for scope in wanted.scopes_of(resource)]
     rights = [Right.of(resource, scope) for resource, scope in asked]
     try:

@@ -90,10 +90,12 @@ def _holder(plan: Plan, running: About | None) -> Finding:
         return Finding(_STATE, CheckResult.RIGHT, f"{directory} {known}")
     if running is None:
         return Finding(_STATE, CheckResult.WRONG, f"{directory} is held by another process: only one bridge may use it")
-    if running.file and running.file == plan.file:
-        return Finding(_STATE, CheckResult.NOTE, f"a bridge with this configuration runs on it (process {running.pid})")
-    other = running.file or "another configuration"
-    return Finding(_STATE, CheckResult.WRONG, f"{directory} is held by the bridge of {other} (process {running.pid})")
+    with_file = "with this file" if running.file == plan.file else f"with {running.file or 'another file'}"
+    reason = (
+        f"a bridge runs on {directory} (process {running.pid}, {with_file}), and goes on: everything else is checked as"
+        " for its next start; a second bridge needs a directory of its own"
+    )
+    return Finding(_STATE, CheckResult.NOTE, reason)
 
 
 def _free_bytes(directory: Path) -> int:
@@ -103,18 +105,17 @@ def _free_bytes(directory: Path) -> int:
 
 async def check_addresses(plan: Plan, running: About | None) -> Sequence[Finding]:
     """Whether the configured addresses can be listened on."""
-    mine = running is not None and running.file == plan.file
     found = []
     if plan.listen is not None:
-        here = mine and running is not None and running.listen == host_and_port(*plan.listen)
-        found.append(await _address("telemetry.listen", *plan.listen, mine=here))
+        mine = running is not None and running.listen == host_and_port(*plan.listen)
+        found.append(await _address("telemetry.listen", *plan.listen, mine=mine))
     if plan.page is not None:
-        found.append(await _address("page.listen", plan.page.host, plan.page.port, mine=mine))
+        found.append(await _address("page.listen", plan.page.host, plan.page.port, mine=running is not None))
     return found
 
 
 async def _address(option: str, host: str, port: int, *, mine: bool) -> Finding:
-    """``mine``: the running bridge of this configuration may have the address."""
+    """``mine``: the bridge that runs on the state directory may have the address."""
     shown = host_and_port(host, port)
     try:
         loop = asyncio.get_running_loop()
@@ -122,7 +123,7 @@ async def _address(option: str, host: str, port: int, *, mine: bool) -> Finding:
         server = await loop.create_server(asyncio.Protocol, host or None, port, start_serving=False)
     except OSError as error:
         if mine:
-            return Finding(option, CheckResult.NOTE, f"the running bridge of this configuration listens on {shown}")
+            return Finding(option, CheckResult.NOTE, f"the running bridge listens on {shown}")
         return Finding(option, CheckResult.WRONG, f"cannot listen on {shown}: {error.strerror or error}")
     server.close()
     return Finding(option, CheckResult.RIGHT, f"{shown} is free")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.cli.exits import Exit
-from bridge.cli.settings import load_settings
+from bridge.cli.settings import load_settings, of_cluster
 from bridge.cli.terminal.output import complain, say
 from bridge.cli.terminal.progress import progress
 from bridge.cli.terminal.text import plain
@@ -62,7 +62,9 @@ def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -
         return _fail(str(error), Exit.CONFIG)
     except CannotReadBack as error:
         return _fail(f"sinks.{sink}: {error}", Exit.CONFIG)
-    except (ClusterRefuses, CredentialsError) as error:
+    except CredentialsError as error:
+        return _fail(of_cluster(error), Exit.CONFIG)
+    except ClusterRefuses as error:
         return _fail(f"cluster: {error}", Exit.CONFIG)
     except ClusterUnavailable as error:
         return _fail(f"cluster: {error}", Exit.UNAVAILABLE)

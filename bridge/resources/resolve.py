@@ -143,10 +143,10 @@ def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolu
         try:
             resources = resolve_name(wanted.name, catalogue)
         except UnknownResource as error:
-            (empty if wanted.is_wildcard else unresolved)[wanted.name] = str(error)
+            (empty if wanted.is_wildcard else unresolved)[wanted.name] = error.reason
             continue
         if not resources:
-            empty[wanted.name] = f"{wanted.name}: it covers no resource at this moment"
+            empty[wanted.name] = "it covers no resource at this moment"
         for resource in resources:
             others = claimed.setdefault(resource.name, [])
             if first := next((each for each in others if each.meets(wanted, resource)), None):

@@ -45,7 +45,7 @@ class SinkCounters:
         self._retries = counter("sink_retries", "Deliveries that failed and are retried.")
         self._rejected = counter("sink_rejected_records", "Records that the destination rejected for good.")
         self._parked = counter("sink_parked_records", "Records parked behind a rejected record of their object.")
-        self._circuits = counter("sink_circuit_opens", "Times the circuit opened: deliveries failed in a row.")
+        self._circuits = counter("sink_circuit_opens", "Times the circuit opened.")
         self._made = counter("sink_destinations_created", "Missing streams that the sink created, empty.")
         self._losses = counter("sink_destination_losses", "Times the destination lost records that it had stored.")
         self._changes = counter("sink_destination_changes", "Changes of the destination that its consumers must know.")

@@ -132,7 +132,8 @@ class SinkLogs:
                     waiting["asked_seconds"] = round(asked, 1)
                 failure(("delayed", sink), text, reason, level="warning", sink=sink, **waiting)
             case CircuitOpened(_, failures, reason):
-                text = "circuit open: deliveries failed in a row; one at a time is tried"
+                often = "deliveries failed in a row" if failures > 1 else "a delivery failed"
+                text = f"circuit open: {often}; one at a time is tried"
                 failure(("circuit", sink), text, reason, sink=sink, failures=failures)
             case CircuitClosed(_, seconds):
                 self._throttled.over(("delayed", sink))

@@ -126,7 +126,8 @@ async def test_a_directory_that_another_process_holds_is_wrong(tmp_path: Path) -
     )
 
 
-async def test_the_files_own_running_bridge_is_a_note_another_is_wrong(tmp_path: Path) -> None:
+async def test_a_running_bridge_is_a_note_whatever_its_file(tmp_path: Path) -> None:
+    """A file is checked before it replaces the one in effect."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = listening.getsockname()
         async with Playground() as cluster, life(tmp_path, cluster, file=FILE, listen=address) as run:
@@ -142,11 +143,13 @@ async def test_the_files_own_running_bridge_is_a_note_another_is_wrong(tmp_path:
         CheckResult.NOTE,
     ]
     assert str(os.getpid()) in mine["state.directory"].detail
+    assert "with this file" in mine["state.directory"].detail
     assert [other[each].verdict for each in ("state.directory", "telemetry.listen")] == [
-        CheckResult.WRONG,
-        CheckResult.WRONG,
+        CheckResult.NOTE,
+        CheckResult.NOTE,
     ]
-    assert f"held by the bridge of {FILE}" in other["state.directory"].detail
+    assert f"(process {os.getpid()}, with {FILE})" in other["state.directory"].detail
+    assert other["resources: configmaps"].verdict is CheckResult.RIGHT
 
 
 async def test_an_address_that_is_taken_is_wrong(tmp_path: Path) -> None:

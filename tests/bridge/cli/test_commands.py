@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import sys
 from functools import partial
@@ -125,7 +126,8 @@ def test_a_check_says_which_service_cannot_be_reached(tmp_path: Path, capsys: py
     assert main(["check", "-c", str(path)]) == Exit.UNAVAILABLE
 
     printed = capsys.readouterr().out
-    assert f"unreachable cluster: http://127.0.0.1:{port}" in printed
+    assert "unreachable cluster: " in printed
+    assert f"cannot connect to http://127.0.0.1:{port}: Connection refused (cluster.server)" in printed
     assert "sinks.copy" in printed, "the other findings are reported all the same"
 
 
@@ -217,6 +219,28 @@ async def test_rbac_names_the_entry_that_no_role_can_grant(command: Command, tmp
     assert "resources: nodes: a Role cannot grant list, watch nodes in the whole cluster" in refused.err
     assert (unknown.code, unknown.out) == (Exit.CONFIG, "")
     assert "resources: podz: this cluster serves no resource of that name; did you mean pods" in unknown.err
+
+
+@pytest.mark.parametrize("words", ["check", "verify copy", "rbac"])
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"resources": ["podz", "*.acme.io"]},
+        {"cluster": {"name": "x", "server": "http://127.0.0.1:1"}, "resources": ["podz"]},
+        {"cluster": {"name": "x", "kubeconfig": "missing"}, "resources": ["podz"]},
+        {"cluster": {"name": "x", "server": "https://127.0.0.1:1", "ca_file": "missing"}, "resources": ["podz"]},
+        {"cluster": {"name": "x", "server": "https://127.0.0.1:1", "ca_file": "kubedelta.yaml"}, "resources": ["podz"]},
+        {"state": {"directory": "missing"}},
+        {"sinks": {"copy": {"type": "file", "path": "missing/deltas.ndjson"}}},
+    ],
+)
+async def test_no_error_says_a_name_twice(
+    command: Command, tmp_path: Path, words: str, sections: dict[str, Any]
+) -> None:
+    async with Playground() as cluster:
+        done = await command(*words.split(), "-c", str(a_config(tmp_path, cluster.url, **sections)))
+    for line in (done.out + done.err).splitlines():
+        assert not re.search(r"\b([\w.]{3,}): (?:.*: )?\1\b", line), line
 
 
 async def test_rbac_needs_no_cluster_for_built_in_names(command: Command, tmp_path: Path) -> None:
@@ -349,7 +373,7 @@ async def test_a_check_prints_the_forecast_of_a_start_as_a_table(command: Comman
         stopped = await command("check", "-c", str(path))
 
     assert (running.code, stopped.code) == (Exit.OK, Exit.OK)
-    note = f"a bridge with this configuration runs on it (process {process.pid})"
+    note = f"a bridge runs on {state} (process {process.pid}, with this file), and goes on"
     assert f"note        state.directory: {note}" in running.out
     rows = [line.split() for line in stopped.out.splitlines() if line.startswith("copy ")]
     assert rows == [["copy", "deleted", "2"]]

@@ -219,6 +219,11 @@ def test_an_outage_is_one_story_however_often_it_is_tried() -> None:
     ]
 
 
+def test_a_circuit_that_opens_at_once_says_nothing_of_a_row() -> None:
+    [(_, text)] = _logged(CircuitOpened("audit", failures=1, reason="no broker"))
+    assert text == "circuit open: a delivery failed; one at a time is tried"
+
+
 def test_repeated_compactions_are_logged_each_30_seconds() -> None:
     clock = Clock()
     stream = io.StringIO()
