@@ -10,6 +10,10 @@ Anything: TypeAlias = dict[str, Any]
 """A part of a Kubernetes object, which the API server validates."""
 Texts: TypeAlias = dict[str, str]
 Label: TypeAlias = Annotated[str, Field(max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$")]
+Quantity: TypeAlias = Annotated[
+    str, Field(pattern=r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]+)?$")
+]
+"""Kubernetes' notation. Unlike sizes of the configuration it has no B: 1Gi, and not 1Gb or 1GiB."""
 Time: TypeAlias = Annotated[str, Field(pattern=r"^([0-9]+(ms|s|m|h))+$")]
 """In Prometheus' notation."""
 
@@ -50,9 +54,7 @@ class Persistence(Part):
     accessMode: Literal["ReadWriteOnce", "ReadWriteOncePod"] = Field(
         default="ReadWriteOnce", description="ReadWriteOncePod admits one pod, where the storage has that."
     )
-    size: str = Field(
-        default="10Gi", pattern=r"^[0-9]+(\.[0-9]+)?([EPTGMk]i?|Ki|m)?$", description="A quantity of Kubernetes."
-    )
+    size: Quantity = Field(default="10Gi", description="A quantity of Kubernetes.")
     retain: bool = Field(default=True, description="`helm uninstall` leaves the claim.")
     annotations: Texts = Field(default={}, description="Of the claim.")
 
@@ -135,6 +137,13 @@ class Dashboard(Part):
     annotations: Texts = Field(default={}, description="Such as the sidecar's folder.")
 
 
+class ContainerResources(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    requests: dict[str, Quantity | Annotated[float, Field(ge=0)]] = Field(default={}, description="Quantities.")
+    limits: dict[str, Quantity | Annotated[float, Field(ge=0)]] = Field(default={}, description="Quantities.")
+
+
 def _toleration(taint: str) -> Anything:
     return {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
 
@@ -185,11 +194,10 @@ class Values(Part):
         default=PrometheusRule(), description="The alerts, for the Prometheus Operator."
     )
     dashboard: Dashboard = Field(default=Dashboard(), description="For Grafana.")
-    resources: Anything = Field(
-        default={
-            "requests": {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"},
-            "limits": {"memory": "1Gi"},
-        },
+    resources: ContainerResources = Field(
+        default=ContainerResources(
+            requests={"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}, limits={"memory": "1Gi"}
+        ),
         description="Of the container.",
     )
     podSecurityContext: Anything = Field(

@@ -322,6 +322,9 @@ def test_a_page_for_other_machines_has_a_port_and_a_policy(helm: Helm) -> None:
     ("values", "error"),
     [
         ({"replicas": 4}, "at '/replicas': maximum: got 4, want 3"),
+        ({"persistence": {"size": "1Gb"}}, "at '/persistence/size'"),
+        ({"resources": {"limits": {"memory": "1Gb"}}}, "at '/resources/limits/memory'"),
+        ({"config": {**CONFIG, "state": {"min_free_bytes": "1Gb"}}}, "at '/config/state/min_free_bytes'"),
         ({"persistance": {}}, "additional properties 'persistance' not allowed"),
         ({"config": {"cluster": {"name": "x"}}}, "missing properties 'resources', 'sinks'"),
         (

@@ -32,6 +32,35 @@ def test_values_have_the_defaults_of_their_schema() -> None:
     assert {"config": {}, **Values().model_dump(by_alias=True)} == VALUES
 
 
+QUANTITIES = {
+    **dict.fromkeys(["1Gi", "1G", "500M", "0.5Gi", ".5Gi", "1e9", "10Ki", "1048576"], True),
+    **dict.fromkeys(["1Gb", "1GB", "1GiB", "1 Gi", "1gi", "1ki", "one", "", "Gi", "-1Gi"], False),
+}
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_a_quantity_is_in_the_notation_of_kubernetes(quantity: str) -> None:
+    """Sizes of the configuration have their own, with a B; 1Gb is neither."""
+    judge = Draft202012Validator(values_schema())
+    places: list[dict[str, Any]] = [
+        {"persistence": {"size": quantity}},
+        {"resources": {"limits": {"memory": quantity}}},
+        {"resources": {"requests": {"ephemeral-storage": quantity}}},
+    ]
+    assert [judge.is_valid(values) for values in places] == [QUANTITIES[quantity]] * 3
+    assert judge.is_valid({"resources": {"limits": {"cpu": 1}, "claims": [{"name": "x"}]}})
+
+
+@pytest.mark.parametrize("size", ["1Gb", "1gb", "1 Gi b", "Gi"])
+def test_a_size_of_the_configuration_is_refused_too(size: str) -> None:
+    config = yaml.safe_load((CHART / "files" / "kubedelta.yaml").read_text())
+    judge = Draft202012Validator(values_schema())
+    for state in ({"min_free_bytes": size}, {"retain": {"bytes": size}}):
+        found = [list(error.absolute_path) for error in judge.iter_errors({"config": {**config, "state": state}})]
+        assert found, state
+    assert judge.is_valid({"config": {**config, "state": {"min_free_bytes": "1GB", "retain": {"bytes": "1GiB"}}}})
+
+
 def test_every_value_is_tried_in_the_tests() -> None:
     untried = {
         "replicas",
