@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from config.document import plain
-from config.errors import ConfigError, Path, Problem, dotted, unknown
+from config.errors import ConfigError, Path, Problem, dotted, nearest, quoted, unknown
 from config.schema import Settings
-from config.schema.shape import UNKNOWN, fields_at, is_composite, is_number, type_at
+from config.schema.shape import UNKNOWN, fields_at, is_composite, is_number, places_of, type_at
 
 PREFIX = "KUBEDELTA__"
 
@@ -47,6 +47,9 @@ def overlay(environ: Mapping[str, str], file: Mapping[str, Any], settings: type[
     paths = {name: _path(name, file) for name in environ if name.startswith(PREFIX)}
     for name, path in sorted(paths.items(), key=_order):
         below = merged(file, found.data)
+        if why := _no_such_sink(path, below):
+            found.problems.append(Problem(name, path, why))
+            continue
         kind = type_at(settings, path, below)
         if kind is None:
             found.problems.append(Problem(name, path, _unknown(path, settings, below)))
@@ -92,13 +95,27 @@ def _order(variable: tuple[str, Path]) -> tuple[bool, int, str]:
     return path[-1] != "type", len(path), name
 
 
+def _no_such_sink(path: Path, data: Mapping[str, Any]) -> str:
+    """Why a variable for one option of a sink has none to configure; empty if it has one. A sink that stands in
+    variables alone has a variable for its type, which is read before its other options."""
+    sinks = data.get("sinks")
+    if path[0] != "sinks" or len(path) < 3 or path[2] == "type" or not isinstance(sinks, Mapping) or path[1] in sinks:
+        return ""
+    close = nearest(str(path[1]), map(str, sinks))
+    guess = f"did you mean {quoted(close)}? " if close else ""
+    return (
+        f"there is no sink {path[1]}; {guess}the sinks are {', '.join(map(str, sinks)) or 'none'}; for a sink of this "
+        f"name, set {PREFIX}SINKS__{str(path[1]).upper()}__TYPE"
+    )
+
+
 def _unknown(path: Path, settings: type[Settings], data: Mapping[str, Any]) -> str:
     known = 0
     while type_at(settings, path[: known + 1], data) is not None:
         known += 1
     allowed = fields_at(settings, path[:known], data)
     if allowed:
-        return unknown(str(path[known]), allowed)
+        return unknown(str(path[known]), allowed, places_of(settings, str(path[known]), path[:known]))
     return f"unknown; {dotted(path[:known])} can be set as a whole only"
 
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 Path: TypeAlias = tuple[str | int, ...]
 """A path in the file: names of options and indexes of lists, from the top."""
@@ -21,18 +21,24 @@ def dotted(path: Path) -> str:
     return shown
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known name closest to ``word``; None where no name is close."""
-    close = get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+    close = get_close_matches(word.lower(), list(known), n=1, cutoff=cutoff)
     return close[0] if close else None
 
 
-def unknown(word: str, allowed: Iterable[str]) -> str:
-    """The message for an unknown option ``word``: the closest name, if any, and all allowed names."""
+def unknown(word: str, allowed: Iterable[str], elsewhere: Sequence[str] = ()) -> str:
+    """The message for an unknown option ``word``: the closest name and the places ``elsewhere`` that have the option,
+    if any, and all allowed names."""
     names = sorted(allowed)
     close = nearest(word, names)
-    guess = f'; did you mean "{close}"?' if close else ";"
+    found = [*([close] if close else []), *elsewhere]
+    guess = f"; did you mean {' or '.join(map(quoted, found))}?" if found else ";"
     return f"unknown option{guess} allowed here: {', '.join(names)}"
+
+
+def quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from config.errors import Path, nearest, unknown
 from config.schema import Settings
-from config.schema.shape import fields_at, types_at
+from config.schema.shape import fields_at, places_of, types_at
 
 _SECRET = re.compile(
     r"pass(?:word|wd|phrase)?|secret|token|credential|private|api_?key|auth|header|signature", re.IGNORECASE
@@ -57,7 +57,7 @@ def explained(path: Path, errors: Sequence[ErrorDetails], settings: type[Setting
     first = errors[0]
     match first["type"]:
         case "extra_forbidden":
-            return unknown(str(path[-1]), fields)
+            return unknown(str(path[-1]), fields, places_of(settings, str(path[-1]), path[:-1]))
         case "missing":
             return _missing(field)
         case "union_tag_not_found":

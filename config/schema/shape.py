@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from enum import StrEnum
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from config.errors import Path
+from config.errors import Path, nearest
 
 UNKNOWN = object()
 """The type is not known, because the sink's own ``type`` is missing or wrong."""
@@ -35,6 +36,39 @@ def fields_at(root: type[BaseModel], path: Path, data: Any) -> Mapping[str, Fiel
         data = data.get(step) if isinstance(data, Mapping) else None
     models = [each for each in _meant(here, data) if _is_model(each)]
     return {name: field for model in models for name, field in model.model_fields.items()}
+
+
+def places_of(root: type[BaseModel], word: str, path: Path) -> list[str]:
+    """Where the tree has an option ``word``, or one of nearly that name, beside the section at ``path``: at most three
+    places, written as in ``sinks.NAME.topic`` and ``resources[].namespaces``. Sections at the top are left out, since
+    their names are everyday words."""
+    options = _every_option(root)
+    names = {option[-1] for option in options}
+    meant = word.lower() if word.lower() in names else nearest(word, names, cutoff=0.85)
+    here = tuple("[]" if isinstance(step, int) else step for step in path)
+    found = [option for option in options if option[-1] == meant and len(option) > 1 and not _is_of(option[:-1], here)]
+    return [".".join(option).replace(".[]", "[]") for option in sorted(found, key=len)[:3]]
+
+
+def _is_of(section: tuple[str, ...], here: tuple[str, ...]) -> bool:
+    return len(section) == len(here) and all(a in ("NAME", b) for a, b in zip(section, here, strict=True))
+
+
+@cache
+def _every_option(root: type[BaseModel]) -> tuple[tuple[str, ...], ...]:
+    """The path of every option. ``NAME`` stands for any name, ``[]`` for any entry of a list."""
+    return tuple(dict.fromkeys(_under(root, ())))
+
+
+def _under(annotation: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for each in _options(annotation):
+        if _is_model(each):
+            for name, field in each.model_fields.items():
+                yield (*path, name)
+                yield from _under(field.annotation, (*path, name))
+        elif _is_collection(each) and (arguments := get_args(each)):
+            is_mapping = issubclass(get_origin(each) or each, Mapping)
+            yield from _under(arguments[-1 if is_mapping else 0], (*path, "NAME" if is_mapping else "[]"))
 
 
 def types_at(root: type[BaseModel], path: Path, data: Any) -> tuple[str, ...]:

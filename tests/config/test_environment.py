@@ -93,7 +93,7 @@ def test_service_variables_of_kubernetes_are_ignored(load_with: Load) -> None:
         ("SINKS__COPY", "{type: copy, type: copy}", "sinks.copy: given twice"),
         ("CLUSTER__NAME", "a b", 'cluster.name: found "a b"; letters, digits,'),
         ("SINKS__AUDIT_LOG__LOGIN__PASSWORD__X", "hunter2", "sinks.audit-log.login.password.x: unknown;"),
-        ("SINKS__NEW__PATH", "x", "sinks.new.type: missing; allowed: copy, queue"),
+        ("SINKS__NEW__PATH", "x", "sinks.new.path: there is no sink new; the sinks are copy, audit-log; "),
     ],
 )
 def test_a_wrong_variable_is_named(load_with: Load, variable: str, value: str, said: str) -> None:

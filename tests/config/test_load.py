@@ -9,12 +9,16 @@ from hypothesis import given
 from hypothesis.strategies import text
 from pydantic import BaseModel, ValidationError
 
+from bridge.cli.settings import sink_options
 from bridge.model.policies import OnRejected, StartPolicy, WhenFull
 from config.errors import ConfigError
 from config.load import load, state_directory
 from config.schema import Address, MaxBacklogSettings, OnClusterChange, RetainSettings, Settings, WatchList
+from config.schema.shape import places_of, type_at
+from config.schema.sink_types import settings_type
 from config.schema.watch import RecoverStepsSettings
 from config.values import Duration, Size
+from sinks import registry
 from tests.config.options import SMALLEST, TYPES, Acks, CopyOptions, QueueOptions
 
 Load = Callable[..., Settings]
@@ -476,6 +480,68 @@ def test_a_page_for_other_machines_needs_a_token(load_text: Load, refused: Refus
 def test_a_token_without_a_page_is_a_mistake(refused: Refused) -> None:
     [problem] = refused(f"{SMALLEST}page: {{token_file: token}}\n")
     assert "page: token_file has no effect without listen" in problem
+
+
+# ── Options in another place ─────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("section", "suggested"),
+    [
+        ("directory: /var/k", '"state.directory"'),
+        ("Directory: /var/k", '"state.directory"'),
+        ("directoy: /var/k", '"state.directory"'),
+        ("log_level: debug", '"telemetry.log_level"'),
+        ("namespaces: [a]", '"resources[].namespaces" or "sinks.NAME.select[].namespaces"'),
+        ("topic: x", '"sinks.NAME.topic"'),
+        ("telemetry: {page_size: 5}", '"watch.page_size"'),
+        ("state: {age: 7d}", '"state.retain.age" or "sinks.NAME.max_backlog.age" or "sinks.NAME.rotation.age"'),
+    ],
+)
+def test_an_option_in_the_wrong_place_has_its_own_named(tmp_path: Path, section: str, suggested: str) -> None:
+    (tmp_path / "k.yaml").write_text(f"{SMALLEST.replace('type: copy', 'type: file')}{section}\n")
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path / "k.yaml", {}, sink_options())
+    [problem] = error.value.problems
+    assert f"unknown option; did you mean {suggested}? allowed here: " in problem.message
+
+
+def test_every_place_that_is_suggested_has_the_option() -> None:
+    known = settings_type(sink_options())
+    data = {"sinks": {"NAME": {"type": "kafka"}}}
+    for option in ("directory", "listen", "topic", "namespaces", "age", "key_file", "operations"):
+        for place in places_of(known, option, ()):
+            path = [0 if step == "" else step for step in place.replace("[]", ".").split(".")]
+            for kind in registry.types():
+                data["sinks"]["NAME"]["type"] = kind
+                if type_at(known, tuple(path), data) is not None:
+                    break
+            else:
+                raise AssertionError(place)
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        (
+            "SINKS__COPI__PATH",
+            'there is no sink copi; did you mean "copy"? the sinks are copy; for a sink of this name',
+        ),
+        ("SINKS__OTHER__PATH", "there is no sink other; the sinks are copy; for a sink of this name, set"),
+        ("SINKS__COPI__ROTATION__AGE", 'did you mean "copy"?'),
+    ],
+)
+def test_a_variable_of_a_missing_sink_names_the_sink(refused: Refused, variable: str, message: str) -> None:
+    [problem] = refused(SMALLEST, {f"KUBEDELTA__{variable}": "x"})
+    assert problem.startswith(f"KUBEDELTA__{variable}: ")
+    assert message in problem
+
+
+def test_a_sink_may_stand_in_variables_alone(load_text: Load) -> None:
+    alone = {"KUBEDELTA__SINKS__OTHER__PATH": "x", "KUBEDELTA__SINKS__OTHER__TYPE": "copy"}
+    assert set(load_text(SMALLEST, alone).sinks) == {"copy", "other"}
+    whole = {"KUBEDELTA__SINKS__OTHER": "{type: copy}", "KUBEDELTA__SINKS__OTHER__PATH": "x"}
+    assert set(load_text(SMALLEST, whole).sinks) == {"copy", "other"}
 
 
 # ── The state directory of a wrong file ──────────────────────────────────────
