@@ -23,6 +23,7 @@ from bridge.kube.lister_watcher import ANSWER_TIMEOUT, IDLE_TIMEOUT, ApiListerWa
 from bridge.kube.named_object import NamedObject
 from bridge.kube.sharded import ShardListerWatcher
 from bridge.kube.transport import http_client
+from bridge.kube.wire.status import shortened
 from bridge.model.answers import ListerWatcher
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
@@ -121,7 +122,7 @@ class KubeClient:
 
     async def version(self) -> str:
         """The server's version, such as ``v1.36.3``. Raises ApiError."""
-        return (await self._api.ask_for(_VersionInfo, "GET", "/version")).git_version
+        return shortened((await self._api.ask_for(_VersionInfo, "GET", "/version")).git_version)
 
     async def can_i(
         self, verb: str, *, group: str, resource: str, namespace: str | None = None, name: str = ""
@@ -142,7 +143,7 @@ class KubeClient:
         """The name of the authenticated user, by a SelfSubjectReview (KEP-3325, Kubernetes 1.28). Raises ApiError."""
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-        return (await self._api.ask_for(_SubjectReview, "POST", path, json=review)).status.user_info.username
+        return shortened((await self._api.ask_for(_SubjectReview, "POST", path, json=review)).status.user_info.username)
 
     async def get(self, path: str) -> bytes:
         """The JSON at an API path, at most ``inflate.LARGEST_DOCUMENT`` bytes. Raises ApiError."""

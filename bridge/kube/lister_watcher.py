@@ -26,6 +26,7 @@ from bridge.kube.wire.status import shortened
 from bridge.model.answers import (
     Bookmark,
     ErrorAnswer,
+    Expired,
     Failed,
     HungUp,
     ListAnswer,
@@ -50,6 +51,8 @@ that they have not reached, and up to a minute in the queues of priority and fai
 HELD = 16 << 20
 """Bytes of objects held in memory until a list with its version at the end ends."""
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+TOO_LONG = frozenset({414, 431})
+"""Statuses for a URL or a header that the server, or a proxy, does not take."""
 GRACE = 30.0
 """Grace in seconds: the server's time to end a watch after the ``timeoutSeconds`` of the request."""
 
@@ -111,11 +114,16 @@ class ApiListerWatcher:
                 "GET", path, params=params, headers=self._list_headers, timeout=timeout
             ) as response:
                 error = await error_of(response, unusual=request.only is not None)
+                if error is not None and request.next_page is not None and response.status_code in TOO_LONG:
+                    # A tenant's object stands behind the page. Without pages, its name is no part of any request.
+                    return Expired(error.reason)
                 return await self._page(response, take) if error is None else error
         except httpx.InvalidURL as error:
             # Names of RBAC's kinds, among others, may have any length.
             if request.only is not None:
                 return Unsupported(shortened(f"no URL can hold its name: {error}"))
+            if request.next_page is not None:
+                return Expired(shortened(f"no URL can hold the continue token: {error}"))
             return not_answered(error, self._http.base_url)
         except CredentialsError as error:
             return Failed(shortened(str(error)))

@@ -23,7 +23,7 @@ RBAC cache is filled."""
 
 
 class _NamespaceMetadata(msgspec.Struct):
-    uid: Annotated[str, msgspec.Meta(min_length=1)]
+    uid: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 
 
 class _Namespace(msgspec.Struct):

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 
 from bridge.facts import DiscoveryRejected, GroupStale, Report
-from bridge.kube.api import Api
+from bridge.kube.api import Answered, Api
 from bridge.kube.discovery.catalogue import Catalogue, Document, GroupVersion, keep_stale
 from bridge.kube.discovery.documents import (
     gone,
@@ -21,6 +21,7 @@ from bridge.kube.discovery.documents import (
     unknown_for_now,
 )
 from bridge.kube.errors import ApiError
+from bridge.kube.wire.bounds import LONGEST_ETAG
 from bridge.kube.wire.objects import UNREADABLE
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Failed, Refused
@@ -61,7 +62,7 @@ async def _document(api: Api, path: str, previous: Document | None) -> Document:
         # Servers without aggregated discovery (Kubernetes before 1.27) answer with the classic document.
         if msgspec.json.decode(body, type=_DocumentKind).kind == "APIGroupDiscoveryList":
             found, rejected = read_aggregated(body, path)
-            return Document(path, response.headers.get("ETag"), keep_stale(found, previous), rejected)
+            return Document(path, _etag(response), keep_stale(found, previous), rejected)
         groups, rejected = read_classic_groups(body, path)
         versions = [await _classic(api, path, str(each)) for each in groups]
     except UNREADABLE as error:
@@ -69,6 +70,12 @@ async def _document(api: Api, path: str, previous: Document | None) -> Document:
             f"GET {path}", Failed(shortened(f"the discovery document could not be read: {error}"))
         ) from error
     return Document(path, None, keep_stale(versions, previous), rejected)
+
+
+def _etag(response: Answered) -> str | None:
+    """The document's ETag; None for one that is too long, or that no request can send back."""
+    etag = response.headers.get("ETag", "")
+    return etag if 0 < len(etag) <= LONGEST_ETAG and etag.isascii() and etag.isprintable() else None
 
 
 async def _classic(api: Api, path: str, name: str) -> GroupVersion:

@@ -1,6 +1,7 @@
 """Bytes of the API into values. Pure, and the hot path.
 
 answering     an HTTP response into an answer
+bounds        how long names may be
 frames        a watch stream into events
 inflate       bounded decompression
 list_text     kind, version and next page of a list

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from bridge.kube.wire.bounds import LONGEST_NAME
 from bridge.kube.wire.nesting import deeper_than
 from bridge.kube.wire.objects import DEEPEST, UNREADABLE, Head, is_utf8, may_be_deep, names_a_secret
 from bridge.kube.wire.slow_lines import TYPES, Event, SlowLines
@@ -141,6 +142,7 @@ class Frames:
             or metadata is None
             or not (head.kind and head.api_version and metadata.name and metadata.uid and metadata.resource_version)
             or head.kind == "Table"
+            or len(metadata.name) > LONGEST_NAME
             or not lines.startswith(prefix, start)
             or not lines.endswith(b"}}", start, stop)
         ):

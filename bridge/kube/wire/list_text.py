@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from bridge.kube.wire.bounds import Version
 from bridge.kube.wire.objects import UNREADABLE
 from bridge.kube.wire.status import error_answer, read_status, shortened
 from bridge.model.answers import ErrorAnswer, Failed, Page
@@ -17,7 +18,7 @@ class _ShardInfo(msgspec.Struct):
 class ListMetadata(msgspec.Struct):
     """The metadata of a list."""
 
-    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    resource_version: Version = msgspec.field(name="resourceVersion", default="")
     next_page: str | None = msgspec.field(name="continue", default=None)
     shard_info: _ShardInfo | None = msgspec.field(name="shardInfo", default=None)
 

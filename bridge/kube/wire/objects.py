@@ -6,6 +6,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from bridge.kube.wire.bounds import (
+    LONGEST_NAMESPACE,
+    LONGEST_UID,
+    LONGEST_VERSION,
+    Namespace,
+    Uid,
+    Version,
+    has_long_name,
+)
 from bridge.kube.wire.nesting import Nesting, deeper_than, members
 from bridge.model.object import ApiObject, bare_body, cut, object_key
 from bridge.model.resource import Resource
@@ -34,9 +43,9 @@ _BOUNDED_OF_APPS = frozenset(f"{each}.apps" for each in ("daemonsets", "deployme
 
 class ObjectMeta(msgspec.Struct, gc=False):
     name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    namespace: Namespace = ""
+    uid: Uid = ""
+    resource_version: Version = msgspec.field(name="resourceVersion", default="")
     managed_fields: msgspec.Raw = msgspec.field(name="managedFields", default=msgspec.Raw())
     annotations: msgspec.Raw = msgspec.Raw()
 
@@ -55,7 +64,8 @@ decode_head = msgspec.json.Decoder(Head).decode
 class LeftBare(NamedTuple):
     """An object that cannot be read whole, reduced to its identity."""
 
-    object: ApiObject
+    object: ApiObject | None
+    """None for an object that is left out, since its identity is too long itself."""
     reason: str
     """The object's key and the cause."""
 
@@ -78,6 +88,8 @@ def read_object(
     except RecursionError:
         text = bytes(body)
         return bare(text, resource, too_deep(text))
+    except msgspec.ValidationError as error:
+        return _too_long(find_head(bytes(body)).metadata or ObjectMeta()) or str(error)
     except UNREADABLE as error:
         return str(error)
     return whole_object(head, memoryview(body), resource, managed_fields=managed_fields)
@@ -90,6 +102,8 @@ def whole_object(
     if unusable := _why_unusable(head):
         return unusable
     metadata = head.metadata or ObjectMeta()
+    if long := has_long_name(metadata.name):
+        return LeftBare(None, long)
     key = object_key(metadata.namespace, metadata.name)
     whole, stripped = _naming_its_kind(body, head, resource), False
     if not managed_fields:
@@ -108,6 +122,8 @@ def bare(text: bytes, resource: Resource, reason: str, *, at: int = 0) -> LeftBa
     if unusable := _why_unusable(head):
         return f"{unusable}, and {reason}"
     metadata = head.metadata or ObjectMeta()
+    if long := has_long_name(metadata.name):
+        return LeftBare(None, long)
     key = object_key(metadata.namespace, metadata.name)
     body = bare_body(resource, key, metadata.uid, metadata.resource_version)
     return LeftBare(ApiObject(key, metadata.uid, metadata.resource_version, body, stripped=True), f"{key}: {reason}")
@@ -167,11 +183,26 @@ def _why_unusable(head: Head) -> str:
         return "an object without metadata"
     if not metadata.name:
         return "an object without metadata.name"
+    if long := _too_long(metadata):
+        return long
     key = object_key(metadata.namespace, metadata.name)
     if not metadata.uid:
         return f"{key} has no metadata.uid"
     if not metadata.resource_version:
         return f"{key} has no metadata.resourceVersion"
+    return ""
+
+
+def _too_long(metadata: ObjectMeta) -> str:
+    """The member of the identity that is too long; empty without one."""
+    for name, text, longest in (
+        ("namespace", metadata.namespace, LONGEST_NAMESPACE),
+        ("uid", metadata.uid, LONGEST_UID),
+        ("resourceVersion", metadata.resource_version, LONGEST_VERSION),
+    ):
+        if len(text) > longest:
+            found = f"the metadata.{name} of {metadata.name[:100]} has {len(text)} characters"
+            return f"{found}, and at most {longest} are allowed"
     return ""
 
 

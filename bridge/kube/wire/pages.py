@@ -260,6 +260,8 @@ class PageReader:
     def _put(self, thing: ApiObject | LeftBare | str) -> None:
         if isinstance(thing, LeftBare):
             self.left_bare.append(shortened(thing.reason))
+            if thing.object is None:
+                return
             thing = thing.object
         if isinstance(thing, ApiObject):
             self._objects.append(thing)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
+from bridge.kube.wire.bounds import Version
 from bridge.kube.wire.nesting import members
 from bridge.kube.wire.objects import UNREADABLE, LeftBare, bare, read_object, text_at, too_deep
 from bridge.kube.wire.status import error_answer, read_status, shortened
@@ -28,8 +29,8 @@ class _AnyLine(msgspec.Struct, gc=False):
 
 
 class _BookmarkMetadata(msgspec.Struct):
-    resource_version: str = msgspec.field(name="resourceVersion", default="")
-    annotations: dict[str, str] | None = None
+    resource_version: Version = msgspec.field(name="resourceVersion", default="")
+    annotations: dict[str, Any] | None = None
 
 
 class _BookmarkObject(msgspec.Struct):
@@ -52,7 +53,8 @@ class SlowLines:
         """See ``Frames.left_bare``."""
 
     def read(self, raw: bytes) -> Event | WatchAnswer | None:
-        """The answer in a line; None for a blank line. An ErrorAnswer ends the stream."""
+        """The answer in a line; None for a blank line, and for an object that is left out. An ErrorAnswer ends the
+        stream."""
         if not raw.strip():
             return None
         try:
@@ -78,7 +80,8 @@ class SlowLines:
 
     def too_long(self, line: bytes | memoryview) -> Event | Unreadable:
         """The event of a line that is longer than ``longest_line``, from its first bytes."""
-        return self._bare(bytes(line[: self._longest_line]), f"it is longer than {self._longest_line} bytes")
+        reason = f"it is longer than {self._longest_line} bytes"
+        return self._bare(bytes(line[: self._longest_line]), reason) or Unreadable(f"a line is left out: {reason}")
 
     def _status(self, body: bytes | msgspec.Raw) -> ErrorAnswer:
         status = read_status(body)
@@ -86,16 +89,19 @@ class SlowLines:
             return Failed("an ERROR event without a Status")
         return error_answer(status.code, status, unusual=self._initial_events)
 
-    def _event_of(self, kind: str, thing: ApiObject | LeftBare | str) -> Event | Unreadable:
+    def _event_of(self, kind: str, thing: ApiObject | LeftBare | str) -> Event | Unreadable | None:
         if isinstance(thing, str):
             return Unreadable(shortened(f"{kind}: {thing}"))
         if isinstance(thing, LeftBare):
             self.left_bare.append(shortened(thing.reason))
+            if thing.object is None:
+                return None
             thing = thing.object
         return TYPES[kind], thing
 
-    def _bare(self, line: bytes, reason: str) -> Event | Unreadable:
-        """The event of a line that no decoder can read, with the object's identity. The line may be cut off."""
+    def _bare(self, line: bytes, reason: str) -> Event | Unreadable | None:
+        """The event of a line that no decoder can read, with the object's identity. The line may be cut off. None for
+        an object that is left out."""
         kind, start = "", -1
         for key, begin, end in members(line, len(line) - len(line.lstrip())):
             if key == b'"type"':

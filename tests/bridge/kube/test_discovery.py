@@ -120,6 +120,16 @@ async def test_a_definition_that_changes_versions_keeps_its_name(server: Scripte
     assert old.name == new.name == "widgets.example.com"
 
 
+@pytest.mark.parametrize("etag", ['"' + "x" * 300 + '"', '"\xe9\xff"', ""])
+async def test_an_etag_that_cannot_be_sent_back_is_not_kept(
+    server: ScriptedServer, client: KubeClient, etag: str
+) -> None:
+    serve_aggregated(server, SMALL, etag=etag)
+    first = await client.discover()
+    assert await client.discover(first) is first
+    assert not [request for request in server.requests if "if-none-match" in request.headers]
+
+
 # ── Aggregated servers that are down ─────────────────────────────────────────
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.kube.wire.bounds import LONGEST_NAME, LONGEST_NAMESPACE, LONGEST_UID, LONGEST_VERSION
 from bridge.kube.wire.frames import Frames
 from bridge.model.answers import (
     Announced,
@@ -416,3 +417,58 @@ def test_the_answers_are_the_same_however_the_bytes_are_cut(found: list[bytes], 
     whole, pieces = Frames(PODS, longest_line=2500), Frames(PODS, longest_line=2500)
     assert flat(read(*chunks, frames=pieces)) == flat(read(stream, frames=whole))
     assert (pieces.ended, pieces.mid_line) == (whole.ended, whole.mid_line)
+
+
+# ── Names that a server or a tenant chooses ──────────────────────────────────
+
+LONG = "9" * 300
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"), [("uid", LONGEST_UID), ("resourceVersion", LONGEST_VERSION), ("namespace", LONGEST_NAMESPACE)]
+)
+@pytest.mark.parametrize("spaces", [False, True], ids=["as Go writes it", "another way"])
+def test_a_line_with_too_long_an_identity_is_unreadable_alone(name: str, allowed: int, spaces: bool) -> None:
+    def written(text: str) -> bytes:
+        thing = pod("a")
+        thing["metadata"][name] = text
+        return line("ADDED", thing).replace(b'{"type"', b'{ "type"' if spaces else b'{"type"')
+
+    good, bad, other = read(written("9" * allowed), written(LONG), line("ADDED", pod("b")))
+    assert isinstance(good, Announced)
+    assert bad == Unreadable(f"ADDED: the metadata.{name} of a has 300 characters, and at most {allowed} are allowed")
+    assert isinstance(other, Announced)
+
+
+@pytest.mark.parametrize("spaces", [False, True], ids=["as Go writes it", "another way"])
+def test_an_object_with_a_long_name_is_left_out_and_named(spaces: bool) -> None:
+    """RBAC's kinds have no bound, so any tenant with a right on Roles chooses it: no doubt follows for the others."""
+    frames = Frames(PODS)
+    long, longest = pod("x" * 600), pod("x" * LONGEST_NAME)
+    long["metadata"]["uid"] = longest["metadata"]["uid"] = "u"
+    lines = [line(kind, long) for kind in ("ADDED", "MODIFIED", "DELETED")]
+    lines = [each.replace(b'{"type"', b'{ "type"') for each in lines] if spaces else lines
+
+    found = read(*lines, line("ADDED", longest), frames=frames)
+
+    assert [thing.name for _, thing in events(found)] == ["x" * LONGEST_NAME]
+    assert len(found) == 1
+    reason = f"{'x' * 100}…: it is left out, since its name has 600 characters; at most 512 are allowed"
+    assert frames.left_bare == [reason] * 3
+
+
+def test_a_line_beyond_all_bounds_with_a_long_name_is_passed_over() -> None:
+    frames = Frames(PODS, longest_line=2000)
+    long = pod("x" * 600, text="y" * 3000)
+    long["metadata"]["uid"] = "u"
+    found = read(line("ADDED", long), line("ADDED", pod("b")), frames=frames)
+    assert [type(each) for each in found] == [Unreadable, Announced]
+
+
+def test_a_bookmark_with_too_long_a_version_is_no_position() -> None:
+    assert [type(each) for each in read(bookmark(LONG), bookmark("9"))] == [Unreadable, Bookmark]
+
+
+def test_other_annotations_of_a_bookmark_may_be_anything() -> None:
+    odd = bookmark("9").replace(b'"annotations":{}', b'"annotations":{"a":null,"b":[1]}')
+    assert read(odd) == [Bookmark("9")]

@@ -787,3 +787,16 @@ async def test_an_object_whose_name_fits_no_url_cannot_be_requested(server: Scri
     assert isinstance(answer, Unsupported)
     assert "no URL can hold its name" in answer.reason
     assert server.requests == []
+
+
+@pytest.mark.parametrize("status", [None, 414, 431])
+async def test_a_continue_token_that_no_request_can_carry_expires(
+    server: ScriptedServer, client: KubeClient, status: int | None
+) -> None:
+    """It has the name of the object at the end of the page, which a tenant may have chosen: one page without a token
+    follows."""
+    if status is not None:
+        server.on(PATH, answering(b"", status, "text/plain"))
+    request = ListRequest(version="", limit=500, next_page="t" * (70_000 if status is None else 9_000))
+    answer = await client.lister_watcher(PODS, Scope()).list(request)
+    assert isinstance(answer, Expired)

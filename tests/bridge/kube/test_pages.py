@@ -346,3 +346,38 @@ def test_one_item_that_is_no_json_is_named_and_loses_no_other() -> None:
     answer = read(page(item("a"), item("b", spec="HERE"), item("c")).replace(b'"HERE"', b"nonsense"))
     assert [thing.name for thing in answer.objects] == ["a", "c"]
     assert answer.unreadable[0].startswith("JSON is malformed")
+
+
+# ── Names that a server or a tenant chooses ──────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["uid", "resourceVersion", "namespace"])
+def test_an_item_with_too_long_an_identity_is_unreadable_alone(name: str) -> None:
+    bad = item("b")
+    bad["metadata"][name] = "9" * 300
+    answer = read(page(item("a"), bad, item("c")))
+    assert [thing.name for thing in answer.objects] == ["a", "c"]
+    [reason] = answer.unreadable
+    assert reason.startswith(f"the metadata.{name} of b has 300 characters, and at most ")
+
+
+def test_an_item_with_a_long_name_is_left_out_of_a_complete_list() -> None:
+    reader = PageReader(PODS)
+    long = item("x" * 600)
+    long["metadata"]["uid"] = "u"
+    reader.feed(page(item("a"), long, item("c")))
+    answer = reader.end()
+    assert isinstance(answer, Page)
+    assert [thing.name for thing in answer.objects] == ["a", "c"]
+    assert answer.unreadable == ()
+    [reason] = reader.left_bare
+    assert reason.endswith("…: it is left out, since its name has 600 characters; at most 512 are allowed")
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before the items", "behind them"])
+def test_a_list_with_too_long_a_version_is_refused(behind: bool) -> None:
+    metadata, items = {"resourceVersion": "4" * 300}, {"items": [item("a")]}
+    members = {**items, "metadata": metadata} if behind else {"metadata": metadata, **items}
+    answer = read_page(json.dumps({"kind": "PodList", "apiVersion": "v1", **members}).encode(), PODS)
+    assert isinstance(answer, Failed)
+    assert "length <= 128 - at `$.metadata.resourceVersion`" in answer.reason

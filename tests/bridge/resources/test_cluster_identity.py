@@ -16,7 +16,14 @@ from tests.kit.playground import Playground
 
 @pytest.mark.parametrize(
     "answer",
-    [b"<html>back soon</html>", b"{}", b'{"metadata": {"uid": ""}}', b'{"metadata": {"uid": "\xff"}}', b"[" * 100_000],
+    [
+        b"<html>back soon</html>",
+        b"{}",
+        b'{"metadata": {"uid": ""}}',
+        b'{"metadata": {"uid": "\xff"}}',
+        b"[" * 100_000,
+        b'{"metadata": {"uid": "%b"}}' % (b"u" * 300),
+    ],
 )
 async def test_an_answer_that_is_none_is_waited_out(
     answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
