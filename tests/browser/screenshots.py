@@ -25,11 +25,10 @@ OUTAGE = 45.0
 async def take(url: str, name: str, section: str, **context: Any) -> None:
     async with opened(url, **context) as watched:
         page = watched.page
-        await page.locator("#letter-rows tr").first.wait_for()
-        await page.click("#lock")
         await page.fill("#token-input", TOKEN)
         await page.keyboard.press("Enter")
         await page.locator("#lock", has_text="Unlocked").wait_for()
+        await page.locator("#letter-rows tr").first.wait_for()
         await page.click("#tail-start")
         await page.wait_for_timeout(4000)
         await page.evaluate("document.activeElement.blur()")

@@ -10,16 +10,18 @@ from pathlib import Path
 from time import monotonic_ns as now
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.browser.chromium import Watched, missing, opened
 from tests.browser.scene import EVIL, REFUSED, TOKEN, Scene, a_scene
+from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(missing()), reason=missing())]
 
 DESKTOP = {"viewport": {"width": 1280, "height": 900}}
-PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ async def looking(scene: Scene, **context: Any) -> AsyncIterator[Watched]:
     """Ends with the promises of every visit: no request leaves the origin, and no complaint is on the console."""
     async with opened(scene.url, **(context or DESKTOP)) as watched:
         watched.page.set_default_timeout(15_000 * BUSY)
-        await seen(watched, "#link", "live")
+        await unlock(watched)
         yield watched
         assert watched.origins == {scene.url.rstrip("/")}
         assert watched.complaints == []
@@ -45,10 +47,16 @@ async def seen(watched: Watched, selector: str, text: str) -> None:
 
 
 async def unlock(watched: Watched) -> None:
-    await watched.page.click("#lock")
+    """The page asks for the token before it shows or offers anything."""
+    await watched.page.locator("#token-dialog[open]").wait_for()
+    await seen(watched, "#link", "locked")
     await watched.page.fill("#token-input", TOKEN)
     await watched.page.keyboard.press("Enter")
     await seen(watched, "#lock", "Unlocked")
+    await seen(watched, "#link", "live")
+    [complaint] = watched.complaints  # Of the browser: the answer that asked for the token.
+    assert "401" in complaint
+    watched.complaints.clear()
 
 
 async def pictured(watched: Watched, part: str) -> None:
@@ -76,15 +84,68 @@ async def test_a_dead_letter_is_read_and_retried(scene: Scene) -> None:
         assert "413" in await row.inner_text()
 
         await row.get_by_role("button", name="Body").click()
+        await seen(watched, "#body-facts", f"sequence number {await sequence_of(scene)}")
         await seen(watched, "#body-text", EVIL)  # As text: a complaint of the console would be an image.
         await watched.page.keyboard.press("Escape")
 
-        await unlock(watched)
         scene.accepts = True
         await row.get_by_role("button", name="Retry").click()
         await seen(watched, ".toast", "is tried again")
         await watched.page.locator("#letters-none").wait_for()
     assert scene.receiver.accepted
+
+
+async def sequence_of(scene: Scene) -> int:
+    """The only dead letter's."""
+    [letter] = (await asked(scene, "GET", "dead-letters")).json()
+    return int(letter["sequence"])
+
+
+async def asked(scene: Scene, method: str, path: str, **body: Any) -> httpx.Response:
+    """By another client than the browser."""
+    async with httpx.AsyncClient(base_url=f"{scene.url}v1/", headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+        answer = await client.request(method, path, json=body or None)
+        return answer.raise_for_status()
+
+
+async def test_dead_letters_are_live(scene: Scene) -> None:
+    async with looking(scene) as watched:
+        rows = watched.page.locator("#letter-rows tr")
+        await watched.page.locator("#letters-none").wait_for()
+        for number in range(3):
+            scene.create(f"{REFUSED}-{number}")
+            await rows.nth(number).wait_for()
+        await rows.nth(1).get_by_role("button", name="Body").focus()
+        scene.create(f"{REFUSED}-3")
+        await rows.nth(3).wait_for()
+        focused = await watched.page.evaluate("document.activeElement.getAttribute('aria-label')")
+        assert focused == f"Body of configmaps default/{REFUSED}-1", "a row stays while its dead letter does"
+        scene.accepts = True
+        await asked(scene, "POST", "dead-letters/retry", sink="hook", numbers=None)
+        await watched.page.locator("#letters-none").wait_for()
+
+
+async def test_a_failing_sink_is_in_the_header_and_in_the_title(tmp_path: Path) -> None:
+    away = {"type": "webhook", "url": f"http://127.0.0.1:{reserve_port()}"}
+    archive = {"type": "file", "path": str(tmp_path / "archive")}
+    async with a_scene(tmp_path, pager=away, archive=archive) as scene, looking(scene) as watched:
+        await seen(watched, "#ready", "ready")
+        await watched.page.wait_for_function("document.title === 'kubedelta · playground'")
+        scene.create("settings")
+        await seen(watched, "#ready[data-mood=bad]", "1 sink failing")
+        await watched.page.wait_for_function("document.title === '1 sink failing · kubedelta · playground'")
+
+
+async def test_a_phone_shows_many_dead_letters_on_few_screens(scene: Scene) -> None:
+    scene.create(REFUSED, "shop")
+    for number in range(60):
+        scene.update(REFUSED, "shop", n=str(number))
+    async with looking(scene, **PHONE) as watched:
+        await seen(watched, "#letters-count", "61")
+        await watched.page.locator("#letter-rows tr").nth(9).wait_for()
+        assert await watched.page.evaluate("document.documentElement.scrollHeight") < 5 * PHONE["viewport"]["height"]
+        await watched.page.click("#letters-more")
+        await watched.page.locator("#letter-rows tr").nth(19).wait_for()
 
 
 async def test_the_tail_is_paused_and_filtered(scene: Scene) -> None:
@@ -148,7 +209,6 @@ async def test_a_replay_begins_from_the_page(scene: Scene) -> None:
     for number in range(3):
         scene.create(f"settings-{number}")
     async with looking(scene) as watched:
-        await unlock(watched)
         await pictured(watched, "3 objects")
         await scene.bridge.until_delivered("hook")
         before = len(scene.receiver.events)
@@ -164,7 +224,6 @@ async def test_a_snapshot_begins_from_the_page(scene: Scene) -> None:
     for number in range(3):
         scene.create(f"settings-{number}", "shop" if number else "default")
     async with looking(scene) as watched:
-        await unlock(watched)
         await pictured(watched, "3 objects")
         await scene.bridge.until_delivered("hook")
         before = len(scene.receiver.events)
@@ -182,7 +241,6 @@ async def test_a_snapshot_begins_from_the_page(scene: Scene) -> None:
 
 async def test_a_sink_is_paused_and_resumed(scene: Scene) -> None:
     async with looking(scene) as watched:
-        await unlock(watched)
         await watched.page.get_by_role("button", name="Pause hook").click()
         await watched.page.click("#sure-yes")
         await seen(watched, "#sink-rows", "paused")
@@ -195,8 +253,7 @@ async def test_a_sink_is_paused_and_resumed(scene: Scene) -> None:
 
 async def test_a_wrong_token_is_refused(scene: Scene) -> None:
     async with opened(scene.url, **DESKTOP) as watched:
-        await seen(watched, "#link", "live")
-        await watched.page.click("#lock")
+        await watched.page.locator("#token-dialog[open]").wait_for()
         await watched.page.fill("#token-input", "a-wrong-token-of-many-letters")
         await watched.page.keyboard.press("Enter")
         await seen(watched, "#token-error", "refuses this token")
@@ -233,9 +290,6 @@ async def test_the_page_is_used_by_keyboard_alone(scene: Scene) -> None:
                 await page.keyboard.press("Tab")
         scene.accepts = True
         await page.keyboard.press("Enter")
-        await page.locator("#token-dialog[open]").wait_for()
-        await page.keyboard.type(TOKEN)
-        await page.keyboard.press("Enter")
         await page.locator("#letters-none").wait_for()
 
 
@@ -249,7 +303,6 @@ async def test_everyone_can_read_it(scene: Scene, device: dict[str, Any], scheme
     scene.create(REFUSED, "shop-" + "with-a-very-long-name" * 2)
     scene.update(REFUSED, "shop-" + "with-a-very-long-name" * 2, a="1")
     async with looking(scene, **device, color_scheme=scheme) as watched:
-        await unlock(watched)
         await watched.page.click("#tail-start")
         await seen(watched, "#letter-rows", "parked")
         await watched.page.evaluate("document.querySelector('#resources').open = true")
@@ -268,7 +321,7 @@ async def test_motion_is_reduced_on_request(scene: Scene) -> None:
 async def test_the_page_finds_the_bridge_again(scene: Scene) -> None:
     async with opened(scene.url, **DESKTOP) as watched:
         watched.page.set_default_timeout(15_000 * BUSY)
-        await seen(watched, "#link", "live")
+        await unlock(watched)
         await asyncio.to_thread(scene.bridge.kill9)
         await seen(watched, "#link", "reconnecting")
         await seen(watched, "#ready", "no news")

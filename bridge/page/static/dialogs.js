@@ -1,7 +1,7 @@
 // Dialogs: the token, a replay, a question, a body.
 
 import { get, post, Refused, text as fetchText, token } from "./api.js";
-import { $, bytes, counted, make, number, pretty, toast } from "./dom.js";
+import { $, bytes, counted, make, pretty, toast } from "./dom.js";
 
 for (const dialog of document.querySelectorAll("dialog")) {
   for (const button of dialog.querySelectorAll(".close")) button.addEventListener("click", () => dialog.close());
@@ -191,7 +191,7 @@ export async function showLetter(letter) {
     sink: letter.sink,
     reason: letter.reason,
     answer: letter.answer,
-    change: `${letter.op} ${letter.id}, sequence number ${number(letter.sequence)}`,
+    change: `${letter.op} ${letter.id}, sequence number ${letter.sequence}`,
     seen: letter.time,
     state: letter.parked ? "parked behind an earlier dead letter of its object" : letter.retrying ? "marked for retry" : "",
   };

@@ -34,6 +34,7 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const one = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
+// Counts, which may be shortened. A number that names something (a sequence number, a dead letter) is never one.
 export const number = (value) => (value < 1e6 ? whole.format(value) : short.format(value));
 export const rate = (value) => (value === 0 ? "0" : value < 0.1 ? "<0.1" : value < 100 ? one.format(value) : number(Math.round(value)));
 

@@ -1,93 +1,115 @@
-// Dead letters: reason, body, retry.
+// Dead letters: reason, body, retry. The list follows the bridge by itself.
 
 import { get } from "./api.js";
 import { showLetter } from "./dialogs.js";
-import { $, counted, make, moment, number, toast } from "./dom.js";
+import { $, counted, make, moment, number, setText, toast } from "./dom.js";
+import { Rows } from "./tables.js";
 
-const PAGE = 50;
-const EVERY = 5000; // at most, while a sink refuses record after record
+const PAGE = matchMedia("(max-width: 720px)").matches ? 10 : 20;
+const MOST = 1000; // rows; the command line has the others
+const SOON = 2000; // at most, while a sink refuses record after record
+const SELDOM = 10000; // marks change without the counts, by another operator's retry
 
 export class Letters {
   constructor(changes) {
     this.changes = changes;
-    this.known = "";
-    this.last = 0;
-    this.may = null;
-    $("letters-refresh").addEventListener("click", () => this.load());
-    $("letters-sink").addEventListener("change", () => this.load());
-    $("letters-more").addEventListener("click", () => this.load(this.last));
+    this.wanted = PAGE;
+    this.counts = "";
+    this.loaded = 0;
+    this.rows = new Rows($("letter-rows"), () => this.begin());
+    $("letters-sink").addEventListener("change", () => this.restart());
+    $("letters-more").addEventListener("click", () => this.load(Math.min(MOST, this.wanted + PAGE)));
     $("letters-retry-all").addEventListener("click", () => this.retryAll());
   }
 
+  // Asks for the rows when the counts of a picture say that they changed, and now and then while there are any.
   show(picture) {
-    const counts = picture.sinks.map((each) => [each.status.name, each.status.dead_letters]);
-    const total = counts.reduce((sum, [, count]) => sum + count, 0);
-    $("letters-count").textContent = number(total);
+    const sinks = picture.sinks.map((each) => each.status);
+    const total = sinks.reduce((sum, each) => sum + each.dead_letters, 0);
+    setText($("letters-count"), number(total));
     $("letters-count").hidden = !total;
-    const may = this.changes.can("/v1/dead-letters/retry");
-    const known = JSON.stringify(counts);
-    if (known === this.known && may === this.may) return;
-    this.offer(counts.map(([name]) => name));
-    this.known = known;
-    this.may = may;
-    // Each change of the counts, and not each picture. Who has paged on is not thrown back to the beginning.
-    if (this.planned || $("letter-rows").childElementCount > PAGE) return;
-    const wait = Math.max(0, (this.loaded ?? 0) + EVERY - Date.now());
-    this.planned = setTimeout(() => {
-      this.planned = 0;
+    this.offer(sinks.map((each) => each.name));
+    const counts = JSON.stringify(sinks.map((each) => [each.name, each.dead_letters, each.parked, each.rejected, this.may()]));
+    const age = Date.now() - this.loaded;
+    if (counts === this.counts ? total && age >= SELDOM : age >= SOON) {
+      this.counts = counts;
       this.load();
-    }, wait);
+    }
+  }
+
+  may() {
+    return this.changes.can("/v1/dead-letters/retry");
   }
 
   offer(names) {
+    if (JSON.stringify(names) === this.names) return;
+    this.names = JSON.stringify(names);
     const select = $("letters-sink");
     const chosen = select.value;
     select.replaceChildren(make("option", { value: "", text: "all" }), ...names.map((name) => make("option", { value: name, text: name })));
     select.value = names.includes(chosen) ? chosen : "";
   }
 
-  async load(after = 0) {
+  restart() {
+    return this.load(PAGE);
+  }
+
+  async load(wanted = this.wanted) {
+    this.wanted = wanted;
     const sink = $("letters-sink").value;
-    const query = new URLSearchParams({ after, limit: PAGE, ...(sink ? { sink } : {}) });
     const mine = (this.loading = {});
     this.loaded = Date.now();
     let found;
     try {
-      found = await get(`v1/dead-letters?${query}`);
+      found = await get(`v1/dead-letters?${new URLSearchParams({ limit: wanted, ...(sink ? { sink } : {}) })}`);
     } catch (error) {
       if (error.status !== 401) toast(`dead letters: ${error.message}`, "bad");
       return;
     }
     if (mine !== this.loading) return;
-    this.last = found.at(-1)?.number ?? this.last;
-    const rows = found.map((letter) => this.row(letter));
-    const focused = document.activeElement?.closest("#letter-rows tr")?.dataset.number;
-    if (after) $("letter-rows").append(...rows);
-    else $("letter-rows").replaceChildren(...rows);
-    if (focused) (document.querySelector(`#letter-rows tr[data-number="${focused}"] button`) ?? $("letters-refresh")).focus();
-    $("letters-more").hidden = found.length < PAGE;
-    $("letters-none").hidden = $("letter-rows").childElementCount > 0;
-    $("letters-retry-all").hidden = !(sink && found.length && this.may);
+    const focused = document.activeElement?.closest("#letter-rows tr");
+    this.rows.show(new Map(found.map((letter) => [letter.number, letter])), (row, letter) => this.update(row, letter));
+    if (focused && !focused.isConnected) ($("letter-rows").querySelector("button") ?? $("letters-sink")).focus();
+    $("letters-more").hidden = found.length < wanted || wanted === MOST;
+    $("letters-none").hidden = found.length > 0;
+    $("letters-retry-all").hidden = !(sink && found.length && this.may());
   }
 
-  row(letter) {
+  begin() {
+    const button = (text, className, click) => make("button", { type: "button", className, text, on: { click } });
+    const row = {
+      number: make("td", { className: "n", data: { label: "No." } }),
+      sink: make("td", { data: { label: "Sink" }, className: "whole" }),
+      change: make("span", { className: "muted" }),
+      key: make("span", { className: "mono" }),
+      mark: make("b", { className: "mark" }),
+      reason: make("span"),
+      seen: make("td", { data: { label: "Seen" }, className: "nowrap" }),
+      body: button("Body", "small", () => showLetter(row.letter)),
+      retry: button("Retry", "small change", () => this.retry(row.letter)),
+    };
+    const object = make("td", { className: "object", data: { label: "Object" } }, row.change, " ", row.key);
+    const why = make("td", { className: "why", data: { label: "Reason" } }, row.mark, row.reason);
+    const actions = make("td", { className: "actions" }, row.body, row.retry);
+    return { ...row, element: make("tr", {}, row.number, row.sink, object, why, row.seen, actions), set: (letter) => (row.letter = letter) };
+  }
+
+  update(row, letter) {
+    row.set(letter);
     const about = `${letter.resource} ${letter.key}`;
-    const button = (text, label, click, className = "small") => make("button", { type: "button", className, text, "aria-label": label, on: { click } });
-    const actions = [button("Body", `Body of ${about}`, () => showLetter(letter))];
-    if (this.may && !letter.retrying && !letter.parked) {
-      actions.push(button("Retry", `Retry ${about}`, () => this.retry(letter), "small change"));
-    }
-    const mark = letter.retrying ? "retrying" : letter.parked ? "parked" : "";
-    return make(
-      "tr",
-      { data: { number: letter.number } },
-      make("td", { className: "n", text: String(letter.number), data: { label: "No." } }),
-      make("td", { text: letter.sink, data: { label: "Sink" }, className: "whole" }),
-      make("td", { data: { label: "Object" } }, make("span", { className: "muted", text: `${letter.op} ${letter.resource} ` }), make("span", { className: "mono", text: letter.key })),
-      make("td", { data: { label: "Reason" }, className: "why" }, ...(mark ? [make("b", { className: "mark", text: mark })] : []), letter.reason),
-      make("td", { text: moment(letter.time), title: letter.time, data: { label: "Seen" }, className: "nowrap" }),
-      make("td", { className: "actions" }, ...actions),
-    );
+    setText(row.number, String(letter.number));
+    setText(row.sink, letter.sink);
+    setText(row.change, `${letter.op} ${letter.resource}`);
+    setText(row.key, letter.key);
+    setText(row.mark, letter.retrying ? "retrying" : letter.parked ? "parked" : "");
+    row.mark.hidden = !row.mark.textContent;
+    setText(row.reason, letter.reason);
+    row.reason.title = letter.reason;
+    setText(row.seen, moment(letter.time));
+    row.seen.title = letter.time;
+    row.body.setAttribute("aria-label", `Body of ${about}`);
+    row.retry.setAttribute("aria-label", `Retry ${about}`);
+    row.retry.hidden = !this.may() || letter.retrying || letter.parked;
   }
 
   async retry({ sink, number: which, resource, key }) {

@@ -3,9 +3,9 @@
 import { token } from "./api.js";
 import { Chart } from "./chart.js";
 import { Changes, TokenDialog } from "./dialogs.js";
-import { $, bytes, seconds, toast } from "./dom.js";
+import { $, bytes, counted, seconds, setText, toast } from "./dom.js";
 import { Letters } from "./letters.js";
-import { Picture } from "./picture.js";
+import { failing, Picture } from "./picture.js";
 import { Stream } from "./stream.js";
 import { ResourceTable, SinkTable } from "./tables.js";
 import { Tail } from "./tail.js";
@@ -26,7 +26,6 @@ const stream = new Stream(
   {
     hello(hello) {
       $("cluster").textContent = hello.cluster;
-      document.title = `kubedelta · ${hello.cluster}`;
       $("version").textContent = `kubedelta ${hello.version}`;
       changes.offered = hello.may_change ? hello.commands : [];
       lock(hello.may_change ? "open" : "none");
@@ -40,7 +39,7 @@ const stream = new Stream(
   (state, reason) => {
     document.body.dataset.link = state;
     $("link").textContent = LINK[state] + (state === "waiting" && reason ? `: ${reason}` : "");
-    if (state !== "live") ready("unknown", "no news");
+    if (state !== "live") health("unknown", "no news");
     if (state === "refused") alert(reason);
     if (state === "locked") {
       lock("closed");
@@ -60,19 +59,28 @@ function lock(state) {
   button.disabled = state === "none";
 }
 
-function ready(mood, text) {
+// In the header and, unless all is well, in the title: a tab among others says it, too.
+function health(mood, text) {
   $("ready").dataset.mood = mood;
-  if ($("ready").textContent !== text) $("ready").textContent = text;
+  setText($("ready"), text);
+  const title = [mood === "ok" ? "" : text, "kubedelta", $("cluster").textContent].filter(Boolean).join(" · ");
+  if (document.title !== title) document.title = title;
+}
+
+function healthOf(found) {
+  const trouble = [found.ready ? "" : "not ready", failing(found) ? `${counted(failing(found), "sink")} failing` : ""];
+  return trouble.filter(Boolean).join(", ");
 }
 
 function alert(text) {
   $("alert").hidden = !text;
-  if ($("alert").textContent !== text) $("alert").textContent = text;
+  setText($("alert"), text);
 }
 
 function show(found) {
   newest = found;
-  ready(found.ready ? "ok" : "bad", found.ready ? "ready" : "not ready");
+  const trouble = healthOf(found);
+  health(trouble ? "bad" : "ok", trouble || "ready");
   const blocked = found.intake_blocked ? `The intake is blocked: ${found.intake_blocked}` : "";
   alert(blocked || (found.refused ? `The configuration file is refused, the former one is in effect: ${found.refused}` : ""));
   picture.draw(found);

@@ -7,9 +7,16 @@ const NARROW = 720;
 const NODE = { height: 52, gap: 10 };
 
 const INFORMER = { live: "ok", listing: "busy", reconnecting: "warn", refused: "bad", unknown: "bad" };
-const SINK = { idle: "ok", delivering: "ok", opening: "busy", waiting: "bad", paused: "off", gone: "bad", fenced: "bad" };
+const SINK = { idle: "ok", delivering: "ok", opening: "busy", waiting: "bad", paused: "off", standby: "off", gone: "bad", fenced: "bad" };
 
-export const sinkMood = (sink) => (sink.status.dead_letters && SINK[sink.status.state] === "ok" ? "warn" : SINK[sink.status.state] ?? "warn");
+// A sink fails from its first failure to its next success, also while an attempt is under way.
+export function sinkMood({ status }) {
+  const mood = SINK[status.state] ?? "warn";
+  if (mood === "off") return mood;
+  if (status.circuit !== "closed" || status.last_error) return "bad";
+  return status.dead_letters && mood === "ok" ? "warn" : mood;
+}
+export const failing = (picture) => picture.sinks.filter((each) => sinkMood(each) === "bad").length;
 export const informerMood = (each) => (each.ready ? "ok" : INFORMER[each.status.state] ?? "warn");
 const WORST = ["bad", "warn", "busy", "ok"];
 
@@ -56,12 +63,13 @@ function nodesOf(picture) {
   }
   const right = picture.sinks.map((each) => {
     const sink = each.status;
-    const trouble = ["waiting", "gone", "fenced"].includes(sink.state) ? sink.last_error : "";
+    const mood = sinkMood(each);
+    const trouble = mood === "bad" ? sink.last_error : "";
     return {
       key: `s ${sink.name}`,
       title: sink.name,
       aside: sink.type,
-      mood: sinkMood(each),
+      mood,
       rate: each.rate,
       badge: sink.dead_letters,
       lines: [

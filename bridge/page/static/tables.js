@@ -3,7 +3,7 @@
 import { $, make, number, rate, seconds, setText } from "./dom.js";
 import { informerMood, sinkMood } from "./picture.js";
 
-class Rows {
+export class Rows {
   constructor(body, begin) {
     this.body = body;
     this.begin = begin;
