@@ -13,6 +13,7 @@ DIST ?= dist
 HELM ?= helm
 ENGINE ?=
 BASE ?=
+SIGN ?=
 
 # What failed in any of the groups stands at the end of `make test`, not between their pages.
 FAILURES ?= build/failures
@@ -120,8 +121,8 @@ sbom: $(READY) ## dist/sbom.cdx.json: what the image and the wheel depend on, as
 	@mkdir -p $(DIST)
 	$(BIN)/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --mc-type application --output-reproducible --of JSON -o $(DIST)/sbom.cdx.json
 
-release: $(READY) ## wheel, image, chart, bill of materials, notes and checksums in dist/; uploads nothing (BASE=python:…@sha256:…)
-	$(BIN)/python -m deploy.release --dist "$(DIST)" --helm "$(HELM)" --engine "$(ENGINE)" --base "$(BASE)" $(ARGS)
+release: $(READY) ## wheel, image, chart, bill of materials, notes and checksums in dist/; uploads nothing (BASE=python:…@sha256:… SIGN=key)
+	$(BIN)/python -m deploy.release --dist "$(DIST)" --helm "$(HELM)" --engine "$(ENGINE)" --base "$(BASE)" --sign "$(SIGN)" $(ARGS)
 
 bench: $(READY) ## the bridge beside its peers, side by side; needs Go, Rust, Java and hours (ARGS="--only kafka --rounds 1")
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,6 +1,6 @@
 """Makes a release: ``python -m deploy.release`` (``make release``). It uploads nothing.
 
-artefacts    wheel, image, chart, bill of materials, notes, checksums
+artefacts    wheel, image, chart, bill of materials, notes, signed checksums
 engines      builds the image with buildah, podman or docker
 notes        the part of the changelog for a version (pure)
 obstacles    reasons against a release

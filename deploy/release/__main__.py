@@ -11,7 +11,7 @@ from deploy.release import ROOT
 from deploy.release.artefacts import Release, Tools
 from deploy.release.engines import engine_of
 from deploy.release.notes import notes_of
-from deploy.release.obstacles import unfinished, version_of, wrong_versions
+from deploy.release.obstacles import unfinished, unsigned, version_of, wrong_versions
 
 
 def main(words: list[str] | None = None) -> int:
@@ -20,11 +20,12 @@ def main(words: list[str] | None = None) -> int:
     version = version_of(ROOT)
     try:
         notes = notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
-        tools = Tools(helm=options.helm, engine=engine_of(options.engine), base=options.base)
+        tools = Tools(helm=options.helm, engine=engine_of(options.engine), base=options.base, sign=options.sign)
     except (LookupError, ValueError) as error:
         return _refuse([str(error)])
     open_ends = list(unfinished(ROOT, notes, options.base))
-    if reasons := [*wrong_versions(ROOT, version), *([] if options.trial else open_ends)]:
+    wrong = [*wrong_versions(ROOT, version), *unsigned(options.sign)]
+    if reasons := [*wrong, *([] if options.trial else open_ends)]:
         return _refuse(reasons)
     release = Release(notes, ROOT, options.dist.resolve())
     try:
@@ -44,12 +45,18 @@ def _refuse(reasons: list[str]) -> int:
     return 1
 
 
+def _key(text: str) -> Path | None:
+    """None for an empty text: the Makefile passes one without SIGN."""
+    return Path(text).expanduser().resolve() if text else None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="deploy.release", description=__doc__)
     parser.add_argument("--dist", type=Path, default=ROOT / "dist", help="the folder to fill")
     parser.add_argument("--helm", default="helm")
     parser.add_argument("--engine", default="", help="docker, podman or buildah; the first of them by default")
     parser.add_argument("--base", default="", help="the image's base, by its digest")
+    parser.add_argument("--sign", type=_key, help="the SSH key that signs the checksums")
     parser.add_argument("--trial", action="store_true", help="from any tree, without a day or a digest")
     return parser
 

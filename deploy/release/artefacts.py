@@ -13,6 +13,9 @@ from deploy.release.engines import archive_format, build_image
 from deploy.release.notes import Notes
 
 CHECKSUMS = "SHA256SUMS"
+SIGNATURE = f"{CHECKSUMS}.sig"
+NAMESPACE = "kubedelta-release"
+"""What the key signs, in the words of ssh-keygen: a signature of something else is none of a release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,8 @@ class Tools:
     """docker, podman or buildah."""
     base: str
     """The image's base; empty for the Dockerfile's own."""
+    sign: Path | None = None
+    """The SSH key that signs the checksums, or the public half of one in ssh-agent; None for no signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +69,18 @@ class Release:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All but the checksums."""
+        """All but the checksums and their signature."""
         return self.wheel_file, self.chart_file, self.image_file, self.bill_file, self.notes_file
 
     def make(self, tools: Tools) -> None:
-        """Makes every file anew, and the checksums of all. Raises CalledProcessError."""
+        """Makes every file anew, and the checksums of all, which it signs. Raises CalledProcessError."""
         self.dist.mkdir(parents=True, exist_ok=True)
         self._run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(self.dist)])
         self._run([tools.helm, "package", "deploy/chart", "--destination", str(self.dist)])
         self._run(["make", "--no-print-directory", "sbom", f"DIST={self.dist}"])
         build_image(tools.engine, self.image, tools.base, self.image_file, self._run)
         self.notes_file.write_text(self.notes.text, encoding="utf-8")
-        self._write_checksums()
+        self.write_checksums(tools.sign)
 
     def uploads(self, tools: Tools) -> list[str]:
         """The commands that would publish the release, for people to run."""
@@ -88,9 +93,13 @@ class Release:
             f"cosign attest --type cyclonedx --predicate {self.bill_file} {published}",
         ]
 
-    def _write_checksums(self) -> None:
+    def write_checksums(self, sign: Path | None) -> None:
+        """Writes the checksums of all files, and their signature. See Tools. Raises CalledProcessError."""
         lines = [f"{_sha256(file)}  {file.name}\n" for file in sorted(self.files)]
         (self.dist / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
+        (self.dist / SIGNATURE).unlink(missing_ok=True)
+        if sign is not None:
+            self._run(["ssh-keygen", "-Y", "sign", "-f", str(sign), "-n", NAMESPACE, str(self.dist / CHECKSUMS)])
 
     def _run(self, command: Sequence[str]) -> None:
         print("+", " ".join(command), flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -35,6 +36,16 @@ def wrong_versions(root: Path, version: str) -> Iterator[str]:
     for place, found in named.items():
         if found != version:
             yield f"{place} is {found}, the version of pyproject.toml is {version}"
+
+
+def unsigned(key: Path | None) -> Iterator[str]:
+    """Reasons why the checksums cannot be signed with this key, each in words."""
+    if key is None:
+        return
+    if not key.is_file():
+        yield f"SIGN: there is no key {key}: name an SSH key, or the public half of one in ssh-agent"
+    if shutil.which("ssh-keygen") is None:
+        yield "SIGN: no ssh-keygen on PATH"
 
 
 def unfinished(root: Path, notes: Notes, base: str) -> Iterator[str]:

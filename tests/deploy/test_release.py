@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -15,9 +16,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deploy.release.artefacts import Release
 from deploy.release.engines import ENGINES, archive_format, build_image, engine_of
 from deploy.release.notes import Notes, notes_of
-from deploy.release.obstacles import unfinished, version_of, wrong_versions
+from deploy.release.obstacles import unfinished, unsigned, version_of, wrong_versions
 from tests.deploy.helm import ROOT
 
 VERSION = version_of(ROOT)
@@ -127,6 +129,60 @@ def test_an_engine_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp
     assert engine_of("") == "podman"
     with pytest.raises(LookupError, match="ENGINE: no docker on PATH"):
         engine_of("docker")
+
+
+# ── Signed checksums ─────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Release:
+    """A release whose files were made."""
+    release = Release(Notes(VERSION, "2026-12-01", "x"), tmp_path, tmp_path / "dist")
+    release.dist.mkdir()
+    for file in release.files:
+        file.write_text(file.name)
+    return release
+
+
+def _verified(dist: Path) -> bool:
+    """By the commands of SECURITY.md."""
+    verify, check = re.findall(
+        r"^    (ssh-keygen -Y verify .*|sha256sum .*)$", (ROOT / "SECURITY.md").read_text(), re.MULTILINE
+    )
+    return all(
+        subprocess.run(command, shell=True, cwd=dist, capture_output=True, timeout=60, check=False).returncode == 0
+        for command in (verify, check)
+    )
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="there is no ssh-keygen")
+def test_signed_checksums_are_verified_as_documented(made: Release, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, capture_output=True, timeout=60
+    )
+    public = key.with_suffix(".pub").read_text().split()
+    (made.dist / "signers").write_text(f"releases {public[0]} {public[1]}\n")
+    assert list(unsigned(key)) == []
+    for _ in range(2):  # The second release replaces the files of the first.
+        made.write_checksums(key)
+        assert _verified(made.dist)
+
+    sums = made.dist / "SHA256SUMS"
+    content = sums.read_text()
+    sums.write_text(content.replace("0", "1"))
+    assert not _verified(made.dist)
+    sums.write_text(content)
+    made.notes_file.write_text("another")
+    assert not _verified(made.dist)
+    made.write_checksums(None)
+    assert not (made.dist / "SHA256SUMS.sig").exists(), "no signature of other checksums stays"
+
+
+def test_a_key_that_cannot_sign_is_an_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert list(unsigned(None)) == []
+    assert [reason.partition(" ")[0] for reason in unsigned(tmp_path / "missing")] == ["SIGN:", "SIGN:"]
 
 
 # ── make release ─────────────────────────────────────────────────────────────
