@@ -11,9 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from bridge.model.change import Evidence, Op
 from bridge.model.primitives.field_path import FieldPath
+from bridge.model.record import Delta
 from bridge.model.resource import Resource
-from bridge.selection import SelectorText, Views, compile_selection
+from bridge.selection import Decisions, SelectorText, Views, compile_selection
 from bridge.selection.language import Cel
 from bridge.transform.annotations import stripped
 from bridge.transform.digest import IgnoredPaths
@@ -39,19 +41,18 @@ def microseconds(work: Callable[[], object]) -> float:
 
 
 def matching(body: bytes, *entries: SelectorText) -> Callable[[], object]:
-    """Evaluates a record for as many sinks as there are entries."""
+    """Decides on an update of a known object for as many sinks as there are entries."""
     language = Cel()
     selections = {
         f"sink-{index}": compile_selection([entry], "select", lambda: language) for index, entry in enumerate(entries)
     }
-    views = Views(selections, "prod").of(PODS)
+    masks = {sink: 1 << index for index, sink in enumerate(selections)}
+    decide, everywhere = Decisions(Views(selections, "prod"), masks), sum(masks.values())
+    delta = Delta(
+        1, Op.UPDATED, Evidence.WATCHED, PODS, "shop/web", "a-uid", "2", "2026-11-21T08:30:00.000001Z", 1, body
+    )
 
-    def match() -> None:
-        evaluation = views.evaluator.evaluation("shop/web", body, body)
-        for selection in views.selections.values():
-            selection.takes(evaluation, next(iter(selection.selectors[0].operations)), "watched")
-
-    return match
+    return lambda: decide(delta, everywhere, lambda: body)
 
 
 def where(text: str) -> SelectorText:

@@ -87,7 +87,7 @@ class _Reader:
                 return f"expressions were evaluated on {counted(seen, 'object')} only: {answer.reason}"
             for each in answer.objects:
                 thing = self.transform(each)
-                evaluation = evaluator.evaluation(thing.key, thing.body, thing.body, {TIME: utc_now(), CHANGED: []})
+                evaluation = evaluator.evaluation(thing.key, thing.body, thing.body, {TIME: utc_now(), CHANGED: []}.get)
                 for count in counters:
                     count(evaluation)
             seen += len(answer.objects)

@@ -34,10 +34,10 @@ class RecordValues:
     @cached_property
     def evaluation(self) -> Evaluation:
         delta = self.delta
-        record: dict[str, Any] = {TIME: delta.time}
-        if CHANGED in self._evaluator.reads:
-            record[CHANGED] = self.differences.changed or []
-        return self._evaluator.evaluation(delta.key, delta.body, delta.before, record)
+        return self._evaluator.evaluation(delta.key, delta.body, delta.before, self._named)
+
+    def _named(self, name: str) -> Any:
+        return (self.differences.changed or []) if name == CHANGED else {TIME: self.delta.time}[name]
 
     @cached_property
     def differences(self) -> Differences:

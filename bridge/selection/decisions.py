@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Selected
-from bridge.selection.evaluation import Evaluation
-from bridge.selection.selector import SinkSelection
 from bridge.selection.views import Views
+
+_CHANGES_NO_MEMBERS = (Op.DELETED, Op.SYNC)
 
 
 class Decisions:
@@ -22,36 +22,28 @@ class Decisions:
         """``was``: the members before the record; None if the object was not known. ``before`` returns the state before
         it, or None if that is lost; None without such a state."""
         views = self._views.of(delta.resource)
-        evaluator = views.evaluator
+        evaluator, op, masks = views.evaluator, delta.op, self._masks
         old = before() if before is not None and evaluator.reads_before else None
         evaluation = evaluator.evaluation(delta.key, delta.body, old)
+        # A resync changes no object, and a delete goes where the object was.
+        is_where_it_was = was is not None and op in _CHANGES_NO_MEMBERS
         takes = enters = leaves = members = 0
         for sink, selection in views.selections.items():
-            mask = self._masks[sink]
+            mask = masks[sink]
             was_in = None if was is None else bool(was & mask)
-            is_in = _contains(selection, evaluation, delta.op, was_in)
-            op, evidence = _step(delta, was_in, is_in)
-            if is_in and delta.op is not Op.DELETED:
-                members |= mask
-            if op is not None and selection.takes(evaluation, op, evidence):
+            is_in = was_in if is_where_it_was else selection.matches(evaluation)
+            if is_in:
+                # Without a known state, the op of the record says all: ``added``, or ``sync`` after the state was lost.
+                step, evidence = Op.ADDED if was_in is False else op, delta.evidence
+                if op is not Op.DELETED:
+                    members |= mask
+            elif was_in:
+                step, evidence = Op.DELETED, Evidence.UNSELECTED
+            else:
+                continue
+            if selection.takes(evaluation, step, evidence):
                 takes |= mask
-                if op is not delta.op:
-                    enters |= mask if op is Op.ADDED else 0
-                    leaves |= mask if op is Op.DELETED else 0
+                if step is not op:
+                    enters |= mask if step is Op.ADDED else 0
+                    leaves |= mask if step is Op.DELETED else 0
         return Selected(takes, enters, leaves, members)
-
-
-def _contains(selection: SinkSelection, evaluation: Evaluation, op: Op, was_in: bool | None) -> bool:
-    """Whether the selection contains the object after the record; for a delete, whether the sink has the object."""
-    # A resync changes no object, and a delete goes where the object was.
-    if op in (Op.DELETED, Op.SYNC) and was_in is not None:
-        return was_in
-    return selection.matches(evaluation)
-
-
-def _step(delta: Delta, was_in: bool | None, is_in: bool) -> tuple[Op | None, Evidence]:
-    """The op and the evidence that the sink gets; no op if the record is not for it."""
-    if not is_in:
-        return (Op.DELETED, Evidence.UNSELECTED) if was_in else (None, delta.evidence)
-    # Without a known state, the op of the record says all: ``added``, or ``sync`` after the state was lost.
-    return (Op.ADDED if was_in is False else delta.op), delta.evidence

@@ -1,8 +1,12 @@
-"""Evaluates expressions on one record. Each distinct expression is evaluated once, for all sinks. Hot."""
+"""Evaluates expressions on one record. Each distinct expression is evaluated once, for all sinks. Hot.
+
+The object is decoded once, as far as any expression reads it. Each expression gets, and is remembered by, the part that
+its own paths name: what another expression reads neither fails it nor makes it forgotten.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,6 +17,7 @@ from bridge.selection.failures import Failures
 from bridge.selection.known_values import KnownValues
 from bridge.selection.language.expression import (
     EVIDENCE,
+    LARGEST,
     OBJECT,
     OLD_OBJECT,
     OP,
@@ -20,13 +25,15 @@ from bridge.selection.language.expression import (
     Expression,
 )
 from bridge.selection.language.paths import PathTree, union
-from bridge.selection.language.projection import projection
+from bridge.selection.language.projection import cut, projection
+from bridge.selection.language.values import TOO_MUCH
 
 _MISSING: Any = object()
+_UNDECODED: Any = object()
 _encode = msgspec.json.Encoder().encode
-_NO_VALUES: Mapping[str, Any] = {}
 _LONGEST_BARE = 2048
 """Bytes: names, versions and uids are short."""
+_NO_PATHS = PathTree()
 _LABELS = PathTree(members={"metadata": PathTree(members={"labels": PathTree(values=PathTree())})})
 
 
@@ -46,6 +53,21 @@ class _Bare(msgspec.Struct, forbid_unknown_fields=True):
 _decode_bare = msgspec.json.Decoder(_Bare).decode
 
 
+class _Reader:
+    """The part of a record that expressions with the same paths read. Expressions with other paths have a Reader of
+    their own: what the library cannot take, and a member that always changes, is no matter of others."""
+
+    __slots__ = ("before", "decode", "decode_before", "names", "object", "reads", "values_of")
+
+    def __init__(self, reads: Mapping[str, PathTree], known: KnownValues | None) -> None:
+        self.reads = reads
+        self.names = tuple(name for name in reads if name not in (OBJECT, OLD_OBJECT))
+        self.object = cut(reads[OBJECT]) if OBJECT in reads else None
+        self.before = cut(reads[OLD_OBJECT]) if OLD_OBJECT in reads else None
+        self.decode, self.decode_before = (projection(reads.get(name, _NO_PATHS)) for name in (OBJECT, OLD_OBJECT))
+        self.values_of = None if known is None else known.of_paths()
+
+
 class Evaluator:
     """Makes the Evaluations of a resource's records. ``expressions`` are all that may be evaluated on them;
     ``with_labels``: label selectors are, too. ``takes_bare``: a bare object is evaluated as it is; otherwise all
@@ -62,47 +84,59 @@ class Evaluator:
         with_labels: bool = False,
         takes_bare: bool = False,
     ) -> None:
-        found = tuple(expressions)
-        trees = [each.reads[OBJECT] for each in found if OBJECT in each.reads]
-        old = [each.reads[OLD_OBJECT] for each in found if OLD_OBJECT in each.reads]
         self.resource = resource
         self.names = {"resource": resource.name, "cluster": cluster}
         self.failures = failures
-        self.values_of = None if known is None else known.of_resource()
         self.takes_bare = takes_bare
-        self.reads = frozenset(name for each in found for name in each.reads)
-        """Names that an expression uses."""
+        self.readers: dict[Expression, _Reader] = {}
+        made: list[_Reader] = []
+        for each in expressions:
+            same = next((reader for reader in made if reader.reads == each.reads), None)
+            if same is None:
+                made.append(same := _Reader(each.reads, known))
+            self.readers[each] = same
+        self.labels = _Reader({OBJECT: _LABELS}, None)
+        trees = [reader.reads[OBJECT] for reader in (*made, *([self.labels] if with_labels else [])) if reader.object]
+        old = [reader.reads[OLD_OBJECT] for reader in made if reader.before]
         self.reads_before = bool(old)
         """Whether an expression reads the state before the change, so that ``evaluation`` needs it."""
-        self.decode = projection(union((*trees, _LABELS) if with_labels else trees))
-        self.decode_before = projection(union(old))
+        self.is_divided, self.is_divided_before = len(trees) > 1, len(old) > 1
+        """Whether a Reader reads less than the decoded part. An object is decoded once for all of them."""
+        self.decode, self.decode_before = projection(union(trees)), projection(union(old))
 
     def evaluation(
-        self, key: str, body: bytes, before: bytes | None = None, record: Mapping[str, Any] = _NO_VALUES
+        self, key: str, body: bytes, before: bytes | None = None, record: Callable[[str], Any] | None = None
     ) -> Evaluation:
         return Evaluation(self, key, body, before, record)
 
 
 class Evaluation:
     """A record's values of expressions. ``before`` is None for a new object, and where no expression reads it.
-    ``record``: further values by name, for expressions that make content."""
+    ``record``: further values by name, for expressions that make content; it is called when one of these reads it."""
 
     __slots__ = (
         "_before",
         "_body",
         "_bound",
+        "_decoded",
+        "_decoded_before",
         "_evaluator",
         "_known",
         "_labels",
-        "_object",
         "_of_part",
+        "_parts",
         "_record",
         "_values",
         "key",
     )
 
     def __init__(
-        self, evaluator: Evaluator, key: str, body: bytes, before: bytes | None, record: Mapping[str, Any]
+        self,
+        evaluator: Evaluator,
+        key: str,
+        body: bytes,
+        before: bytes | None,
+        record: Callable[[str], Any] | None,
     ) -> None:
         self.key = key
         self._evaluator = evaluator
@@ -110,10 +144,12 @@ class Evaluation:
         self._before = before
         self._record = record
         self._known: dict[Any, bool | None] = {}
-        self._of_part: dict[Any, bool] | None = None
+        self._of_part: dict[_Reader, dict[Any, bool]] = {}
+        self._parts: dict[_Reader, Any] = {}
         self._values: dict[Any, Any] = {}
-        self._object: Any = None
-        self._bound: dict[tuple[tuple[Op, str] | None, bool], Any] = {}
+        self._decoded: Any = _MISSING
+        self._decoded_before: Any = _MISSING
+        self._bound: dict[Any, Any] = {}
         self._labels: Mapping[str, str] | None = None
 
     @property
@@ -126,7 +162,7 @@ class Evaluation:
         """Those with a text as the value: an aggregated API may serve others. None if they cannot be known."""
         if self._labels is None:
             try:
-                found = self._decoded()["metadata"]["labels"]
+                found = self._part(self._evaluator.labels)["metadata"]["labels"]
             except EvaluationFailed:
                 return None
             except (LookupError, TypeError):
@@ -139,9 +175,10 @@ class Evaluation:
         """The value of an expression on the object's state; None if it fails, which is counted."""
         value: bool | None = self._known.get(expression, _MISSING)
         if value is _MISSING:
-            values = self._of_part
+            reader = self._evaluator.readers[expression]
+            values = self._of_part.get(reader)
             if values is None:
-                values = self._of_part = self._values_of_part()
+                values = self._of_part[reader] = self._values_of_part(reader)
             value = values.get(expression)
             if value is None:
                 value = self._value(expression, None)
@@ -160,13 +197,13 @@ class Evaluation:
         return value
 
     def value_of_step(self, expression: Expression, op: Op, evidence: str) -> Any:
-        """The value of an expression that makes data or a text, see ``Expression.value``. Raises EvaluationFailed. The
-        caller must not change the value."""
-        key, kind = _key(expression, op, evidence), ((op, evidence), OBJECT in expression.reads)
+        """The value of an expression that makes data or a text, see ``Expression.value``. Raises EvaluationFailed, and
+        the errors of ``record``. The caller must not change the value."""
+        key = _key(expression, op, evidence)
         value = self._values.get(key, _MISSING)
         if value is _MISSING:
             try:
-                value = expression.value(self._bound.get(kind) or self._bind(expression, kind))
+                value = expression.value(self._bind(expression, (op, evidence)))
             except EvaluationFailed as error:
                 value = error
             self._values[key] = value
@@ -174,42 +211,71 @@ class Evaluation:
             raise EvaluationFailed(str(value))
         return value
 
-    def _values_of_part(self) -> dict[Any, bool]:
+    def _values_of_part(self, reader: _Reader) -> dict[Any, bool]:
         """What is known of an object whose members that expressions read are the same."""
-        values_of = self._evaluator.values_of
         try:
-            return {} if values_of is None else values_of(_encode(self._decoded()))
+            return {} if reader.values_of is None else reader.values_of(_encode(self._part(reader)))
         except (EvaluationFailed, RecursionError):
             return {}
 
     def _value(self, expression: Expression, step: tuple[Op, str] | None) -> bool | None:
         try:
-            # A binding serves all expressions: objects are converted to CEL values once for each step.
-            kind = step, OBJECT in expression.reads
-            return expression.evaluate(self._bound.get(kind) or self._bind(expression, kind))
+            return expression.evaluate(self._bind(expression, step))
         except EvaluationFailed as error:
             self._evaluator.failures.add(expression, self._evaluator.resource.name, self.key, error)
             return None
 
-    def _bind(self, expression: Expression, kind: tuple[tuple[Op, str] | None, bool]) -> Any:
-        step, reads_object = kind
-        # An object that cannot be decoded fails only expressions that read it.
-        values = {OBJECT: self._decoded() if reads_object else {}, **self._evaluator.names}
-        if step is not None:
-            # For a sink that begins to get the object, there is no state before.
-            old = None if step[0] is Op.ADDED else self._before
-            before = None if old is None else _decoded(self._evaluator.decode_before, old)
-            # Plain texts: the library takes members of a StrEnum only in an expression with the very same names.
-            values |= {OLD_OBJECT: before, OP: str(step[0]), EVIDENCE: str(step[1]), **self._record}
-        bound = self._bound[kind] = expression.bind(values)
+    def _bind(self, expression: Expression, step: tuple[Op, str] | None) -> Any:
+        # A binding serves all expressions of a Reader: what they read is converted to CEL values once for each step.
+        reader = self._evaluator.readers[expression]
+        bound = self._bound.get((reader, step))
+        if bound is None:
+            values = {name: self._named(name, step) for name in reader.names}
+            if reader.object is not None:
+                values[OBJECT] = self._part(reader)
+            if reader.before is not None:
+                # For a sink that begins to get the object, there is no state before.
+                is_new = self._before is None or step is None or step[0] is Op.ADDED
+                values[OLD_OBJECT] = None if is_new else self._part_before(reader)
+            bound = self._bound[reader, step] = expression.bind(values)
         return bound
 
-    def _decoded(self) -> Any:
-        if self._object is None:
-            if len(self._body) <= _LONGEST_BARE and not self._evaluator.takes_bare and _is_bare(self._body):
-                raise EvaluationFailed("bare object")
-            self._object = _decoded(self._evaluator.decode, self._body)
-        return self._object
+    def _named(self, name: str, step: tuple[Op, str] | None) -> Any:
+        if step is not None and name in (OP, EVIDENCE):
+            # A plain text: the library takes members of a StrEnum only in an expression with the very same names.
+            return str(step[name == EVIDENCE])
+        found = self._evaluator.names.get(name)
+        return self._record(name) if found is None and self._record is not None else found
+
+    def _part(self, reader: _Reader) -> Any:
+        """What is read of the object. Raises EvaluationFailed."""
+        if reader.object is None:
+            return {}
+        part = self._parts.get(reader, _MISSING)
+        if part is _MISSING:
+            evaluator = self._evaluator
+            if self._decoded is _MISSING:
+                if len(self._body) <= _LONGEST_BARE and not evaluator.takes_bare and _is_bare(self._body):
+                    raise EvaluationFailed("bare object")
+                self._decoded = _decoded_for_all(evaluator.decode, self._body)
+            if self._decoded is _UNDECODED:
+                part = _decoded(reader.decode, self._body)
+            else:
+                part = reader.object(self._decoded) if evaluator.is_divided else self._decoded
+            self._parts[reader] = part
+        return part
+
+    def _part_before(self, reader: _Reader) -> Any:
+        before, evaluator = self._before, self._evaluator
+        if self._decoded_before is _MISSING:
+            self._decoded_before = _decoded_for_all(evaluator.decode_before, before or b"")
+        if self._decoded_before is _UNDECODED:
+            return _decoded(reader.decode_before, before or b"")
+        return (
+            reader.before(self._decoded_before)
+            if evaluator.is_divided_before and reader.before
+            else self._decoded_before
+        )
 
 
 def _is_bare(body: bytes) -> bool:
@@ -229,8 +295,19 @@ def _key(expression: Expression, op: Op, evidence: str) -> Any:
 
 
 def _decoded(decode: Any, body: bytes) -> Any:
+    if len(body) > LARGEST:
+        raise EvaluationFailed(TOO_MUCH)
     try:
         return decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        # msgspec raises RecursionError for arrays nested a thousand deep, which are valid JSON.
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # msgspec raises RecursionError for arrays nested a thousand deep, which are valid JSON, and DecodeError for
+        # numbers beyond its own.
         raise EvaluationFailed("no JSON that can be decoded") from error
+
+
+def _decoded_for_all(decode: Any, body: bytes) -> Any:
+    """_UNDECODED for an object of which a part cannot be decoded: other parts may be."""
+    try:
+        return _decoded(decode, body)
+    except EvaluationFailed:
+        return _UNDECODED

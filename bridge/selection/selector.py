@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -62,6 +62,10 @@ class Selector:
         return self.on_error is OnError.SELECT if value is None else value
 
     @property
+    def takes_every_step(self) -> bool:
+        return self.when is None and self.operations == EVERY_OP
+
+    @property
     def membership(self) -> tuple[Any, ...]:
         """All that ``covers`` and ``matches`` depend on, as JSON-like values. Entries with the same membership contain
         the same objects."""
@@ -76,6 +80,12 @@ class SinkSelection:
     """The entries of a sink's ``select``, which are alternatives."""
 
     selectors: tuple[Selector, ...]
+    takes_every_step: bool = field(init=False, compare=False)
+    """There are entries, and none of them chooses steps, so that ``takes`` is always true."""
+
+    def __post_init__(self) -> None:
+        every = bool(self.selectors) and all(each.takes_every_step for each in self.selectors)
+        object.__setattr__(self, "takes_every_step", every)
 
     def of(self, resource: Resource) -> SinkSelection:
         """The entries that cover a resource. Without entries, the sink gets none of its objects."""
@@ -91,12 +101,18 @@ class SinkSelection:
 
     def matches(self, evaluation: Evaluation) -> bool:
         """Whether the selection contains the object, of whose resource the selection must be (``of``)."""
-        return any(selector.matches(evaluation) for selector in self.selectors)
+        # Without a generator, which costs as much as the question.
+        for selector in self.selectors:  # noqa: SIM110
+            if selector.matches(evaluation):
+                return True
+        return False
 
     def takes(self, evaluation: Evaluation, op: Op, evidence: str) -> bool:
         """Whether the sink gets this step of an object that is, or was, in the selection: an entry decides that
         contains the object; any entry does for a delete of an object that none contains any more. Without entries for
         the resource, the sink gets the deletes of objects that it has from earlier entries."""
+        if self.takes_every_step:
+            return True
         if not self.selectors:
             return op is Op.DELETED
         containing = [each for each in self.selectors if each.matches(evaluation)]

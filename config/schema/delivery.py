@@ -43,9 +43,9 @@ class SnapshotSettings(Section):
 
     # A snapshot of a large cluster takes a minute.
     every: Annotated[Duration, Between(60)] = Field(
-        description="Time between the beginnings of two snapshots, also over restarts. The first begins this long "
-        "after the sink or the option appeared. What became due while no bridge ran, or during another backfill, "
-        "begins once, as soon as it can.",
+        description="Time between the beginnings of two snapshots, also over restarts; at least 1m. The first begins "
+        "this long after the sink or the option appeared. What became due while no bridge ran, or during another "
+        "backfill, begins once, as soon as it can.",
         examples=["24h"],
     )
 

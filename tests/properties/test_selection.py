@@ -10,8 +10,11 @@ import msgspec
 from hypothesis import assume, event, given, target
 from hypothesis import strategies as st
 
+from bridge.selection import Evaluator, Failures
+from bridge.selection.known_values import KnownValues
 from bridge.selection.language import Cel, EvaluationFailed, Expression, ExpressionProblem, Purpose
 from bridge.selection.language.projection import projection
+from tests.bridge.selection.compiled import PODS
 
 CEL = Cel()
 NAMES = ("a", "b", "c", "on-off")
@@ -35,6 +38,13 @@ shaped = st.fixed_dictionaries(
     optional={"on-off": st.booleans()},
 )
 objects = shaped | st.dictionaries(st.sampled_from(NAMES), values, max_size=4)
+
+unfit = st.dictionaries(
+    st.sampled_from(NAMES),
+    scalars | st.sampled_from([2**64, "a\0b", {"a": 2**64}, [{"b": "\0"}], ["\0", 2**64]]),
+    min_size=1,
+)
+"""With values that the library does not take."""
 
 
 @st.composite
@@ -138,6 +148,22 @@ def value_of(expression: Expression, manifest: Any) -> bool | None:
         return expression.evaluate(expression.bind({"object": manifest}))
     except EvaluationFailed:
         return None
+
+
+@given(st.lists(conditions() | further(), min_size=2, max_size=4), st.lists(objects | unfit, min_size=1, max_size=3))
+def test_neither_what_others_read_nor_what_came_before_decides(
+    texts: list[str], manifests: list[dict[str, Any]]
+) -> None:
+    expressions = [compiled(text) for text in texts]
+    together = Evaluator(PODS, "prod", expressions, Failures(), known=KnownValues())
+    alone = [Evaluator(PODS, "prod", [each], Failures()) for each in expressions]
+
+    for manifest in manifests:
+        body = msgspec.json.encode(manifest)
+        evaluation = together.evaluation("shop/web", body)
+        assert [evaluation.of_object(each) for each in expressions] == [
+            by.evaluation("shop/web", body).of_object(each) for by, each in zip(alone, expressions, strict=True)
+        ]
 
 
 def size(value: Any) -> int:

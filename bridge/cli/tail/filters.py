@@ -51,7 +51,7 @@ class TailFilter:
             return False
         evaluator = self._evaluator(where, record)
         key = f"{record.namespace}/{record.name}" if record.namespace else record.name
-        evaluation = evaluator.evaluation(key, record.object or b"", record.before, {})
+        evaluation = evaluator.evaluation(key, record.object or b"", record.before)
         return bool(evaluation.of_step(where, record.op or Op.UPDATED, record.evidence))
 
     def _evaluator(self, where: Expression, record: FollowedRecord) -> Evaluator:

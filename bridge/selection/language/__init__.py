@@ -3,9 +3,9 @@
 cel            CEL by cel-expr-python: compiles, binds values, evaluates
 checked_expr   the syntax tree of a serialized expression
 constants      constants with which an expression never does as meant
+cost           the work that an evaluation may be, from the sizes of the values that it reads
 expression     the interface to the language, and its errors
 failures       the reasons of failed evaluations, without values of the object
-limits         refuses expressions that may cost a multiple of the object's size
 mistakes       cel-cpp's messages in the operator's words
 paths          the part of an object that an expression reads
 projection     decodes that part from an object's bytes

@@ -7,10 +7,14 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+import msgspec
+
 from bridge.selection.language.checked_expr import UnknownSyntax, read_checked_expr
 from bridge.selection.language.constants import wrong_constants
+from bridge.selection.language.cost import Size, SizeOf, TooManyValues, budget, most, sizes_in, unbounded, work
 from bridge.selection.language.expression import (
     CHANGED,
+    LARGEST,
     LONGEST,
     OBJECT,
     OF_A_RECORD,
@@ -21,11 +25,14 @@ from bridge.selection.language.expression import (
     Purpose,
 )
 from bridge.selection.language.failures import why_failed
-from bridge.selection.language.limits import excesses
 from bridge.selection.language.mistakes import at, problem
 from bridge.selection.language.paths import PathTree, paths_of
-from bridge.selection.language.values import json_value
+from bridge.selection.language.syntax import Node
+from bridge.selection.language.values import LONG_NUMBER, NUL, TOO_DEEP, TOO_MUCH, json_value, plain
 
+_encode = msgspec.json.Encoder().encode
+_OF_JSON = frozenset({OBJECT, OLD_OBJECT, CHANGED})
+_ZEROS, _LONG_NUMBER = bytes.maketrans(b"123456789", b"0" * 9), b"0" * 19
 _EXTENSIONS = {"strings": "ExtStrings", "math": "ExtMath", "optional": "ExtOptional", "bindings": "ExtBindings"}
 
 
@@ -59,11 +66,11 @@ class Cel:
             raise at(text, 0, f"the value is of type {found.lower()}; expected: {purpose.expected}")
         try:
             tree = read_checked_expr(compiled.serialize())
-        except UnknownSyntax:
-            return CelExpression(text, purpose, compiled, dict.fromkeys(names, PathTree(whole=True)))
-        for offset, message in (*excesses(tree), *wrong_constants(tree, self._why_wrong)):
+        except UnknownSyntax as error:
+            raise at(text, 0, f"the cost of the expression is not known: {error}") from error
+        for offset, message in (*unbounded(tree), *wrong_constants(tree, self._why_wrong)):
             raise at(text, offset, message)
-        return CelExpression(text, purpose, compiled, paths_of(tree, names))
+        return CelExpression(text, purpose, compiled, tree, paths_of(tree, names))
 
     def _why_wrong(self, function: str, constant: str) -> str:
         """The reason why the library's function refuses a constant; empty if it does not."""
@@ -72,37 +79,82 @@ class Cel:
         return str(result.value()).partition(": ")[2] if result.type() == self._cel.Type.ERROR else ""
 
 
+class Bound:
+    """Values of an object, or of a step, for the library. It converts them when they are first read, and keeps that."""
+
+    __slots__ = ("activation", "size", "values")
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """Raises EvaluationFailed for values that the library does not take as they are."""
+        try:
+            encoded = _encode(values)
+        except RecursionError as error:
+            raise EvaluationFailed(TOO_DEEP) from error
+        if (b"\\u0000" in encoded or _LONG_NUMBER in encoded.translate(_ZEROS)) and (wrong := _unfit(values)):
+            raise EvaluationFailed(wrong)
+        self.size = len(encoded)
+        """Bytes of JSON."""
+        self.values = values
+        self.activation = _environment(OF_A_RECORD).Activation(values)
+
+
 class CelExpression:
     """See ``bridge.selection.language.expression.Expression``."""
 
-    def __init__(self, text: str, purpose: Purpose, compiled: Any, reads: Mapping[str, PathTree]) -> None:
+    bind = Bound
+
+    def __init__(self, text: str, purpose: Purpose, compiled: Any, tree: Node, reads: Mapping[str, PathTree]) -> None:
         self.text = text
         self.reads = reads
-        self.bind = _environment(OF_A_RECORD).Activation
         self._purpose = purpose
-        self._evaluate = compiled.eval
+        self._tree = tree
+        self._eval = compiled.eval
         self._error = _library().Type.ERROR
+        self._unmeasured = self._find_unmeasured()
 
-    def evaluate(self, bound: Any) -> bool:
-        try:
-            result = self._evaluate(bound)
-            value = result.value()
-        except Exception as error:  # the binding raises what Python's conversions raise, and RuntimeError for the rest
-            raise EvaluationFailed(str(error)) from error
+    def evaluate(self, bound: Bound) -> bool:
+        result = self._evaluate(bound)
+        value = plain(result)
         if value is True or value is False:
             return value
         raise self._failure(result)
 
-    def value(self, bound: Any) -> Any:
-        try:
-            result = self._evaluate(bound)
-            if result.type().name().partition("<")[0] in self._purpose.types:
-                return json_value(result)
+    def value(self, bound: Bound) -> Any:
+        result = self._evaluate(bound)
+        if result.type().name().partition("<")[0] not in self._purpose.types:
             raise self._failure(result)
+        try:
+            return json_value(result)
         except EvaluationFailed:
             raise
         except Exception as error:
             raise EvaluationFailed(str(error)) from error
+
+    def _evaluate(self, bound: Bound) -> Any:
+        if bound.size > self._unmeasured:
+            self._expect_affordable(bound)
+        try:
+            return self._eval(bound.activation)
+        except Exception as error:  # the binding raises what Python's conversions raise, and RuntimeError for the rest
+            raise EvaluationFailed(str(error)) from error
+
+    def _expect_affordable(self, bound: Bound) -> None:
+        try:
+            found = self._work(sizes_in(bound.values))
+        except TooManyValues as error:
+            raise EvaluationFailed(TOO_MUCH) from error
+        if found > budget(bound.size):
+            raise EvaluationFailed(TOO_MUCH)
+
+    def _find_unmeasured(self) -> int:
+        """Bytes of values up to which no evaluation can be too much work, whatever the values are."""
+        size, more = 0, 64
+        while more <= LARGEST and self._work(_largest(more)) <= budget(size):
+            size, more = more, 2 * more
+        return size
+
+    def _work(self, size_of: SizeOf) -> int:
+        return work(self._tree, size_of, tuple(self.reads), returns=self._purpose in (Purpose.DATA, Purpose.TEXT))
 
     def why_failed(self, error: EvaluationFailed) -> str:
         return why_failed(str(error), self.text)
@@ -112,6 +164,31 @@ class CelExpression:
             return EvaluationFailed(result.value())
         found = result.type().name().partition("<")[0].lower()
         return EvaluationFailed(f"of type {found}; expected: {self._purpose.expected}")
+
+
+def _largest(size: int) -> SizeOf:
+    """All values of all variables, if these together have as many bytes of JSON."""
+    of_json, of_text = most(size), Size(bytes=size)
+    return lambda path: of_json if path[0] in _OF_JSON else of_text
+
+
+def _unfit(value: Any) -> str:
+    """Why the binding does not carry a value as it is; empty if it does. It passes on texts as texts of C, which end at
+    the first NUL, and loses some memory at each number that it refuses."""
+    waiting = [value]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, str):
+            if "\0" in here:
+                return NUL
+        elif isinstance(here, dict):
+            waiting.extend(here)
+            waiting.extend(here.values())
+        elif isinstance(here, list):
+            waiting.extend(here)
+        elif isinstance(here, int) and not -(2**63) <= here < 2**63:
+            return LONG_NUMBER
+    return ""
 
 
 @cache

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from bridge.selection.language.expression import LARGEST
-from bridge.selection.language.values import NO_JSON, TOO_LARGE
+from bridge.selection.language.values import LONG_NUMBER, NO_JSON, NUL, TOO_DEEP, TOO_LARGE, TOO_MUCH
 
 _MISSING = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
 _OVERLOAD = re.compile(r"No matching overloads found : (.*)", re.DOTALL)
@@ -16,14 +16,16 @@ _WORDS = {
     NO_JSON: "the value has a part that is no JSON, such as an optional or a type",
     "Unable to convert": "the value has a part that is no JSON, such as an optional or a type",
     TOO_LARGE: f"the value is larger than {LARGEST // 1024**2} MiB",
+    TOO_MUCH: "the values that it reads are too many or too long for it: it could take too much time or memory",
+    TOO_DEEP: "the object cannot be decoded",
+    NUL: "a text has the character U+0000",
     "no JSON": "the object cannot be decoded",
     "bare object": "only the identity of the object is known",
     "Applying SELECT to non-message type": "a member is read of a value that is no map",
     "Iteration budget exceeded": "more than 10000 items were visited",
     "Index error: index=": "a list is shorter than an index needs it",
     "Index error: expected integer": "the index of a list is no number",
-    "out of range for": "a number has more than 64 bits",
-    "invalid regular expression": "a text of the object is no regular expression",
+    LONG_NUMBER: "a number has more than 64 bits",
     "optional.none()": "an optional has no value",
     "divide by zero": "a division by zero",
     "modulus by zero": "a division by zero",

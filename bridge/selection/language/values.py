@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
@@ -11,14 +12,30 @@ from bridge.selection.language.expression import LARGEST, EvaluationFailed
 
 NO_JSON = "a part that is no JSON"
 TOO_LARGE = "the value is too large"
+TOO_MUCH = "too much work"
+TOO_DEEP = "too deep"
+LONG_NUMBER = "a number of more than 64 bits"
+NUL = "a text with the character U+0000"
+_keep = ctypes.pythonapi.Py_IncRef
+_keep.argtypes, _keep.restype = [ctypes.py_object], None
 _PER_VALUE = 8
 """Bytes that a value counts beside its text."""
 
 
+def plain(value: Any) -> Any:
+    """The value of a value of cel-cpp's binding; lists and maps are unfolded by one level."""
+    found = value.value()
+    if found is None:
+        # The binding gives None away without a reference, and takes one back when the value ends. Python 3.11 counts
+        # them, and ends the process at the last.
+        _keep(None)
+    return found
+
+
 def json_value(value: Any) -> Any:
-    """``value``: of cel-cpp's binding, which unfolds a list or a map by one level at a time. Bytes become base64, times
-    RFC 3339 and durations seconds (``1.5s``), as in the JSON of Protocol Buffers; keys become texts. Raises
-    EvaluationFailed for a part that is no JSON, and for more than ``LARGEST`` bytes."""
+    """``value``: of cel-cpp's binding. Bytes become base64, times RFC 3339 and durations seconds (``1.5s``), as in the
+    JSON of Protocol Buffers; keys become texts. Raises EvaluationFailed for a part that is no JSON, and for more than
+    ``LARGEST`` bytes."""
     return _Conversion().of(value)
 
 
@@ -28,7 +45,7 @@ class _Conversion:
 
     def of(self, value: Any) -> Any:
         # Recursive without a comprehension: a level of the value is a single frame.
-        found = value.value()
+        found = plain(value)
         match found:
             case dict():
                 self._count(len(found) * _PER_VALUE)

@@ -105,6 +105,20 @@ def test_an_object_that_cannot_be_decoded_fails() -> None:
     assert made(a_delta(body=b"{"), data("{'name': object.name}")).failure == "data: the object cannot be decoded"
 
 
+def test_what_one_sink_reads_fails_no_other() -> None:
+    makers = content_makers(
+        {"one": asking(data("{'n': object.spec.n}")), "other": asking(data("{'name': object.metadata.name}"))},
+        "prod",
+        lambda: CEL,
+    )
+    delta = a_delta(body=b'{"metadata":{"name":"web"},"spec":{"n":18446744073709552000}}')
+
+    found = {name: make(delta).content for name, make in makers.items()}  # type: ignore[union-attr]
+
+    assert found["one"] == Content(failure="data: a number has more than 64 bits")
+    assert found["other"] == Content({"name": "web"}, {})
+
+
 def test_a_bare_object_has_the_content_of_its_identity() -> None:
     bare = bare_body(PODS, "shop/web", "u-1", "7")
 

@@ -77,6 +77,40 @@ def test_resources_share_no_values() -> None:
     assert values == [True, False]
 
 
+def test_a_value_is_remembered_by_its_own_paths() -> None:
+    running, other = Counted(RUNNING), Counted("object.metadata.resourceVersion != ''")
+    by = evaluator(running, other, known=KnownValues())
+
+    for version in ("1", "2", "3"):
+        evaluation = by.evaluation("shop/web", pod("Running", metadata={"resourceVersion": version}))
+        assert (evaluation.of_object(running), evaluation.of_object(other)) == (True, True)
+
+    assert (running.evaluations, other.evaluations) == (1, 3)
+
+
+@pytest.mark.parametrize("other", [2**64, "a\0b"])
+def test_what_another_expression_reads_fails_that_alone(other: Any) -> None:
+    running, reading = where(RUNNING), where("object.spec == 1")
+    by = evaluator(running, reading, known=KnownValues())
+
+    evaluation = by.evaluation("shop/web", pod("Running", spec=other))
+
+    assert evaluation.of_object(reading) is None
+    assert evaluation.of_object(running) is True
+    assert by.failures.take()[0] == {"object.spec == 1": 1}
+
+
+def test_a_number_that_cannot_be_decoded_fails_whoever_reads_it_alone() -> None:
+    running, reading, labelled = where(RUNNING), where("object.spec == 1"), where("size(object.metadata.labels) == 1")
+    by = Evaluator(PODS, "prod", [running, reading, labelled], Failures(), known=KnownValues(), with_labels=True)
+    body = b'{"metadata":{"labels":{"a":"b"}},"status":{"phase":"Running"},"spec":1e999}'
+
+    evaluation = by.evaluation("shop/web", body)
+
+    assert [evaluation.of_object(each) for each in (reading, running, labelled)] == [None, True, True]
+    assert evaluation.labels == {"a": "b"}
+
+
 @pytest.mark.parametrize(("parts", "evaluations"), [(2, 2), (3, 4)])
 def test_too_many_parts_clear_the_memory(parts: int, evaluations: int) -> None:
     running = Counted(RUNNING)

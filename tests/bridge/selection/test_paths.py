@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.selection.language.checked_expr import UnknownSyntax, read_checked_expr
-from bridge.selection.language.projection import projection
+from bridge.selection.language.paths import union
+from bridge.selection.language.projection import cut, projection
 from tests.bridge.selection.compiled import as_bytes, when, where
 
 POD = {
@@ -76,11 +79,40 @@ def test_names_that_an_expression_does_not_use_are_not_read() -> None:
     assert set(where("resource == 'pods'").reads) == {"resource"}
 
 
-@pytest.mark.parametrize("body", [b'{"metadata": 1}', b'{"metadata": [1, "labels"]}', b'{"metadata": null}', b"{}"])
-def test_an_object_of_another_shape_is_decoded_as_it_is(body: bytes) -> None:
-    decode = projection(where("object.metadata.labels.a == 'b'").reads["object"])
+EXPRESSIONS = (
+    "object.a == 1",
+    "object.a.b == 1",
+    "object['a'][0].b == 1",
+    "object.a.exists(x, x.b == 1)",
+    "object.exists(k, object[k] == 1)",
+    "size(object.a) == 1",
+    "'b' in object.a",
+    "object.a == object.b",
+    "has(object.a.b)",
+)
+OBJECTS = st.dictionaries(
+    st.sampled_from("abc"),
+    st.recursive(
+        st.none() | st.integers(0, 2) | st.just("b"),
+        lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from("abc"), below, max_size=3),
+    ),
+)
 
-    assert as_bytes(decode(body)) == body.replace(b" ", b"")
+
+@pytest.mark.parametrize("metadata", [1, [1, "labels", [{}]], None, "text"])
+def test_an_object_of_another_shape_is_decoded_as_it_is(metadata: Any) -> None:
+    decode = projection(where("object.metadata.labels.a == 'b'").reads["object"])
+    expected = [None] * 3 if isinstance(metadata, list) else metadata  # items that are not read
+
+    assert decode(as_bytes({"metadata": metadata})) == {"metadata": expected}
+
+
+@given(st.lists(st.sampled_from(EXPRESSIONS), min_size=1, max_size=3), OBJECTS)
+def test_a_part_that_is_cut_out_is_the_part_that_is_decoded(texts: list[str], manifest: Any) -> None:
+    trees = [where(text).reads["object"] for text in texts]
+    body = as_bytes(manifest)
+
+    assert [cut(tree)(projection(union(trees))(body)) for tree in trees] == [projection(tree)(body) for tree in trees]
 
 
 @pytest.mark.parametrize("serialized", [b"", b"\x12", b"\x12\x05abc", b"\x0b", b"\x12\x02\x22\x00", bytes(range(256))])
