@@ -35,11 +35,11 @@ _ROW_OPS = {op.value: op for op in Op}
 class _Source(msgspec.Struct):
     """The ``source`` of an envelope."""
 
-    cluster: str
-    group: str = ""
-    resource: str = ""
+    db: str
+    schema: str = ""
+    table: str = ""
     namespace: str = ""
-    name: str = ""
+    objectname: str = ""
     uid: str = ""
     resourceversion: str = ""
     gap: str = ""
@@ -81,7 +81,7 @@ def _version_of(event: _Line) -> StoredVersion:
         return stored_version_of({name: getattr(event, name) for name in attributes})
     if (op := OP_OF_CODE.get(event.op)) is None:
         return FOREIGN
-    key = partition_key(source.cluster, source.group, source.resource, source.namespace, source.name)
+    key = partition_key(source.db, source.schema, source.table, source.namespace, source.objectname)
     return StoredVersion(StoredKind.OBJECT, key, op, source.uid, source.resourceversion)
 
 
@@ -99,10 +99,11 @@ class Lines:
         except UNREADABLE:
             yield FOREIGN
             return
-        named = event.source if isinstance(event.source, _Source) else event if event.is_row else None
-        if named and named.gap and named.gap != self._gap:
-            self._gap = named.gap
-            yield StoredVersion(StoredKind.GAP, named.cluster)
+        source = event.source
+        gap, cluster = (event.gap, event.cluster) if isinstance(source, str) else (source.gap, source.db)
+        if gap and gap != self._gap and (event.is_row or not isinstance(source, str)):
+            self._gap = gap
+            yield StoredVersion(StoredKind.GAP, cluster)
         yield _version_of(event)
 
 

@@ -12,7 +12,7 @@ from bridge.model.change import Op
 from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES, TERM_TYPE
 from bridge.model.formats.envelope import OP_OF_CODE
 from bridge.model.formats.notice import GapData, SnapshotData, TermData
-from bridge.model.formats.object_paths import object_name
+from bridge.model.formats.object_paths import CORE, object_name
 from bridge.model.record import SnapshotEdge
 from bridge.model.versions.followed_record import FollowedRecord
 from bridge.model.versions.stored_version import StoredKind, stored_version_of
@@ -39,12 +39,12 @@ class _Event(msgspec.Struct):
 
 
 class _Source(msgspec.Struct):
-    cluster: str
-    group: str
-    resource: str
+    db: str
+    schema: str
+    table: str
     kind: str
     namespace: str
-    name: str
+    objectname: str
     resourceversion: str
     evidence: str
 
@@ -166,12 +166,12 @@ def _of_envelope(line: bytes) -> FollowedRecord:
         line,
         op=op,
         time=datetime.fromtimestamp(envelope.ts_ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
-        cluster=source.cluster,
-        group=source.group,
-        plural=source.resource,
+        cluster=source.db,
+        group="" if source.schema == CORE else source.schema,
+        plural=source.table,
         kind=source.kind,
         namespace=source.namespace,
-        name=source.name,
+        name=source.objectname,
         version=source.resourceversion,
         evidence=source.evidence,
         # Debezium sends the last state of a deleted object as ``before``.

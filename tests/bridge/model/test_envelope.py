@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -34,20 +35,24 @@ def test_an_update_has_the_object_after_it_and_its_source() -> None:
         "before": None,
         "after": json.loads(AFTER),
         "source": {
-            "cluster": "prod",
-            "group": "apps",
-            "version": "v1",
-            "resource": "deployments",
+            "version": version("kubedelta"),
+            "connector": "kubedelta",
+            "name": "prod",
+            "ts_ms": 1795251600123,
+            "snapshot": "false",
+            "db": "prod",
+            "sequence": "12",
+            "schema": "apps",
+            "table": "deployments",
+            "apiversion": "apps/v1",
             "kind": "Deployment",
             "namespace": "shop",
-            "name": "web",
-            "id": "u-1/1012/updated",
+            "objectname": "web",
             "uid": "u-1",
             "resourceversion": "1012",
-            "sequence": 12,
+            "id": "u-1/1012/updated",
             "evidence": "watched",
             "epoch": 1,
-            "snapshot": "false",
         },
         "ts_ms": 1795251600123,
     }
@@ -90,7 +95,7 @@ def test_a_delete_has_its_last_state_before_and_null_after() -> None:
     [
         (Op.ADDED, Evidence.WATCHED, "c"),
         (Op.ADDED, Evidence.RELISTED, "c"),
-        (Op.ADDED, Evidence.LISTED, "r"),
+        (Op.ADDED, Evidence.LISTED, "c"),
         (Op.SYNC, Evidence.WATCHED, "r"),
         (Op.UPDATED, Evidence.RELISTED, "u"),
         (Op.DELETED, Evidence.WATCHED, "d"),
