@@ -142,7 +142,20 @@ class _StrictLoader(yaml.SafeLoader):
         self._composed += 1
         if self._composed > MOST_VALUES:
             raise yaml.composer.ComposerError(problem=_TOO_MANY, problem_mark=self.get_mark())
-        return super().compose_node(parent, index)
+        node = super().compose_node(parent, index)
+        if isinstance(node, yaml.ScalarNode) and not node.value.isascii():
+            node.value = _with_whole_pairs(node)
+        return node
+
+
+def _with_whole_pairs(node: yaml.ScalarNode) -> str:
+    """The text of a scalar. JSON writes a character beyond U+FFFF as two escapes (a surrogate pair), which YAML takes
+    for two characters. Raises ComposerError for half of a pair: no text has it."""
+    try:
+        return str(node.value).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        problem = "half of a surrogate pair (\\ud800 to \\udfff) without the other half"
+        raise yaml.composer.ComposerError(problem=problem, problem_mark=node.start_mark) from None
 
 
 for _tag, _pattern, _first in (

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from config.document import parse, plain, read
 from config.errors import ConfigError
@@ -125,3 +128,24 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> 
     for path, reason in ((tmp_path / "no.yaml", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(ConfigError, match=f"{path}: cannot be read: {reason}"):
             read(path)
+
+
+@given(
+    st.dictionaries(st.text(st.characters(exclude_characters="\x7f"), min_size=1), st.text(), min_size=1, max_size=3)
+)
+def test_a_json_file_is_read_as_json(data: dict[str, str]) -> None:
+    """Its writer escapes what is not ASCII: beyond U+FFFF as a surrogate pair."""
+    assert parse(json.dumps(data), "f.json").data == data
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": "\\ud83d"}', '{"\\ude00": 1}', 'a: ["\\ude00\\ud83d"]', '{"a": "\\ud83dx\\ude00"}']
+)
+def test_half_of_a_surrogate_pair_is_named_with_its_place(text: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse(text, "f.json")
+
+    [problem] = error.value.problems
+    assert problem.source.startswith("f.json:1:")
+    assert "half of a surrogate pair" in problem.message
+    assert str(error.value).encode()
