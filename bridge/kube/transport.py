@@ -6,9 +6,7 @@ watches beyond the server's stream limit.
 
 from __future__ import annotations
 
-import os
 import socket
-import ssl
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.metadata import PackageNotFoundError, version
 
@@ -21,6 +19,7 @@ from bridge.kube.auth.renewal import RenewedConnection
 from bridge.kube.gathering import CHUNK
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Busy, Failed
+from bridge.model.primitives.connection_errors import why_unconnected, why_unverified
 from bridge.model.primitives.wrong_protocol import wants_http
 
 CONNECT_TIMEOUT = 10.0
@@ -113,18 +112,18 @@ def not_answered(error: Exception, server: httpx.URL) -> Busy | Failed:
     cause = error.__cause__ if isinstance(error, httpx.TransportError) and error.__cause__ else error
     match cause:
         case aiohttp.ClientConnectorCertificateError(certificate_error=inner):
-            reason = getattr(inner, "verify_message", "") or str(inner)
+            reason = why_unverified(inner, "cluster.ca_file")
             return Failed(shortened(f"the certificate of {server} is not accepted: {reason}"))
         case aiohttp.ClientConnectorSSLError() if wants_http(cause.os_error):
             return Failed(shortened(f"{server} speaks plain HTTP on this port: write http:// in its address"))
         case aiohttp.ClientConnectorSSLError():
-            return Failed(shortened(f"no TLS with {server}: {_in_words(cause.os_error)}"))
+            return Failed(shortened(f"no TLS with {server}: {why_unconnected(cause.os_error)}"))
         case aiohttp.ClientProxyConnectionError():
-            return Busy(shortened(f"cannot connect to the proxy: {_in_words(cause.os_error)}"))
+            return Busy(shortened(f"cannot connect to the proxy: {why_unconnected(cause.os_error)}"))
         case aiohttp.ClientHttpProxyError():
             return Failed(shortened(f"the proxy answered {cause.status} {cause.message}"))
         case aiohttp.ClientConnectorError():
-            return Busy(shortened(f"cannot connect to {server}: {_in_words(cause.os_error)}"))
+            return Busy(shortened(f"cannot connect to {server}: {why_unconnected(cause.os_error)}"))
         case aiohttp.ConnectionTimeoutError():
             return Busy(f"cannot connect to {server}: no answer within {CONNECT_TIMEOUT:g} seconds")
         case aiohttp.ServerDisconnectedError():
@@ -137,13 +136,6 @@ def not_answered(error: Exception, server: httpx.URL) -> Busy | Failed:
             return Failed(f"{server} did not answer in time")
         case _:
             return Failed(shortened(f"no answer from {server}: {type(cause).__name__}: {cause}"))
-
-
-def _in_words(error: OSError) -> str:
-    """The system's text: asyncio hides "Connection refused" behind "Connect call failed"."""
-    if error.errno is None or isinstance(error, socket.gaierror | ssl.SSLError):
-        return error.strerror or str(error)
-    return os.strerror(error.errno)
 
 
 def kept_alive(address: AddrInfoType) -> socket.socket:

@@ -2,6 +2,7 @@
 
 addresses        hosts and ports
 backoff          exponential backoff with jitter
+connection_errors  why a connection cannot be made
 election         the election as a replica sees it
 field_path       paths of members in a JSON document
 fetch            items that a taker gets at once

@@ -11,6 +11,7 @@ from functools import cached_property
 import aiohttp
 import httpx
 
+from bridge.model.primitives.connection_errors import why_unconnected, why_unverified
 from bridge.model.primitives.wrong_protocol import wants_http
 from sinks.excerpt import READ
 
@@ -141,9 +142,9 @@ def describe(error: Exception) -> str:
         case aiohttp.ClientConnectorError(os_error=reason) if wants_http(reason):
             return "speaks plain HTTP on this port: write http:// in url"
         case aiohttp.ClientConnectorCertificateError(certificate_error=reason):
-            return f"cannot be reached: {reason}"
+            return f"cannot be reached: its certificate is not accepted: {why_unverified(reason, 'ca_file')}"
         case aiohttp.ClientConnectorError(os_error=reason):
-            return f"cannot be reached: {reason.strerror or type(reason).__name__}"
+            return f"cannot be reached: {why_unconnected(reason)}"
         case aiohttp.ClientOSError(strerror=str(reason)):
             return f"did not answer: {reason}"
         case cause:

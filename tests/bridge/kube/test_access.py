@@ -263,11 +263,14 @@ async def test_a_certificate_of_another_authority_is_not_accepted(kubeconfig: Ku
     kubeconfig.cluster["certificate-authority"] = str(other.certificate)
     message = await complaint(kubeconfig.access())
     assert message.startswith(f"GET /version: the certificate of {kubeconfig.cluster['server']} is not accepted: ")
+    assert message.endswith("; cluster.ca_file must name the authority that signed it")
 
 
 async def test_a_certificate_for_another_name_is_not_accepted(kubeconfig: Kubeconfig) -> None:
     kubeconfig.cluster["server"] = kubeconfig.cluster["server"].replace("127.0.0.1", "localhost")
-    assert "Hostname mismatch" in await complaint(kubeconfig.access())
+    message = await complaint(kubeconfig.access())
+    assert "Hostname mismatch" in message
+    assert message.endswith("; give the server the name that its certificate has")
 
 
 async def test_the_tls_server_name_is_what_the_certificate_must_be_for(
