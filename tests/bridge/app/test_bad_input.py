@@ -21,6 +21,11 @@ BAD_LINES = {
     "malformed JSON": b'{"type":"MODIFIED","object":{"kind":\n',
     "an object without metadata": b'{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1"}}\n',
     "an object without a uid": HEAD + b'"metadata":{"name":"x"}}}\n',
+    "a version of 300 characters": HEAD
+    + b'"metadata":{"name":"x","uid":"u","resourceVersion":"'
+    + b"9" * 300
+    + b'"}}}\n',
+    "a uid of 300 characters": HEAD + b'"metadata":{"name":"x","uid":"' + b"u" * 300 + b'","resourceVersion":"9"}}}\n',
     "a Table": b'{"type":"ADDED","object":{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":[]}}\n',
     "a type that nobody knows": b'{"type":"MOVED","object":{"kind":"ConfigMap","metadata":{"name":"x"}}}\n',
     "a string that is not UTF-8": HEAD

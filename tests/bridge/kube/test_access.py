@@ -792,6 +792,25 @@ async def test_another_server_in_a_kubeconfig_waits_for_a_restart(
     assert f"names another server, {server.url}, which a restart of the bridge goes to" in fact.problem
 
 
+async def test_an_authority_that_looks_the_same_is_read_after_a_refusal(
+    tls_server: ScriptedServer, authority: Authority, tmp_path: Path
+) -> None:
+    """Some file systems show no other time, size and inode: that the certificate is not accepted is enough."""
+    tls_server.on("/version", VERSION)
+    file, clock = tmp_path / "ca.crt", StandingClock()
+    size = len(authority.certificate.read_bytes()) + 1000
+    file.write_bytes(Authority.make(tmp_path / "other").certificate.read_bytes().ljust(size, b"\n"))
+    before = file.stat()
+    access = ClusterAccess(server=tls_server.url, ca_file=file)
+    async with http_client(RenewedConnection(lambda: resolve(access), clock=clock)) as http:
+        with pytest.raises(ApiError, match="is not accepted"):
+            await Api(http).ask("GET", "/version")
+        file.write_bytes(authority.certificate.read_bytes().ljust(size, b"\n"))
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        clock.now += NOT_WITHIN
+        await Api(http).ask("GET", "/version")
+
+
 async def test_refusals_read_the_files_once_a_second(kubeconfig: Kubeconfig, tls_server: ScriptedServer) -> None:
     reads, clock = 0, StandingClock()
     access = kubeconfig.access()
