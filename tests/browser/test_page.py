@@ -108,6 +108,13 @@ async def asked(scene: Scene, method: str, path: str, **body: Any) -> httpx.Resp
         return answer.raise_for_status()
 
 
+async def test_a_large_body_is_cut_and_says_so(scene: Scene) -> None:
+    scene.create(REFUSED, "shop", note="x" * 300_000)
+    async with looking(scene) as watched:
+        await watched.page.locator("#letter-rows tr").get_by_role("button", name="Body").click()
+        await seen(watched, "#body-text", "… only the first 256 KiB are shown")
+
+
 async def test_dead_letters_are_live(scene: Scene) -> None:
     async with looking(scene) as watched:
         rows = watched.page.locator("#letter-rows tr")

@@ -49,7 +49,7 @@ export async function post(path, value) {
   return (await ask(path, { method: "POST", body, headers: { ...headers(), "Content-Type": "application/json" } })).json();
 }
 
-// The first part of a body that may have many megabytes.
+// A body, of which the bridge sends no more than this.
 export async function text(path) {
   const answer = await ask(path, { headers: headers() });
   const reader = answer.body.getReader();
@@ -61,7 +61,7 @@ export async function text(path) {
     if (done) return { text: found + decoder.decode(), cut: false };
     size += value.length;
     found += decoder.decode(value, { stream: true });
-    if (size > LARGEST_BODY) {
+    if (size >= LARGEST_BODY) {
       await reader.cancel();
       return { text: found.slice(0, LARGEST_BODY), cut: true };
     }

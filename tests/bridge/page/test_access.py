@@ -192,3 +192,12 @@ async def test_no_answer_repeats_the_token(page: APage) -> None:
         await page.ask("GET", "/v1/missing", headers=BEARER),
     ]
     assert "a-token-of" not in repr(answers) + repr(page.facts)
+
+
+async def test_the_page_gets_the_first_part_of_a_large_body(page: APage) -> None:
+    """Answers that nobody reads stay in memory for a while."""
+    page.admin.bodies[1] = b"x" * (1 << 20)
+
+    status, text, _ = await page.ask("GET", "/v1/dead-letters/1/object", headers=BEARER)
+
+    assert (status, len(text)) == (200, 256 * 1024)
