@@ -43,11 +43,16 @@ class Scene:
 
 @asynccontextmanager
 async def a_scene(
-    folder: Path, *, resources: Sequence[str] = ("configmaps",), rate: float = 0.0, **sinks: Any
+    folder: Path,
+    *,
+    resources: Sequence[str] = ("configmaps",),
+    rate: float = 0.0,
+    token: bool = True,
+    **sinks: Any,
 ) -> AsyncIterator[Scene]:
-    """``rate``: changes of a simulated cluster in a second; 0 for none. ``sinks``: beside ``hook``."""
-    token = folder / "token"
-    token.write_text(TOKEN)
+    """``rate``: changes of a simulated cluster in a second; 0 for none. ``token``: whether the page has one. ``sinks``:
+    beside ``hook``."""
+    (token_file := folder / "token").write_text(TOKEN)
     page = f"127.0.0.1:{reserve_port()}"
     async with Playground() as cluster, WebhookReceiver() as receiver, asyncio.TaskGroup() as tasks:
         if rate:
@@ -57,7 +62,7 @@ async def a_scene(
             "resources": list(resources),
             "sinks": {"hook": {"type": "webhook", "url": receiver.url}, **sinks},
             "state": {"retain": {"age": "1h"}},
-            "page": {"listen": page, "token_file": str(token)},
+            "page": {"listen": page, **({"token_file": str(token_file)} if token else {})},
         }
         bridge = BridgeProcess(folder / "bridge", config)
         async with bridge.started():

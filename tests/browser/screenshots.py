@@ -44,7 +44,7 @@ async def take(url: str, name: str, section: str, **context: Any) -> None:
 
 async def main(folder: Path) -> None:
     async with WebhookReceiver() as pager:
-        sinks = {
+        sinks: dict[str, Any] = {
             "archive": {"type": "file", "path": str(folder / "archive.ndjson")},
             "pager": {"type": "webhook", "url": pager.url},
         }

@@ -271,6 +271,15 @@ async def test_a_wrong_token_is_refused(scene: Scene) -> None:
         assert all("401" in each for each in watched.complaints)
 
 
+async def test_without_a_token_the_page_is_read_only(tmp_path: Path) -> None:
+    async with a_scene(tmp_path, token=False) as scene, opened(scene.url, **DESKTOP) as watched:
+        await seen(watched, "#link", "live")
+        await seen(watched, "#lock", "Read-only")
+        await watched.page.locator("#sink-rows tr", has_text="hook").first.wait_for()
+        assert await watched.page.locator("#sink-rows button:visible").count() == 0
+        assert watched.complaints == []
+
+
 async def test_the_page_is_used_by_keyboard_alone(scene: Scene) -> None:
     scene.create(REFUSED, "shop")
     async with looking(scene) as watched:

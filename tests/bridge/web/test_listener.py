@@ -18,6 +18,7 @@ from bridge.facts import AnswerFailed, ConnectionCut, CutReason, Fact
 from bridge.web import connections
 from bridge.web.connections import Bounds, Connection, Connections
 from bridge.web.listener import Limits, Listener
+from sinks.tls import tls_context
 from tests.kit.certificates import Authority
 from tests.kit.deadlines import BUSY
 from tests.kit.virtual_time import run_in_virtual_time
@@ -172,7 +173,7 @@ def _of(body: bytes) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     authority = Authority.make(tmp_path_factory.mktemp("authority"))
-    return authority.issue("server").server_context(), ssl.create_default_context(cafile=authority.certificate)
+    return authority.issue("server").server_context(), tls_context(authority.certificate, None, None)
 
 
 @pytest.fixture
