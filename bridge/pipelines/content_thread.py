@@ -11,8 +11,9 @@ from typing import TypeAlias
 from bridge.facts import Report, StatesNotCompared
 from bridge.model.record import Delta, Record
 
-SHORT = 256 * 1024
-"""Bytes of the states in a batch whose content is made on the event loop, in some ten milliseconds at most."""
+SHORT, FEW = 256 * 1024, 8
+"""Bytes of the states, and records, in a batch whose content is made on the event loop: in some ten milliseconds, and
+within the work that an expression may be on each of them (``selection.language.cost``)."""
 
 MakeRecord: TypeAlias = Callable[[Record], Record]
 
@@ -28,7 +29,7 @@ class ContentThread:
 
     async def made(self, sink: str, make: MakeRecord, records: Sequence[Record]) -> Sequence[Record]:
         """The records with the content of the sink. Cancelled, a batch in the thread is made to its end, in vain."""
-        if sum(map(_size, records)) <= SHORT and self._turn.acquire(blocking=False):
+        if len(records) <= FEW and sum(map(_size, records)) <= SHORT and self._turn.acquire(blocking=False):
             try:
                 made = list(map(make, records))
             finally:

@@ -11,15 +11,28 @@ import msgspec
 
 from bridge.selection.language.checked_expr import UnknownSyntax, read_checked_expr
 from bridge.selection.language.constants import wrong_constants
-from bridge.selection.language.cost import Size, SizeOf, TooManyValues, budget, most, sizes_in, unbounded, work
+from bridge.selection.language.cost import (
+    MOST_WORK,
+    NOTHING,
+    Size,
+    SizeOf,
+    TooManyValues,
+    budget,
+    most,
+    sizes_in,
+    unbounded,
+    work,
+)
 from bridge.selection.language.expression import (
     CHANGED,
     LARGEST,
+    LARGEST_OF_SMALL,
     LONGEST,
     OBJECT,
     OF_A_RECORD,
     OF_A_STEP,
     OLD_OBJECT,
+    TIMES,
     EvaluationFailed,
     ExpressionProblem,
     Purpose,
@@ -70,7 +83,10 @@ class Cel:
             raise at(text, 0, f"the cost of the expression is not known: {error}") from error
         for offset, message in (*unbounded(tree), *wrong_constants(tree, self._why_wrong)):
             raise at(text, offset, message)
-        return CelExpression(text, purpose, compiled, tree, paths_of(tree, names))
+        expression = CelExpression(text, purpose, compiled, tree, paths_of(tree, names))
+        if expression.always_takes_too_much:
+            raise at(text, 0, "its evaluation takes too much time or memory, whatever the object is")
+        return expression
 
     def _why_wrong(self, function: str, constant: str) -> str:
         """The reason why the library's function refuses a constant; empty if it does not."""
@@ -124,7 +140,7 @@ class CelExpression:
         if result.type().name().partition("<")[0] not in self._purpose.types:
             raise self._failure(result)
         try:
-            return json_value(result)
+            return json_value(result, min(LARGEST, LARGEST_OF_SMALL + TIMES * bound.size))
         except EvaluationFailed:
             raise
         except Exception as error:
@@ -145,6 +161,10 @@ class CelExpression:
             raise EvaluationFailed(TOO_MUCH) from error
         if found > budget(bound.size):
             raise EvaluationFailed(TOO_MUCH)
+
+    @property
+    def always_takes_too_much(self) -> bool:
+        return self._work(lambda path: NOTHING) > MOST_WORK
 
     def _find_unmeasured(self) -> int:
         """Bytes of values up to which no evaluation can be too much work, whatever the values are."""

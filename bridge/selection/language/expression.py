@@ -24,7 +24,10 @@ OF_A_RECORD = (*OF_A_STEP, TIME, CHANGED)
 LONGEST = 4096
 """Characters of an expression."""
 LARGEST = 4 * 1024 * 1024
-"""Bytes of a value, about: a loop may repeat a part of an object many times."""
+"""Bytes of an object that is evaluated, and of a value."""
+LARGEST_OF_SMALL, TIMES = 128 * 1024, 16
+"""Bytes of a value of a small object, and times what a value may have beyond that of what was read: a loop may repeat a
+part of an object many times, and a batch of such values is in memory."""
 
 
 class Purpose(Enum):
@@ -88,7 +91,7 @@ class Expression(Protocol):
         """Raises EvaluationFailed, also for a value that is no bool."""
 
     def value(self, bound: Any) -> Any:
-        """A JSON value of a type of the purpose, of at most ``LARGEST`` bytes. Raises EvaluationFailed, also for any
+        """A JSON value of a type of the purpose, of a bounded size. Raises EvaluationFailed, also for any
         other value."""
 
     def why_failed(self, error: EvaluationFailed) -> str:

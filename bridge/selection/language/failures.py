@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 
-from bridge.selection.language.expression import LARGEST
+from bridge.selection.language.expression import LARGEST, LARGEST_OF_SMALL, TIMES
 from bridge.selection.language.values import LONG_NUMBER, NO_JSON, NUL, TOO_DEEP, TOO_LARGE, TOO_MUCH
 
+_MIB, _KIB = LARGEST // 1024**2, LARGEST_OF_SMALL // 1024
 _MISSING = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
 _OVERLOAD = re.compile(r"No matching overloads found : (.*)", re.DOTALL)
 _WRONG_TYPE = re.compile(r"of type (\S+); expected: (.+)")
@@ -15,7 +16,7 @@ _SIGNATURE = re.compile(r"[\w@!<>?:.()\[\],+*/%=&| -]{1,100}")
 _WORDS = {
     NO_JSON: "the value has a part that is no JSON, such as an optional or a type",
     "Unable to convert": "the value has a part that is no JSON, such as an optional or a type",
-    TOO_LARGE: f"the value is larger than {LARGEST // 1024**2} MiB",
+    TOO_LARGE: f"the value is larger than {_MIB} MiB, or than {_KIB} KiB and {TIMES} times what it is made of",
     TOO_MUCH: "the values that it reads are too many or too long for it: it could take too much time or memory",
     TOO_DEEP: "the object cannot be decoded",
     NUL: "a text has the character U+0000",

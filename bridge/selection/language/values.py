@@ -8,7 +8,7 @@ from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bridge.selection.language.expression import LARGEST, EvaluationFailed
+from bridge.selection.language.expression import EvaluationFailed
 
 NO_JSON = "a part that is no JSON"
 TOO_LARGE = "the value is too large"
@@ -32,16 +32,16 @@ def plain(value: Any) -> Any:
     return found
 
 
-def json_value(value: Any) -> Any:
+def json_value(value: Any, largest: int) -> Any:
     """``value``: of cel-cpp's binding. Bytes become base64, times RFC 3339 and durations seconds (``1.5s``), as in the
     JSON of Protocol Buffers; keys become texts. Raises EvaluationFailed for a part that is no JSON, and for more than
-    ``LARGEST`` bytes."""
-    return _Conversion().of(value)
+    ``largest`` bytes."""
+    return _Conversion(largest).of(value)
 
 
 class _Conversion:
-    def __init__(self) -> None:
-        self._left = LARGEST
+    def __init__(self, largest: int) -> None:
+        self._left = largest
 
     def of(self, value: Any) -> Any:
         # Recursive without a comprehension: a level of the value is a single frame.

@@ -9,7 +9,7 @@ from functools import partial
 from bridge.facts import Fact, StatesNotCompared
 from bridge.model.formats.content import Include
 from bridge.model.record import Record
-from bridge.pipelines.content_thread import SHORT, ContentThread
+from bridge.pipelines.content_thread import FEW, SHORT, ContentThread
 from tests.kit.content import with_content
 from tests.kit.records import a_delta
 
@@ -38,6 +38,19 @@ async def test_long_content_is_made_beside_the_event_loop() -> None:
     await thread.made("two", make, [a_delta(3)])
 
     assert made == [(0, True), (1, False), (2, False), (3, True)]
+
+
+async def test_many_short_records_are_made_beside_it_too() -> None:
+    """An expression may be some milliseconds of work on each of them."""
+    there = list[bool]()
+
+    def make(record: Record) -> Record:
+        there.append(threading.current_thread() is threading.main_thread())
+        return record
+
+    await ContentThread(lambda _: None).made("one", make, [a_delta(each) for each in range(FEW + 1)])
+
+    assert there == [False] * (FEW + 1)
 
 
 async def test_states_that_are_not_compared_are_reported() -> None:

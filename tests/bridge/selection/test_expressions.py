@@ -74,6 +74,10 @@ def test_a_value_that_op_never_has_is_a_mistake(text: str, problem: str) -> None
             "object.l.all(a, a.all(b, b.all(c, c.all(d, d.all(e, e == 1)))))",
             "column 49: more than 4 loops are inside of one another",
         ),
+        (
+            r"object.s.matches('\\pL{200}')",
+            "column 1: its evaluation takes too much time or memory, whatever the object is",
+        ),
     ],
 )
 def test_what_no_size_bounds_is_refused(text: str, problem: str) -> None:

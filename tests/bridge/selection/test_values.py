@@ -107,7 +107,20 @@ def test_a_value_is_at_most_4_mib() -> None:
 
     with pytest.raises(EvaluationFailed) as raised:
         expression.value(expression.bind({"object": {"a": "x" * 3_000_000, "b": "x" * 3_000_000}}))
-    assert expression.why_failed(raised.value) == "the value is larger than 4 MiB"
+    assert expression.why_failed(raised.value).startswith("the value is larger than 4 MiB")
+
+
+@pytest.mark.parametrize(("copies", "is_made"), [(10, True), (100, False)])
+def test_a_value_is_not_many_times_what_it_is_made_of(copies: int, is_made: bool) -> None:
+    manifest = {"l": list(range(copies)), "s": "x" * 2000}
+    expression = CEL.compile("object.l.map(i, object.s)", Purpose.DATA)
+
+    try:
+        made = expression.value(expression.bind({"object": manifest}))
+    except EvaluationFailed as error:
+        made = expression.why_failed(error)
+    assert (made == ["x" * 2000] * copies) is is_made
+    assert is_made or "16 times what it is made of" in made
 
 
 def test_an_object_as_deep_as_objects_may_be_is_made_whole() -> None:
