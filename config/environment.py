@@ -3,7 +3,8 @@
 The part behind the prefix is a path, in any case. For an option that is text or a word, the variable's value is taken
 literally; for a number, a list or a mapping, the value is YAML: ``KUBEDELTA__RESOURCES='[pods, jobs.batch]'``.
 A sink named ``audit-log`` may be spelt ``AUDIT_LOG``, since shells allow no '-'. Variables ``KUBEDELTA_…`` with a
-single underscore are ignored: Kubernetes sets such variables for a Service called kubedelta.
+single underscore are no options: Kubernetes sets such variables for a Service called kubedelta. (``KUBEDELTA_CONFIG``
+names the file of a command.)
 """
 
 from __future__ import annotations

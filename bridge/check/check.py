@@ -118,6 +118,8 @@ async def _check_cluster(
     async for finding in _check_state(plan, client, catalogue, resolution, allowed=allowed):
         yield finding
     if noise is not None:
+        reason = f"updates are watched for {noise:g} s, or until their watches end"
+        yield Finding("noise", CheckResult.NOTE, reason)
         async for finding in check_noise(plan, client, catalogue, resolution, noise):
             yield finding
 

@@ -142,7 +142,8 @@ async def test_a_live_cluster_names_its_noise(tmp_path: Path) -> None:
             group.create_task(make_noise())
             findings = [each async for each in check_all(a_plan(tmp_path, cluster.url), noise=600.0)]
 
-    [finding] = [each for each in findings if each.subject == "noise"]
+    begun, finding = [each for each in findings if each.subject == "noise"]
+    assert "watched for 600 s" in begun.detail
     assert [(each.resource, each.path, each.updates) for each in finding.noise] == [("configmaps", "data.value", 5)]
     assert "ended early" in next(each.detail for each in findings if each.subject == "noise: configmaps")
 

@@ -6,13 +6,14 @@ import asyncio
 import json
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TypeAlias
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given
@@ -21,7 +22,7 @@ from hypothesis.strategies import datetimes, timezones
 from bridge.admin import client as admin_client
 from bridge.admin.server import AdminServer
 from bridge.cli import main
-from bridge.cli.admin import access
+from bridge.cli.admin import access, waiting
 from bridge.cli.admin import reload as reload_command
 from bridge.cli.command_line.arguments import start
 from bridge.cli.exits import Exit
@@ -37,7 +38,14 @@ from bridge.model.admin import (
     SnapshotRequest,
     StateReport,
 )
-from bridge.model.status import InformerState, InformerStatus, SnapshotState, StatusSnapshot
+from bridge.model.status import (
+    InformerState,
+    InformerStatus,
+    SinkState,
+    SinkStatus,
+    SnapshotState,
+    StatusSnapshot,
+)
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.telemetry import Metrics
 from bridge.web.server import WebServer
@@ -435,6 +443,26 @@ async def test_a_snapshot_is_waited_for(
 ) -> None:
     state.snapshot_ends = [SnapshotState.DELIVERING, SnapshotState(ended)]
     assert await running("snapshot hook --wait") == answer
+
+
+async def test_whoever_waits_for_a_sink_hears_why_it_does_not_move(
+    running: AdminCommand, state: FakeAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_LOOK_EVERY", 0.0)
+    paused = SinkStatus(name="hook", type="webhook", state=SinkState.PAUSED, backfill="replay", backfill_left=3)
+    moving = msgspec.structs.replace(paused, state=SinkState.DELIVERING, dead_letters=1)
+    done = msgspec.structs.replace(moving, backfill="")
+    state.snapshot_ends = [SnapshotState.DELIVERING] * 3 + [SnapshotState.DELIVERED]
+    for words in ("snapshot hook --wait", "replay hook --from 11 --wait"):
+        answers = iter([paused, paused, moving, done])
+
+        async def status(answers: Iterator[SinkStatus] = answers) -> StatusSnapshot:
+            return StatusSnapshot(informers=(), sinks=(next(answers),))
+
+        state.status = status  # type: ignore[method-assign]
+        code, _, err = await running(words)
+        assert code == Exit.OK
+        assert err == lines("waiting for sinks.hook: paused by an operator (see kubedelta status)")
 
 
 async def test_the_status_of_an_unknown_snapshot_is_no(running: AdminCommand) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from bridge.cli import default_file, main
 from bridge.cli.command_line.arguments import Completes
 from bridge.cli.completion.names import names_in
 from bridge.cli.exits import Exit
+from tests.kit.commands import in_a_process
 
 
 def a_config(folder: Path, **options: object) -> Path:
@@ -84,3 +86,11 @@ def test_without_any_file_all_places_are_named(
     said = capsys.readouterr().err
     assert "KUBEDELTA_CONFIG is not set" in said
     assert "-c" in said
+
+
+def test_a_run_logs_the_file_and_prints_nothing_beside_its_log(tmp_path: Path) -> None:
+    path = a_config(tmp_path, x=1)
+    ended = in_a_process("run", environ={"KUBEDELTA_CONFIG": str(path)})
+    assert ended.code == Exit.CONFIG
+    logged = [json.loads(line) for line in ended.err.splitlines()]
+    assert str(path) in str(logged[0])

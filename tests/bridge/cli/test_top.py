@@ -120,6 +120,16 @@ def test_lines_fit_a_narrow_terminal(width: int) -> None:
     assert summary_line(summary(STATUS, found), width).cell_len <= width
 
 
+def test_the_first_line_has_the_first_trouble() -> None:
+    line = summary_line(summary(STATUS, figures()), None).plain
+    assert line.startswith(
+        "not ready · resources.pods: the API server refuses the bridge (all): forbidden in shop (and 1"
+    )
+    assert "more: kubedelta status" in line
+    well = StatusSnapshot(informers=(an_informer("pods"),), sinks=(a_sink("audit"),))
+    assert summary_line(summary(well, figures(well)), None).plain.startswith("ready · no rates yet")
+
+
 def test_rows_beyond_the_terminal_are_counted() -> None:
     many = StatusSnapshot(informers=(), sinks=tuple(a_sink(f"sink-{number}") for number in range(9)))
     lines = [line.plain for line in table_lines(sink_table(figures(many), Order.NAME), 80, 5)]
