@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,6 +14,8 @@ from bridge.model.answers import Busy, ErrorAnswer, Expired, Failed, Refused, To
 REFUSALS = frozenset({401, 403, 404, 405})
 _NOT_TAKEN = frozenset({400, 414, 422, 431})
 """Statuses for a parameter that the server does not know, and for a URL or header that is too long."""
+_LARGEST = 10**9
+"""Codes and seconds beyond are none. Below, every number is a finite float."""
 LONGEST_REASON = 300
 """Characters."""
 
@@ -23,35 +26,56 @@ _PHRASES = {each.value: each.phrase for each in HTTPStatus}
 _NOT_PRINTED = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
-class _Cause(msgspec.Struct):
-    reason: str = ""
+class _AnyStatus(msgspec.Struct):
+    kind: Any = None
+    code: Any = None
+    reason: Any = None
+    message: Any = None
+    details: Any = None
 
 
-class _Details(msgspec.Struct):
-    causes: list[_Cause] | None = None
-    retry_after: float = msgspec.field(name="retryAfterSeconds", default=0.0)
-
-
-class Status(msgspec.Struct):
+class Status(NamedTuple):
     """The API's error object (``meta/v1`` Status)."""
 
-    kind: str = ""
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-    details: _Details | None = None
+    code: int
+    reason: str
+    message: str
+    causes: frozenset[str]
+    """Their reasons."""
+    retry_after: float
+    """Seconds; 0 if the server names none."""
 
 
-_decode_status = msgspec.json.Decoder(Status).decode
+_decode_status = msgspec.json.Decoder(_AnyStatus).decode
 
 
 def read_status(body: bytes | msgspec.Raw) -> Status | None:
-    """The Status in ``body``; None for other content."""
+    """The Status in ``body``; None for other content. A member that is null or of a wrong type counts as missing: an
+    aggregated server's Expired must not lose its meaning by its details."""
     try:
-        status = _decode_status(body)
+        found = _decode_status(body)
     except UNREADABLE:
         return None
-    return status if status.kind == "Status" else None
+    if found.kind != "Status":
+        return None
+    details = found.details if isinstance(found.details, dict) else {}
+    causes = details.get("causes")
+    reasons = [each.get("reason") for each in causes if isinstance(each, dict)] if isinstance(causes, list) else []
+    return Status(
+        int(_number(found.code)),
+        _text(found.reason),
+        _text(found.message),
+        frozenset(each for each in reasons if isinstance(each, str)),
+        _number(details.get("retryAfterSeconds")),
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, int | float) and abs(value) < _LARGEST else 0
 
 
 def error_answer(
@@ -68,12 +92,11 @@ def error_answer(
     know, such as a WatchList; ``instead`` describes the body if it is not a Status.
     """
     reason = in_words(code, status, instead)
-    details = (status and status.details) or _Details()
-    after = after if after is not None else details.retry_after or None
+    after = after if after is not None else (status and status.retry_after) or None
     if after is not None:
         after = min(max(0.0, after), LONGEST_WAIT)
     # Before the status code: it is a 504 with a Retry-After, which would count as Busy.
-    if _is_too_large(status, details):
+    if _is_too_large(status):
         return TooLarge(reason)
     if code == HTTPStatus.GONE or (status and status.reason in {"Expired", "Gone"}):
         return Expired(reason)
@@ -100,8 +123,8 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
 
 
-def _is_too_large(status: Status | None, details: _Details) -> bool:
+def _is_too_large(status: Status | None) -> bool:
     if status is None:
         return False
-    named = any(cause.reason == "ResourceVersionTooLarge" for cause in details.causes or ())
-    return named or "Too large resource version" in status.message  # Servers before 1.19 name no cause.
+    # Servers before 1.19 name no cause.
+    return "ResourceVersionTooLarge" in status.causes or "Too large resource version" in status.message

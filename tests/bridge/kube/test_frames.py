@@ -472,3 +472,34 @@ def test_a_bookmark_with_too_long_a_version_is_no_position() -> None:
 def test_other_annotations_of_a_bookmark_may_be_anything() -> None:
     odd = bookmark("9").replace(b'"annotations":{}', b'"annotations":{"a":null,"b":[1]}')
     assert read(odd) == [Bookmark("9")]
+
+
+NOT_THESE: list[Any] = [
+    None,
+    7,
+    -1.5,
+    10**400,
+    True,
+    "",
+    "x",
+    [],
+    [None],
+    {},
+    {"causes": None},
+    {"retryAfterSeconds": "x"},
+]
+
+
+@pytest.mark.parametrize("name", ["code", "reason", "message", "details", "metadata", "status"])
+def test_a_status_means_what_its_readable_members_say(name: str) -> None:
+    """Two of its members say that the version is expired; a server may spoil any one."""
+    for wrong in NOT_THESE:
+        spoiled = {**status(410, "Expired", "too old", causes=[{"reason": "x"}]), name: wrong}
+        [answer] = read(line("ERROR", spoiled))
+        assert isinstance(answer, Expired), wrong
+
+
+@pytest.mark.parametrize("causes", [None, 7, {}, [None], [7], [{}], [{"reason": None}, {"reason": 7}]])
+def test_causes_of_any_form_leave_the_rest_of_a_status(causes: Any) -> None:
+    [answer] = read(line("ERROR", status(429, "TooManyRequests", "busy", causes=causes, retryAfterSeconds=3)))
+    assert answer == Busy("429 TooManyRequests: busy", 3.0)
