@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from bridge.content.compile import SinkContent, compile_content
 from bridge.content.recent import RecentValues
-from bridge.model.formats.content import Content, ContentRequest, Include, Makes
+from bridge.model.formats.content import DIFFERENCES, Content, ContentRequest, Include, Makes
 from bridge.model.record import Delta, Record
 from bridge.selection.language import EvaluationFailed, Language
 
@@ -54,7 +54,7 @@ class ContentMaker:
         option = "include"
         try:
             values = self._recent.of(delta)
-            found = values.differences if include else None
+            found = None if DIFFERENCES.isdisjoint(include) else values.differences
             managers = values.managers if Include.MANAGERS in include else None
             for part in self._parts:
                 option = part.option
@@ -65,9 +65,8 @@ class ContentMaker:
                     texts[part.expression.text] = _text(value)
         except EvaluationFailed as error:
             return Content(failure=f"{option}: {part.expression.why_failed(error)}")
-        except (
-            Exception
-        ) as error:  # A bug, or no memory: for this record alone. The text may have values of the object.
+        except Exception as error:
+            # A bug, or no memory: for this record alone. The error's own text may have values of the object.
             return Content(failure=f"{option}: the content cannot be made: {type(error).__name__}")
         if found is None:
             return Content(data, texts, managers=managers)

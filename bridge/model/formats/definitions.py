@@ -35,7 +35,7 @@ _STATE: JsonSchema = {
 _DIFFERENCES: dict[Include, JsonSchema] = {
     Include.PATCH: {
         "type": ["object", "null"],
-        "description": "The merge patch (RFC 7396) from before to after, if known.",
+        "description": "The merge patch (RFC 7396) from before to after; null also where none leads there.",
     },
     Include.JSON_PATCH: {
         "type": ["array", "null"],

@@ -9,6 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from bridge.facts import InputUnreadable, ListWatchFailed
+from bridge.model.change import Op
+from bridge.model.formats.content import ContentRequest, Include
+from bridge.outbox import Retention
 from bridge.plan.plan import Wanted
 from bridge.playground import StatusError
 from tests.bridge.app.test_bridge import a_config_map, running
@@ -65,6 +68,24 @@ async def test_a_line_of_three_megabytes_and_its_neighbours_arrive() -> None:
     assert sink.delivered() == ["added default/before", "added default/large", "added default/after"]
     assert len(sink.deltas[1].body) > 3_000_000
     assert not world.reported(InputUnreadable)
+
+
+async def test_the_deepest_object_has_its_differences_and_harms_nobody() -> None:
+    sink, include = RecordingSink(), frozenset({Include.JSON_PATCH, Include.CHANGED, Include.PATCH})
+    nested = b'{"a":' * 491 + b"%d" + b"}" * 491
+    line = (
+        b'{"type":"%s","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default",'
+        b'"uid":"u","resourceVersion":"%d"},"data":' + nested + b"}}\n"
+    )
+    options = {"sink-0": {"content": ContentRequest((), include)}}
+    async with running(sink, options=options, retention=Retention(before=True)) as world:
+        await world.until_ready()
+        world.cluster.misbehave.inject(line % (b"ADDED", 5000, 1), "configmaps")
+        world.cluster.misbehave.inject(line % (b"MODIFIED", 5001, 2), "configmaps")
+        await sink.until(lambda sink: "updated default/x" in sink.delivered())
+
+    [changed] = [delta.content.changed for delta in sink.deltas if delta.op is Op.UPDATED and delta.content]
+    assert changed == b'["%s"]' % b".".join([b"data", *[b"a"] * 31])
 
 
 async def test_line_ends_of_other_languages_pass_through() -> None:
