@@ -792,7 +792,7 @@ async def test_another_server_in_a_kubeconfig_waits_for_a_restart(
     assert f"names another server, {server.url}, which a restart of the bridge goes to" in fact.problem
 
 
-async def test_an_authority_that_looks_the_same_is_read_after_a_refusal(
+async def test_an_authority_that_looks_same_is_read_after_a_refusal(
     tls_server: ScriptedServer, authority: Authority, tmp_path: Path
 ) -> None:
     """Some file systems show no other time, size and inode: that the certificate is not accepted is enough."""

@@ -457,7 +457,7 @@ def test_an_object_with_a_long_name_is_left_out_and_named(spaces: bool) -> None:
     assert frames.left_bare == [reason] * 3
 
 
-def test_a_line_beyond_all_bounds_with_a_long_name_is_passed_over() -> None:
+def test_an_endless_line_with_a_long_name_is_passed_over() -> None:
     frames = Frames(PODS, longest_line=2000)
     long = pod("x" * 600, text="y" * 3000)
     long["metadata"]["uid"] = "u"
