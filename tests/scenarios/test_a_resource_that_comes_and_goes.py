@@ -92,7 +92,7 @@ async def test_a_redefined_scope_is_followed_and_deletes_keep_the_old(
     }
     names = {
         True: (f"/apis/{group}/v1/namespaces/{namespace}/widgets/w", f"testbed/{group}/widgets/{namespace}/w"),
-        False: (f"/apis/{group}/v1/widgets/w", f"testbed/{group}/widgets//w"),
+        False: (f"/apis/{group}/v1/widgets/w", f"testbed/{group}/widgets/_/w"),
     }
     received: list[tuple[str, str, bool]] = []
     """uid, op, and whether it had a namespace."""

@@ -58,7 +58,7 @@ def names_of(deltas: Sequence[Delta]) -> list[tuple[str, str, str]]:
 
 
 IN_A_NAMESPACE = f"{PATH}/namespaces/default/widgets/w", "test/example.test/widgets/default/w"
-IN_NONE = f"{PATH}/widgets/o", "test/example.test/widgets//o"
+IN_NONE = f"{PATH}/widgets/o", "test/example.test/widgets/_/o"
 
 
 async def everything(directory: Path, cluster: Playground, wanted: tuple[Wanted, ...]) -> list[tuple[str, str, str]]:
