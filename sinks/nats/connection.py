@@ -19,6 +19,7 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.protocol.command import hpub_cmd
 
+from bridge.model.primitives.connection_errors import why_unconnected, why_unverified
 from sinks.errors import SinkUnavailable
 from sinks.nats.options import NatsOptions
 from sinks.secret_files import read_secret
@@ -182,7 +183,7 @@ class NatsConnection:
             self._on_answer(int(message.subject[len(self._inbox) :]), message.headers, message.data)
 
     async def _client_error(self, error: Exception) -> None:
-        self.last_error = str(error).removeprefix("nats: ").strip("'") or type(error).__name__
+        self.last_error = _in_words(error)
         # A refused publish gets no answer: without this the exchange would wait until its timeout.
         if "permissions violation" in self.last_error.lower() and self._on_end is not None:
             self._on_end()
@@ -196,7 +197,17 @@ class NatsConnection:
         """An error of the client, in words for the operator."""
         if self.last_error and isinstance(error, nats.errors.NoServersError | TimeoutError):
             return self.last_error
-        return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
+        return _in_words(error)
+
+
+def _in_words(error: Exception) -> str:
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not accepted: {why_unverified(error, 'ca_file')}"
+        case OSError() if error.errno is not None:
+            return why_unconnected(error)
+        case _:
+            return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
 
 
 def _settings(options: NatsOptions) -> dict[str, Any]:

@@ -570,7 +570,7 @@ async def test_tls_is_verified_by_the_authority_that_was_named(start_nats: Start
     await sink.close()
 
     other = Authority.make(tmp_path / "other", "another authority")
-    with pytest.raises(SinkUnavailable, match="certificate verify failed"):
+    with pytest.raises(SinkUnavailable, match="; ca_file must name the authority that signed it"):
         await the_sink(server, "K8S", "k8s", **own | {"ca_file": other.certificate}).open()
     with pytest.raises(SinkUnavailable, match="ca_file: "):
         await the_sink(server, "K8S", "k8s", **own | {"ca_file": tmp_path / "missing"}).open()
@@ -601,7 +601,7 @@ async def test_where_tls_is_wanted_nothing_is_sent_in_the_clear(tmp_path: Path, 
 
 
 async def test_nobody_listening_is_reported() -> None:
-    with pytest.raises(SinkUnavailable, match=r"cannot connect to nats://127\.0\.0\.1:\d+: .*(refused|failed)"):
+    with pytest.raises(SinkUnavailable, match=r"cannot connect to nats://127\.0\.0\.1:\d+: Connection refused$"):
         await NatsSink(
             "live",
             NatsOptions(servers=(f"nats://127.0.0.1:{reserve_port()}",), stream="K8S", connect_timeout=Duration(1)),
