@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Concern, Delta, Gap, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
 from sinks.kafka.client.producer import InFlight
@@ -221,9 +222,7 @@ def assert_complete(topic: str, partition: int, lies: Lies, fetches: Sequence[Se
         for fetch in fetches
         for record in fetch
         if isinstance(record, Delta) and record.snapshot and TOPICS[record.resource] == topic
-        if zlib.crc32(f"prod/{record.resource.group}/{record.resource.plural}/{record.key}".encode())
-        % PARTITIONS[topic]
-        == partition
+        if zlib.crc32(CloudEvents("prod").partition_key(record).encode()) % PARTITIONS[topic] == partition
     }
     assert met == mine
     assert (ended["objects"], ended["dead_letters"]) == (len(met), 0)
