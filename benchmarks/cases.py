@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from benchmarks.contenders import KUBE_RS_ALONE, PEERS, Bridge, Contender, Floor
 from benchmarks.lifecycle import imports, quiet, restart, start
@@ -12,12 +13,14 @@ from benchmarks.posting import post
 from benchmarks.replicas import Replica, Standby
 from benchmarks.runs import Around, stream
 from benchmarks.servers import Load
+from benchmarks.shapes import SHAPES, loads
 from benchmarks.transactions import ReadBridge
 from benchmarks.views import ConditionalBridge, SixViews
 
 Measure = Callable[[Around], Figures]
 
 BRIDGE = "kubedelta"
+BRIDGE_PODS = "kubedelta with pods of that size"
 BRIDGE_50_MS = "kubedelta with latency 50 ms"
 FLOOR = "floor"
 SIX_VIEWS = "kubedelta, six views of a tenth"
@@ -111,6 +114,27 @@ def at_rate(contender: Contender, load: Load, events: int, rate: int) -> Measure
     return measure
 
 
+def shape(name: str, scale: Scale) -> Case:
+    """Objects of this shape, listed and then changed at full speed, beside pods of their size."""
+    load, pods = loads(name, scale.objects)
+    # As many bytes as a quarter of the pods of the first case have.
+    events = max(1, min(scale.events, int(scale.events / 4 * 8 / SHAPES[name].kilobytes)))
+    peers = {each: PEERS[each] for each in ("client-go dynamic", "client-go typed", "kube-rs")}
+    if SHAPES[name].is_custom:
+        del peers["client-go typed"]
+    measures: dict[str, Measure] = {BRIDGE_PODS: lambda around: stream(around, Bridge("kafka"), pods, events)}
+    for each, contender in {BRIDGE: Bridge("kafka"), **peers}.items():
+        measures[each] = partial(_streamed, contender, load, events)
+    title = (
+        f"{SHAPES[name].title[:1].upper()}{SHAPES[name].title[1:]}: {load.pods:,} listed, {events:,} events, to Kafka"
+    )
+    return Case(f"shape-{name}", title, measures)
+
+
+def _streamed(contender: Contender, load: Load, events: int, around: Around) -> Figures:
+    return stream(around, contender, load, events)
+
+
 def cases(scale: Scale) -> tuple[Case, ...]:
     """All of them, in the order of a round."""
     load, many = Load(pods=scale.objects), Load(pods=scale.many)
@@ -163,6 +187,7 @@ def cases(scale: Scale) -> tuple[Case, ...]:
             f"500 events a second of {scale.objects:,} pods, without an election, by a leader, and by a standby",
             {name: at_rate(each, load, RATES[500], 500) for name, each in REPLICAS.items()},
         ),
+        *(shape(name, scale) for name in SHAPES),
         Case("tls", "The same to Kafka, watched over TLS", {BRIDGE: following(Bridge("kafka", tls=True))}),
         Case(
             "sizes",

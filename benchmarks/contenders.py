@@ -110,7 +110,7 @@ class Bridge(Contender):
         """What the file says. Makes the state directory that it names."""
         (place.folder / "state").mkdir(exist_ok=True)
         load = place.server.load
-        pods = ["pods"] if load.pods else []
+        first = [load.name] if load.pods else []
         widgets = [f"widgets{number:03d}.load.kubedelta.test" for number in range(load.widgets)]
         cluster = {"server": place.server.url}
         if self._tls:
@@ -118,7 +118,7 @@ class Bridge(Contender):
         named = zip(self._sinks, destinations, strict=True)
         return {
             "cluster": {"name": "load", **cluster},
-            "resources": [*pods, *widgets],
+            "resources": [*first, *widgets],
             "state": {"directory": "./state"},
             "sinks": {name: each.sink() for name, each in named if isinstance(each, SinkDestination)},
             "telemetry": {"listen": f"127.0.0.1:{reserve_port()}"},
@@ -146,7 +146,7 @@ class Bridge(Contender):
 
 
 class Peer(Contender):
-    """What somebody would write who needs pods in Kafka, and no more: see `peers`. Without Kafka the JSON is
+    """What somebody would write who needs a resource in Kafka, and no more: see `peers`. Without Kafka the JSON is
     discarded."""
 
     def __init__(self, program: Program, *command: str, kafka: bool = True) -> None:
@@ -188,12 +188,12 @@ def _fsync_counter(place: Place) -> Path:
 
 
 def _received(place: Place, records: int) -> dict[str, str]:
-    return {"SERVER": place.server.url, "RECORDS": str(records)}
+    return {"SERVER": place.server.url, "RESOURCE": place.server.load.resource, "RECORDS": str(records)}
 
 
 def _brokers(destinations: Sequence[Destination]) -> dict[str, str]:
     kafka = [each for each in destinations if isinstance(each, KafkaTopics)]
-    return {"BROKERS": kafka[0].kafka.bootstrap, "TOPIC": kafka[0].pods} if kafka else {}
+    return {"BROKERS": kafka[0].kafka.bootstrap, "TOPIC": kafka[0].first} if kafka else {}
 
 
 def _tally(destinations: Sequence[Destination]) -> dict[str, str]:

@@ -64,7 +64,7 @@ class KafkaTopics(SinkDestination):
         self.kafka = kafka
         self.prefix = f"run{next(_numbers)}"
         widgets = (f"widgets{number:03d}" for number in range(load.widgets))
-        self.topics = [f"{self.prefix}.{resource}" for resource in ("pods", *widgets)]
+        self.topics = [f"{self.prefix}.{resource}" for resource in (load.plural, *widgets)]
         for topic in self.topics:
             # The broker's clock, which is this machine's, tells when a record was stored.
             kafka.create_topic(topic, PARTITIONS, message_timestamp_type="LogAppendTime")
@@ -74,7 +74,8 @@ class KafkaTopics(SinkDestination):
         self._ends = {TopicPartition(topic, each): latest for topic in self.topics for each in range(PARTITIONS)}
 
     @property
-    def pods(self) -> str:
+    def first(self) -> str:
+        """The first resource's."""
         return self.topics[0]
 
     def sink(self) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.cases import BRIDGE, BRIDGE_50_MS, CONDITIONAL, FLOOR, LEADER, SIX_VIEWS, STANDBY
+from benchmarks.cases import BRIDGE, BRIDGE_50_MS, BRIDGE_PODS, CONDITIONAL, FLOOR, LEADER, SIX_VIEWS, STANDBY
 from benchmarks.results import Results
+from benchmarks.shapes import SHAPES
 
 Value = Callable[[Results], float | None]
 
@@ -156,6 +157,16 @@ GOALS = (
         "",
         0.8,
         _against(_cpu("election", STANDBY), _cpu("election", LEADER)),
+    ),
+    *(
+        Goal(
+            f"CPU per KB, {SHAPES[name].title}, {words}, against a pod of its size",
+            "",
+            1.5,
+            _against((f"shape-{name}", BRIDGE, figure), (f"shape-{name}", BRIDGE_PODS, figure)),
+        )
+        for name in SHAPES
+        for words, figure in (("at full speed", "cpu_us_per_kb"), ("first list", "list_cpu_us_per_kb"))
     ),
     Goal("CPU per event over TLS, against plain HTTP", "", 1.3, _against(_cpu("tls"), KAFKA)),
     Goal(

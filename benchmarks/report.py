@@ -22,12 +22,14 @@ def _number(digits: int, scale: float = 1) -> Callable[[float], str]:
 
 COLUMNS: Mapping[str, Column] = {
     "cpu_us": Column("CPU µs per event", _number(1)),
+    "cpu_us_per_kb": Column("CPU µs per KB received", _number(2)),
     "switches": Column("context switches per event", _number(1)),
     "whole_cpu_us": Column("whole run, CPU s per 1,000 records", _number(3, 1e-3)),
     "events_per_second": Column("events/s", _number(0)),
     "wall_seconds": Column("wall s", _number(1)),
     "list_seconds": Column("first list s", _number(2)),
     "list_cpu_seconds": Column("first list CPU s", _number(2)),
+    "list_cpu_us_per_kb": Column("first list CPU µs per KB received", _number(2)),
     "list_server_left": Column("load server meanwhile, % of a core left", _number(0, 100)),
     "rest_bytes": Column("RSS at rest MB", _number(0, 1e-6)),
     "rest_bytes_per_object": Column("RSS bytes per object", _number(0)),

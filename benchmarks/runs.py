@@ -92,7 +92,9 @@ def stream(
     with place.server as server, running(contender, place, records) as run:
         run.arrive(load.objects)
         figures = {"list_seconds": run.child.age_seconds(), "list_cpu_seconds": run.child.cpu_seconds()}
-        figures["list_server_left"] = 1 - server.stats()["cpu_seconds"] / figures["list_seconds"]
+        stats = server.stats()
+        figures["list_server_left"] = 1 - stats["cpu_seconds"] / figures["list_seconds"]
+        figures["list_cpu_us_per_kb"] = figures["list_cpu_seconds"] / stats["bytes"] * 1e9
         figures |= at_rest(run, settle)
         figures |= _timed(run, events, rate, settle) if rate else follow(run, load.objects, events, 0, settle)
         whole = run.end()
@@ -117,7 +119,9 @@ def follow(run: Running, records: int, events: int, rate: float, settle: float) 
     wall = time.monotonic() - began
     after = server.stats()
     _settle(run.child, settle)
-    return per_event(used, read(run.contender, run.place, run.child), events) | {
+    used_now = read(run.contender, run.place, run.child)
+    return per_event(used, used_now, events) | {
+        "cpu_us_per_kb": (used_now.cpu_seconds - used.cpu_seconds) / (after["bytes"] - before["bytes"]) * 1e9,
         "wall_seconds": wall,
         "events_per_second": events / wall,
         "received_bytes": after["bytes"] - before["bytes"],

@@ -23,12 +23,24 @@ class Load:
     """What an API server has, and how it tells it."""
 
     pods: int = 10_000
+    """Objects of the first resource."""
     size: str = "8"
-    """KB of an object: 0.5, 2, 8, 30, 300, or mixed."""
+    """KB of a pod, or mixed, or the name of another object in `load/objects`."""
+    resource: str = "/v1/pods/Pod"
+    """The first resource: group/version/plural/kind."""
     widgets: int = 0
     """Further resources."""
     widget_objects: int = 1
     """Objects of each of these."""
+
+    @property
+    def plural(self) -> str:
+        return self.resource.split("/")[2]
+
+    @property
+    def name(self) -> str:
+        """As a configuration names the first resource."""
+        return f"{self.plural}.{self.resource.split('/')[0]}".rstrip(".")
 
     @property
     def objects(self) -> int:
@@ -53,6 +65,7 @@ class LoadServer(Server):
     def command(self) -> Sequence[str | Path]:
         has = {
             "pods": self.load.pods,
+            "resource": self.load.resource,
             "size": self.load.size,
             "widgets": self.load.widgets,
             "widget-objects": self.load.widget_objects,

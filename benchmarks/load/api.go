@@ -128,6 +128,11 @@ func (s *server) list(w http.ResponseWriter, r *http.Request, of *resource) {
 	s.stats.pages.Add(1)
 	w.Header().Set("Content-Type", "application/json")
 	out := fmt.Appendf(nil, `{"kind":"%sList","apiVersion":"%s","metadata":{%s},"items":[`, of.kind, of.apiVersion(), meta)
+	end := "]}\n"
+	if of.custom() {
+		out = fmt.Appendf(nil, `{"apiVersion":"%s","items":[`, of.apiVersion())
+		end = fmt.Sprintf(`],"kind":"%sList","metadata":{%s}}`+"\n", of.kind, meta)
+	}
 	for i, each := range versions {
 		if i > 0 {
 			out = append(out, ',')
@@ -141,7 +146,7 @@ func (s *server) list(w http.ResponseWriter, r *http.Request, of *resource) {
 			out = out[:0]
 		}
 	}
-	s.write(w, append(out, "]}\n"...))
+	s.write(w, append(out, end...))
 }
 
 func (s *server) write(w http.ResponseWriter, out []byte) error {
@@ -197,7 +202,7 @@ func (s *server) discovery(w http.ResponseWriter, r *http.Request, path string) 
 			resources = append(resources, map[string]any{
 				"resource":         each.plural,
 				"responseKind":     map[string]any{"group": each.group, "version": each.version, "kind": each.kind},
-				"scope":            "Namespaced",
+				"scope":            each.scope(),
 				"singularResource": strings.ToLower(each.kind),
 				"verbs":            []string{"get", "list", "watch"},
 			})
@@ -232,7 +237,7 @@ func (s *server) classicResources(path string) []byte {
 		if each.path() == path+"/"+each.plural {
 			groupVersion = each.apiVersion()
 			resources = append(resources, map[string]any{
-				"name": each.plural, "singularName": strings.ToLower(each.kind), "namespaced": true, "kind": each.kind,
+				"name": each.plural, "singularName": strings.ToLower(each.kind), "namespaced": each.scope() == "Namespaced", "kind": each.kind,
 				"verbs": []string{"get", "list", "watch"},
 			})
 		}

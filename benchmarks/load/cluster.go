@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"sort"
 	"sync"
@@ -43,9 +44,28 @@ func (r *resource) path() string {
 	return "/apis/" + r.apiVersion() + "/" + r.plural
 }
 
-// head are the first members of an object that stands alone; those of a list have none.
+// head are the first members of an object that stands alone; those of a list have none. A custom resource has them in
+// its template.
 func (r *resource) head() string {
+	if r.custom() {
+		return "{"
+	}
+	return r.identity()
+}
+
+func (r *resource) identity() string {
 	return fmt.Sprintf(`{"kind":"%s","apiVersion":"%s",`, r.kind, r.apiVersion())
+}
+
+func (r *resource) custom() bool {
+	return r.templates[0].custom
+}
+
+func (r *resource) scope() string {
+	if bytes.Contains(r.templates[0].bytes, []byte(`"namespace":"`)) {
+		return "Namespaced"
+	}
+	return "Cluster"
 }
 
 // members appends the object as it stands in a list, less its opening brace.

@@ -24,8 +24,9 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address of plain HTTP, also for the harness")
 	tlsListen := flag.String("tls-listen", "", "address of HTTPS; none by default")
 	caFile := flag.String("ca-file", "", "where to write the certificate that clients must trust, with -tls-listen")
-	pods := flag.Int("pods", 10_000, "pods there are")
-	size := flag.String("size", "8", "of an object: 0.5, 2, 8, 30, 300 (KB), or mixed")
+	pods := flag.Int("pods", 10_000, "objects of the first resource")
+	first := flag.String("resource", "/v1/pods/Pod", "the first resource: group/version/plural/kind")
+	size := flag.String("size", "8", "KB of a pod, or mixed, or the name of another object")
 	widgets := flag.Int("widgets", 0, "further resources: widgets000.load.kubedelta.test and so on")
 	each := flag.Int("widget-objects", 1, "objects of each of them")
 	watchList := flag.Bool("watch-list", true, "serve sendInitialEvents, as servers do from 1.34 on; else refuse it")
@@ -33,7 +34,7 @@ func main() {
 	flag.Parse()
 
 	made := &server{
-		cluster:       newCluster(resources(*pods, *widgets, *each, *size)),
+		cluster:       newCluster(resources(*first, *pods, *widgets, *each, *size)),
 		lease:         newLease(),
 		stats:         &stats{began: time.Now()},
 		watchList:     *watchList,
@@ -69,10 +70,15 @@ var shares = []struct {
 	share int
 }{{"0.5", 20}, {"2", 30}, {"8", 40}, {"30", 9}, {"300", 1}}
 
-func resources(pods, widgets, each int, size string) []*resource {
+func resources(first string, pods, widgets, each int, size string) []*resource {
 	templates, sizeOf := choice(size)
+	named := strings.Split(first, "/")
+	if len(named) != 4 {
+		log.Fatalf("-resource %s: expected is group/version/plural/kind", first)
+	}
 	found := []*resource{{
-		version: "v1", plural: "pods", kind: "Pod", objects: pods, templates: templates, sizeOf: sizeOf,
+		group: named[0], version: named[1], plural: named[2], kind: named[3],
+		objects: pods, templates: templates, sizeOf: sizeOf,
 	}}
 	for i := range widgets {
 		found = append(found, &resource{
@@ -85,20 +91,17 @@ func resources(pods, widgets, each int, size string) []*resource {
 }
 
 func choice(size string) ([]*template, func(int) int) {
-	all := sizes()
-	if text, known := all[size]; known {
-		return []*template{newTemplate(text)}, func(int) int { return 0 }
-	}
 	if size != "mixed" {
-		names := []string{}
-		for _, each := range shares {
-			names = append(names, each.size)
+		text, known := object(size)
+		if !known {
+			log.Fatalf("-size %s: allowed are numbers above 0.5, 0.5, mixed and the names in objects", size)
 		}
-		log.Fatalf("-size %s: allowed are %s and mixed", size, strings.Join(names, ", "))
+		return []*template{newTemplate(text)}, func(int) int { return 0 }
 	}
 	templates := []*template{}
 	for _, each := range shares {
-		templates = append(templates, newTemplate(all[each.size]))
+		text, _ := object(each.size)
+		templates = append(templates, newTemplate(text))
 	}
 	return templates, func(index int) int {
 		drawn := int(mixed(uint64(index)) % 100)

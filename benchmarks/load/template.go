@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -23,15 +24,16 @@ type slot struct {
 
 // A template renders one kind of object of one size.
 type template struct {
-	bytes []byte
-	slots []slot
+	bytes  []byte
+	slots  []slot
+	custom bool // it has its kind itself, and its members are sorted: so kube-apiserver writes custom resources
 }
 
 // newTemplate takes a JSON object with {{slots}}, compact already. Its opening brace is left out, because an object that
 // stands alone has two more members before the others.
 func newTemplate(text string) *template {
+	made := &template{custom: strings.HasPrefix(text, `{"apiVersion"`)}
 	text = strings.TrimPrefix(text, "{")
-	made := &template{}
 	for {
 		before, after, found := strings.Cut(text, "{{")
 		made.bytes = append(made.bytes, before...)
@@ -125,16 +127,37 @@ func mixed(seed uint64) uint64 {
 	return seed ^ seed>>31
 }
 
-// sizes are the objects there are, by the name of their size in KB.
-func sizes() map[string]string {
-	pod := compact("pod")
-	return map[string]string{
-		"0.5": compact("small"),
-		"2":   compact("medium"),
-		"8":   pod,
-		"30":  padded(pod, 30_000),
-		"300": padded(pod, 300_000),
+// object is the pod of so many KB, or the object of this name.
+func object(name string) (string, bool) {
+	switch name {
+	case "0.5":
+		return compact("small"), true
+	case "2":
+		return compact("medium"), true
+	case "8":
+		return compact("pod"), true
+	case "configmap":
+		return padded(compact(name), `"data":{`, `"panel-%04d.json":"{\n  \"title\": \"%016x\",\n  \"expr\": \"%016x\"\n}",`, 200_000), true
 	}
+	if kilobytes, err := strconv.ParseFloat(name, 64); err == nil && kilobytes > 0.5 {
+		return sized(int(kilobytes * 1000)), true
+	}
+	if _, err := objects.ReadFile("objects/" + name + ".json"); err != nil {
+		return "", false
+	}
+	return compact(name), true
+}
+
+// sized is the largest pod below this size, with as much more as makes it so many bytes.
+func sized(size int) string {
+	if pod := compact("pod"); len(pod) < size {
+		return padded(pod, `"env":[`, `{"name":"SETTING_%04d","value":"%016x%016x"},`, size)
+	}
+	pod := compact("medium")
+	if len(pod) > size {
+		pod = compact("small")
+	}
+	return padded(pod, `"annotations":{`, `"shop.example.test/setting-%04d":"%016x%016x",`, size)
 }
 
 func compact(name string) string {
@@ -149,12 +172,11 @@ func compact(name string) string {
 	return out.String()
 }
 
-// padded is the pod with as many further environment variables as make it so many bytes.
-func padded(pod string, size int) string {
-	const first = `"env":[`
+// padded is the object with as many further members behind first as make it so many bytes.
+func padded(text, first, member string, size int) string {
 	var more strings.Builder
-	for i := 0; len(pod)+more.Len() < size; i++ {
-		fmt.Fprintf(&more, `{"name":"SETTING_%04d","value":"%016x%016x"},`, i, mixed(uint64(i)), mixed(uint64(i)+1<<32))
+	for i := 0; len(text)+more.Len() < size; i++ {
+		fmt.Fprintf(&more, member, i, mixed(uint64(i)), mixed(uint64(i)+1<<32))
 	}
-	return strings.Replace(pod, first, first+more.String(), 1)
+	return strings.Replace(text, first, first+more.String(), 1)
 }

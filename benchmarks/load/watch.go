@@ -151,7 +151,7 @@ func (w *watch) event(kind string, index int, rv int64) {
 
 func (w *watch) bookmark(rv int64, annotations string) {
 	line := fmt.Sprintf(`{"type":"BOOKMARK","object":%s"metadata":{"resourceVersion":"%d","creationTimestamp":null%s}}}`+"\n",
-		w.resource.head(), rv, annotations)
+		w.resource.identity(), rv, annotations)
 	w.out = fmt.Appendf(w.out, "%x\r\n%s\r\n", len(line), line)
 }
 

@@ -70,8 +70,10 @@ def test_every_goal_is_about_cases_and_contenders_that_there_are() -> None:
 FIGURES = (
     "acknowledged_ms",
     "cpu_us",
+    "cpu_us_per_kb",
     "core_share",
     "fsyncs",
+    "list_cpu_us_per_kb",
     "list_seconds",
     "lists_after_restart",
     "latency_p50_ms",

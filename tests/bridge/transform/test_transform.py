@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 import re
 from typing import Any
@@ -201,6 +202,19 @@ def test_a_digest_cannot_be_had_without_the_key() -> None:
     ours, others = leaves(SECRETS, secret), leaves(SECRETS, secret, RedactionKey(b"j" * 32))
 
     assert ours["data"]["password"] != others["data"]["password"]
+
+
+@given(
+    key=st.binary(min_size=32, max_size=200),
+    parts=st.lists(st.binary(max_size=99), max_size=5),
+    common=st.integers(0, 5),
+)
+def test_a_digest_is_the_hmac_of_its_parts(key: bytes, parts: list[bytes], common: int) -> None:
+    redaction = RedactionKey(key)
+    message = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+    assert redaction.digest(*parts) == f"hmac-sha256:{redaction.id}:{hmac.new(key, message, 'sha256').hexdigest()}"
+    assert redaction.starting_with(*parts[:common])(*parts[common:]) == redaction.digest(*parts)
 
 
 def test_a_string_looks_unchanged_however_it_is_escaped() -> None:

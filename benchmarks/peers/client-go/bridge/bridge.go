@@ -8,12 +8,14 @@ import (
 	"log"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -67,6 +69,12 @@ func config() *rest.Config {
 	config := &rest.Config{Host: os.Getenv("SERVER"), QPS: -1}
 	config.CAFile = os.Getenv("CA_FILE")
 	return config
+}
+
+// Resource is the one of RESOURCE: group/version/plural/kind.
+func Resource() schema.GroupVersionResource {
+	named := strings.Split(os.Getenv("RESOURCE"), "/")
+	return schema.GroupVersionResource{Group: named[0], Version: named[1], Resource: named[2]}
 }
 
 type exporter struct {

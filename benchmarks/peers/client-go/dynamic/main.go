@@ -4,7 +4,6 @@ package main
 import (
 	"kubedelta.test/client-go/bridge"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
@@ -17,7 +16,6 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-		return dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(pods).Informer(), nil
+		return dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(bridge.Resource()).Informer(), nil
 	})
 }

@@ -1,4 +1,4 @@
-// client-go's typed informer, which serves pods alone, and franz-go.
+// client-go's typed informer, which serves built-in kinds alone, and franz-go.
 package main
 
 import (
@@ -16,6 +16,10 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		return informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer(), nil
+		informer, err := informers.NewSharedInformerFactory(client, 0).ForResource(bridge.Resource())
+		if err != nil {
+			return nil, err
+		}
+		return informer.Informer(), nil
 	})
 }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use futures::TryStreamExt;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::{reflector, store::Writer};
 use kube::runtime::watcher::{self, Event, watcher};
@@ -134,9 +134,9 @@ async fn export(output: &Output) -> Result<()> {
         .ok()
         .map(read_certificates)
         .transpose()?;
-    let pods = ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&());
-    let api: Api<DynamicObject> = Api::all_with(Client::try_from(config)?, &pods);
-    let writer = Writer::new(pods);
+    let resource = resource()?;
+    let api: Api<DynamicObject> = Api::all_with(Client::try_from(config)?, &resource);
+    let writer = Writer::new(resource);
     let _store = writer.as_reader();
     let mut events =
         pin!(reflector(writer, watcher(api, watcher::Config::default())).default_backoff());
@@ -149,6 +149,16 @@ async fn export(output: &Output) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The one of RESOURCE: group/version/plural/kind.
+fn resource() -> Result<ApiResource> {
+    let named = env::var("RESOURCE")?;
+    let [group, version, plural, kind] = named.split('/').collect::<Vec<_>>()[..] else {
+        bail!("RESOURCE={named}: expected is group/version/plural/kind");
+    };
+    let kind = GroupVersionKind::gvk(group, version, kind);
+    Ok(ApiResource::from_gvk_with_plural(&kind, plural))
 }
 
 async fn produce(
