@@ -111,7 +111,7 @@ def _has_field(term: str, value: Any) -> bool:
     return (found == expected.removeprefix("=").strip()) is not field.endswith("!")
 
 
-_TOKEN = re.compile(r"\s*(?:(?P<symbol>==|!=|[=!,()<>])|(?P<word>[^\s=!,()<>]+))")
+_TOKEN = re.compile(r"==|!=|[=!,()<>]|[^\s=!,()<>]++")
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 
@@ -126,7 +126,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = [match.group().strip() for match in _TOKEN.finditer(text.rstrip())]
+        self._tokens = _TOKEN.findall(text)
         self._at = 0
 
     def requirements(self) -> list[Requirement]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
@@ -80,6 +81,7 @@ def _written(op: Any, argument: Any) -> str:
     return ""
 
 
+_MOST_LETTERS = 8
 _SAMPLES = "a A0_-. /\"'\\=:;,@$(){}[]<>&|!?%+*\t\n\0é"
 
 
@@ -89,3 +91,101 @@ def letters(members: Any) -> list[str]:
     pattern = _compiler.compile(tree, 0)
     found = [letter for letter in _SAMPLES if pattern.fullmatch(letter)]
     return found or [next(chr(code) for code in range(0x3000) if pattern.fullmatch(chr(code)))]
+
+
+# ── Hostile texts ────────────────────────────────────────────────────────────
+
+_SEPARATORS = ("", " ", "-")
+_ENDS = ("", "\0")
+
+
+@dataclass(frozen=True, slots=True)
+class Pump:
+    """A text of any length: a beginning, a part that is repeated, and an end."""
+
+    beginning: str
+    part: str
+    end: str = ""
+
+    def text(self, length: int) -> str:
+        times = max(1, (length - len(self.beginning) - len(self.end)) // len(self.part))
+        return self.beginning + self.part * times + self.end
+
+    def __str__(self) -> str:
+        return f"{self.beginning!r} + {self.part!r} * n + {self.end!r}"
+
+
+def pumps(pattern: re.Pattern[Any]) -> list[Pump]:
+    """Texts made of the expression's own parts: each of its repetitions goes on and on, and then does not match; and
+    each beginning of a match comes again and again."""
+    found: dict[Pump, None] = {}
+    for before, body in _repetitions(parsed(pattern), ""):
+        for part in _samples(body):
+            found |= dict.fromkeys(Pump(before, part, end) for end in _ENDS if part)
+    for beginning in dict.fromkeys(_beginnings(parsed(pattern), "")):
+        parts = [separator + beginning for separator in _SEPARATORS]
+        found |= dict.fromkeys(Pump("", part) for part in parts if part)
+    return list(found)
+
+
+def _once(op: Any, argument: Any) -> str:
+    """As ``_written``, but what may be missing is there."""
+    if op in _REPEATS:
+        return "".join(_once(*each) for each in argument[2].data) * max(1, int(argument[0]))
+    if op is _constants.SUBPATTERN:
+        return "".join(_once(*each) for each in argument[3].data)
+    if op is _constants.ATOMIC_GROUP:
+        return "".join(_once(*each) for each in argument.data)
+    if op is _constants.BRANCH:
+        return "".join(_once(*each) for each in argument[1][0].data)
+    return _written(op, argument)
+
+
+def _inner(op: Any, argument: Any) -> list[Any]:
+    """The expressions within a node."""
+    if op is _constants.BRANCH:
+        return list(argument[1])
+    if op is _constants.SUBPATTERN:
+        return [argument[3]]
+    if op in _REPEATS:
+        return [argument[2]]
+    if op is _constants.ATOMIC_GROUP:
+        return [argument]
+    if op in (_constants.ASSERT, _constants.ASSERT_NOT):
+        return [argument[1]]
+    return []
+
+
+def _repetitions(tree: Any, before: str) -> Iterator[tuple[str, Any]]:
+    """The body of each repetition, with a text that matches up to it."""
+    for op, argument in tree.data:
+        if op in _REPEATS:
+            yield before, argument[2]
+        for inner in _inner(op, argument):
+            yield from _repetitions(inner, before)
+        before += _once(op, argument)
+
+
+def _beginnings(tree: Any, before: str) -> Iterator[str]:
+    """Texts that match up to the end of a word, or of another part of the expression."""
+    for index, (op, argument) in enumerate(tree.data):
+        for inner in _inner(op, argument):
+            yield from _beginnings(inner, before)
+        before += _once(op, argument)
+        following = tree.data[index + 1 : index + 2]
+        if op is not _constants.LITERAL or not following or following[0][0] is not _constants.LITERAL:
+            yield before
+
+
+def _samples(body: Any) -> Iterator[str]:
+    """Texts that the body of a repetition matches: with each of its alternatives, and with several letters of a set."""
+    yield "".join(_once(*each) for each in body.data)
+    if len(body.data) == 1:
+        op, argument = body.data[0]
+        if op is _constants.IN:
+            yield from letters(argument)[:_MOST_LETTERS]
+        elif op in (_constants.ANY, _constants.NOT_LITERAL):
+            yield from _SAMPLES[:_MOST_LETTERS]
+    for op, argument in body.data:
+        for inner in _inner(op, argument):
+            yield from _samples(inner)

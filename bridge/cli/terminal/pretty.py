@@ -8,7 +8,7 @@ from collections.abc import Iterator
 DEEPEST = 32
 """Levels that are indented. Deeper levels stand on a single line: fully indented, an object of 9,000 levels would take
 160 MB."""
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\],:]|[^\s{}\[\],:"]++')
 _INDENT = "  "
 
 

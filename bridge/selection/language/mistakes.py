@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from bridge.selection.language.expression import OF_A_STEP, ExpressionProblem
 
 _ISSUE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
-_UNDECLARED = re.compile(r"undeclared reference to '(\.?([^'.]+)[^']*)'")
-_OVERLOAD = re.compile(r"found no matching overload for '([^']+)' applied to '\((.*)\)'")
-_EXPECTING = re.compile(r"Syntax error: (?:mismatched|extraneous) input '(.*?)' expecting (.*)")
-_UNREADABLE = re.compile(r"Syntax error: token recognition error at: '(.*?)\s*'$")
+_UNDECLARED = re.compile(r"undeclared reference to '(\.?+([^'.]++)[^']*+)'")
+_OVERLOAD = re.compile(r"found no matching overload for '([^']++)' applied to '\(([^']*)\)'")
+_EXPECTING = re.compile(r"Syntax error: (?:mismatched|extraneous) input '(.{1,200}?)' expecting (.*)")
+_UNREADABLE = re.compile(r"Syntax error: token recognition error at: '(.{1,200}?)'$")
 _TOO_DEEP = re.compile(r"recursion (?:limit|depth)")
 _A_VALUE = "{'['"
 """The beginning of the list of tokens with which a value may begin."""
@@ -63,7 +63,7 @@ def _explained(offset: int, found: str, text: str, names: Collection[str]) -> Ex
     if match := _OVERLOAD.search(found):
         return at(text, offset, f'"{_spoken(match[1])}" cannot be applied to ({match[2]})')
     if match := _UNREADABLE.search(found):
-        return at(text, offset, f"found {match[1]}, which is no part of CEL")
+        return at(text, offset, f"found {match[1].rstrip()}, which is no part of CEL")
     if match := _EXPECTING.search(found):
         was = "the end" if match[1] == "<EOF>" else f'"{match[1]}"'
         wanted = "a value" if match[2].startswith(_A_VALUE) else match[2].replace("<EOF>", "an operator or the end")

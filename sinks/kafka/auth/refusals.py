@@ -10,8 +10,8 @@ from sinks.kafka.options import KafkaOptions
 
 _ALERT = re.compile(r"SSL alert number|alert (?:bad|unknown|unsupported|certificate|handshake|access)")
 """The peer ended the handshake. Beyond a wrong version, that is about the certificate that it was shown."""
-_MECHANISMS = re.compile(r"supported mechanisms: *([A-Z0-9, -]*[A-Z0-9])")
-_ALL_DOWN = re.compile(r"\d+/\d+ brokers are down|Broker transport failure")
+_MECHANISMS = re.compile(r"supported mechanisms:([A-Z0-9, -]++)")
+_ALL_DOWN = re.compile(r"/\d++ brokers are down|Broker transport failure")
 
 
 def refusal(options: KafkaOptions, error: str) -> WrongOption | None:
@@ -36,7 +36,7 @@ def unreachable(options: KafkaOptions, error: str) -> str:
 def _about(options: KafkaOptions, error: str) -> tuple[str, str] | None:
     if "Unsupported SASL mechanism" in error:
         known = _MECHANISMS.search(error)
-        offer = f"; they know {known[1]}" if known else ""
+        offer = f"; they know {known[1].strip()}" if known else ""
         return "sasl_mechanism", f"the brokers do not know {options.sasl_mechanism}{offer}"
     if "not valid in current SASL state" in error:
         return "security_protocol", "the brokers' listener is one without SASL"
