@@ -1,5 +1,5 @@
-"""Untrusted text meets linear expressions only: each regular expression of the tree is pumped with growing hostile text,
-made of its own parts, and so is each function that searches in a loop."""
+"""Untrusted text meets linear expressions only: each regular expression of the tree is pumped with growing hostile
+text, made of its own parts, and so is each function that searches in a loop."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from bridge.kube.wire.nesting import Nesting, members
+from bridge.transform.credentials import Harmless, redacted_arguments, redacted_text
 from tests.kit.expressions import Pump, pumps
 from tests.kit.growth import LONGEST, LONGEST_OPTION, is_linear
 
 ROOT = Path(__file__).parents[1]
 HOUSES = ("bridge", "sinks", "config")
-SEARCHING = {"search", "finditer", "findall", "sub", "subn", "split"}
-METHODS = {*SEARCHING, "match", "fullmatch"}
+SEARCHING = frozenset({"search", "finditer", "findall", "sub", "subn", "split"})
+METHODS = SEARCHING | {"match", "fullmatch"}
 
 
 class Expression(NamedTuple):
@@ -118,8 +120,9 @@ def expressions() -> list[Expression]:
     found = {each.place: each for each in constants()}
     for place, method, value in written_in_calls():
         if value is not None:
-            methods = frozenset(METHODS if method == "compile" else {method})
-            found[place] = Expression(place, re.compile(value), methods & METHODS or {"fullmatch"}, method == "Matching")
+            is_of_option = method == "Matching"
+            methods = METHODS if method == "compile" else frozenset({"fullmatch" if is_of_option else method})
+            found[place] = Expression(place, re.compile(value), methods, is_of_option)
     return list(found.values())
 
 
@@ -149,3 +152,79 @@ def test_an_expression_takes_linear_time(expression: Expression) -> None:
     longest = LONGEST_OPTION if expression.is_of_option else LONGEST
 
     assert [text for way in ways(expression) if (text := slow(way, found, longest))] == []
+
+
+@pytest.mark.parametrize(
+    "bad", [r"(a+)+b", r"(a|a)*b", r"\s*x", r"-eyJ[\w-]+\.", r"'(.*?)' x", r"(?:,\s*a?\s*)*;", rb"a*b"], ids=str
+)
+def test_an_expression_that_is_not_linear_is_found(bad: str | bytes) -> None:
+    expression = Expression("", re.compile(bad), METHODS)
+
+    assert any(slow(way, pumps(expression.pattern)) for way in ways(expression))
+
+
+MADE = {
+    "bridge/transform/rules.py": "a name of the configuration, and repetitions that are possessive",
+    "sinks/kafka/topics/names.py": "a template of the configuration with classes of letters; topics "
+    "have 249 characters",
+    "config/values.py": "those of Matching, which are pumped where they are written",
+}
+"""Modules with expressions that are made when the program runs, and why these are linear."""
+
+
+def test_each_expression_that_is_made_at_run_time_is_known() -> None:
+    made = {place.partition(":")[0] for place, _, value in written_in_calls() if value is None}
+    assert made == MADE.keys()
+
+
+# ── Functions that search in a loop ──────────────────────────────────────────
+
+
+def _redacted(text: str) -> None:
+    redacted_text(text, lambda *_: "<>")
+    redacted_arguments(["x", text, text], lambda *_: "<>", Harmless())
+
+
+LOOPS: Mapping[str, Callable[[str], object] | str] = {
+    "bridge/transform/credentials.py: _named": _redacted,
+    "bridge/transform/credentials.py: _in_urls": _redacted,
+    "bridge/kube/wire/nesting.py: members": lambda text: list(members(b"{" + text.encode())),
+    "bridge/kube/wire/nesting.py: end": lambda text: Nesting().end(text.encode()),
+    "bridge/kube/wire/frames.py: _read": "each step goes on behind the line that it has found",
+    "bridge/kube/wire/pages.py: _cut": "each step goes on behind the item that it has found, or what it has searched",
+    "sinks/file/reading/lines.py: end_of_last_line": "each block of our own file is searched once",
+}
+"""Each as a function of a text; or why it is linear, for one that has no expression."""
+
+HOSTILE = (
+    "token=$(",
+    "token=$(a)",
+    "token='$(",
+    "://a:",
+    "://a:1@",
+    "password=",
+    "--a ",
+    "-----BEGIN PRIVATE KEY-----",
+)
+
+
+def loops() -> Iterator[str]:
+    for path, tree in trees().items():
+        within = functions_around(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.While) and re.search(r"\.(search|match|find|rfind|index)\(", ast.unparse(node)):
+                yield f"{path}: {within[node]}"
+
+
+def test_each_function_that_searches_in_a_loop_is_known() -> None:
+    assert {*loops()} == LOOPS.keys()
+
+
+@pytest.mark.parametrize("place", [place for place, call in LOOPS.items() if not isinstance(call, str)])
+def test_a_function_that_searches_in_a_loop_takes_linear_time(place: str) -> None:
+    call = LOOPS[place]
+    assert not isinstance(call, str)
+    here = [each for each in expressions() if each.place.startswith(place.partition(":")[0])]
+    found = [*(Pump("", text) for text in HOSTILE), *(pump for each in here for pump in pumps(each.pattern))]
+
+    assert slow(call, found) is None

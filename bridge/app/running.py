@@ -14,7 +14,7 @@ from bridge.app.leadership import Leadership, MakeLeadership
 from bridge.app.page import RunningSources, start_page
 from bridge.app.status import informers_status, is_stuck, snapshot_of
 from bridge.app.steady_readiness import SteadyReadiness
-from bridge.facts import Report
+from bridge.facts import ObjectLeftBare, Report
 from bridge.informer import RecoverySlots, SharedInformerFactory
 from bridge.informer.controller import Transform
 from bridge.kube import Catalogue, KubeClient
@@ -204,9 +204,12 @@ class RunningBridge:
 
     # ── Parts ────────────────────────────────────────────────────────────────
 
-    def _transform(self, resource: Resource) -> Transform:
+    def _transform(self, resource: Resource, scope: Scope) -> Transform:
         rules = rules_for(self.plan.wanted, resource, self._catalogue() or Catalogue())
-        transform = transform_for(resource, self._redaction.extended(rules))
+        left_bare = partial(ObjectLeftBare, resource, scope)
+        transform = transform_for(
+            resource, self._redaction.extended(rules), lambda reason: self._report(left_bare(reason))
+        )
         return naming_managers(transform) if self.plan.retention.managers else transform
 
     def _ignoring(self, resource: Resource, scope: Scope) -> IgnoredPaths | None:

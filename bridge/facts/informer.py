@@ -129,8 +129,8 @@ class InputUnreadable(msgspec.Struct, frozen=True):
 
 
 class ObjectLeftBare(msgspec.Struct, frozen=True):
-    """A version of an object is nested too deeply, or too large: only its identity is exported. Or its name is too
-    long: it is left out."""
+    """A version of an object is nested too deeply, too large, or not to be redacted: only its identity is exported. Or
+    its name is too long: it is left out."""
 
     resource: Resource
     scope: Scope

@@ -3,6 +3,7 @@
 annotations     the metadata: field managers, copies of objects and tokens in annotations (pure)
 credentials     finds credentials by names and by the form of a text (pure)
 digest          a digest of a state without ignored paths (pure)
+effort          bounds what the redaction of one object may cost (pure)
 for_sink        redacts the records of one sink (pure)
 places          places in objects, and how a value there is read (pure)
 redact          replaces the values of a Secret by keyed digests (pure)

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import msgspec
 
 from bridge.model.object import bare_body
 from bridge.model.policies import RedactionRule
 from bridge.model.record import Delta, Record
-from bridge.transform.redaction import Redaction, digest_of
+from bridge.transform.effort import UNREDACTED, Effort
+from bridge.transform.redaction import Redaction
 from bridge.transform.rules import PathRules
 
 
 def redact_for_sink(rules: Sequence[RedactionRule], redaction: Redaction) -> Callable[[Record], Record]:
     """A function from a record of the outbox to the record for the sink: both states of a delta are redacted by
-    ``rules``, with the keys of ``redaction``. Notices stay. A state of an unexpected shape leaves bare."""
+    ``rules``, with the keys of ``redaction``. Notices stay. A state of an unexpected shape, or one that takes too much
+    work, leaves bare."""
     paths = PathRules(rules)
 
     def state(delta: Delta, body: bytes) -> bytes:
         try:
-            return paths.redacted(body, partial(digest_of, redaction, delta.resource, delta.key))
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return paths.redacted(body, Effort(redaction, delta.resource, delta.key))
+        except UNREDACTED:
             return bare_body(delta.resource, delta.key, delta.uid, delta.resource_version)
 
     def redact(record: Record) -> Record:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from bridge.model.policies import RedactionPreset, RedactionRule
-from bridge.model.resource import Resource
 from bridge.transform.redaction_key import DIGEST, RedactionKey
 
 _DIGESTS = re.compile(rf"{DIGEST}(?: {DIGEST})*")
@@ -37,14 +36,6 @@ class Redaction(msgspec.Struct, frozen=True):
 
     def extended(self, rules: Iterable[RedactionRule]) -> Redaction:
         return msgspec.structs.replace(self, rules=(*self.rules, *rules))
-
-
-def digest_of(redaction: Redaction, resource: Resource, key: str, *parts: str) -> str:
-    """The digest of a value of the object ``key``. It covers the object's resource, namespace and name, so equal
-    values of two objects have different digests."""
-    namespace, _, name = key.rpartition("/")
-    identity = (resource.name, namespace, name)
-    return redaction.digest(*(part.encode("utf-8", "surrogatepass") for part in (*identity, *parts)))
 
 
 def is_digest(text: str) -> bool:

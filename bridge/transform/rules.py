@@ -17,7 +17,7 @@ from msgspec import Raw
 from bridge.model.object import MASKED
 from bridge.model.policies import RedactionMode, RedactionRule
 from bridge.model.primitives.field_path import Every, FieldPath, Step
-from bridge.transform.credentials import Digest
+from bridge.transform.effort import Effort
 from bridge.transform.redaction import is_digest
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -34,13 +34,14 @@ class PathRules:
     def __init__(self, rules: Sequence[RedactionRule]) -> None:
         self._paths = tuple((path.steps, _Signs(path), rule.mode) for rule in rules for path in rule.paths)
 
-    def redacted(self, body: bytes, digest: Digest) -> bytes:
-        """The body with its values redacted; the same bytes if no path leads to a value. Raises msgspec.DecodeError,
-        UnicodeDecodeError or RecursionError for a body of an unexpected shape; then it must not be exported."""
+    def redacted(self, body: bytes, effort: Effort) -> bytes:
+        """The body with its values redacted; the same bytes if no path leads to a value. Raises one of
+        ``UNREDACTED`` for a body of an unexpected shape, or one that takes too much work; then it must not be exported.
+        """
         escaped = b"\\" in body  # An escape may hide a name.
         for steps, signs, mode in self._paths:
             if escaped or signs.in_(body):
-                body = bytes(_Edit(mode, digest).redacted(Raw(body), steps, ()) or b"")
+                body = bytes(_Edit(mode, effort).redacted(Raw(body), steps, ()) or b"")
         return body
 
 
@@ -59,12 +60,13 @@ class _Signs:
 
 
 class _Edit:
-    def __init__(self, mode: RedactionMode, digest: Digest) -> None:
+    def __init__(self, mode: RedactionMode, effort: Effort) -> None:
         self._mode = mode
-        self._digest = digest
+        self._effort = effort
 
     def redacted(self, raw: Raw, steps: Sequence[Step], where: _Where) -> Raw | None:
         """The value without the values that ``steps`` lead to; None if the value itself is left out."""
+        self._effort.copies(len(memoryview(raw)))
         if not steps:
             return self._leaf(raw, where)
         match bytes(memoryview(raw)[:1]):
@@ -98,6 +100,7 @@ class _Edit:
     def _leaf(self, raw: Raw, where: _Where) -> Raw | None:
         if self._mode is RedactionMode.REMOVE:
             return None
+        self._effort.searches(len(memoryview(raw)) // 4)
         return Raw(_encode(self._replaced(_any(raw), where)))
 
     def _replaced(self, value: Any, where: _Where) -> Any:
@@ -112,4 +115,4 @@ class _Edit:
                 return value
         if self._mode is RedactionMode.MASK:
             return MASKED
-        return self._digest("path", *where, value if isinstance(value, str) else _encode(value).decode())
+        return self._effort("path", *where, value if isinstance(value, str) else _encode(value).decode())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -21,10 +20,11 @@ from bridge.model.policies import RedactionPreset as Preset
 from bridge.model.policies import RedactionRule
 from bridge.model.resource import Resource
 from bridge.transform.annotations import stripped
-from bridge.transform.credentials import Digest, Harmless, redacted_arguments, redacted_text, redacted_variable
+from bridge.transform.credentials import Harmless, redacted_arguments, redacted_text, redacted_variable
+from bridge.transform.effort import UNREDACTED, Effort, why_bare
 from bridge.transform.places import BOOTSTRAP_TOKEN, PLACES, RELEASE, TOKEN_NAMES, has_free_members
 from bridge.transform.redact import is_secret, redacted
-from bridge.transform.redaction import Redaction, digest_of
+from bridge.transform.redaction import Redaction
 from bridge.transform.rules import PathRules
 from bridge.transform.structure import redacted_structure
 
@@ -65,6 +65,8 @@ _TOKENS = tuple(
 
 _LONGEST_LIST: Final = 4096
 """Bytes of a list that is looked for among those of earlier bodies."""
+_LARGE_SECRET: Final = 65_536
+"""Bytes from which on the values of a Secret are counted."""
 _BLANKS: Final = 64
 """Bytes before a bracket that are searched for its key. Blanks alone count as if they hid one."""
 
@@ -73,25 +75,34 @@ _texts = msgspec.json.Decoder(list[str]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def transform_for(resource: Resource, redaction: Redaction) -> Callable[[ApiObject], ApiObject]:
+def transform_for(
+    resource: Resource, redaction: Redaction, left_bare: Callable[[str], None] = lambda _: None
+) -> Callable[[ApiObject], ApiObject]:
     """The transform of a resource's objects, applied once, before an object is stored, logged or sent. Never raises.
 
-    An object counts as a Secret by its resource or by its own kind. An object of an unexpected shape is reduced to a
-    minimal object: kind, apiVersion, name, namespace, uid, resourceVersion."""
+    An object counts as a Secret by its resource or by its own kind. An object of an unexpected shape, or one whose
+    redaction would take too much work, is reduced to a minimal object: kind, apiVersion, name, namespace, uid,
+    resourceVersion. ``left_bare`` gets its key and the reason."""
     secrets = is_secret(resource)
     presets = Presets(resource, redaction)
     rules = PathRules(redaction.rules)
     releases = resource.name == "configmaps" and Preset.HELM_RELEASES in redaction.presets
-    digest = partial(digest_of, redaction, resource)
 
     def transform(thing: ApiObject) -> ApiObject:
+        effort = Effort(redaction, resource, thing.key)
         try:
-            body = redacted(thing, resource, redaction) if secrets or thing.secret else presets.redacted(thing)
+            if secrets or thing.secret:
+                if len(thing.body) > _LARGE_SECRET:
+                    effort.digests(thing.body.count(b'":'))
+                body = redacted(thing, resource, redaction)
+            else:
+                body = presets.redacted(thing, effort)
             if releases and b'"release"' in body and _is_release(thing):
-                body = _RELEASE.redacted(body, partial(digest, thing.key))
+                body = _RELEASE.redacted(body, effort)
             if redaction.rules:
-                body = rules.redacted(body, partial(digest, thing.key))
-        except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
+                body = rules.redacted(body, effort)
+        except UNREDACTED as error:
+            left_bare(f"{thing.key}: {why_bare(error)}")
             body = bare_body(resource, thing.key, thing.uid, thing.resource_version)
         if body is thing.body:
             return thing
@@ -113,7 +124,6 @@ class Presets:
     """The presets of redaction, for the objects of one resource. Used in a single thread."""
 
     def __init__(self, resource: Resource, redaction: Redaction) -> None:
-        self._resource = resource
         self._redaction = redaction
         on = redaction.presets
         self._in_places = bool(on & {preset for preset, _ in PLACES.values()})
@@ -128,23 +138,23 @@ class Presets:
         """Lists ``args`` and ``command`` without credentials."""
         self._harmless_arguments: Harmless[str] = Harmless()
 
-    def redacted(self, thing: ApiObject) -> bytes:
+    def redacted(self, thing: ApiObject, effort: Effort) -> bytes:
         """The body without ``managedFields``, last-applied, and the credentials of the presets; the same bytes if it
-        has none of them. Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError or KeyError for a body of an
-        unexpected shape; then the body must not be exported."""
+        has none of them. Raises one of ``UNREDACTED`` for a body of an unexpected shape, or one that takes too much
+        work; then the body must not be exported."""
         body = thing.body
         if not self._any:
-            return body if thing.stripped else self._redacted_metadata(thing, body)
+            return body if thing.stripped else self._redacted_metadata(effort, body)
         if body.find(_COMPACT, 0, _HEAD) < 0 or (b"\\" in body and _UNUSUAL_ESCAPE.search(body)):
-            return self._redacted_metadata(thing, self._decoded(thing, body))
+            return self._redacted_metadata(effort, self._decoded(effort, body))
         if not thing.stripped:
-            body = self._redacted_metadata(thing, body)
+            body = self._redacted_metadata(effort, body)
         whole = body
         if self._in_members:
-            if self._in_places and self._has_map_or_text(thing, body):
-                return self._decoded(thing, body)
+            if self._in_places and self._has_map_or_text(effort, body):
+                return self._decoded(effort, body)
             if self._tokens:
-                body = self._redacted_tokens(thing, body)
+                body = self._redacted_tokens(effort, body)
         if not self._in_places:
             return body
         left: list[bytes] = []
@@ -153,72 +163,72 @@ class Presets:
             start = found.start()
             if not body.endswith(_BEFORE_LIST, at, start):
                 if _is_spaced(body, start):
-                    return self._decoded(thing, whole)
+                    return self._decoded(effort, whole)
                 continue
             is_env = body.endswith(_ENV, at, start)
             harmless = self._harmless_env if is_env else self._harmless_texts
             if body[start : body.find(b"]", start, start + _LONGEST_LIST) + 1] in harmless:
                 continue  # Bytes that were a whole list in an earlier body are the whole list in this one.
-            replaced = (self._variables if is_env else self._texts)(thing, body, start)
+            replaced = (self._variables if is_env else self._texts)(effort, body, start)
             if replaced is None:
-                return self._decoded(thing, whole)
+                return self._decoded(effort, whole)
             end, redacted = replaced
             if redacted is not None:
                 left += body[at:start], redacted
                 at = end
         return b"".join((*left, body[at:])) if at else body
 
-    def _digest(self, thing: ApiObject) -> Digest:
-        return partial(digest_of, self._redaction, self._resource, thing.key)
+    def _redacted_metadata(self, effort: Effort, body: bytes) -> bytes:
+        return stripped(body, effort if Preset.ANNOTATIONS in self._redaction.presets else None)
 
-    def _redacted_metadata(self, thing: ApiObject, body: bytes) -> bytes:
-        return stripped(body, self._digest(thing) if Preset.ANNOTATIONS in self._redaction.presets else None)
+    def _decoded(self, effort: Effort, body: bytes) -> bytes:
+        effort.searches(len(body))
+        return redacted_structure(body, self._redaction.presets, effort)
 
-    def _decoded(self, thing: ApiObject, body: bytes) -> bytes:
-        return redacted_structure(body, self._redaction.presets, self._digest(thing))
-
-    def _has_map_or_text(self, thing: ApiObject, body: bytes) -> bool:
+    def _has_map_or_text(self, effort: Effort, body: bytes) -> bool:
         """Whether a place has a map, or a text with a credential."""
         for key, expression in _MAP_OR_TEXT:
             for found in expression.finditer(body) if key in body else ():
                 text = _WHOLE_TEXT.match(body, found.start(1))
-                if text is None or self._redacted_text(thing, text[0]):
+                if text is None or self._redacted_text(effort, text[0]):
                     return True
         return False
 
-    def _redacted_text(self, thing: ApiObject, text: bytes) -> bool:
+    def _redacted_text(self, effort: Effort, text: bytes) -> bool:
+        effort.searches(len(text))
         plain = _text(text)
-        return redacted_text(plain, self._digest(thing)) != plain
+        return redacted_text(plain, effort) != plain
 
-    def _redacted_tokens(self, thing: ApiObject, body: bytes) -> bytes:
+    def _redacted_tokens(self, effort: Effort, body: bytes) -> bytes:
         def digest(found: re.Match[bytes]) -> bytes:
-            return found[1] + _encode(self._digest(thing)("token", "", found[2].decode()))
+            return found[1] + _encode(effort("token", "", found[2].decode()))
 
         for end, expression in _TOKENS:
             if end in body:
                 body = expression.sub(digest, body)
         return body
 
-    def _variables(self, thing: ApiObject, body: bytes, start: int) -> tuple[int, bytes | None] | None:
+    def _variables(self, effort: Effort, body: bytes, start: int) -> tuple[int, bytes | None] | None:
         """The end of the list ``env`` that starts here, and its redacted form, or None if that is the same; None for a
         list in another format."""
         if body.startswith(b"[]", start):
             self._harmless_env.remember(b"[]")
             return start + 2, None
         end = body.find(_LAST_VARIABLE, start) + len(_LAST_VARIABLE)
-        replaced = self._redacted_variables(thing, body, start, end)
+        replaced = self._redacted_variables(effort, body, start, end)
         if replaced is None and (whole := _VARIABLES.match(body, start)) is not None:
             end = whole.end()
-            replaced = self._redacted_variables(thing, body, start, end)
+            replaced = self._redacted_variables(effort, body, start, end)
         if replaced is None:
             return None
         return end, replaced or None
 
-    def _redacted_variables(self, thing: ApiObject, body: bytes, start: int, end: int) -> bytes | None:
+    def _redacted_variables(self, effort: Effort, body: bytes, start: int, end: int) -> bytes | None:
         """The redacted form of the list, empty if it is the same; None if this is not a whole list of variables."""
         first = start + len(_FIRST_VARIABLE)
         if not body.startswith(_FIRST_VARIABLE, start):
             return None
+        effort.searches(end - start)
         items = body[first : end - len(_LAST_VARIABLE)].split(_BETWEEN_VARIABLES)
         changed = False
         known = self._harmless_variables
@@ -226,7 +236,7 @@ class Presets:
             found = _VARIABLE.fullmatch(items[index])
             if found is None:
                 return None
-            left = self._redacted_variable(thing, found)
+            left = self._redacted_variable(effort, found)
             if left is None:
                 known.remember(items[index])
             else:
@@ -236,22 +246,23 @@ class Presets:
         self._harmless_env.remember(body[start:end])
         return b""
 
-    def _redacted_variable(self, thing: ApiObject, found: re.Match[bytes]) -> bytes | None:
+    def _redacted_variable(self, effort: Effort, found: re.Match[bytes]) -> bytes | None:
         """None for a variable that stays as it is."""
         if found[2] is None or Preset.ENV not in self._redaction.presets:
             return None
         name, value = _text(b'"' + found[1]), _text(found[2])
-        left = redacted_variable(name, value, self._digest(thing))
+        left = redacted_variable(name, value, effort)
         return None if left == value else b'%b,"value":%b' % (found[1], _encode(left))
 
-    def _texts(self, thing: ApiObject, body: bytes, start: int) -> tuple[int, bytes | None] | None:
+    def _texts(self, effort: Effort, body: bytes, start: int) -> tuple[int, bytes | None] | None:
         """The same for a list ``args`` or ``command``."""
         whole = _TEXTS.match(body, start)
         if whole is None:
             return None
         if Preset.ARGUMENTS in self._redaction.presets:
+            effort.searches(len(whole[0]))
             before = _texts(whole[0])
-            after = redacted_arguments(before, self._digest(thing), self._harmless_arguments)
+            after = redacted_arguments(before, effort, self._harmless_arguments)
             if after != before:
                 return whole.end(), _encode(after)
         self._harmless_texts.remember(whole[0])

@@ -22,12 +22,14 @@ _KIND = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"  # kubectl accepts a kind too
 
 _BLANK = r"[ \t\r\n]"
 _KEY = "(?:[a-zA-Z0-9.-]+/)?[a-zA-Z0-9](?:[-a-zA-Z0-9_.]*[a-zA-Z0-9])?"
-_VALUE = "(?:[a-zA-Z0-9](?:[-a-zA-Z0-9_.]*[a-zA-Z0-9])?)?"
-_SET = rf"\({_BLANK}*{_VALUE}(?:{_BLANK}*,{_BLANK}*{_VALUE})*{_BLANK}*\)"
+_VALUE = "[a-zA-Z0-9](?:[-a-zA-Z0-9_.]*[a-zA-Z0-9])?"
+# No blank can be read in two ways, with a value or without: else a selector that is wrong at its end takes for ever.
+_SET = rf"\({_BLANK}*(?:{_VALUE}{_BLANK}*)?(?:,{_BLANK}*(?:{_VALUE}{_BLANK}*)?)*\)"
 _REQUIREMENT = (
-    rf"(?:!?{_BLANK}*{_KEY}|{_KEY}{_BLANK}*(?:==?|!=|<|>){_BLANK}*{_VALUE}|{_KEY}{_BLANK}+(?:in|notin){_BLANK}*{_SET})"
+    rf"(?:(?:!{_BLANK}*)?{_KEY}|{_KEY}{_BLANK}*(?:==?|!=|<|>)(?:{_BLANK}*{_VALUE})?"
+    rf"|{_KEY}{_BLANK}+(?:in|notin){_BLANK}*{_SET})"
 )
-_TERM = rf"{_BLANK}*[a-zA-Z0-9_.\[\]/-]+{_BLANK}*(?:==?|!=)[^,]*"
+_TERM = rf"{_BLANK}*[a-zA-Z0-9_.\[\]/-]+{_BLANK}*!?=[^,]*"
 
 
 def _why_no_name(name: str) -> str:

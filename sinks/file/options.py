@@ -13,7 +13,7 @@ from config.values import Between, Count, Duration, Matching, Positive, Size
 from sinks.options import EventOptions
 
 STANDARD_OUTPUT = Path("-")
-_NAMED = r"(?!(?:\.?/+)*\.?$)[^\x00]+"
+_NAMED = r"(?!(?:\.?/)*\.?$)[^\x00]+"
 """A path of more than dots and slashes."""
 _SMALLEST_PART = 4096
 _MIB = 1024 * 1024

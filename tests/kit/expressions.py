@@ -95,8 +95,8 @@ def letters(members: Any) -> list[str]:
 
 # ── Hostile texts ────────────────────────────────────────────────────────────
 
-_SEPARATORS = ("", " ", "-")
-_ENDS = ("", "\0")
+_SEPARATORS = ("", " ", "-", "a", "\n", ",")
+_ENDS = ("", "\0", "!", ",", " ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ LONGEST: Final = 8_192
 """Characters, at which growth is judged."""
 LONGEST_OPTION: Final = 1_024
 """Characters of an operator's text, which must take no time that is noticed."""
-_FIRST = (16, 22, 28, 64, 256, 1024)
+_FIRST = (16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 192, 256, 512, 1024)
 _TOO_LONG = 0.1
 """Seconds, for a text of these lengths."""
 _ENOUGH = 0.004
-"""Seconds. A call that takes less on a text of ``LONGEST`` is not looked at further: a product of two sizes takes more."""
+"""Seconds. A call that takes less on a text of ``LONGEST`` is not looked at further: it is no product of two sizes."""
 _MOST_FACTOR = 9
 """Of a fourfold size: 4 is linear, 16 is quadratic."""
 

@@ -110,7 +110,7 @@ async def test_a_transform_is_chosen_by_resource(clusters: Clusters) -> None:
     def mark(thing: ApiObject) -> ApiObject:
         return ApiObject(thing.key, thing.uid, thing.resource_version, b"marked")
 
-    def transform(resource: Resource) -> Transform | None:
+    def transform(resource: Resource, _: Scope) -> Transform | None:
         return mark if resource == PODS else None
 
     async with SharedInformerFactory(clusters, transform=transform) as factory:
