@@ -173,7 +173,9 @@ class Logs:
                 text = "an item or a line of the API server cannot be read, and was skipped"
                 self._throttled.failure(("unreadable", *key), text, reason, **named)
             case ObjectLeftBare(reason=reason):
-                text = "an object is too large, too deep, not to be redacted, or has too long a name; it is not exported whole"
+                text = (
+                    "an object is too large, too deep, not to be redacted, or its name is too long: not exported whole"
+                )
                 self._throttled.failure(("bare", *key), text, reason, **named)
             case VersionsRanBackwards(was=was, now=now):
                 text = "the API server's store was restored: comparing all objects with it, in a new epoch"

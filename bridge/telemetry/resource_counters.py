@@ -62,7 +62,7 @@ class ResourceCounters:
         self._unreadable = counter("reflector_unreadable", "Items and lines that could not be read, and were skipped.")
         self._bare = counter(
             "reflector_bare_objects",
-            "Objects too large, too deep or not to be redacted (only their identity was exported), or left out by name.",
+            "Objects too large, too deep or not to be redacted (their identity was exported), or left out by name.",
         )
         self._restores = counter("reflector_version_resets", "Times the API server's versions ran backwards.")
         self._ignored = counter("changes_ignored", "Updates of ignored paths alone, which were not exported.")
