@@ -21,6 +21,9 @@ class RetryLater:
     unavailable: bool = False
     """The destination takes no record at all now: it is unreachable, refuses the credentials, or is busy. The circuit
     of the sink opens at once."""
+    partly: bool = False
+    """Only a part of the destination takes no record now, such as a topic: it takes those of other objects, which go
+    past. Of no meaning for the circuit."""
     gone: bool = False
     """The destination wants no more records (HTTP 410). Deliveries end, also across restarts, until an operator resumes
     the sink; its backlog waits."""

@@ -1,5 +1,6 @@
 """From the outbox to the sinks: a worker for each sink fetches, delivers, retries, and settles.
 
+aside              records that wait for a part of the destination
 attempts           a sink behind its circuit breaker; times, counts and reports each attempt
 circuit            when an attempt is allowed (pure)
 destination_facts  what a destination has stored, and says about itself; why a sink makes no attempts

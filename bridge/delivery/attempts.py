@@ -30,6 +30,10 @@ MakeContent: TypeAlias = Callable[[Sequence[Record]], Awaitable[Sequence[Record]
 record whose content says that it could not be made."""
 
 
+PART = "a part of the destination"
+"""The lane of records that wait for one, see ``RetryLater.partly``."""
+
+
 class SinkAttempts:
     """``open`` once, then ``deliver``, then ``close``. Only ``open`` retries by itself: the worker retries records."""
 
@@ -56,6 +60,8 @@ class SinkAttempts:
         self._report = report
         self._jitter = jitter
         self._opening = Backoff(retry.initial, retry.maximum, retry.quiet)
+        self._parts = Backoff(retry.initial, retry.maximum, retry.quiet)
+        """Of failures of a part of the destination, which the circuit does not count."""
         self._bounded = retry.bounded
         self._sink: Sink | None = None
         self._failing: dict[Hashable, RetryLater] = {}
@@ -167,8 +173,9 @@ class SinkAttempts:
             self.in_flight -= 1
         _raise_lost_cancellation()
         self._count(batch, receipt, self._now() - began)
-        if len(receipt.pending) < len(batch) and self.circuit.state is not AT_REST:
-            # A part of the batch was stored: the destination works, whatever happened to the rest.
+        partly = receipt.failure is not None and receipt.failure.partly
+        if (partly or len(receipt.pending) < len(batch)) and self.circuit.state is not AT_REST:
+            # A part of the batch was stored, or would be: the destination works, whatever happened to the rest.
             number = self._succeeded(number)
         if receipt.failure is None:
             self._failing.pop(lane, None)
@@ -178,7 +185,7 @@ class SinkAttempts:
             self._change.set()
             return replace(receipt, failure=None), 0.0
         failure = replace(receipt.failure, after=self._bounded(receipt.failure.after))
-        delay = self._failed(number, failure, lane)
+        delay = self._part_failed(failure) if partly else self._failed(number, failure, lane)
         cleared = await self._fencing.cleared(failure)
         if not cleared and (cause := pause_cause(failure)) and not self._halted:
             self.suspend(cause, failure.reason)
@@ -236,6 +243,11 @@ class SinkAttempts:
             self._report(CircuitOpened(self._name, self.circuit.state.failures, failure.reason))
         self._change.set()
         return result.delay
+
+    def _part_failed(self, failure: RetryLater) -> float:
+        self._failing.pop(PART, None)
+        self._failing[PART] = failure
+        return self._parts.next(self._now(), self._jitter())
 
     async def _until_ready(self) -> None:
         await self._fencing.until_certain()

@@ -23,6 +23,8 @@ class TransactionWorker(Worker):
     once, and many changes share the price of a transaction.
     """
 
+    _sets_aside = False
+
     def __init__(self, settings: WorkerSettings, source: TransactionSource, seconds: float) -> None:
         """``source`` is the ``pending`` of the settings."""
         super().__init__(settings)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Hashable, Sequence
 
-from bridge.delivery.sink_worker import SinkWorker
+from bridge.delivery.aside import Aside
+from bridge.delivery.attempts import PART
+from bridge.delivery.sink_worker import SinkWorker, WorkerSettings
 from bridge.model.dead_letter import RetriedDeadLetter
+from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.split import split_at_notices
 from bridge.model.record import Delta, OrderingKey, Record
+from sinks.base import RetryLater
 
 _NO_NOTICE = {Delta}
 
@@ -15,34 +20,115 @@ _NO_NOTICE = {Delta}
 class Worker(SinkWorker):
     """Delivers one batch at a time, and its pending records again before any newer record.
 
+    **A part of the destination** that takes no records, such as a topic, holds up the records of its objects alone:
+    they wait aside, and those of other objects go past. All that is delivered meanwhile is settled with them, so a
+    crash repeats it. A notice waits until no record waits; so does everything beyond the bounds of ``aside``.
+
     Dead letters that an operator retries are delivered between two fetches, when no record is in flight.
     """
 
-    _busy = False
+    _sets_aside = True
+    """Records may wait aside."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        super().__init__(settings)
+        self._aside = Aside()
+        self._busy = False
+        self._letters_at = 0.0
+        """When the next retry of dead letters may begin, on the event loop's clock."""
+        self._part_failure = RetryLater("")
 
     async def _work(self) -> None:
+        clock = asyncio.get_running_loop().time
         while True:
-            while self._dead_letters.retrying and await self._retry_dead_letters():
+            while self._dead_letters.retrying and clock() >= self._letters_at and await self._retry_dead_letters():
                 pass
-            fetch = await self._pending.take(self._max_batch)
+            waits = self._aside or self._letters_at
+            fetch = await (self._take_past() if waits else self._pending.take(self._max_batch))
             self._busy = True
             if fetch.missed is not None:
-                await self._deliver([self._gap(fetch.missed)])
+                await self._pass([self._gap(fetch.missed)])
             if set(map(type, fetch.items)) == _NO_NOTICE:
-                await self._deliver(fetch.items)
+                await self._pass(fetch.items)
             else:
                 for where in split_at_notices(fetch.items):
-                    await self._deliver(fetch.items[where])
-            self._pending.settle(fetch)
+                    await self._pass(fetch.items[where])
+            if self._aside:
+                self._aside.hold(fetch)
+            else:
+                self._pending.settle(fetch)
             self._busy = False
             self._progress.set()
 
     @property
     def _is_busy(self) -> bool:
-        return self._busy
+        return self._busy or bool(self._aside)
 
-    async def _deliver(self, batch: Sequence[Record]) -> None:
-        """Returns when each record is stored, or a dead letter."""
+    @property
+    def retry_at(self) -> float | None:
+        if self._aside and not self._busy and self._attempts.suspended is None:
+            return self._aside.retry_at
+        return super().retry_at
+
+    def retry_now(self) -> bool:
+        waiting = super().retry_now()
+        self._aside.retry_at = self._letters_at = 0.0
+        self._pending.wake()
+        return waiting
+
+    # ── Records that wait aside ──────────────────────────────────────────────
+
+    async def _take_past(self) -> Fetch[Record]:
+        """The next fetch, or an empty one when something is to be tried again."""
+        loop = asyncio.get_running_loop()
+        if self._aside and loop.time() >= self._aside.retry_at:
+            await self._retry_aside()
+        while self._aside.is_full:
+            await self._wait_and_retry()
+        due = [self._letters_at] if self._letters_at > loop.time() else []
+        due += [self._aside.retry_at] if self._aside else []
+        timer = loop.call_at(min(due), self._pending.wake) if due else None
+        try:
+            return await self._pending.take(self._max_batch)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _pass(self, batch: Sequence[Record]) -> None:
+        """Returns when each record is stored, a dead letter, or waits aside."""
+        if self._aside:
+            if isinstance(batch[0], Delta):
+                batch = self._aside.passing(batch)
+            else:
+                while self._aside:
+                    await self._wait_and_retry()
+        if batch and (left := await self._deliver(batch)):
+            self._aside.add(left)
+
+    async def _wait_and_retry(self) -> None:
+        now = asyncio.get_running_loop().time()
+        await self._attempts.pause(self._part_failure, max(0.0, self._aside.retry_at - now), len(self._aside))
+        await self._retry_aside()
+
+    async def _retry_aside(self) -> None:
+        taken = self._aside.take(self._max_batch)
+        self._aside.put_back(taken, await self._deliver(taken, PART))
+        for fetch in self._aside.settled():
+            self._pending.settle(fetch)
+        self._progress.set()
+
+    def _waits_aside(self, failure: RetryLater, delay: float, records: int) -> None:
+        now = asyncio.get_running_loop().time()
+        # While some wait, others that join them neither delay their next attempt nor are worth a line of the log.
+        if self._aside.retry_at <= now:
+            self._aside.retry_at, self._part_failure = now + delay, failure
+            self._attempts.delayed(failure, delay, records)
+
+    # ── Deliveries ───────────────────────────────────────────────────────────
+
+    async def _deliver(self, batch: Sequence[Record], lane: Hashable = None) -> Sequence[Record]:
+        """Returns when each record is stored, or a dead letter, but for those that it returns: these wait for a part of
+        the destination."""
         while batch:
             if self._dead_letters.keys:
                 # For every attempt, because a rejection in this very batch blocks later records of it.
@@ -51,15 +137,20 @@ class Worker(SinkWorker):
                     await self._before_letters(blocked)
                     await self._parking.park(blocked)
                     continue
-            receipt, delay = await self._attempts.deliver(batch)
+            receipt, delay = await self._attempts.deliver(batch, lane)
             if receipt.rejected:
                 answers = receipt.answers
                 rejected = [(batch[index], why, answers.get(index, "")) for index, why in receipt.rejected.items()]
                 await self._before_letters([record for record, _, _ in rejected])
                 await self._parking.add_dead_letters(rejected)
             batch = [batch[index] for index in receipt.pending]
-            if receipt.failure is not None:
-                await self._attempts.pause(receipt.failure, delay, len(batch))
+            if receipt.failure is None:
+                continue
+            if receipt.failure.partly and self._sets_aside and batch and isinstance(batch[0], Delta):
+                self._waits_aside(receipt.failure, delay, len(batch))
+                return batch
+            await self._attempts.pause(receipt.failure, delay, len(batch))
+        return ()
 
     async def _before_letters(self, records: Sequence[Record]) -> None:
         """These records become dead letters."""
@@ -100,5 +191,10 @@ class Worker(SinkWorker):
                 if isinstance(again.record, Delta):
                     rejected.add(again.record.ordering_key)
             dead_letters = [dead_letters[index] for index in receipt.pending]
-            if receipt.failure is not None:
-                await self._attempts.pause(receipt.failure, delay, len(dead_letters))
+            if receipt.failure is None:
+                continue
+            if receipt.failure.partly and self._sets_aside:
+                self._letters_at = asyncio.get_running_loop().time() + delay
+                self._attempts.delayed(receipt.failure, delay, len(dead_letters))
+                return
+            await self._attempts.pause(receipt.failure, delay, len(dead_letters))

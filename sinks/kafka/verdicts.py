@@ -259,4 +259,15 @@ REFUSALS = codes_of(Fault.RECORD)
 TOO_LARGE = frozenset({E.MSG_SIZE_TOO_LARGE, E.RECORD_LIST_TOO_LARGE})
 """Refusals that a smaller form of the record may escape."""
 TOPIC_ERRORS = codes_of(Fault.TOPIC)
+NEIGHBOURS = codes_of(Fault.NEIGHBOUR)
+MISSING = frozenset(
+    {
+        E.UNKNOWN_TOPIC_OR_PART,
+        E._UNKNOWN_TOPIC,
+        E._UNKNOWN_PARTITION,
+        E.UNKNOWN_TOPIC_ID,
+        E.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Errors of topics that metadata show, too."""
 FENCING = codes_of(Fault.FENCE)

@@ -178,6 +178,10 @@ class KafkaProducer:
         else:
             self._report_event.set()
 
+    def give_up(self, reason: str) -> None:
+        """Some of its messages will get no answer for long. Another producer takes its place."""
+        self.fatal = self.fatal or reason
+
     def metadata(self, topic: str | None, timeout: float) -> Any:
         """librdkafka's ``list_topics`` for one topic, or for all. Blocks up to ``timeout`` seconds. Raises
         KafkaException."""

@@ -13,7 +13,7 @@ from bridge.model.record import Delta, Record
 from sinks.kafka.client.producer import InFlight, KafkaProducer
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.sending.oversize import TrimmedForms
-from sinks.kafka.verdicts import REFUSALS, TOO_LARGE, TOPIC_ERRORS
+from sinks.kafka.verdicts import NEIGHBOURS, REFUSALS, TOO_LARGE, TOPIC_ERRORS
 from sinks.receipt import BatchResult, RetryLater
 
 RecordId: TypeAlias = tuple[int, str]
@@ -55,7 +55,8 @@ class InFlightRecords:
         return None if in_flight is None or (in_flight.reported and in_flight.error is not None) else in_flight
 
     def forget_before(self, sequence: int) -> None:
-        """The batch begins at this sequence number: the bridge will not deliver earlier records again in this run."""
+        """The batch begins at this sequence number: the bridge delivers earlier records again only where they wait for a
+        part of the destination. Such a record may be stored twice then, with equal ids."""
         self.records = {
             name: record for name, record in self.records.items() if name[0] >= sequence or not record.reported
         }
@@ -97,7 +98,8 @@ class KafkaDelivery:
         self._batch = result.batch
         self._messages = dict(messages)
         self._result = result
-        self._unusable_topics = unusable_topics
+        self.unusable_topics = unusable_topics
+        """Topic → reason, also of those that refuse a message before it is sent."""
         self._earlier = in_flight
         self._idle_timeout = idle_timeout
         first = result.batch[0]
@@ -140,14 +142,19 @@ class KafkaDelivery:
         """The form in which the record was sent."""
         return self._messages[index]
 
-    def failed_topics(self) -> set[str]:
+    def failed_topics(self) -> dict[str, KafkaError]:
         """Topics whose records failed with an error about the topic."""
-        return {self._messages[index].topic for index in self._failed_with(TOPIC_ERRORS)}
+        errors = ((index, self._in_flight[index].error) for index in self._failed_with(TOPIC_ERRORS))
+        return {self._messages[index].topic: error for index, error in errors if error is not None}
+
+    def silent_topics(self) -> set[str]:
+        """Topics with records without a delivery report."""
+        return {self._messages[index].topic for index in self._unreported}
 
     async def _produce(self, index: int) -> bool:
         """Returns False when no delivery report came for ``idle_timeout``."""
         message = self._messages[index]
-        if message.topic in self._unusable_topics or not self._result.sendable([index]):
+        if message.topic in self.unusable_topics or not self._result.sendable([index]):
             return True
         # The producer may have the record since an earlier deliver: then producing it again would store it twice.
         record = self._earlier.take(self._batch[index])
@@ -184,7 +191,7 @@ class KafkaDelivery:
             size = sum(len(value) for value in message.values if value is not None)
             self._result.reject(index, f"{error.str()}: {size} bytes; see max_message_bytes and too_large")
         elif error.code() != KafkaError._FATAL:  # A fatal error is reported by the producer's ``broken``.
-            self._unusable_topics[message.topic] = error.str()
+            self.unusable_topics[message.topic] = error.str()
 
     async def _await_report(self, index: int) -> bool:
         """Returns False when the attempt has to end."""
@@ -225,7 +232,10 @@ class KafkaDelivery:
                 yield index
 
     def _reason(self) -> str:
-        reasons = [*self._unusable_topics.values(), *map(self._error_of, self._in_flight)]
+        errors = [record.error for record in self._in_flight.values() if record.reported and record.error is not None]
+        # Errors of neighbours say nothing: another record has the reason.
+        errors.sort(key=lambda error: error.code() in NEIGHBOURS)
+        reasons = [*self.unusable_topics.values(), *(error.str() for error in errors)]
         reason = next((reason for reason in reasons if reason), self._producer.broken)
         if reason is not None:
             return reason

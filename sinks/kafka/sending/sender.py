@@ -7,7 +7,7 @@ from typing import Protocol
 
 from bridge.model.record import Record
 from sinks.errors import NotLeading, SinkUnavailable
-from sinks.kafka.client.producer import InFlight
+from sinks.kafka.client.producer import InFlight, KafkaProducer
 from sinks.kafka.client.producers import Producers
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.options import KafkaOptions
@@ -108,11 +108,36 @@ class BatchSender:
             trimmed=self._trimmed,
         )
         outcome = await delivery.run(one_by_one=one_by_one)
-        if outcome.pending:
-            for topic in delivery.failed_topics():
-                self._topics.forget(topic)
         self.refused_together = {record_id(batch[index]) for index in outcome.refused_together}
+        if outcome.pending:
+            await self._judge(outcome, delivery, producer, messages)
+        elif self._topics.held:
+            self._topics.release(topics)
         return outcome
+
+    async def _judge(
+        self,
+        outcome: DeliveryOutcome,
+        delivery: KafkaDelivery,
+        producer: KafkaProducer,
+        messages: Mapping[int, KafkaMessage],
+    ) -> None:
+        """Finds the topics that take no records now, and lets the records of others go on without them."""
+        found = delivery.failed_topics()
+        for topic, error in found.items():
+            self._topics.refused(topic, error)
+        if outcome.failure is None:
+            return
+        short = await self._topics.short_of_replicas(producer, delivery.silent_topics())
+        if short:
+            producer.give_up(next(iter(short.values())))
+        refused = {topic: f"topic {topic}: {error.str()}" for topic, error in found.items()}
+        away, waiting = delivery.unusable_topics | refused | short, {messages[index].topic for index in outcome.pending}
+        if waiting <= away.keys():
+            outcome.failure = RetryLater("; ".join(away[topic] for topic in sorted(waiting)), partly=True)
+        elif found or short:
+            # A producer stops at a refusal, and takes the records of other topics with it: they are sent again at once.
+            outcome.failure = None
 
     def _split_behind_refused(self, batch: Sequence[Record], indexes: list[int]) -> tuple[list[int], list[int]]:
         """The indexes up to the last record of the refused batch, which are sent one by one, and the indexes behind."""

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Executor
 from concurrent.futures import TimeoutError as FuturesTimeout
 from contextlib import suppress
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -30,15 +31,27 @@ from sinks.kafka.option_types import RecordKey
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.topics.changes import TopicState
 from sinks.kafka.topics.missing import missing_topics
+from sinks.kafka.verdicts import MISSING
 
 _PAUSES = (0.0, 0.1, 0.2, 0.4, 0.8)
 """Seconds before each check: a topic that was just created, by the sink or by a broker, appears after a moment."""
+
+_FIRST_HOLD, _LONGEST_HOLD, _LOOK = 1.0, 30.0, 2.0
+"""Seconds."""
 
 _NO_ID = str(Uuid(0, 0))
 """Brokers before Kafka 2.8 have no ids of topics."""
 _NOT_PERMITTED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 _COMPACT = "compact"
 _MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE}
+
+
+class HeldTopic(NamedTuple):
+    reason: str
+    pause: float
+    """Seconds between the last refusal and the next attempt."""
+    until: float
+    """On the monotonic clock."""
 
 
 class Topics:
@@ -52,6 +65,8 @@ class Topics:
         """Topics that records were sent to, or that were looked at."""
         self.forgotten: set[str] = set()
         """Topics that were used once, and were missing or refused later."""
+        self.held: dict[str, HeldTopic] = {}
+        """Topics that refused their last record, although they can be described."""
         self.compact_only: set[str] = set()
         """Topics that must keep the newest record of each key for ever. Names stay here."""
         self.single = ""
@@ -60,6 +75,36 @@ class Topics:
         """Topics that refused markers; None for a sink that tries again at the next notice."""
         self._policies: dict[str, str | None] = {}
         """``cleanup.policy``; None where asking is not permitted."""
+
+    def refused(self, topic: str, error: KafkaError) -> None:
+        """A record of this topic got an error about the topic. If metadata do not show it, the topic's records wait for
+        a while before one of them is sent again: a refusal makes the producer stop."""
+        if error.code() in MISSING:
+            self.forget(topic)
+        else:
+            self._hold(topic, f"topic {topic}: {error.str()}")
+
+    def release(self, topics: Iterable[str]) -> None:
+        """They have taken records."""
+        for topic in topics:
+            self.held.pop(topic, None)
+
+    async def short_of_replicas(self, producer: KafkaProducer, topics: Collection[str]) -> dict[str, str]:
+        """Topic → reason, of the given topics that have fewer replicas in sync than they need: librdkafka keeps their
+        records until they have enough, and says nothing. Such a topic is held, as one that refuses."""
+        if not topics:
+            return {}
+        run = asyncio.get_running_loop().run_in_executor
+        found = await run(self._threads, self._short_of_replicas, producer, [*topics])
+        for topic, reason in found.items():
+            self._hold(topic, reason)
+        return found
+
+    def _hold(self, topic: str, reason: str) -> None:
+        self.usable.discard(topic)
+        before = self.held.get(topic)
+        pause = _FIRST_HOLD if before is None else min(2 * before.pause, _LONGEST_HOLD)
+        self.held[topic] = HeldTopic(reason, pause, time.monotonic() + pause)
 
     def forget(self, topic: str) -> None:
         """Ask again before the next record of this topic."""
@@ -70,13 +115,17 @@ class Topics:
     async def unusable(self, producer: KafkaProducer, topics: Iterable[str]) -> dict[str, str]:
         """Topic → reason, of the given topics that cannot be written to now. Creates missing topics if the options say
         so."""
-        unknown = set(topics) - self.usable
+        unknown, now = set(topics) - self.usable, time.monotonic()
+        held = {topic: self.held[topic].reason for topic in self.held.keys() & unknown if now < self.held[topic].until}
+        unknown -= held.keys()
         if not unknown:
-            return {}
+            return held
         unusable = await asyncio.get_running_loop().run_in_executor(self._threads, self._check, producer, unknown)
+        for topic in self.held.keys() & unusable.keys():
+            self._hold(topic, unusable[topic])
         self.usable |= unknown - unusable.keys()
         self.forgotten -= self.usable
-        return unusable
+        return held | unusable
 
     async def partition_counts(self, producer: KafkaProducer) -> dict[str, int]:
         """Topic → number of partitions, of every topic that the brokers show. Raises SinkUnavailable."""
@@ -139,7 +188,11 @@ class Topics:
         self._policies[topic] = _COMPACT if compacted else "delete"
 
     def _cleanup_policies(self, topics: list[str]) -> dict[str, str | None]:
-        """Topics without an answer are left out."""
+        return self._settings(topics, "cleanup.policy")
+
+    def _settings(self, topics: list[str], name: str) -> dict[str, str | None]:
+        """Topic → its setting of this name; None where asking is not permitted. Topics without an answer are left
+        out. Blocks."""
         try:
             admin = AdminClient(self._config.connection() | {"log_level": 0})
         except (KafkaException, SinkUnavailable):
@@ -151,7 +204,7 @@ class Topics:
         found: dict[str, str | None] = {}
         for resource, answer in asked.items():
             try:
-                found[resource.name] = str(answer.result(timeout)["cleanup.policy"].value)
+                found[resource.name] = str(answer.result(timeout)[name].value)
             except KafkaException as error:
                 if error.args[0].code() in _NOT_PERMITTED:
                     found[resource.name] = None
@@ -180,7 +233,24 @@ class Topics:
             return dict.fromkeys(unusable, str(error))
         if states := sorted(self.compact_only & topics - unusable.keys()):
             unusable |= self._not_compacted(states)
+        if again := sorted(self.held.keys() & topics - unusable.keys()):
+            unusable |= self._short_of_replicas(producer, again)
         return unusable
+
+    def _short_of_replicas(self, producer: KafkaProducer, topics: list[str]) -> dict[str, str]:
+        """Topics without an answer are left out. Blocks."""
+        found = {}
+        try:
+            partitions = {topic: producer.metadata(topic, _LOOK).topics[topic].partitions for topic in topics}
+        except KafkaException:  # Brokers are away.
+            return {}
+        for topic, setting in self._settings(topics, "min.insync.replicas").items():
+            for partition in partitions[topic].values():
+                in_sync, needed = len(partition.isrs), min(int(setting or 0), len(partition.replicas))
+                if in_sync < needed:
+                    why = f"a partition has {in_sync} replicas in sync, min.insync.replicas is {needed}"
+                    found[topic] = f"topic {topic}: {why}"
+        return found
 
     def _not_compacted(self, states: list[str]) -> dict[str, str]:
         """Topic → reason, of the topics of states or progress that brokers would empty. Where asking is not permitted,

@@ -1,0 +1,125 @@
+"""A topic that takes no records, although it can be described, holds up no other topic of its sink."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+from sinks.base import ALL_STORED
+from sinks.kafka.options import KafkaOptions
+from sinks.kafka.sink import KafkaSink
+from tests.cluster.fixtures import fresh_name
+from tests.cluster.servers import Kafka, KafkaCluster
+from tests.kit.deadlines import BUSY
+from tests.kit.records import DEPLOYMENTS, PODS, a_delta, ids_of
+from tests.kit.sinks import failure_of, opened_sink
+from tests.sinks.kafka.test_sink import ids, opened, read
+
+pytestmark = pytest.mark.java
+
+
+@pytest.fixture
+def authorizing(kafka_build: Path, tmp_path: Path) -> Iterator[Kafka]:
+    """A broker with an authorizer: what no rule is about is permitted."""
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with Kafka(tmp_path / "kafka", kafka_build, settings) as server:
+        yield server
+
+
+def rule(topic: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
+    literal, everybody = ResourcePatternType.LITERAL, "User:ANONYMOUS"
+    return AclBinding(ResourceType.TOPIC, topic, literal, everybody, "*", operation, permission)
+
+
+def forbid_writing(server: Kafka, topic: str) -> None:
+    rules = [
+        rule(topic, AclOperation.ALL, AclPermissionType.ALLOW),
+        rule(topic, AclOperation.WRITE, AclPermissionType.DENY),
+    ]
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    for done in admin.create_acls(rules).values():
+        done.result(30 * BUSY)
+
+
+def permit_writing(server: Kafka, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    literal, everybody = ResourcePatternType.LITERAL, "User:ANONYMOUS"
+    denied = AclBindingFilter(
+        ResourceType.TOPIC, topic, literal, everybody, "*", AclOperation.WRITE, AclPermissionType.DENY
+    )
+    for done in admin.delete_acls([denied]).values():
+        done.result(30 * BUSY)
+
+
+async def test_a_topic_that_may_not_be_written_waits_alone(authorizing: Kafka) -> None:
+    prefix = fresh_name("denied")
+    denied, free = f"{prefix}.deployments", f"{prefix}.pods"
+    for topic in (denied, free):
+        await asyncio.to_thread(authorizing.create_topic, topic)
+    await asyncio.to_thread(forbid_writing, authorizing, denied)
+    batch = [a_delta(n, key=f"shop/web-{n % 3}", resource=DEPLOYMENTS if n % 2 else PODS) for n in range(1, 41)]
+    async with opened(authorizing, f"{prefix}.{{resource}}") as sink, asyncio.timeout(120 * BUSY):
+        receipt = await sink.deliver(batch)
+        waiting = [batch[index] for index in receipt.pending]
+        assert waiting == batch[0::2]
+        assert receipt.failure is not None
+        assert receipt.failure.partly
+        assert failure_of(receipt) == f"topic {denied}: Broker: Topic authorization failed"
+        assert not receipt.rejected
+
+        later = [a_delta(n, key=f"shop/web-{n % 3}") for n in range(41, 61)]
+        assert await sink.deliver(later) == ALL_STORED
+        mixed = await sink.deliver([*waiting, a_delta(61)])
+        assert list(mixed.pending) == list(range(len(waiting)))
+
+        await asyncio.to_thread(permit_writing, authorizing, denied)
+        left = waiting
+        while left:
+            receipt = await sink.deliver(left)
+            left = [left[index] for index in receipt.pending]
+
+    assert ids(await read(authorizing, free)) == ids_of([*batch[1::2], *later, a_delta(61)])
+    assert ids(await read(authorizing, denied)) == ids_of(waiting)
+
+
+async def test_a_topic_short_of_replicas_waits_alone(three_brokers: KafkaCluster) -> None:
+    prefix = fresh_name("short")
+    short, free = f"{prefix}.deployments", f"{prefix}.pods"
+    await asyncio.to_thread(three_brokers.create_topic, short, min_insync_replicas="3")
+    await asyncio.to_thread(three_brokers.create_topic, free, min_insync_replicas="2")
+    options = KafkaOptions.model_validate(
+        {"bootstrap_servers": three_brokers.bootstrap, "topic": f"{prefix}.{{resource}}", "ack_timeout": "5s"}
+    )
+    batch = [a_delta(n, resource=DEPLOYMENTS if n % 2 else PODS) for n in range(1, 11)]
+    await asyncio.to_thread(three_brokers.until_whole)
+    dead = next(node for node in three_brokers.nodes.values() if node is not three_brokers.controller())
+    await asyncio.to_thread(dead.kill9)
+    async with opened_sink(KafkaSink("audit", options, cluster="prod")) as sink, asyncio.timeout(300 * BUSY):
+        waiting, failure = batch, ""
+        while "replicas in sync" not in failure:  # First, the others notice that it is dead.
+            receipt = await sink.deliver(waiting)
+            assert not receipt.rejected
+            waiting, failure = [waiting[index] for index in receipt.pending], failure_of(receipt)
+        assert failure.endswith("a partition has 2 replicas in sync, min.insync.replicas is 3")
+        assert receipt.failure is not None
+        assert receipt.failure.partly
+        assert waiting == batch[0::2]
+        assert await sink.deliver([a_delta(11)]) == ALL_STORED
+
+        await asyncio.to_thread(dead.start)
+        while waiting:
+            receipt = await sink.deliver(waiting)
+            waiting = [waiting[index] for index in receipt.pending]
+
+    for topic, stored in ((free, [*batch[1::2], a_delta(11)]), (short, batch[0::2])):
+        found = await asyncio.to_thread(three_brokers.read_all, topic)
+        assert list(dict.fromkeys(ids(found))) == ids_of(stored)
