@@ -24,6 +24,8 @@ class Aside:
         self._records: dict[OrderingKey, list[Record]] = {}
         self._count = self._bytes = self._behind = 0
         self._fetches: deque[Fetch[Record]] = deque()
+        self.waiting = False
+        """A record waits: an attribute, since it is looked at for every batch."""
         self.retry_at = 0.0
         """On the event loop's clock."""
 
@@ -42,6 +44,7 @@ class Aside:
         for record in records:
             self._records.setdefault(record.ordering_key, []).append(record)
             self._count += 1
+            self.waiting = True
             self._bytes += body_bytes(record)
 
     def passing(self, records: Sequence[Record]) -> Sequence[Record]:
@@ -70,6 +73,7 @@ class Aside:
         self.add(left)
         for records in rest.values():
             self.add(records)
+        self.waiting = bool(self._records and self._count)
 
     def hold(self, fetch: Fetch[Record]) -> None:
         """To be settled when no record waits any more; its items are not needed for that."""

@@ -43,7 +43,7 @@ class Worker(SinkWorker):
         while True:
             while self._dead_letters.retrying and clock() >= self._letters_at and await self._retry_dead_letters():
                 pass
-            waits = self._aside or self._letters_at
+            waits = self._aside.waiting or self._letters_at
             fetch = await (self._take_past() if waits else self._pending.take(self._max_batch))
             self._busy = True
             if fetch.missed is not None:
@@ -53,7 +53,7 @@ class Worker(SinkWorker):
             else:
                 for where in split_at_notices(fetch.items):
                     await self._pass(fetch.items[where])
-            if self._aside:
+            if self._aside.waiting:
                 self._aside.hold(fetch)
             else:
                 self._pending.settle(fetch)
@@ -96,7 +96,7 @@ class Worker(SinkWorker):
 
     async def _pass(self, batch: Sequence[Record]) -> None:
         """Returns when each record is stored, a dead letter, or waits aside."""
-        if self._aside:
+        if self._aside.waiting:
             if isinstance(batch[0], Delta):
                 batch = self._aside.passing(batch)
             else:

@@ -25,7 +25,6 @@ _OURS = {
     "delivery.timeout.ms": "a record that timed out would be skipped and later ones stored; see ack_timeout",
     "transactional.id": "with exactly_once it is made of the names of cluster and sink",
     "isolation.level": "with exactly_once the sink reads committed records, otherwise all",
-    "allow.auto.create.topics": "set create_topics; without it, brokers that create topics are asked to",
     "delivery.report.only.error": "the sink waits for the report of every record",
     "bootstrap.servers": "set bootstrap_servers",
     "metadata.broker.list": "set bootstrap_servers",

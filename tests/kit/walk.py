@@ -164,7 +164,9 @@ def _tracing() -> Iterator[_Tracer]:
 async def _bridge(state: Path) -> AsyncIterator[tuple[Playground, Callable[[], bool]]]:
     """Of ConfigMaps, to Kafka. Yields also whether it is ready. No timer of its own server or resync stirs it."""
     options = KafkaOptions(
-        bootstrap_servers="mock:9092", topic="k8s", properties={"test.mock.num.brokers": 1, "log_level": 0}
+        bootstrap_servers="mock:9092",
+        topic="k8s",
+        properties={"test.mock.num.brokers": 1, "allow.auto.create.topics": True, "log_level": 0},
     )
     make = partial(registry.create, "audit", "kafka", options, cluster="test")
     telemetry = Telemetry(Logs())

@@ -36,6 +36,7 @@ class SlowCluster:
     def producer(self, *, gapless: bool) -> dict[str, Any]:
         return {
             "test.mock.num.brokers": 1,
+            "allow.auto.create.topics": True,
             "test.mock.broker.rtt": self._milliseconds,
             "batch.num.messages": 1,
             "max.in.flight": 1,
