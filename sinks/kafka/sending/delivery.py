@@ -55,8 +55,8 @@ class InFlightRecords:
         return None if in_flight is None or (in_flight.reported and in_flight.error is not None) else in_flight
 
     def forget_before(self, sequence: int) -> None:
-        """The batch begins at this sequence number: the bridge delivers earlier records again only where they wait for a
-        part of the destination. Such a record may be stored twice then, with equal ids."""
+        """The batch begins at this sequence number: the bridge delivers earlier records again only where they wait for
+        a part of the destination. Such a record may be stored twice then, with equal ids."""
         self.records = {
             name: record for name, record in self.records.items() if name[0] >= sequence or not record.reported
         }
