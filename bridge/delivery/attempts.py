@@ -16,7 +16,6 @@ from bridge.facts import (
     CircuitClosed,
     CircuitOpened,
     DeliveryDelayed,
-    RecordRejected,
     Report,
     SinkOpened,
 )
@@ -213,9 +212,7 @@ class SinkAttempts:
     def _count(self, batch: Sequence[Record], receipt: Receipt, seconds: float) -> None:
         if receipt.created or receipt.lost or receipt.changed:
             report_destination(self._report, self._name, receipt, delivered=self.delivered > 0)
-        for index, reason in receipt.rejected.items():
-            self.rejected += 1
-            self._report(RecordRejected(self._name, batch[index].id, reason))
+        self.rejected += len(receipt.rejected)
         stored = batch
         if receipt.rejected or receipt.pending:
             left = receipt.rejected.keys() | set(receipt.pending)

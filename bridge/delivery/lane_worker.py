@@ -51,7 +51,7 @@ class LaneWorker(SinkWorker):
         self._unsettled = UnsettledFetches(max_records, max_bytes)
         self._in_lanes = 0
         """Entries in the lanes, and in flight."""
-        self._retries = RetriesInLanes(settings.dead_letters)
+        self._retries = RetriesInLanes(settings.dead_letters, self._parking)
         self._taking = False
         """The worker waits for records, not for room."""
 

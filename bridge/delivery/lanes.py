@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from bridge.delivery.parking import Parking
 from bridge.delivery.ports import DeadLetterStore
 from bridge.delivery.workqueue import WorkQueue
 from bridge.model.dead_letter import RetriedDeadLetter
@@ -106,8 +107,9 @@ class LaneEntries(dict[Lane, deque[LaneEntry]]):
 class RetriesInLanes:
     """The dead letters that an operator retries, while they are in the lanes."""
 
-    def __init__(self, dead_letters: DeadLetterStore) -> None:
+    def __init__(self, dead_letters: DeadLetterStore, parking: Parking) -> None:
         self._dead_letters = dead_letters
+        self._parking = parking
         self._rejected: set[OrderingKey] = set()
         self.count = 0
 
@@ -130,4 +132,4 @@ class RetriesInLanes:
     async def rejected_again(self, dead_letter: RetriedDeadLetter, reason: str, answer: str) -> None:
         if isinstance(dead_letter.record, Delta):
             self._rejected.add(dead_letter.record.ordering_key)
-        await self._dead_letters.rejected_again(dead_letter.number, reason, answer)
+        await self._parking.rejected_again(dead_letter, reason, answer)

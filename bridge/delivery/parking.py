@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.delivery.ports import DeadLetterStore
-from bridge.facts import RecordsParked, Report
-from bridge.model.dead_letter import NewDeadLetter
+from bridge.facts import RecordRejected, RecordsParked, Report
+from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
 from bridge.model.policies import OnRejected
 from bridge.model.record import Delta, Record
 from sinks.base import is_blocked
@@ -49,14 +49,24 @@ class Parking:
         )
         self.parked += len(records)
         objects = len({record.ordering_key for record in records})
-        self._report(RecordsParked(self._name, len(records), objects))
+        self._report(RecordsParked(self._name, len(records), objects, self._dead_letters.parked))
 
     async def add_dead_letters(self, rejected: Sequence[tuple[Record, str, str]]) -> None:
         """Adds rejected records, each with the reason and an excerpt of the destination's answer. Returns when they are
         durable."""
-        await self._dead_letters.add_dead_letters(
+        numbers = await self._dead_letters.add_dead_letters(
             [NewDeadLetter(record, reason, False, answer) for record, reason, answer in rejected]
         )
+        for number, (record, reason, _) in zip(numbers, rejected, strict=True):
+            self._report_rejected(number or 0, record, reason)
+
+    async def rejected_again(self, letter: RetriedDeadLetter, reason: str, answer: str) -> None:
+        """A retried dead letter stays one. Returns when that is durable."""
+        await self._dead_letters.rejected_again(letter.number, reason, answer)
+        self._report_rejected(letter.number, letter.record, reason)
+
+    def _report_rejected(self, number: int, record: Record, reason: str) -> None:
+        self._report(RecordRejected(self._name, record.id, reason, number, *record.ordering_key))
 
 
 def _behind(sequence: int | None) -> str:

@@ -81,13 +81,20 @@ class DeadLetterStore(Protocol):
         """Dead letters that an operator asked to retry are still to be delivered."""
         ...
 
-    async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> None:
+    @property
+    def parked(self) -> int:
+        """Number of dead letters that were parked without an attempt."""
+        ...
+
+    async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> Sequence[int | None]:
         """Adds them in this order, behind the present dead letters. Returns when they are durable: only then may their
         fetch be settled. A record that already is a dead letter is not added again: a crash came before its fetch was
         settled.
 
         If every earlier dead letter of the object is marked for retry, or was dropped, a newly parked record is marked
-        too. Otherwise no operator would know to retry it."""
+        too. Otherwise no operator would know to retry it.
+
+        Returns the number of each; None for a record that already is one."""
         ...
 
     async def next_retries(self, limit: int) -> Sequence[RetriedDeadLetter]:

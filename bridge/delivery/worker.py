@@ -187,7 +187,7 @@ class Worker(SinkWorker):
                 self._settle_letters()
             for index, reason in receipt.rejected.items():
                 again = dead_letters[index]
-                await self._dead_letters.rejected_again(again.number, reason, receipt.answers.get(index, ""))
+                await self._parking.rejected_again(again, reason, receipt.answers.get(index, ""))
                 if isinstance(again.record, Delta):
                     rejected.add(again.record.ordering_key)
             dead_letters = [dead_letters[index] for index in receipt.pending]

@@ -129,11 +129,17 @@ class StatesNotCompared(msgspec.Struct, frozen=True):
 
 
 class RecordRejected(msgspec.Struct, frozen=True):
-    """The destination rejected a record for good. It becomes a dead letter."""
+    """The destination rejected a record for good. It is a dead letter."""
 
     sink: str
     record: str
+    """Its id."""
     reason: str
+    number: int = 0
+    """Of the dead letter; 0 if it was one already, before a crash."""
+    resource: str = ""
+    """Empty for a notice, as ``key``."""
+    key: str = ""
 
 
 class RecordsParked(msgspec.Struct, frozen=True):
@@ -142,6 +148,8 @@ class RecordsParked(msgspec.Struct, frozen=True):
     sink: str
     records: int
     objects: int
+    total: int = 0
+    """Parked records of the sink by now."""
 
 
 class CircuitOpened(msgspec.Struct, frozen=True):

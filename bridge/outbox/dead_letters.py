@@ -56,11 +56,11 @@ class DeadLetters:
         an operator retries or drops these. ``whole``: and of no others."""
         self.keys.hold(digests, whole=whole)
 
-    async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> None:
+    async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> Sequence[int | None]:
         """Appends dead letters in this order. A record that is a dead letter already keeps its single entry. Waits
         while the sink has ``most`` dead letters: a sink that rejects everything then blocks itself, and its backlog
         has a bound. Does not wait while dead letters are marked for retry: the caller retries them itself, after
-        this call."""
+        this call. Returns the number of each; None for a record that is one already."""
         while len(self._objects) >= self._most and not self.retrying:
             self._has_changed.clear()
             await self._has_changed.wait()
@@ -68,11 +68,12 @@ class DeadLetters:
         keys = {each.record.ordering_key for each in new_dead_letters}
         elsewhere = {key for key in keys if self.keys.get(key) == 0 and key not in self._by_object}
         insert = partial(dead_letters_sql.insert, dead_letters=dead_letters, cipher=self._cipher, elsewhere=elsewhere)
-        await self._store.write(
+        numbers, _ = await self._store.write(
             insert,
             committed=lambda done: self._note_added(new_dead_letters, *done),
             shrinks=True,
         )
+        return numbers
 
     async def next_retries(self, limit: int) -> Sequence[RetriedDeadLetter]:
         """The oldest dead letters that are marked for retry, at most ``limit``, in the order of their numbers. Raises

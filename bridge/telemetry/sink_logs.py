@@ -141,12 +141,14 @@ class SinkLogs:
                     self._log.info(
                         "circuit closed: deliveries succeed again", sink=sink, outage_seconds=round(seconds, 1)
                     )
-            case RecordRejected(_, record, reason):
-                text = "destination rejected a record for good; it is a dead letter"
-                failure(("rejected", sink), text, reason, sink=sink, record=record)
-            case RecordsParked(_, records, objects):
+            case RecordRejected(_, record, reason, number, resource, key):
+                text = "destination rejected a record for good; it is a dead letter, see kubedelta dead-letters show"
+                subject = {"dead_letter": number, "resource": resource, "object": key}
+                named = {name: value for name, value in subject.items() if value}
+                failure(("rejected", sink), text, reason, level="warning", sink=sink, **named, record=record)
+            case RecordsParked(_, records, objects, total):
                 text, reason = "records are parked as dead letters", "an earlier record of their object was rejected"
-                failure(("parked", sink), text, reason, sink=sink, records=records, objects=objects)
+                failure(("parked", sink), text, reason, sink=sink, records=records, objects=objects, total=total)
 
     def _backlog(self, fact: Fact) -> None:
         match fact:

@@ -126,9 +126,9 @@ CASES: dict[str, Case] = {
         labels=_sink(),
     ),
     "KubedeltaSinkFails": Case(
-        fires={f'kubedelta_sink_circuit{{{AUDIT}, state="closed"}}': "1x5 0x30"},
-        quiet={f'kubedelta_sink_circuit{{{AUDIT}, state="closed"}}': "1x5 0x10 1x1 0x10"},
-        minute=25,
+        fires={f'kubedelta_sink_circuit{{{AUDIT}, state="closed"}}': "1x5 0x15"},
+        quiet={f'kubedelta_sink_circuit{{{AUDIT}, state="closed"}}': "1x5 0x3 1x1 0x10"},
+        minute=15,
         description="bridge: audit: the circuit has not been closed for a while.",
         labels=_sink(state="closed"),
     ),

@@ -124,17 +124,21 @@ class FakeDeadLetters:
     def retrying(self) -> bool:
         return any(dead_letter.retrying for dead_letter in self.kept.values())
 
-    async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> None:
+    @property
+    def parked(self) -> int:
+        return sum(dead_letter.parked for dead_letter in self.kept.values())
+
+    async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> Sequence[int | None]:
         assert new_dead_letters
         await asyncio.sleep(self.seconds / 2)
-        for new_dead_letter in new_dead_letters:
-            self._keep(new_dead_letter)
+        numbers = [self._keep(new_dead_letter) for new_dead_letter in new_dead_letters]
         await asyncio.sleep(self.seconds / 2)
+        return numbers
 
-    def _keep(self, new_dead_letter: NewDeadLetter) -> None:
+    def _keep(self, new_dead_letter: NewDeadLetter) -> int | None:
         record = new_dead_letter.record
         if any((kept.record.sequence, kept.record.id) == (record.sequence, record.id) for kept in self.kept.values()):
-            return
+            return None
         self.added.append(new_dead_letter)
         waits = any(not kept.retrying for kept in self.of(record.ordering_key))
         number = len(self.added)
@@ -146,6 +150,7 @@ class FakeDeadLetters:
             new_dead_letter.parked and not waits,
             new_dead_letter.answer,
         )
+        return number
 
     async def next_retries(self, limit: int) -> Sequence[RetriedDeadLetter]:
         await asyncio.sleep(self.seconds)

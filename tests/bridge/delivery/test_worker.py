@@ -271,7 +271,9 @@ async def test_a_rejected_record_is_a_letter_before_its_fetch_settles() -> None:
     assert seen == [["a1"]]
     (new_dead_letter,) = world.dead_letters.added
     assert (new_dead_letter.reason, new_dead_letter.parked) == ("too large", False)
-    assert world.reported(RecordRejected) == [RecordRejected("audit", pods("a")[0].id, "too large")]
+    assert world.reported(RecordRejected) == [
+        RecordRejected("audit", pods("a")[0].id, "too large", 1, *pods("a")[0].ordering_key)
+    ]
     assert (world.worker.delivered, world.worker.rejected) == (1, 1)
 
 
@@ -286,7 +288,8 @@ async def test_records_behind_a_rejected_one_are_parked_untried() -> None:
     assert tried.count("a6") == 0
     reasons = [new_dead_letter.reason for new_dead_letter in world.dead_letters.added if new_dead_letter.parked]
     assert reasons == ["parked behind record 2 of this object, which was rejected"] * 2
-    assert [(fact.records, fact.objects) for fact in world.reported(RecordsParked)] == [(1, 1), (1, 1)]
+    parked = [(fact.records, fact.objects, fact.total) for fact in world.reported(RecordsParked)]
+    assert parked == [(1, 1, 1), (1, 1, 2)]
     assert (world.worker.rejected, world.worker.parked) == (1, 2)
 
 

@@ -402,6 +402,19 @@ def test_a_repeated_library_line_is_logged_each_30_seconds() -> None:
     ]
 
 
+def test_a_rejected_record_is_named_with_its_object_and_dead_letter() -> None:
+    log = io.StringIO()
+    set_up_logging("info", "json", log)
+    logs = Logs(clock=Clock())
+    logs.observe(RecordRejected("audit", "u/1/added", "too large", 7, "pods", "shop/web"))
+    logs.observe(RecordRejected("hook", "gap/1", "too large", 8))
+    logs.observe(RecordsParked("audit", records=6, objects=2, total=681))
+    delta, notice, parked = _lines(log)
+    assert (delta["dead_letter"], delta["resource"], delta["object"]) == (7, "pods", "shop/web")
+    assert (notice["dead_letter"], "object" in notice, "resource" in notice) == (8, False, False)
+    assert parked["total"] == 681
+
+
 # ── Strangers' text ──────────────────────────────────────────────────────────
 
 HOSTILE = "\x1b[2J\x9b31m\u202egnp\u2028two\nlines\x7f"
