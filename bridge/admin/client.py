@@ -29,6 +29,7 @@ from bridge.model.admin import (
     About,
     Cursors,
     DeadLetter,
+    DeadLetterChain,
     Followed,
     Reloaded,
     ReloadRequest,
@@ -121,6 +122,13 @@ class AdminClient:
         """``limit``: at most 1000."""
         query = msgspec.to_builtins(DeadLetterQuery(sink, after, limit))
         return _decoded(await self._ask("GET", "/dead-letters", query=query), list[DeadLetter])
+
+    async def dead_letter_chains(
+        self, sink: str | None = None, *, after: int = 0, limit: int = LARGEST_PAGE
+    ) -> list[DeadLetterChain]:
+        """``limit``: at most 1000."""
+        query = msgspec.to_builtins(DeadLetterQuery(sink, after, limit))
+        return _decoded(await self._ask("GET", "/dead-letters/chains", query=query), list[DeadLetterChain])
 
     async def dead_letter_body(self, number: int) -> bytes:
         return await self._ask("GET", f"/dead-letters/{number}/object")

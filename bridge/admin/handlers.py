@@ -48,6 +48,7 @@ class AdminHandlers:
         router.add_post(f"{PREFIX}/snapshots", self._snapshot)
         router.add_post(f"{PREFIX}/snapshots/cancel", self._cancel_snapshot)
         router.add_get(f"{PREFIX}/dead-letters", self._dead_letters)
+        router.add_get(f"{PREFIX}/dead-letters/chains", self._chains)
         router.add_get(f"{PREFIX}/dead-letters/{{number}}/object", self._object)
         router.add_post(f"{PREFIX}/dead-letters/retry", self._retry)
         router.add_post(f"{PREFIX}/dead-letters/drop", self._drop)
@@ -101,6 +102,14 @@ class AdminHandlers:
         request[CONTINUED] = page.after > 0
         found = await self._admin.dead_letters(page.sink, after=page.after, limit=page.limit)
         request[RESULT] = counted(len(found), "dead letter")
+        return json_response(found)
+
+    async def _chains(self, request: web.Request) -> web.Response:
+        page = msgspec.convert(dict(request.query), DeadLetterQuery, strict=False)
+        request[COMMAND] = f"dead-letters list {page.sink or ''}".strip()
+        request[CONTINUED] = page.after > 0
+        found = await self._admin.dead_letter_chains(page.sink, after=page.after, limit=page.limit)
+        request[RESULT] = counted(sum(each.rejected + each.parked for each in found), "dead letter")
         return json_response(found)
 
     async def _object(self, request: web.Request) -> web.Response:

@@ -10,6 +10,7 @@ from bridge.model.admin import (
     Cursors,
     CursorStatus,
     DeadLetter,
+    DeadLetterChain,
     Followed,
     Reloaded,
     ReloadRequest,
@@ -75,6 +76,13 @@ class OfflineOperations:
         if sink is not None:
             self._dead_letters_of(sink)
         return await self._outbox.dead_letters(sink, after, limit)
+
+    async def dead_letter_chains(
+        self, sink: str | None = None, *, after: int = 0, limit: int = 1000
+    ) -> Sequence[DeadLetterChain]:
+        if sink is not None:
+            self._dead_letters_of(sink)
+        return await self._outbox.dead_letter_chains(sink, after, limit)
 
     async def dead_letter_body(self, number: int) -> bytes:
         record = await self._outbox.dead_letter(number)

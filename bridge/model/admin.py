@@ -76,6 +76,17 @@ class DeadLetter(msgspec.Struct, frozen=True):
     """The beginning of the destination's answer, without credentials; empty if the reason is all of it."""
 
 
+class DeadLetterChain(msgspec.Struct, frozen=True):
+    """The dead letters that a retry of ``first`` delivers: those of its object if records are parked behind it, else
+    itself alone."""
+
+    first: DeadLetter
+    rejected: int
+    """Its dead letters that the destination rejected."""
+    parked: int
+    """Its others."""
+
+
 class ReplayRequest(msgspec.Struct, frozen=True):
     """Records to replay to a sink."""
 
@@ -200,6 +211,12 @@ class AdminOperations(Protocol):
 
     async def dead_letters(self, sink: str | None = None, *, after: int = 0, limit: int = 1000) -> Sequence[DeadLetter]:
         """At most ``limit`` dead letters, by ascending number, behind number ``after``."""
+        ...
+
+    async def dead_letter_chains(
+        self, sink: str | None = None, *, after: int = 0, limit: int = 1000
+    ) -> Sequence[DeadLetterChain]:
+        """As ``dead_letters``, with an entry for each chain. ``after``: a number of a first dead letter."""
         ...
 
     async def dead_letter_body(self, number: int) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from bridge.facts import Report
-from bridge.model.admin import DeadLetter, StateReport
+from bridge.model.admin import DeadLetter, DeadLetterChain, StateReport
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.polling import PollInterval
 from bridge.model.primitives.ring import Slice
@@ -226,6 +226,11 @@ class Outbox:
         """At most ``limit`` dead letters with numbers above ``after``, ascending, of one sink or (None) of all."""
         listed = partial(dead_letters_sql.listed, sink=sink, after=after, limit=limit, cipher=self._store.cipher)
         return await self._store.ask(listed)
+
+    async def dead_letter_chains(self, sink: str | None, after: int, limit: int) -> Sequence[DeadLetterChain]:
+        """At most ``limit`` chains whose first dead letters have numbers above ``after``, ascending."""
+        chains = partial(dead_letters_sql.chains, sink=sink, after=after, limit=limit, cipher=self._store.cipher)
+        return await self._store.ask(chains)
 
     async def dead_letter(self, number: int) -> Record:
         """The record of a dead letter. Raises UnknownTarget."""

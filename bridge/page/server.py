@@ -35,6 +35,7 @@ OFFERED = frozenset(
         f"GET {EVENTS}",
         f"GET {PREFIX}/cursors",
         f"GET {PREFIX}/dead-letters",
+        f"GET {PREFIX}/dead-letters/chains",
         f"GET {_OBJECT}",
         f"POST {PREFIX}/dead-letters/retry",
         f"POST {PREFIX}/replay",

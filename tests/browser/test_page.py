@@ -132,6 +132,16 @@ async def test_dead_letters_are_live(scene: Scene) -> None:
         await watched.page.locator("#letters-none").wait_for()
 
 
+async def test_what_is_parked_behind_a_rejected_record_is_a_number_in_its_row(scene: Scene) -> None:
+    scene.create(REFUSED, "shop")
+    for number in range(60):
+        scene.update(REFUSED, "shop", n=str(number))
+    async with looking(scene) as watched:
+        await seen(watched, "#letters-count", "61")
+        await seen(watched, "#letter-rows .mark", "1 rejected, 60 parked")
+        assert await watched.page.locator("#letter-rows tr").count() == 1
+
+
 async def test_a_failing_sink_is_in_the_header_and_in_the_title(tmp_path: Path) -> None:
     away = {"type": "webhook", "url": f"http://127.0.0.1:{reserve_port()}"}
     archive = {"type": "file", "path": str(tmp_path / "archive")}
@@ -144,9 +154,8 @@ async def test_a_failing_sink_is_in_the_header_and_in_the_title(tmp_path: Path) 
 
 
 async def test_a_phone_shows_many_dead_letters_on_few_screens(scene: Scene) -> None:
-    scene.create(REFUSED, "shop")
-    for number in range(60):
-        scene.update(REFUSED, "shop", n=str(number))
+    for number in range(61):
+        scene.create(f"{REFUSED}-{number}", "shop")
     async with looking(scene, **PHONE) as watched:
         await seen(watched, "#letters-count", "61")
         await watched.page.locator("#letter-rows tr").nth(9).wait_for()

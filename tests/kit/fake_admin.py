@@ -10,6 +10,7 @@ from bridge.model.admin import (
     Cursors,
     CursorStatus,
     DeadLetter,
+    DeadLetterChain,
     Followed,
     Reloaded,
     ReloadRequest,
@@ -57,6 +58,10 @@ class FakeAdmin:
         self.snapshot_ends: list[SnapshotState] = []
         """Its states at the next requests for its status."""
         self.stored: list[DeadLetter] = []
+        self.chains: dict[int, DeadLetterChain] = {}
+        """By the number of the first dead letter."""
+        self.followers = 0
+        """Dead letters that a retry takes along with those that it names."""
         self.bodies: dict[int, bytes] = {}
         self.report = StateReport("/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 0, 65536, 4096, 0)
         self.reloaded = Reloaded("/etc/kubedelta.yaml", ["sinks.audit: added"], deletes={"pods": 7})
@@ -99,6 +104,15 @@ class FakeAdmin:
             self._expect(sink)
         return [each for each in self.stored if each.number > after and sink in (None, each.sink)][:limit]
 
+    async def dead_letter_chains(
+        self, sink: str | None = None, *, after: int = 0, limit: int = 1000
+    ) -> Sequence[DeadLetterChain]:
+        """Each letter is a chain of its own, unless ``chains`` has others of it."""
+        found = await self.dead_letters(sink, after=after, limit=limit)
+        return [
+            self.chains.get(each.number) or DeadLetterChain(each, 1 - each.parked, int(each.parked)) for each in found
+        ]
+
     async def dead_letter_body(self, number: int) -> bytes:
         self._take("dead_letter_body", number)
         if number not in self.bodies:
@@ -107,7 +121,7 @@ class FakeAdmin:
 
     async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
         self._take("retry", sink, numbers)
-        return self._count(sink, numbers)
+        return self._count(sink, numbers and sorted(set(numbers))) + self.followers
 
     async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
         self._take("drop", sink, numbers)

@@ -65,16 +65,21 @@ def replay(
 
 
 def list_dead_letters(path: Path, sink: str | None, *, as_json: bool) -> int:
-    """Prints page by page, since there may be more dead letters than fit in memory."""
+    """Prints page by page, since there may be more dead letters than fit in memory. For people a row for each chain,
+    so that one rejected record is not hidden among those that wait behind it; as JSON every dead letter."""
 
     async def ask(access: StateAccess) -> Exit:
         after = total = 0
-        while page := await access.admin.dead_letters(sink, after=after):
-            say("\n".join(map(json_text, page)) if as_json else tables.of_dead_letters(page))
-            after = page[-1].number
-            total += len(page)
-        if not as_json:
-            say(counted(total, "dead letter"))
+        if as_json:
+            while page := await access.admin.dead_letters(sink, after=after):
+                say("\n".join(map(json_text, page)))
+                after = page[-1].number
+            return Exit.OK
+        while chains := await access.admin.dead_letter_chains(sink, after=after):
+            say(tables.of_dead_letters(chains))
+            after = chains[-1].first.number
+            total += sum(each.rejected + each.parked for each in chains)
+        say(counted(total, "dead letter"))
         return Exit.OK
 
     return run(path, ask)
@@ -97,7 +102,11 @@ def show_dead_letter(path: Path, number: int, *, as_json: bool) -> int:
 def retry(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
         count = await access.admin.retry(sink, numbers)
-        said = f"{counted(count, 'dead letter')} of {sink} will be delivered again{when(access)}"
+        named = count if numbers is None else len(set(numbers))
+        more = (
+            f", and {count - named} more of the same {'object' if named == 1 else 'objects'}" if count > named else ""
+        )
+        said = f"{counted(named, 'dead letter')} of {sink} will be delivered again{more}{when(access)}"
         return _say_result("retried", count, said, access, as_json=as_json)
 
     return run(path, ask)

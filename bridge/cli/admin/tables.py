@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bridge.cli.terminal.text import age, pairs, plain, shortened, size, table
-from bridge.model.admin import Cursors, CursorStatus, DeadLetter, StateReport
+from bridge.model.admin import Cursors, CursorStatus, DeadLetter, DeadLetterChain, StateReport
 from bridge.model.primitives.printable import counted
 from bridge.model.status import SnapshotStatus
 
@@ -67,12 +67,13 @@ def _snapshot(snapshot: SnapshotStatus) -> list[str]:
     ]
 
 
-def of_dead_letters(dead_letters: Sequence[DeadLetter]) -> str:
+def of_dead_letters(chains: Sequence[DeadLetterChain]) -> str:
     header = ("NUMBER", "SINK", "SEEN", "RESOURCE", "OBJECT", "OP", "STATE", "REASON")
-    return table(header, [_dead_letter(each) for each in dead_letters])
+    return table(header, [_chain(each) for each in chains])
 
 
-def _dead_letter(dead_letter: DeadLetter) -> list[str]:
+def _chain(chain: DeadLetterChain) -> list[str]:
+    dead_letter = chain.first
     reason = shortened(plain(dead_letter.reason), _LONGEST_REASON)
     seen = f"{dead_letter.time[:19]}Z"
     return [
@@ -82,9 +83,14 @@ def _dead_letter(dead_letter: DeadLetter) -> list[str]:
         dead_letter.resource,
         dead_letter.key,
         dead_letter.op,
-        _state(dead_letter),
+        _state(dead_letter) if chain.rejected + chain.parked == 1 else _states(chain),
         reason,
     ]
+
+
+def _states(chain: DeadLetterChain) -> str:
+    found = f"{chain.rejected} rejected, {chain.parked} parked"
+    return f"retrying {found}" if chain.first.retrying else found
 
 
 def _state(dead_letter: DeadLetter) -> str:

@@ -13,10 +13,15 @@ from bridge.outbox.storage.database import one
 
 def retry(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> int:
     """Marks dead letters for retry: these numbers, or all (None). If an object has parked dead letters, all of that
-    object are marked, to keep their order. Returns the number of marked dead letters. Raises UnknownTarget."""
+    object are marked, to keep their order. Returns how many these are. Raises UnknownTarget."""
     if numbers is None:
         database.execute("UPDATE dead_letters SET retrying = 1 WHERE sink = ?", (sink,))
-    for number, name, key in _named(database, sink, numbers or ()):
+        return database.changes()
+    alone: set[int] = set()
+    chains: dict[tuple[str, str], int] = {}
+    for number, name, key in _named(database, sink, numbers):
+        if (name, key) in chains:
+            continue
         database.execute("UPDATE dead_letters SET retrying = 1 WHERE number = ?", (number,))
         chain = one(
             database,
@@ -28,7 +33,10 @@ def retry(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -
                 "UPDATE dead_letters SET retrying = 1 WHERE sink = ? AND resource_name = ? AND key = ?",
                 (sink, name, key),
             )
-    return one(database, "SELECT count(*) FROM dead_letters WHERE sink = ? AND retrying", (sink,))
+            chains[name, key] = database.changes()
+        else:
+            alone.add(number)
+    return len(alone) + sum(chains.values())
 
 
 def drop(database: apsw.Connection, sink: str, numbers: Sequence[int] | None) -> tuple[list[int], bool]:

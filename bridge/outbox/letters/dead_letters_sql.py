@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 from msgspec.structs import replace
 
-from bridge.model.admin import DeadLetter, UnknownTarget
+from bridge.model.admin import DeadLetter, DeadLetterChain, UnknownTarget
 from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.record import Delta, OrderingKey, Record
 from bridge.outbox.encryption.cipher import Cipher
@@ -70,6 +70,23 @@ def listed(
         (after, sink, sink, limit),
     )
     return [_dead_letter_of(row, cipher) for row in found]
+
+
+def chains(
+    database: apsw.Connection, sink: str | None, after: int, limit: int, cipher: Cipher | None
+) -> list[DeadLetterChain]:
+    """At most ``limit`` chains, whose first dead letters have numbers above ``after``; of one sink or (None) of all.
+    Counts all dead letters, for each page."""
+    found = database.execute(
+        "WITH objects AS MATERIALIZED (SELECT sink, resource_name, key, min(number) AS first,"
+        " count(*) FILTER (WHERE NOT parked) AS rejected, count(*) FILTER (WHERE parked) AS waiting"
+        " FROM dead_letters WHERE ?1 IS NULL OR sink = ?1 GROUP BY sink, resource_name, key)"
+        " SELECT iif(waiting, rejected, 1), waiting, number, resource_name, key, parked, retrying,"
+        f" {_LETTER} FROM dead_letters JOIN objects USING (sink, resource_name, key)"
+        " WHERE number > ?2 AND (number = first OR NOT waiting) ORDER BY number LIMIT ?3",
+        (sink, after, limit),
+    )
+    return [DeadLetterChain(_dead_letter_of(row, cipher), rejected, parked) for rejected, parked, *row in found]
 
 
 def record_of(database: apsw.Connection, number: int, cipher: Cipher | None) -> Record:
@@ -180,7 +197,7 @@ def reject_again(
     )
 
 
-def _dead_letter_of(row: tuple[Any, ...], cipher: Cipher | None) -> DeadLetter:
+def _dead_letter_of(row: Sequence[Any], cipher: Cipher | None) -> DeadLetter:
     number, name, key, parked, retrying, *columns = row
     letter = Letter(*columns)
     sink, record, (reason, answer) = (

@@ -61,14 +61,14 @@ export class Letters {
     this.loaded = Date.now();
     let found;
     try {
-      found = await get(`v1/dead-letters?${new URLSearchParams({ limit: wanted, ...(sink ? { sink } : {}) })}`);
+      found = await get(`v1/dead-letters/chains?${new URLSearchParams({ limit: wanted, ...(sink ? { sink } : {}) })}`);
     } catch (error) {
       if (error.status !== 401) toast(`dead letters: ${error.message}`, "bad");
       return;
     }
     if (mine !== this.loading) return;
     const focused = document.activeElement?.closest("#letter-rows tr");
-    this.rows.show(new Map(found.map((letter) => [letter.number, letter])), (row, letter) => this.update(row, letter));
+    this.rows.show(new Map(found.map((chain) => [chain.first.number, chain])), (row, chain) => this.update(row, chain));
     if (focused && !focused.isConnected) ($("letter-rows").querySelector("button") ?? $("letters-sink")).focus();
     $("letters-more").hidden = found.length < wanted || wanted === MOST;
     $("letters-none").hidden = found.length > 0;
@@ -94,14 +94,15 @@ export class Letters {
     return { ...row, element: make("tr", {}, row.number, row.sink, object, why, row.seen, actions), set: (letter) => (row.letter = letter) };
   }
 
-  update(row, letter) {
+  update(row, { first: letter, rejected, parked }) {
     row.set(letter);
     const about = `${letter.resource} ${letter.key}`;
     setText(row.number, String(letter.number));
     setText(row.sink, letter.sink);
     setText(row.change, `${letter.op} ${letter.resource}`);
     setText(row.key, letter.key);
-    setText(row.mark, letter.retrying ? "retrying" : letter.parked ? "parked" : "");
+    const waiting = rejected + parked > 1 ? `${number(rejected)} rejected, ${number(parked)} parked` : letter.parked ? "parked" : "";
+    setText(row.mark, [letter.retrying ? "retrying" : "", waiting].filter(Boolean).join(" "));
     row.mark.hidden = !row.mark.textContent;
     setText(row.reason, letter.reason);
     row.reason.title = letter.reason;
@@ -113,7 +114,8 @@ export class Letters {
   }
 
   async retry({ sink, number: which, resource, key }) {
-    const done = (answer) => (answer.count ? `${resource} ${key} is tried again` : "it is no dead letter any more");
+    const more = (count) => (count > 1 ? `, and ${number(count - 1)} more of it follow` : "");
+    const done = (answer) => (answer.count ? `${resource} ${key} is tried again${more(answer.count)}` : "it is no dead letter any more");
     if (await this.changes.send("v1/dead-letters/retry", { sink, numbers: [which] }, done)) this.load();
   }
 

@@ -31,6 +31,7 @@ from bridge.model.admin import (
     AdminOperations,
     Cursors,
     CursorStatus,
+    DeadLetterChain,
     Reloaded,
     ReloadRequest,
     Replayed,
@@ -586,6 +587,32 @@ async def test_dead_letters_are_a_table_for_people(running: AdminCommand, state:
         "12      audit  2026-11-21T08:30:00Z  deployments.apps  shop/web-12  updated  retrying  line one line\\u001b[31m two",  # noqa: E501
         "3 dead letters",
     )
+
+
+async def test_records_parked_behind_a_rejected_one_have_no_rows_of_their_own(
+    running: AdminCommand, state: FakeAdmin
+) -> None:
+    first, again = a_dead_letter(7), a_dead_letter(1000, retrying=True)
+    state.stored = [first, again]
+    state.chains = {7: DeadLetterChain(first, 1, 681), 1000: DeadLetterChain(again, 2, 1)}
+
+    _, out, _ = await running("dead-letters list")
+
+    _, one, two, total = out.splitlines()
+    assert "1 rejected, 681 parked" in one
+    assert "retrying 2 rejected, 1 parked" in two
+    assert total == "685 dead letters"
+
+
+async def test_a_retry_says_how_many_follow(running: AdminCommand, state: FakeAdmin) -> None:
+    state.stored = [a_dead_letter(number) for number in range(7, 10)]
+    state.followers = 681
+
+    _, one, _ = await running("dead-letters retry hook 7")
+    _, two, _ = await running("dead-letters retry hook 7 8 8")
+
+    assert one == lines("1 dead letter of hook will be delivered again, and 681 more of the same object")
+    assert two == lines("2 dead letters of hook will be delivered again, and 681 more of the same objects")
 
 
 async def test_the_list_goes_on_until_the_last_page(running: AdminCommand, state: FakeAdmin) -> None:

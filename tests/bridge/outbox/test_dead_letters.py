@@ -77,6 +77,23 @@ async def test_dead_letters_are_listed_in_pages(tmp_path: Path) -> None:
         assert await outbox.dead_letters("another", 0, 100) == []
 
 
+async def test_a_chain_is_what_a_retry_of_its_first_letter_takes(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        gaps = [NewDeadLetter(a_gap(number, number), "no", parked=False) for number in (20, 21)]
+        apart = [rejected(2, "shop/db"), rejected(3, "shop/db")]
+        letters = [rejected(1), *apart, *(parked(number) for number in range(4, 10)), *gaps, rejected(30)]
+        await of(outbox).add_dead_letters(letters)
+
+        chains = await outbox.dead_letter_chains("audit", 0, 100)
+        found = [(each.first.number, each.rejected, each.parked) for each in chains]
+        assert found == [(1, 2, 6), (2, 1, 0), (3, 1, 0), (10, 1, 0), (11, 1, 0)]
+        assert [each.first.number for each in await outbox.dead_letter_chains(None, 2, 2)] == [3, 10]
+        assert await outbox.dead_letter_chains("another", 0, 100) == []
+        for number, of_it, behind in found:
+            assert await of(outbox).retry([number]) == of_it + behind
+        assert await of(outbox).retry([1, 4, 2, 2]) == 9
+
+
 async def test_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path, AUDIT | {"live": AUDIT["audit"]}) as outbox:
         await of(outbox).add_dead_letters([rejected(1)])
