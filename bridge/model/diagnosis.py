@@ -14,7 +14,6 @@ import msgspec
 from bridge.model.primitives.election import ElectionStatus
 from bridge.model.primitives.printable import counted
 from bridge.model.status import (
-    CircuitState,
     InformerState,
     InformerStatus,
     SinkState,
@@ -104,7 +103,6 @@ def troubles_of_sink(sink: SinkStatus) -> Iterator[Trouble]:
     backlog = f"; {counted(sink.backlog_records, 'record')} wait" if sink.backlog_records else ""
     because = f": {sink.last_error}" if sink.last_error else ""
     resume, again = f"sinks resume {sink.name}", f"sinks retry {sink.name}"
-    fails = bool(sink.last_error) or sink.circuit is not CircuitState.CLOSED or sink.state is SinkState.WAITING
     match sink.state:
         case SinkState.PAUSED:
             yield Trouble(subject, f"paused by an operator{backlog}", command=resume)
@@ -118,7 +116,7 @@ def troubles_of_sink(sink: SinkStatus) -> Iterator[Trouble]:
             pass
         case SinkState.OPENING:
             yield Trouble(subject, f"not set up yet{because}{backlog}", command="check", under_way=not because)
-        case _ if fails:
+        case _ if sink.fails:
             wait = "" if sink.retry_in is None else f"; next attempt in {sink.retry_in:.0f} s"
             what = f"deliveries fail{because}{wait}{backlog}"
             yield Trouble(subject, what, "repair the destination, then", again)

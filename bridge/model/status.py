@@ -118,6 +118,11 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the destination asked for (Retry-After), if it did."""
 
     @property
+    def fails(self) -> bool:
+        """The last attempt failed, also while the next is under way."""
+        return bool(self.last_error) or self.circuit is not CircuitState.CLOSED or self.state is SinkState.WAITING
+
+    @property
     def well(self) -> bool:
         """Whether deliveries succeed and no operator is needed: no failure since the last success, no dead letter."""
         if self.state is SinkState.STANDBY:

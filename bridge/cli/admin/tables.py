@@ -33,6 +33,8 @@ def _cursor(cursor: CursorStatus) -> list[str]:
     elif cursor.retry_in is not None:
         asked = f" (the destination asked for {age(cursor.asked)})" if cursor.asked else ""
         notes.append(f"next attempt in {age(cursor.retry_in)}{asked}: {shortened(cursor.last_error, _LONGEST_REASON)}")
+    elif cursor.last_error:
+        notes.append(f"failing: {shortened(cursor.last_error, _LONGEST_REASON)}")
     if cursor.backfill:
         notes.append(f"{cursor.backfill}: {cursor.backfill_left} left")
     if not cursor.configured:

@@ -29,7 +29,11 @@ def plain(text: str) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+    """At most ``length`` characters, cut in the middle: a reason ends with what tells most (``Connection refused``)."""
+    if len(text) <= length:
+        return text
+    head = (length - 1) // 3
+    return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
 
 
 def size(count: int) -> str:

@@ -64,10 +64,10 @@ def _widths(table: Table, columns: Sequence[int]) -> list[int]:
 
 
 def _least(table: Table, columns: Sequence[int]) -> list[int]:
-    """Widths with texts cut: the last column may be short."""
+    """Widths with texts cut; notes, which have no name, stay long enough to tell something."""
     return [
-        min(width, 3 * _NARROWEST) if not table.columns[each].right else width
-        for width, each in zip(_widths(table, columns), columns, strict=True)
+        width if column.right else min(width, 3 * _NARROWEST if column.name else 5 * _NARROWEST)
+        for width, column in zip(_widths(table, columns), [table.columns[each] for each in columns], strict=True)
     ]
 
 
@@ -95,6 +95,10 @@ def _line(cells: Sequence[Cell], table: Table, columns: Sequence[int], widths: S
 
 def _sized(text: str, column: Column, width: int) -> str:
     length = cell_len(text)
+    if length > width and not column.name:
+        # A reason ends with what tells most.
+        tail = (width - 1) * 2 // 3
+        return set_cell_size(text, width - 1 - tail) + "…" + set_cell_size(text[::-1], tail)[::-1]
     if length > width:
         return set_cell_size(text, width - 1) + "…"
     blanks = " " * (width - length)

@@ -10,7 +10,7 @@ from typing import Any
 from bridge.cli.terminal.text import age, plain, size
 from bridge.cli.top.figures import Figures, ResourceFigures, SinkFigures
 from bridge.model.diagnosis import troubles_of
-from bridge.model.status import CircuitState, InformerState, SinkState, StatusSnapshot
+from bridge.model.status import InformerState, SinkState, SinkStatus, StatusSnapshot
 
 NONE = "-"
 
@@ -55,23 +55,23 @@ RESOURCES = (
     Column("RESOURCE"),
     Column("STATE"),
     Column("RATE/S", right=True),
-    Column("OBJECTS", 2, right=True),
-    Column("QUEUED", 3, right=True),
-    Column("CONTACT", 4, right=True),
-    Column("ERRORS", 1, right=True),
-    Column("", 5),
+    Column("OBJECTS", 3, right=True),
+    Column("QUEUED", 4, right=True),
+    Column("CONTACT", 5, right=True),
+    Column("ERRORS", 2, right=True),
+    Column("", 1),
 )
 SINKS = (
     Column("SINK"),
     Column("STATE"),
     Column("RATE/S", right=True),
     Column("BACKLOG", right=True),
-    Column("LAG", 1, right=True),
-    Column("BYTES", 4, right=True),
-    Column("DEAD", 2, right=True),
-    Column("RETRIES", 3, right=True),
-    Column("TYPE", 5),
-    Column("", 6),
+    Column("LAG", 2, right=True),
+    Column("BYTES", 5, right=True),
+    Column("DEAD", 3, right=True),
+    Column("RETRIES", 4, right=True),
+    Column("TYPE", 6),
+    Column("", 1),
 )
 _WELL = {
     InformerState.LIVE: "green",
@@ -83,6 +83,9 @@ _WELL = {
     SinkState.GONE: "red",
     SinkState.FENCED: "red",
 }
+_MOVING = (SinkState.OPENING, SinkState.IDLE, SinkState.DELIVERING)
+_FAILING = "failing"
+"""In place of these states while an attempt decides whether a failure is over."""
 
 
 def resource_table(figures: Figures, order: Order) -> Table:
@@ -152,7 +155,7 @@ def _sink(each: SinkFigures) -> list[Cell]:
     status = each.status
     return [
         Cell(plain(status.name), "cyan"),
-        Cell(status.state, "red" if status.circuit is CircuitState.OPEN else _WELL.get(status.state, "yellow")),
+        Cell(_FAILING if status.fails and status.state in _MOVING else status.state, _style(status)),
         Cell(_rate(each.rate)),
         Cell(str(status.backlog_records), "yellow" if status.backlog_records else ""),
         Cell(age(status.backlog_seconds) if status.backlog_records else NONE),
@@ -162,6 +165,10 @@ def _sink(each: SinkFigures) -> list[Cell]:
         Cell(plain(status.type)),
         Cell(_notes(each), "dim"),
     ]
+
+
+def _style(status: SinkStatus) -> str:
+    return "red" if status.fails else _WELL.get(status.state, "yellow")
 
 
 def _notes(each: SinkFigures) -> str:

@@ -256,6 +256,10 @@ async def test_a_reload_needs_a_bridge_that_runs(kubedelta: AdminCommand, config
     assert "no bridge runs" in err
 
 
+REFUSED = (
+    "no acknowledgement within 3 s: 127.0.0.1:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
+)
+
 # ── cursors ──────────────────────────────────────────────────────────────────
 
 
@@ -265,6 +269,7 @@ async def test_cursors_are_a_table_for_people(running: AdminCommand, state: Fake
         1234,
         [
             CursorStatus("audit", 1234, 0, 0, 0.0, True),
+            CursorStatus("dead", 1200, 34, 2048, 60.0, True, last_error=REFUSED),
             CursorStatus("fenced", 1200, 34, 2048, 60.0, True, paused=True, fenced=True),
             CursorStatus("gone", 1200, 34, 2048, 60.0, True, paused=True, last_error="answers 410", gone=True),
             CursorStatus("hook", 1000, 234, 1_300_000, 200.0, True, backfill="snapshot", backfill_left=500),
@@ -280,6 +285,8 @@ async def test_cursors_are_a_table_for_people(running: AdminCommand, state: Fake
     assert out == lines(
         "SINK    SETTLED  BACKLOG  BYTES    OLDEST",
         "audit   1234     0        0 B      -",
+        "dead    1200     34       2.0 KiB  1m      failing: no acknowledgement within …ect to"
+        " ipv4#127.0.0.1:9092 failed: Connection refused",
         "fenced  1200     34       2.0 KiB  1m      fenced, until kubedelta sinks resume: another bridge has taken the"
         " destination over",
         "gone    1200     34       2.0 KiB  1m      gone, until kubedelta sinks resume: answers 410",

@@ -68,4 +68,4 @@ def test_columns_begin_below_one_another() -> None:
 
 
 def test_what_is_cut_shows_that_it_was() -> None:
-    assert (shortened("abcd", 4), shortened("abcde", 4)) == ("abcd", "abc…")
+    assert (shortened("abcd", 4), shortened("abcde", 4), shortened("abcde", 1)) == ("abcd", "a…de", "…")

@@ -23,7 +23,7 @@ from bridge.facts import BatchCommitted
 from bridge.model.admin import About
 from bridge.model.primitives.addresses import host_and_port
 from bridge.model.resource import Scope
-from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
 from bridge.telemetry import Metrics
 from bridge.web.server import WebServer
 from tests.bridge.cli.conftest import Command
@@ -31,6 +31,7 @@ from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin
 from tests.kit.records import PODS
 
+REFUSED = "no acknowledgement within 3 s: 127.0.0.1:9092/bootstrap: Connect to ipv4#127.0.0.1:9092: Connection refused"
 EVIL = "\x1b]0;owned\x07\n\u202e"
 
 
@@ -108,6 +109,17 @@ def test_rows_are_in_the_chosen_order() -> None:
         orders.append(orders[-1].next())
     assert orders[-1] == Order.NAME
     assert set(orders) == set(Order)
+
+
+@pytest.mark.parametrize("state", [SinkState.OPENING, SinkState.DELIVERING, SinkState.IDLE])
+@pytest.mark.parametrize("failure", [{"last_error": REFUSED}, {"circuit": CircuitState.HALF_OPEN}])
+def test_a_sink_fails_also_during_an_attempt(state: SinkState, failure: dict[str, Any]) -> None:
+    status = StatusSnapshot(informers=(), sinks=(a_sink("audit", state, backlog_records=3, **failure),))
+    table = sink_table(figures(status), Order.NAME)
+    assert (table.rows[0][1].text, table.rows[0][1].style) == ("failing", "red")
+    if "last_error" in failure:
+        for width in (80, 100):
+            assert table_lines(table, width, None)[1].plain.endswith("Connection refused")
 
 
 @pytest.mark.parametrize("width", [20, 30, 44, 60, 80, 120])
