@@ -125,7 +125,7 @@ class DeadLetters:
 
     async def retry(self, numbers: Sequence[int] | None) -> int:
         """See AdminOperations.retry."""
-        count = await self._store.write(partial(commands_sql.retry, sink=self._sink, numbers=numbers), shrinks=True)
+        count = await self._store.write(partial(commands_sql.retry, sink=self._sink, numbers=numbers), asked=True)
         self.retrying = self.retrying or count > 0
         self._has_changed.set()
         return count
@@ -135,7 +135,7 @@ class DeadLetters:
         deleted, _ = await self._store.write(
             partial(commands_sql.drop, sink=self._sink, numbers=numbers),
             committed=lambda done: self._note_dropped(*done),
-            shrinks=True,
+            asked=True,
         )
         return len(deleted)
 

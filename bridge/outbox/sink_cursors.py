@@ -167,7 +167,7 @@ class SinkCursors:
         begin = partial(
             replays.begin_replay, sink=sink, which=which, settled=cursor.settled, taken=taken, judged=judged
         )
-        _, found = await self._store.write(begin, committed=lambda begun: self[sink].follow(begun[0]), shrinks=True)
+        _, found = await self._store.write(begin, committed=lambda begun: self[sink].follow(begun[0]), asked=True)
         return found
 
     def without_backfill(self, sink: str) -> SinkCursor:
@@ -224,14 +224,17 @@ class SinkCursors:
 
     async def pause(self, sink: str, cause: PauseCause) -> bool:
         """Pauses a sink, or resumes it (``NONE``). Returns when the change is durable; False if the sink was paused
-        already, for whatever cause, or not at all. Of two calls at once the first counts. Raises UnknownTarget."""
+        already, for whatever cause, or not at all. Of two calls at once the first counts. Raises UnknownTarget, also
+        if an operator asks on a full disk."""
         _ = self[sink]
 
         def follow(changed: bool) -> None:
             if changed:
                 self[sink].paused = cause  # Registration may have replaced the cursor meanwhile.
 
-        return await self._store.write(partial(cursors.pause, sink=sink, paused=cause), committed=follow, shrinks=True)
+        pause = partial(cursors.pause, sink=sink, paused=cause)
+        by_operator = cause in (PauseCause.NONE, PauseCause.OPERATOR)
+        return await self._store.write(pause, committed=follow, shrinks=True, asked=by_operator)
 
     # ── Sinks that come and go ───────────────────────────────────────────────
 

@@ -59,7 +59,7 @@ class Snapshots:
             scheduled=scheduled,
         )
         # The cursor is looked up again: a reload may have replaced it.
-        await self._store.write(begin, committed=lambda begun: self._sinks[sink].follow(begun), shrinks=True)
+        await self._store.write(begin, committed=lambda begun: self._sinks[sink].follow(begun), asked=True)
         self._report(SnapshotBegan(sink, len(states)))
         return await self.status(sink)
 
@@ -73,7 +73,7 @@ class Snapshots:
             raise UnknownTarget(f"sink {sink} has no snapshot on demand under way")
         cancel = partial(replays.cancel_snapshot, sink=sink, backfill=backfill, time=self._clock())
         follow = lambda changed: self._sinks[sink].follow(changed[0], compacts=False)  # noqa: E731
-        _, left = await self._store.write(cancel, committed=follow, shrinks=True)
+        _, left = await self._store.write(cancel, committed=follow, asked=True)
         self._report(SnapshotCancelled(sink, left))
         return await self.status(sink)
 

@@ -52,6 +52,8 @@ class _Job(Generic[T]):
     committed: Callable[[T], None] | None = None
     shrinks: bool = False
     """The job frees space or needs almost none; on a full disk it runs alone, ahead of others."""
+    asked: bool = False
+    """An operator waits for the answer: where even a job that shrinks finds no room, it is refused and never runs."""
     result: Any = field(default=None, init=False)
     refused: UnknownTarget | None = field(default=None, init=False)
 
@@ -99,16 +101,18 @@ class Writer:
         *,
         committed: Callable[[T], None] | None = None,
         shrinks: bool = False,
+        asked: bool = False,
     ) -> asyncio.Future[T]:
-        """Queues a job behind all earlier ones. ``committed`` gets the result of the job on the event loop, in the
-        order of submission, before the future is done. The future raises UnknownTarget, Damaged, OutboxClosed, or a
-        bug."""
+        """Queues a job behind all earlier ones, which waits for room on a full disk. ``asked``: an operator waits, so
+        the job shrinks, and on a disk without any room the future raises UnknownTarget, and nothing is changed.
+        ``committed`` gets the result of the job on the event loop, in the order of submission, before the future is
+        done. The future raises UnknownTarget, Damaged, OutboxClosed, or a bug."""
         if self.failure is not None:
             raise self.failure
         if self._closing.is_set():
             raise OutboxClosed
         done: asyncio.Future[T] = self._loop.create_future()
-        self._jobs.put(_Job(work, done, committed, shrinks))
+        self._jobs.put(_Job(work, done, committed, shrinks or asked, asked))
         return done
 
     async def close(self) -> None:
@@ -145,6 +149,9 @@ class Writer:
                 group[:] = self._make_room(group)
                 if closing and group:
                     raise OutboxClosed from error
+                self._refuse(group, error)
+                if not group and stuck_since is None:
+                    return
                 self.no_room = str(error)
                 if stuck_since is None:
                     stuck_since = time.monotonic()
@@ -190,6 +197,15 @@ class Writer:
             # Free pages are reusable only in the database file; the truncated log gives its own space back to the disk.
             self._connection.pragma("wal_checkpoint(truncate)")
         return left
+
+    def _refuse(self, group: list[_Job[Any]], error: Exception) -> None:
+        """Takes the jobs that an operator waits for out of the group."""
+        refused = [job for job in group if job.asked]
+        group[:] = [job for job in group if not job.asked]
+        for job in refused:
+            job.refused = UnknownTarget(f"the disk of the state is full, nothing changed: {error}")
+        if refused:
+            self._loop.call_soon_threadsafe(_finish, refused)
 
     def _fits(self, job: _Job[Any]) -> bool:
         """Runs a job in a transaction of its own, so that no large job holds up a small one. Returns False on a full

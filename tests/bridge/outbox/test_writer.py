@@ -266,6 +266,33 @@ async def test_what_makes_room_goes_before_what_waits_for_it(writer: Writer, dis
     assert kinds(disk) == ["much", "next"]
 
 
+async def test_what_an_operator_asks_for_is_refused_on_a_full_disk_and_never_done(
+    writer: Writer, disk: Disk, facts: list[Fact]
+) -> None:
+    await writer.submit(put_much)
+    await writer.submit(fill)
+    with pytest.raises(UnknownTarget, match="the disk of the state is full, nothing changed"):
+        await writer.submit(partial(put_much, name="asked"), asked=True)
+    assert facts == [], "nothing else waits for room"
+    waiting = writer.submit(partial(put_much, name="next"))
+    await until(facts, OutboxFull)
+    with pytest.raises(UnknownTarget):
+        await writer.submit(partial(put_much, name="asked again"), asked=True)
+
+    await writer.submit(lambda database: database.execute("DELETE FROM log"), shrinks=True)
+    await waiting
+    assert kinds(disk) == ["much", "next"]
+
+
+async def test_what_an_operator_asks_for_is_done_where_it_fits(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
+    disk.free = 0
+    waiting = writer.submit(an_insert("pods"))
+    await until(facts, OutboxFull)
+    assert await writer.submit(an_insert("asked"), asked=True) == "asked"
+    disk.free = 1000
+    await waiting
+
+
 async def test_what_is_to_be_kept_free_is_kept_free(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
     disk.free = 999
     waiting = writer.submit(an_insert("pods"))
