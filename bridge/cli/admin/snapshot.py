@@ -38,7 +38,8 @@ def snapshot(
         name = sink or ""
         if cancel:
             done = await access.admin.cancel_snapshot(name)
-            said = f"{done.id} is cancelled: {name} does not get {done.left} of its {counted(done.objects, 'object')}"
+            taken = f"{name} has taken {done.objects - done.left} of its {counted(done.objects, 'object')}"
+            said = f"{done.id} is cancelled: {taken}, which it still gets, and does not get the other {done.left}"
         else:
             with elapsed("planning the snapshot", quiet=as_json):
                 done = await access.admin.snapshot(SnapshotRequest(name, resource, namespace, where))

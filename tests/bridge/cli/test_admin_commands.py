@@ -484,7 +484,10 @@ async def test_the_status_of_an_unknown_snapshot_is_no(running: AdminCommand) ->
 async def test_a_snapshot_is_cancelled_by_its_sink(running: AdminCommand, state: FakeAdmin) -> None:
     assert await running("snapshot hook --cancel") == (
         Exit.OK,
-        lines("snapshot/hook/40/3 is cancelled: hook does not get 4 of its 20 objects"),
+        lines(
+            "snapshot/hook/40/3 is cancelled: hook has taken 16 of its 20 objects, which it still gets, and does not"
+            " get the other 4"
+        ),
         "",
     )
     assert state.asked == [("cancel_snapshot", "hook")]
