@@ -187,6 +187,10 @@ class UnknownTarget(LookupError):
     """The requested sink, dead letter or record does not exist. The message has the existing ones."""
 
 
+class DiskFull(UnknownTarget):
+    """The state has no room for the change; nothing is changed."""
+
+
 class AdminOperations(Protocol):
     """The operator's commands. Every method raises UnknownTarget for a missing sink, dead letter or record."""
 

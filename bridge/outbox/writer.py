@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import apsw
 
 from bridge.facts import OutboxFull, OutboxHasRoom, Report
-from bridge.model.admin import UnknownTarget
+from bridge.model.admin import DiskFull, UnknownTarget
 from bridge.outbox.commits import Capture
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import close, is_damage, page_bytes
@@ -203,7 +203,7 @@ class Writer:
         refused = [job for job in group if job.asked]
         group[:] = [job for job in group if not job.asked]
         for job in refused:
-            job.refused = UnknownTarget(f"the disk of the state is full, nothing changed: {error}")
+            job.refused = DiskFull(f"the disk of the state is full, nothing changed: {error}")
         if refused:
             self._loop.call_soon_threadsafe(_finish, refused)
 

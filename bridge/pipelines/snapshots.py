@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 
 from bridge.facts import KeptElsewhere, Report
-from bridge.model.admin import UnknownTarget
+from bridge.model.admin import DiskFull, UnknownTarget
 from bridge.model.record import SnapshotScope
 from bridge.model.status import SnapshotStatus
 from bridge.outbox import Outbox, OwedSnapshot, Standby, utc_now
@@ -160,6 +160,8 @@ class SnapshotSchedule:
             return
         try:
             await self._begin_anew(name, pipeline.feed, owed.scope)
+        except DiskFull:
+            return
         except UnknownTarget as error:
             self._tries[name] += 1
             if self._tries[name] < _MOST_TRIES:
