@@ -26,7 +26,7 @@ SLOWEST = --durations=5 --durations-min=10
 DOCS ?= build/docs
 PAGES = $(wildcard *.md docs/*.md docs/images/*) LICENSE requirements.txt requirements-build.txt sinks/README.md $(wildcard sinks/*.py) \
 	tests/contracts/test_every_sink.py benchmarks/README.md $(wildcard benchmarks/results/*) \
-	config/reference.yaml $(wildcard config/examples/* deploy/*.yaml deploy/replicas/* deploy/copies/* deploy/chart/*.yaml deploy/chart/files/*)
+	config/reference.yaml $(wildcard config/examples/* deploy/*.yaml deploy/replicas/* deploy/chart/*.yaml deploy/chart/files/*)
 
 # Rooms and units sync thousands of small files, in memory where there is room. The servers' groups write to the disk.
 IN_MEMORY = TMPDIR="$$($(BIN)/python -m tests.kit.memory)"

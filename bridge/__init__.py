@@ -6,7 +6,6 @@ check        `kubedelta check`: this machine, the cluster, the sinks, and a fore
 cli          the `kubedelta` command
 content      data and texts that expressions in the options of sinks make of objects
 delivery     one worker for each sink: fetch, deliver, retry, add dead letters, settle
-election     the replica that delivers, by a Lease
 facts        records of events inside the bridge, for telemetry
 informer     Reflector, DeltaFIFO, Controller, Indexer: what changed against the known version
 kube         HTTP, credentials, discovery, and the bytes of lists and watches
@@ -19,7 +18,7 @@ playground   an API server inside the process, for `demo` and for tests
 processor    distribution to every listener by reference
 profiling    CPU time by stage, for `--profile-stages`
 reload       a changed configuration in a running bridge
-replicas     copies of the leader's state, for replicas with an empty disk
+replication  several replicas: the leader by a Lease, and copies of its state
 resources    configured resource names, resolved and followed on the cluster
 rights       the rights that a configuration needs in its cluster, as roles
 selection    the objects and steps that a sink gets

@@ -15,7 +15,7 @@ from bridge.model.primitives.shard import Shard
 from bridge.model.record import OrderingKey, Record
 from bridge.model.resource import Resource
 from bridge.model.versions.followed_record import RecordFollower
-from bridge.model.versions.progress import BeyondPart, Progress
+from bridge.model.versions.progress import Progress
 from bridge.model.versions.stored_version import SinkReader
 from sinks.channels import Channel
 from sinks.errors import NotLeading, SinkUnavailable, WrongOption, wrong_options
@@ -144,19 +144,12 @@ class ProgressSink(Protocol):
     progress: Progress
     """Set by the bridge before ``open``, with the term, and before each ``deliver``: what is reached when that batch is
     stored. ``owner``, ``number`` and ``memory`` are for the sink to fill in."""
-    part: BeyondPart | None
-    """Set with it: stored in the same transaction, and None from then on."""
     doubted: bool
     """``open`` has found a leader of a later term, and failed. The sink that the bridge makes next has it, too: the
     Lease is confirmed then, and its leader counts, whatever its term."""
     committed: Progress | None
     """After ``open``: the newest progress that the destination has; None if it has none. The bridge delivers nothing
     again that it covers."""
-    parts: Sequence[BeyondPart]
-    """Of ``committed``: as many as its frontier counts, with the numbers from 0."""
-
-    async def of_other_shards(self) -> Sequence[Progress]:
-        """Once open: the newest progress of every other shard, present or former. Slow. Raises SinkUnavailable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

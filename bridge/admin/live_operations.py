@@ -17,11 +17,10 @@ from bridge.model.admin import (
     Reloaded,
     ReloadRequest,
     Replayed,
-    SnapshotRequest,
     UnknownTarget,
 )
 from bridge.model.primitives.addresses import host_and_port
-from bridge.model.status import PauseCause, SinkState, SnapshotStatus, StatusSnapshot
+from bridge.model.status import PauseCause, SinkState, StatusSnapshot
 from bridge.outbox import Outbox
 from bridge.pipelines.live_tail import LiveTail
 from bridge.pipelines.sink_feed import SinkFeed
@@ -49,8 +48,7 @@ class LiveOperations(OfflineOperations):
         live_tail: LiveTail,
         status: Callable[[], StatusSnapshot],
     ) -> None:
-        """``reload``: None for a bridge without a configuration file. On a follower of an election, commands that ask
-        for records are refused, and so are pauses, which are the leader's."""
+        """``reload``: None for a bridge without a configuration file."""
         super().__init__(outbox, cluster, report)
         self._reload = reload
         self._live_tail = live_tail
@@ -72,7 +70,6 @@ class LiveOperations(OfflineOperations):
         return self._pipelines[sink].worker.retry_now() if sink in self._pipelines else waited
 
     async def pause_sink(self, sink: str) -> bool:
-        self._require_leader()
         # Durable first: after a crash in between, the sink is paused as the operator wanted.
         changed = await super().pause_sink(sink)
         if sink in self._pipelines:
@@ -82,7 +79,6 @@ class LiveOperations(OfflineOperations):
         return changed
 
     async def resume_sink(self, sink: str) -> bool:
-        self._require_leader()
         # Durable first, as above.
         changed = await super().resume_sink(sink)
         if sink in self._pipelines:
@@ -96,37 +92,20 @@ class LiveOperations(OfflineOperations):
             raise UnknownTarget("this bridge has no configuration file")
         return await self._reload(request)
 
-    async def snapshot(self, request: SnapshotRequest) -> SnapshotStatus:
-        self._require_leader()
-        return await super().snapshot(request)
-
     async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        await self._require_letters()
         count = await super().retry(sink, numbers)
         self._wake(sink)
         return count
 
     async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        await self._require_letters()
         count = await super().drop(sink, numbers)
         self._wake(sink)
         return count
 
     async def _replay(self, sink: str, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
-        self._require_leader()
         if (feed := self._feed(sink)) is None:
             return await super()._replay(sink, start, kind, namespace)
         return await feed.replay(start, kind, namespace)
-
-    def _require_leader(self) -> None:
-        election = self._status().election
-        if election is not None and not election.leads:
-            leader = f"the leader, {election.holder}" if election.holder else "the leader, once there is one"
-            raise UnknownTarget(f"this replica follows, and delivers no records: ask {leader}")
-
-    async def _require_letters(self) -> None:
-        if self._outbox.election.letters is not None:
-            await self._outbox.election.letters.require_whole()
 
     def _feed(self, sink: str) -> SinkFeed | None:
         return self._pipelines[sink].feed if sink in self._pipelines else None

@@ -1,31 +1,39 @@
-"""A run of the bridge, from the lock of its state to the release of it."""
+"""A run of the bridge, from the lock of its state to the release of it; with an election, as often as this replica
+leads."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from functools import partial
-from importlib.metadata import version
+from contextlib import asynccontextmanager, nullcontext
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from bridge.app.base_copy import begin_with_copy, letter_fetcher, serving_replicas
+from bridge.admin.live_operations import about
+from bridge.admin.server import AdminServer
 from bridge.app.failures import for_the_operator
-from bridge.app.leadership import Leadership, MakeLeadership
+from bridge.app.following import FollowerOperations
+from bridge.app.page import RunningSources, start_page
 from bridge.app.running import RunningBridge
 from bridge.app.status import informers_status
-from bridge.election import LEASES
 from bridge.facts import Report
 from bridge.kube import connect
-from bridge.model.primitives.shard import Division
+from bridge.model.primitives.election import ElectionStatus
+from bridge.model.record import Record
+from bridge.model.resource import LEASES
 from bridge.model.status import StatusSnapshot
-from bridge.outbox import Outbox, Replica
+from bridge.outbox import StateUnusable
 from bridge.pipelines.feeds import Feeds
 from bridge.plan.encryption_keys import load_cipher
-from bridge.plan.plan import Plan
+from bridge.plan.plan import ElectionPlan, Plan, PlanRefused
 from bridge.plan.redaction_key_file import load_keys
+from bridge.processor.shared_processor import SharedProcessor
 from bridge.reload.reloader import Reloader
 from bridge.transform.redaction import Redaction
+
+if TYPE_CHECKING:
+    from bridge.replication.replica import Replica, Term
 
 
 class Bridge:
@@ -38,90 +46,149 @@ class Bridge:
         self._reloader = reloader
         self._stopping = asyncio.Event()
         self._running: RunningBridge | None = None
+        self._replica: Replica | None = None
         self.backlog: Mapping[str, int] = {}
         """Sink → its backlog in records, after ``run`` has ended. Empty if the state was not opened."""
 
     async def run(self) -> None:
         """Raises CredentialsError, StateError and PlanRefused before the first watch; afterwards Damaged, and the
         exception of a bug. Failures of the API server or of a destination are retried without end."""
+        try:
+            if self._plan.election is None:
+                await self._lead(None)
+            else:
+                await self._follow_and_lead(self._plan.election)
+        except BaseExceptionGroup as group:
+            raise for_the_operator(group) from group
+
+    def stop(self) -> None:
+        """Stops reading from the API server; sinks finish within the grace period; then ``run`` returns."""
+        self._stopping.set()
+        if self._replica is not None:
+            self._replica.stop()
+
+    async def _lead(self, term: Term | None) -> None:
+        """Runs the bridge on its state. ``term``: with an election, the one in which this replica leads."""
+        if term is not None and self._reloader is not None:
+            self._plan = await self._reloader.newest(self._plan)
         plan = self._plan
-        await begin_with_copy(plan, self._stopping, self._report)
-        async with connect(
-            plan.access, report=self._report, idle_timeout=plan.idle_timeout, latency=plan.latency
-        ) as client:
-            sinks = {sink.name: sink.start for sink in plan.sinks}
-            selecting = [sink.name for sink in plan.sinks if sink.select is not None]
+        async with (
+            nullcontext() if term is None else term.replicating(),
+            connect(plan.access, report=self._report, idle_timeout=plan.idle_timeout, latency=plan.latency) as client,
+        ):
             feeds = await Feeds.open(
                 plan.state,
-                # On a replica, cursors begin when it follows.
-                sinks if plan.election is None else dict.fromkeys(sinks),
+                {sink.name: sink.start for sink in plan.sinks},
                 retention=plan.retention,
-                selecting=selecting if plan.election is None else (),
+                selecting=[sink.name for sink in plan.sinks if sink.select is not None],
                 cipher=load_cipher(plan),
                 report=self._report,
+                capture=None if term is None else term.capture,
+                lacking=term is not None and term.lacking,
             )
-            async with feeds.outbox as outbox, _election(plan, outbox, self._report) as make_leadership:
-                if plan.election is not None:
-                    outbox.selections.expect_room(selecting)
-                    await outbox.registration.begin(sinks, selecting, before=plan.retention.before)
+            async with feeds.outbox as outbox:
                 await outbox.ledger.claim(plan.shard)
                 outbox.sinks.shard = plan.shard
                 # Inside of the outbox's lock: two bridges that start at once must not each make a key.
                 keys = load_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
                 redaction = Redaction(keys, plan.presets, plan.redact)
                 running = self._running = RunningBridge(
-                    plan, feeds, redaction, self._reloader, self._report, make_leadership
+                    plan,
+                    feeds,
+                    redaction,
+                    self._reloader,
+                    self._report,
+                    lease=None if term is None else term.tenure,
+                    election=self._election,
                 )
-                mine = outbox.election
-                replicas = serving_replicas(plan, mine.standby, mine.letters, self._leads, self._report)
                 try:
-                    async with replicas:
-                        await running.run(client, self._stopping)
-                except BaseExceptionGroup as group:
-                    raise for_the_operator(group) from group
+                    if term is not None:
+                        await _announce(term)
+                    await running.run(client, self._stopping if term is None else term.tenure.ending)
                 finally:
-                    plan = running.plan
+                    self._plan = plan = running.plan
                     self.backlog = {sink.name: outbox.sinks.backlog_records(sink.name) for sink in plan.sinks}
                     self._running = None
 
-    def stop(self) -> None:
-        """Stops reading from the API server; sinks finish within the grace period; then ``run`` returns."""
-        self._stopping.set()
+    # ── Several replicas ─────────────────────────────────────────────────────
+
+    async def _follow_and_lead(self, election: ElectionPlan) -> None:
+        from bridge.outbox.copied_state import CopiedState
+        from bridge.replication.replica import Replica, ReplicaSettings
+
+        plan = self._plan
+        keys = await asyncio.to_thread(load_keys, plan.redaction_key_file, plan.former_key_files, plan.state)
+        async with connect(plan.access, report=self._report) as client:
+            settings = ReplicaSettings(
+                election=election,
+                identity=f"{election.name}_{secrets.token_hex(4)}",
+                cluster=plan.cluster,
+                shard=plan.shard,
+                key=keys[0].derived("replication"),
+                state=plan.state,
+                cipher=load_cipher(plan),
+                api_server=client.server,
+            )
+            state = await asyncio.to_thread(CopiedState, plan.state)
+            lease = client.named_object(LEASES, election.namespace, election.lease)
+            self._replica = replica = Replica(
+                settings, state, lease, lead=self._lead, beside=self._standing_by, report=self._report
+            )
+            if self._stopping.is_set():
+                replica.stop()
+            await replica.run()
+
+    @asynccontextmanager
+    async def _standing_by(self) -> AsyncIterator[None]:
+        """While this replica follows: commands and the page say who leads."""
+        plan = self._plan
+        operations = FollowerOperations(self.snapshot)
+        admin = AdminServer(plan.state, operations, self._report, about=about(plan))
+        try:
+            await admin.start()
+        except OSError as error:
+            raise StateUnusable(f"state.directory: cannot make admin.sock in {plan.state}: {error}") from error
+        page = None
+        try:
+            sources = RunningSources(SharedProcessor[Record](targets=attrgetter("targets")), {}, self.snapshot)
+            page = await start_page(plan, operations, sources, self._report)
+            async with asyncio.TaskGroup() as tasks:
+                drawing = None if page is None else tasks.create_task(page.run(), name="page")
+                try:
+                    yield
+                finally:
+                    if drawing is not None:
+                        drawing.cancel()
+        finally:
+            if page is not None:
+                await page.stop()
+            await admin.stop()
+
+    def _election(self) -> ElectionStatus | None:
+        return None if self._replica is None else self._replica.status()
 
     # ── State ────────────────────────────────────────────────────────────────
 
     def snapshot(self) -> StatusSnapshot:
         if self._running is not None:
             return self._running.snapshot()
+        follows = self._replica is not None
         return StatusSnapshot(
-            informers=informers_status(self._plan.wanted, None, None),
+            informers=() if follows else informers_status(self._plan.wanted, None, None),
             sinks=(),
             configuration=None if self._reloader is None else self._reloader.status,
             shard=self._plan.shard,
             state_directory=str(self._plan.state),
+            election=self._election(),
         )
-
-    def _leads(self) -> bool:
-        election = self.snapshot().election
-        return election is not None and election.leads
 
     def alive(self) -> bool:
         """See model.status.StatusSource."""
         return self._running is None or self._running.alive()
 
 
-@asynccontextmanager
-async def _election(plan: Plan, outbox: Outbox, report: Report) -> AsyncIterator[MakeLeadership | None]:
-    """Joins the election, with a connection of its own for the Lease; None without an election."""
-    election = plan.election
-    if election is None:
-        await outbox.election.leave()
-        yield None
-        return
-    identity = f"{election.name}_{secrets.token_hex(4)}"
-    standby = await outbox.election.join(Replica(plan.cluster, identity, version("kubedelta")))
-    async with connect(plan.access, report=report) as client:
-        lease_api = partial(client.named_object, LEASES, election.namespace)
-        mine = Division.of_shard(plan.shard)
-        fetcher = letter_fetcher(election.copy, outbox.election.letters, report)
-        yield partial(Leadership, election, mine, identity, plan.state, lease_api, standby, fetcher, report)
+async def _announce(term: Term) -> None:
+    try:
+        await term.announce()
+    except OSError as error:
+        raise PlanRefused(f"election.port: followers cannot be served: {error.strerror or error}") from error

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import msgspec
 
 from bridge.admin.live_operations import LiveOperations, about
 from bridge.admin.server import AdminServer
-from bridge.app.leadership import Leadership, MakeLeadership
 from bridge.app.page import RunningSources, start_page
 from bridge.app.status import informers_status, is_stuck, snapshot_of
 from bridge.app.steady_readiness import SteadyReadiness
+from bridge.delivery import HeldLease
 from bridge.facts import ObjectLeftBare, Report
 from bridge.informer import RecoverySlots, SharedInformerFactory
 from bridge.informer.controller import Transform
 from bridge.kube import Catalogue, KubeClient
+from bridge.model.primitives.election import ElectionStatus
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import StatusSnapshot
 from bridge.outbox import StateUnusable
@@ -50,9 +52,11 @@ class RunningBridge:
         redaction: Redaction,
         reloader: Reloader | None,
         report: Report,
-        make_leadership: MakeLeadership | None = None,
+        *,
+        lease: HeldLease | None = None,
+        election: Callable[[], ElectionStatus | None] = lambda: None,
     ) -> None:
-        """``make_leadership``: None without an election."""
+        """``lease``: with which this replica leads; None without an election. ``election``: returns its state."""
         self.plan = plan
         self._outbox = outbox = feeds.outbox
         self._redaction = redaction
@@ -60,7 +64,7 @@ class RunningBridge:
         self._report = report
         self._processor = feeds.processor
         self._watched = CurrentResources()
-        self._sinks = RunningSinks(plan, feeds, self._watched, redaction, report)
+        self._sinks = RunningSinks(plan, feeds, self._watched, redaction, report, lease)
         pipelines = self._sinks.pipelines
         self._selecting = Selecting(pipelines, plan.cluster, outbox.selections, report)
         self._backlogs = Backpressure(pipelines, outbox, report)
@@ -78,12 +82,8 @@ class RunningBridge:
             status=self.snapshot,
         )
         self._steady = SteadyReadiness()
-        self._started = asyncio.Event()
-        self._leadership: Leadership | None = None
-        if make_leadership is not None:
-            self._leadership = make_leadership(self._sinks, self._selecting, self._started, self._end_of_grace)
-            self._use(plan)
-            self._backlogs.delivers = self._snapshots.delivers = lambda: self._sinks.deliver
+        self._leads = lease is not None
+        self._election = election
         self._factory: SharedInformerFactory | None = None
         self._watched_resources: WatchedResources | None = None
         self._grace_ends = float("inf")
@@ -110,7 +110,9 @@ class RunningBridge:
                 self._sinks.start(tasks)
                 watching = tasks.create_task(self._watch(client, stopping), name="watching")
                 await asyncio.wait([watching])
-                if self._leadership is None:
+                if self._leads:  # Another replica goes on with the backlog, as soon as nothing is in flight here.
+                    await self._sinks.end(tuple(self._sinks.pipelines), by=self._grace_ends)
+                else:
                     await self._sinks.wait_settled(self._grace_ends)
                 self._sinks.cancel()
                 for task in retention:
@@ -138,19 +140,12 @@ class RunningBridge:
             )
             following = [
                 tasks.create_task(self._follow(client, watched_resources), name="discovery"),
-                tasks.create_task(self._note_start(watched_resources), name="start"),
             ]
-            election = self._leadership
-            electing = [] if election is None else [tasks.create_task(election.run(factory), name="election")]
             live = self._live_change(client, watched_resources)
-            if election is not None:
-                following.append(tasks.create_task(election.changes.run(live, factory), name="selections"))
             if self._reloader is not None:
                 following.append(tasks.create_task(self._reloader.run(live), name="reload"))
             await stopping.wait()
             self._grace_ends = asyncio.get_running_loop().time() + self.plan.grace_seconds
-            if election is not None:
-                election.stop()
             # Before the factory stops: both could start another informer.
             for task in following:
                 task.cancel()
@@ -163,17 +158,6 @@ class RunningBridge:
                 async with asyncio.timeout_at(self._grace_ends):
                     await factory.stop()
             factory.abandon()
-            if electing:
-                await asyncio.wait(electing, timeout=max(0.0, self._grace_ends - asyncio.get_running_loop().time()))
-            for task in electing:
-                task.cancel()
-
-    def _end_of_grace(self) -> float:
-        return min(self._grace_ends, asyncio.get_running_loop().time() + self.plan.grace_seconds)
-
-    async def _note_start(self, watched_resources: WatchedResources) -> None:
-        await watched_resources.wait_started()
-        self._started.set()
 
     async def _follow(self, client: KubeClient, watched_resources: WatchedResources) -> None:
         await identify(client, self._outbox.ledger, restart=self.plan.restart_on_cluster_change, report=self._report)
@@ -183,8 +167,8 @@ class RunningBridge:
 
     def snapshot(self) -> StatusSnapshot:
         informers = informers_status(self.plan.wanted, self._factory, self._watched_resources)
-        election = None if self._leadership is None else self._leadership.status()
-        snapshot = snapshot_of(informers, self._sinks.pipelines, self._outbox, self._backlogs, election)
+        snapshot = snapshot_of(informers, self._sinks.pipelines, self._outbox, self._backlogs)
+        snapshot = msgspec.structs.replace(snapshot, election=self._election())
         return msgspec.structs.replace(
             snapshot,
             changing=self._steady.covers(snapshot),
@@ -245,11 +229,8 @@ class RunningBridge:
             exporter=self._exporter,
             watched_resources=watched_resources,
             use=self._use,
-            announcing=nullcontext if self._leadership is None else self._leadership.changes.announcing,
             replacing=lambda: self._steady.changing(self.snapshot()),
         )
 
     def _use(self, plan: Plan) -> None:
         self.plan = plan
-        if self._leadership is not None and plan.election is not None:
-            self._leadership.use(plan, plan.election, self._redaction.keys)

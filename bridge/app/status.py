@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from bridge.informer import SharedInformer, SharedInformerFactory
-from bridge.model.primitives.election import ElectionStatus
-from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.status import InformerState, InformerStatus, SinkStatus, StatusSnapshot
 from bridge.outbox import Outbox
 from bridge.pipelines.backpressure import Backpressure
 from bridge.pipelines.sink_pipeline import SinkPipeline, seconds_until
@@ -62,13 +61,11 @@ def snapshot_of(
     pipelines: Mapping[str, SinkPipeline],
     outbox: Outbox,
     backlogs: Backpressure,
-    election: ElectionStatus | None,
 ) -> StatusSnapshot:
     disk = outbox.disk()
-    follows = election is not None and not election.leads
     return StatusSnapshot(
         informers=informers,
-        sinks=tuple(_sink_status(pipeline, outbox, follows=follows) for pipeline in pipelines.values()),
+        sinks=tuple(_sink_status(pipeline, outbox) for pipeline in pipelines.values()),
         outbox_records=outbox.records,
         outbox_bytes=outbox.size,
         outbox_oldest_seconds=outbox.oldest_seconds,
@@ -77,17 +74,16 @@ def snapshot_of(
         disk_free_bytes=disk.free,
         ledger_objects=sum(each.objects for each in informers),
         intake_blocked=outbox.no_room or backlogs.blocked,
-        election=election,
     )
 
 
-def _sink_status(pipeline: SinkPipeline, outbox: Outbox, *, follows: bool) -> SinkStatus:
+def _sink_status(pipeline: SinkPipeline, outbox: Outbox) -> SinkStatus:
     worker, dead_letters, feed = pipeline.worker, pipeline.dead_letters, pipeline.feed
     backlog, backfill = outbox.backlog_of(pipeline.plan.name), feed.backfill
     return SinkStatus(
         name=pipeline.plan.name,
         type=pipeline.plan.type,
-        state=SinkState.STANDBY if follows else worker.state,
+        state=worker.state,
         backlog_records=backlog.records,
         backlog_bytes=backlog.bytes,
         backlog_seconds=backlog.age,

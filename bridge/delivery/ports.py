@@ -57,15 +57,6 @@ class TransactionSource(RecordSource, Protocol):
         """The next delivery is of these dead letters; every fetch is settled."""
         ...
 
-    def settle_letters(self) -> None:
-        """The destination has stored what was handed over last."""
-        ...
-
-    async def name_letters(self, records: Sequence[Record]) -> None:
-        """Call before these become dead letters. Returns once every later leader knows that their objects have some
-        here, or this one has lost the Lease."""
-        ...
-
 
 class DeadLetterStore(Protocol):
     """The dead letters of one sink. They survive a crash."""

@@ -9,7 +9,6 @@ from bridge.delivery.ports import TransactionSource
 from bridge.delivery.sink_worker import WorkerSettings
 from bridge.delivery.worker import Worker
 from bridge.model.dead_letter import RetriedDeadLetter
-from bridge.model.record import Record
 
 
 class TransactionWorker(Worker):
@@ -56,11 +55,5 @@ class TransactionWorker(Worker):
             self._busy = False
             self._progress.set()
 
-    async def _before_letters(self, records: Sequence[Record]) -> None:
-        await self._source.name_letters(records)
-
     def _announce(self, letters: Sequence[RetriedDeadLetter]) -> None:
         self._source.hand_over_letters(letters)
-
-    def _settle_letters(self) -> None:
-        self._source.settle_letters()

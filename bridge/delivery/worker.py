@@ -134,14 +134,12 @@ class Worker(SinkWorker):
                 # For every attempt, because a rejection in this very batch blocks later records of it.
                 batch, blocked = self._parking.split(batch)
                 if blocked:
-                    await self._before_letters(blocked)
                     await self._parking.park(blocked)
                     continue
             receipt, delay = await self._attempts.deliver(batch, lane)
             if receipt.rejected:
                 answers = receipt.answers
                 rejected = [(batch[index], why, answers.get(index, "")) for index, why in receipt.rejected.items()]
-                await self._before_letters([record for record, _, _ in rejected])
                 await self._parking.add_dead_letters(rejected)
             batch = [batch[index] for index in receipt.pending]
             if receipt.failure is None:
@@ -152,14 +150,8 @@ class Worker(SinkWorker):
             await self._attempts.pause(receipt.failure, delay, len(batch))
         return ()
 
-    async def _before_letters(self, records: Sequence[Record]) -> None:
-        """These records become dead letters."""
-
     def _announce(self, letters: Sequence[RetriedDeadLetter]) -> None:
         """The next delivery is of these dead letters."""
-
-    def _settle_letters(self) -> None:
-        """The destination has stored some of them."""
 
     async def _retry_dead_letters(self) -> bool:
         """Delivers the next dead letters. Returns False when none are left to retry."""
@@ -183,8 +175,6 @@ class Worker(SinkWorker):
             await self._dead_letters.delivered(
                 [each.number for index, each in enumerate(dead_letters) if index not in left]
             )
-            if len(left) < len(dead_letters):
-                self._settle_letters()
             for index, reason in receipt.rejected.items():
                 again = dead_letters[index]
                 await self._parking.rejected_again(again, reason, receipt.answers.get(index, ""))

@@ -1,4 +1,4 @@
-"""Facts of bridge.election: who holds the Lease, and how its renewal goes."""
+"""Facts of bridge.replication: who holds the Lease, how its renewal goes, and who follows."""
 
 from __future__ import annotations
 
@@ -39,17 +39,9 @@ class LeadershipLost(msgspec.Struct, frozen=True):
 
 
 class LeadershipReleased(msgspec.Struct, frozen=True):
-    """This replica ends or has resigned, and has left the Lease to others, after its last delivery."""
+    """This replica ends, and has left the Lease to others, after its last delivery."""
 
     term: int
-
-
-class LeadershipResigned(msgspec.Struct, frozen=True):
-    """This leader has to list before its watch has seen all that a leader before it can have delivered: the list might
-    pass over deletes. It leaves the Lease to another replica."""
-
-    term: int
-    resource: str
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True):
@@ -57,8 +49,6 @@ class LeaseRenewed(msgspec.Struct, frozen=True):
 
     seconds: float
     """From the request to the answer."""
-    bytes: int
-    """Of the published frontier."""
 
 
 class LeaseFailed(msgspec.Struct, frozen=True):
@@ -81,91 +71,43 @@ class LeaseTermDoubted(msgspec.Struct, frozen=True):
     """The newest that this replica knows."""
 
 
-class FrontierTooLarge(msgspec.Struct, frozen=True):
-    """The whole frontier does not fit the Lease, which has one without the positions of sinks meanwhile: no standby is
-    exact."""
+class TookOverLacking(msgspec.Struct, frozen=True):
+    """This replica leads, and was not in sync with the leader before: each sink gets a Gap, and a snapshot."""
 
-    bytes: int
-    most: int
-
-
-class FrontierUnreadable(msgspec.Struct, frozen=True):
-    """The Lease has a frontier that cannot be read: a takeover would deliver everything behind the last one again."""
-
-    reason: str
+    term: int
+    before: str
+    """The replica that led before; empty if that is unknown."""
 
 
-class SettingsDiffer(msgspec.Struct, frozen=True):
-    """This follower's configuration is not the leader's. Reported at each change."""
+class FollowerInSync(msgspec.Struct, frozen=True):
+    """A follower of this leader is in sync: deliveries wait for it from now on."""
 
-    sections: tuple[str, ...]
-    """That must be equal and are not; empty: they are equal again."""
-    leader: str
-
-
-class ShardWaits(msgspec.Struct, frozen=True):
-    """This shard cannot take its objects over yet."""
-
-    reason: str
-
-
-class ShardInherited(msgspec.Struct, frozen=True):
-    """The former shards have ended, and their objects are those of this shard."""
-
-    former: int
-    """Number of former shards."""
+    follower: str
     term: int
 
 
-class ShardHandedOver(msgspec.Struct, frozen=True):
-    """The objects of this shard are those of other shards now: this bridge can be removed."""
+class FollowerLost(msgspec.Struct, frozen=True):
+    """A follower of this leader is in sync no more: deliveries go on without it."""
 
-    of: int
-    """Number of shards in the other division."""
+    follower: str
+    connected: bool
+    """It is too slow. Otherwise its connection has ended."""
 
 
-class CopyFetched(msgspec.Struct, frozen=True):
-    """The state directory was empty, and has the leader's state."""
+class FollowingFailed(msgspec.Struct, frozen=True):
+    """This replica could not follow the leader, and tries again."""
 
     leader: str
-    bytes: int
-    seconds: float
-
-
-class CopyFailed(msgspec.Struct, frozen=True):
-    """The state directory was empty, and stays so: this replica begins with lists."""
-
-    reason: str
-
-
-class CopySent(msgspec.Struct, frozen=True):
-    """Another replica has got a copy of the state of this leader."""
-
-    client: str
     """Its address."""
-    bytes: int
-    seconds: float
-
-
-class LettersFetched(msgspec.Struct, frozen=True):
-    """This leader has stored all dead letters of a former leader."""
-
-    replica: str
-    number: int
-
-
-class LettersMissing(msgspec.Struct, frozen=True):
-    """A former leader has dead letters, and this leader does not get them. It tries again."""
-
-    replica: str
     reason: str
 
 
-class LettersOvertaken(msgspec.Struct, frozen=True):
-    """This leader has left out dead letters of a former leader: the sinks have later records of their objects."""
+class BaseCopySent(msgspec.Struct, frozen=True):
+    """A follower of this leader has got a copy of the whole state."""
 
-    replica: str
-    number: int
+    follower: str
+    bytes: int
+    seconds: float
 
 
 ElectionFact: TypeAlias = (
@@ -174,20 +116,12 @@ ElectionFact: TypeAlias = (
     | LeadershipBegan
     | LeadershipLost
     | LeadershipReleased
-    | LeadershipResigned
     | LeaseRenewed
     | LeaseFailed
     | LeaseTermDoubted
-    | FrontierTooLarge
-    | FrontierUnreadable
-    | SettingsDiffer
-    | ShardWaits
-    | ShardInherited
-    | ShardHandedOver
-    | CopyFetched
-    | CopyFailed
-    | CopySent
-    | LettersFetched
-    | LettersMissing
-    | LettersOvertaken
+    | TookOverLacking
+    | FollowerInSync
+    | FollowerLost
+    | FollowingFailed
+    | BaseCopySent
 )

@@ -135,23 +135,6 @@ class SnapshotCancelled(msgspec.Struct, frozen=True):
     """Objects of it that the sink does not get."""
 
 
-class StandbyShortened(msgspec.Struct, frozen=True):
-    """A follower has dropped the oldest records of a sink whose policy is to block, and is not exact for it: its log
-    grew to twice the bound at which the leader waits."""
-
-    sink: str
-    records: int
-
-
-class KeptElsewhere(msgspec.Struct, frozen=True):
-    """This replica leads from now on, and something of a sink is on the disk of the former leader alone: dead letters,
-    or a replay under way."""
-
-    sink: str
-    what: str
-    replica: str
-
-
 class SelectionChanged(msgspec.Struct, frozen=True):
     """A sink's selection differs from that of the last run, or before a reload. The sink gets the difference behind its
     backlog. For a new sink, both figures are 0."""
@@ -163,20 +146,6 @@ class SelectionChanged(msgspec.Struct, frozen=True):
     """Records ``deleted`` for objects that it does not contain any more."""
     number: int
     """The number of the selection, which ends the ids of these records."""
-
-
-class SelectionDeferred(msgspec.Struct, frozen=True):
-    """A new leader delivers to these sinks by their former selections until its watches have caught up."""
-
-    sinks: tuple[str, ...]
-
-
-class SelectionUnsure(msgspec.Struct, frozen=True):
-    """Selections change on a leader whose watches of these resources may lag behind what the leader before delivered:
-    the difference may leave objects at the sinks that the selections do not contain."""
-
-    sinks: tuple[str, ...]
-    resources: tuple[str, ...]
 
 
 class SelectorUnserved(msgspec.Struct, frozen=True):
@@ -227,11 +196,7 @@ OutboxFact: TypeAlias = (
     | SnapshotBegan
     | SnapshotEnded
     | SnapshotCancelled
-    | KeptElsewhere
-    | StandbyShortened
     | SelectionChanged
-    | SelectionDeferred
-    | SelectionUnsure
     | SelectorUnserved
     | SelectionUnreadable
     | ExpressionFailed

@@ -11,8 +11,8 @@ import msgspec
 TELEMETRY_SERVER = "telemetry.listen"
 ADMIN_SERVER = "admin.sock"
 PAGE_SERVER = "page.listen"
-COPY_SERVER = "election.base_copy.listen"
-SERVERS = (TELEMETRY_SERVER, ADMIN_SERVER, PAGE_SERVER, COPY_SERVER)
+REPLICATION_SERVER = "election.port"
+SERVERS = (TELEMETRY_SERVER, ADMIN_SERVER, PAGE_SERVER, REPLICATION_SERVER)
 """Servers of the bridge, by their names in facts and metrics."""
 
 

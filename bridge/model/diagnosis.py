@@ -72,14 +72,13 @@ def _of_intake(status: StatusSnapshot) -> Iterator[Trouble]:
 
 
 def _of_election(election: ElectionStatus) -> Iterator[Trouble]:
-    if not (election.leads or election.exact):
-        what = f"{election.state}: a takeover by this replica would lack steps"
+    if election.leads and not election.in_sync:
+        late = "; ".join(f"{each.name} is {counted(each.commits, 'commit')} behind" for each in election.followers)
+        what = f"no follower is in sync, so that a takeover would send a Gap: {late or 'none is connected'}"
+        yield Trouble("election", what, "look at the log of the other replicas")
+    elif not election.leads and not election.in_sync:
+        what = f"{election.state}, and not in sync: {election.reason}"
         yield Trouble("election", what, f"look at the leader{f', {election.holder}' * bool(election.holder)}")
-    if election.letters_at:
-        yield Trouble("election", f"dead letters are still at: {', '.join(election.letters_at)}", "start that replica")
-    if election.differs:
-        what = f"this replica's configuration differs from the leader's in: {', '.join(election.differs)}"
-        yield Trouble("election", what, "give all replicas the same file")
 
 
 def _of_informer(informer: InformerStatus) -> Iterator[Trouble]:
@@ -112,8 +111,6 @@ def troubles_of_sink(sink: SinkStatus) -> Iterator[Trouble]:
         case SinkState.FENCED:
             what = f"another bridge has taken the destination over{because}{backlog}"
             yield Trouble(subject, what, "end or rename the other one, then", resume)
-        case SinkState.STANDBY:
-            pass
         case SinkState.OPENING:
             yield Trouble(subject, f"not set up yet{because}{backlog}", command="check", under_way=not because)
         case _ if sink.fails:

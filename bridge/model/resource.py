@@ -63,3 +63,7 @@ class Scope(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         parts = [self.namespace and f"namespace {self.namespace}", self.label_selector, self.field_selector]
         return ", ".join(part for part in parts if part) or "all"
+
+
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
+"""The resource of the Lease of an election."""

@@ -36,8 +36,6 @@ class SinkState(StrEnum):
     """Paused by an operator, until an operator resumes it."""
     GONE = "gone"
     """The destination wants no more records (HTTP 410): no delivery until an operator resumes the sink."""
-    STANDBY = "standby"
-    """Another replica delivers."""
     FENCED = "fenced"
     """Another process has taken the destination over: no delivery until an operator resumes the sink."""
 
@@ -125,8 +123,6 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def well(self) -> bool:
         """Whether deliveries succeed and no operator is needed: no failure since the last success, no dead letter."""
-        if self.state is SinkState.STANDBY:
-            return not self.dead_letters
         moving = self.state in (SinkState.IDLE, SinkState.DELIVERING) and self.circuit is CircuitState.CLOSED
         return moving and not self.last_error and not self.dead_letters
 
@@ -185,10 +181,10 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     def ready(self) -> bool:
         """Whether every configured resource is synced, its watch is open, and its changes are taken in; during a change
         of the configuration, whether that was so before. Sinks do not count, since a failing sink has a backlog, except
-        a sink with ``when_full: block`` that stops the intake. A follower is ready if its takeover would lack no step:
-        so no roll-out takes the last such replica away."""
-        if self.election is not None and not (self.election.leads or self.election.exact):
-            return False
+        a sink with ``when_full: block`` that stops the intake. A follower watches nothing, and is ready while it is in
+        sync: so no roll-out takes the last replica away that could take over without a loss."""
+        if self.election is not None and not self.election.leads:
+            return self.election.in_sync
         return not self.intake_blocked and (self.changing or self.all_live)
 
     @property

@@ -20,22 +20,21 @@ registration  sinks that come and go while the bridge runs
 selections    the sinks' selections, and the difference that a changed selection makes
 sink_cursors  cursor, backfill and dead letters of every sink
 snapshots     snapshots on demand
-standby       a replica in an election: how it follows the leader, and how it leads
 storage       the database and the files of the state directory
 store         one writer, readers with short transactions, bodies by sequence number
-waypoints     where in the log each informer reached which version
 writer        the writer thread with group commit
 """
 
 from bridge.outbox.appender import utc_now
-from bridge.outbox.base_copy import BaseCopy, is_empty
+from bridge.outbox.base_copy import BaseCopy
 from bridge.outbox.checks.inspection import LedgerObject, StateInspection, look_at
+from bridge.outbox.commits import Capture
 from bridge.outbox.consumers.backfill import Backfill
 from bridge.outbox.consumers.backlog import why_full
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.judged import JudgedRecords
 from bridge.outbox.consumers.replays import condition
-from bridge.outbox.consumers.selections import EVERYTHING, Admitted, StoredSelection
+from bridge.outbox.consumers.selections import EVERYTHING, StoredSelection
 from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.encryption.cipher import OPTION as KEY_FILES_OPTION
 from bridge.outbox.encryption.cipher import Cipher
@@ -47,63 +46,47 @@ from bridge.outbox.log.ledger_sql import covering
 from bridge.outbox.log.retention import Retention
 from bridge.outbox.log.selecting import Decide
 from bridge.outbox.outbox import Outbox
-from bridge.outbox.recovery.installing import Installation
 from bridge.outbox.recovery.rebuild import number_of_now
 from bridge.outbox.selections import LastState, Moved, Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.snapshots import Snapshots
-from bridge.outbox.standby.letters import SharedLetters
-from bridge.outbox.standby.others import OtherLeaders
-from bridge.outbox.standby.planning import doubt
-from bridge.outbox.standby.progress import OwedSnapshot, Replica
-from bridge.outbox.standby.standby import Standby
 from bridge.outbox.storage.directory_lock import FILE, is_held, unusable
 from bridge.outbox.storage.shard_file import found_in
-from bridge.outbox.waypoints.index import Waypoints
 
 __all__ = [
     "EVERYTHING",
     "FILE",
     "KEY_FILES_OPTION",
-    "Admitted",
     "Backfill",
     "BaseCopy",
+    "Capture",
     "Cipher",
     "CleanerPolicy",
     "Damaged",
     "DeadLetters",
     "Decide",
     "EncryptionKey",
-    "Installation",
     "JudgedRecords",
     "LastState",
     "Ledger",
     "LedgerObject",
     "Moved",
     "OtherCluster",
-    "OtherLeaders",
     "OtherShard",
     "Outbox",
-    "OwedSnapshot",
-    "Replica",
     "Retention",
     "Selections",
-    "SharedLetters",
     "SinkCursor",
     "SinkCursors",
     "Snapshots",
-    "Standby",
     "StateError",
     "StateInspection",
     "StateUnusable",
     "StoredSelection",
     "UnknownFormat",
-    "Waypoints",
     "condition",
     "covering",
-    "doubt",
     "found_in",
-    "is_empty",
     "is_held",
     "look_at",
     "number_of_now",

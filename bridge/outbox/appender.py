@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import gmtime, strftime, time_ns
 
-from msgspec.structs import replace
-
 from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
@@ -19,8 +17,6 @@ from bridge.outbox.log.selecting import Decide, decided
 from bridge.outbox.log.sparse_index import LogEnd
 from bridge.outbox.log.statements import Append, RunningInformer
 from bridge.outbox.store import Store
-from bridge.outbox.waypoints.index import UNKNOWN, Waypoint, Waypoints
-from bridge.outbox.waypoints.lists import BeforeLists
 
 
 class Appender:
@@ -53,9 +49,6 @@ class Appender:
         self.observe: Callable[[Sequence[Record], int], None] | None = None
         """Called before ``committed``, with the bytes of the batch on disk."""
         self._reached: dict[int, InformerProgress] = {}
-        self.waypoints: Waypoints | None = None
-        self.lists: BeforeLists | None = None
-        """Both are set where an election decides which replica delivers, before the first informer."""
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
         """Writes records, ledger and position in a transaction. Returns the records once they are durable; waits while
@@ -64,19 +57,12 @@ class Appender:
         the saved position: after a crash only a list can find the state; a resync keeps it. A new epoch clears that of
         the old epoch."""
         informer = self.informers[batch.resource.name, batch.scope]
-        waypoints, rebuilding, since = self.waypoints, informer.rebuilding, None
-        if waypoints is not None:
-            if informer.lists_with(batch) and self.lists is not None:
-                await self.lists.begin(informer.key, informer.epoch, batch.position)
-                waypoints.reach(informer.key, None)  # At once: a takeover meanwhile is one of a replica that lists.
-            since, batch.epoch = informer.point, batch.epoch + informer.epochs_ahead
+        rebuilding = informer.rebuilding
         moved = informer.advance(batch)
         self._epoch = max(self._epoch, informer.epoch)
         if not batch.changes:
             if moved:
                 self._reached[informer.id] = informer.progress
-                if waypoints is not None:
-                    waypoints.reach(informer.key, informer.point)
             return ()
         if batch.resource != informer.resource:
             informer.resource, informer.resource_number = batch.resource, await self._store.number_of(batch.resource)
@@ -102,8 +88,6 @@ class Appender:
             rebuilding,
             informer.ignored,
             [each.digest or None for each in batch.changes] if batch.ignoring else None,
-            waypoint=None if waypoints is None else informer.waypoint(since),
-            listed=informer.listed,
         )
         await self.write(deltas, ready)
         return deltas
@@ -113,8 +97,6 @@ class Appender:
         for scope, informer in informers.items():
             self.informers[name, scope] = informer
             self._epoch = max(self._epoch, informer.epoch)
-        if self.waypoints is not None:
-            self.waypoints.begin(name, {each.key: (each.point, each.lists_through) for each in informers.values()})
 
     def counted(self) -> tuple[int, int]:
         """The newest assigned number, and the most epochs begun (``informer_sql.raise_epoch``). Thread-safe."""
@@ -131,8 +113,6 @@ class Appender:
         if informer is None:
             return None
         self._reached.pop(informer.id, None)
-        if self.waypoints is not None:
-            self.waypoints.end(informer.key)
         return informer.id
 
     def unregister_all(self, name: str) -> Mapping[int, InformerProgress]:
@@ -147,11 +127,7 @@ class Appender:
         discarded = [each for resource, scope in parts if (each := self.informers.get((resource.name, scope)))]
         for informer in discarded:
             self._reached.pop(informer.id, None)
-            if self.lists is not None:
-                self.lists.note(informer.key, informer.epoch)
             informer.position = None
-            if self.waypoints is not None:
-                self.waypoints.reach(informer.key, None)
             if restored:
                 informer.epoch, informer.newest, informer.ignored = informer.epoch + 1, None, None
         now = {each.id: each.progress for each in discarded}
@@ -162,18 +138,16 @@ class Appender:
         reached, self._reached = self._reached, {}
         return reached
 
-    def write(self, deltas: Sequence[Delta], ready: Append, left: str = UNKNOWN) -> Awaitable[int]:
-        """Writes records with numbers of ``number_next``; durable when awaited. ``left``: the retired informer."""
-        if self.waypoints is not None and ready.waypoint is None:
-            ready = replace(ready, waypoint=Waypoint(left, None))
+    def write(self, deltas: Sequence[Delta], ready: Append) -> Awaitable[int]:
+        """Writes records with numbers of ``number_next``; durable when awaited."""
         bodies = self._store.codec.bodies
         compress = bodies.compress.get(ready.kind) or partial(bodies.pack, ready.kind)
         return self._store.write(
             partial(statements.append, deltas=deltas, batch=ready, compress=compress, cipher=bodies.cipher),
-            committed=partial(self.appended, deltas, ready.waypoint),
+            committed=partial(self.appended, deltas),
         )
 
-    def appended(self, records: Sequence[Record], waypoint: Waypoint | None, size: int) -> None:
+    def appended(self, records: Sequence[Record], size: int) -> None:
         """The records are durable, with ``size`` bytes on disk: deltas, or a notice alone."""
         end, last = self._end, records[-1].sequence
         end.last = last
@@ -184,8 +158,6 @@ class Appender:
             end.mark()
         if self.observe is not None:
             self.observe(records, size)
-        if waypoint is not None and self.waypoints is not None:
-            self.waypoints.passed(records[0].sequence, last, waypoint)
         self._committed(records, last)
 
     def _number(

@@ -13,7 +13,6 @@ from bridge.outbox.commits import history_of
 from bridge.outbox.storage.database import connect_file, open_reader, page_bytes
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.private_files import open_private
-from bridge.outbox.storage.state_directory import UNFINISHED
 
 NAME = f"{FILE}.copy"
 _STEP = 1 << 20
@@ -79,11 +78,3 @@ class BaseCopy:
         found = os.fstatvfs(self._folder)
         if found.f_bavail * found.f_frsize < 2 * self.bytes:
             raise OSError(28, f"a copy of {self.bytes} bytes needs twice as much free space")
-
-
-def is_empty(directory: Path) -> bool:
-    """Whether no bridge has had a state there."""
-    with suppress(OSError):
-        found = [name for name in os.listdir(directory) if name.startswith(FILE)]  # noqa: PTH208
-        return all(name.startswith((NAME, UNFINISHED)) for name in found)
-    return False

@@ -175,21 +175,24 @@ class Capture:
     """For patchsets that are too large for the memory."""
     _connection: apsw.Connection = field(init=False)
     _session: apsw.Session | None = field(init=False, default=None)
+    history: History = field(init=False)
+    """That of the database, from ``open`` on: the term is its last one."""
 
     def open(self, connection: apsw.Connection) -> None:
         """Begins the term, durably, before the first write of opening; what opening writes is one frame. Whatever
         happens to this process from here on, no other database has this commit."""
         self._connection = connection
-        newest = one(connection, "SELECT coalesce(max(term), 0) FROM terms")
+        newest = one(connection, "SELECT max(term, (SELECT coalesce(max(term), 0) FROM terms)) FROM meta")
         if newest >= self.term:
             raise ValueError(f"term {self.term} is not above {newest}, the newest of the database")
         self.begin()
         with connection:
-            connection.execute("UPDATE meta SET committed = committed + 1")
+            connection.execute("UPDATE meta SET committed = committed + 1, term = ?", (self.term,))
             connection.execute("INSERT INTO terms (term, first_commit) SELECT ?, committed FROM meta", (self.term,))
             connection.execute(
                 "DELETE FROM terms WHERE term NOT IN (SELECT term FROM terms ORDER BY term DESC LIMIT ?)", (MOST_TERMS,)
             )
+        self.history = history_of(connection)
 
     def opened(self) -> Frame:
         """The frame of all that opening wrote."""

@@ -23,7 +23,7 @@ from bridge.outbox.encryption.cipher import Cipher
 from bridge.outbox.encryption.key_registry import missing_keys
 from bridge.outbox.errors import Damaged, StateUnusable, UnknownFormat
 from bridge.outbox.storage import schema
-from bridge.outbox.storage.database import CHECKPOINT_BYTES, connect_file, page_bytes, understood, usable
+from bridge.outbox.storage.database import CHECKPOINT_BYTES, connect_file, one, page_bytes, understood, usable
 from bridge.outbox.storage.directory_lock import COMPANIONS, FILE
 from bridge.outbox.storage.state_directory import StateDirectory
 
@@ -91,6 +91,13 @@ class CopiedState:
             return NO_HISTORY
         with understood():
             return history_of(self._connection)
+
+    def newest_term(self) -> int:
+        """Of all terms that led to the database, whatever its history; 0 without any. Raises Damaged."""
+        if self._connection is None:
+            return 0
+        with understood():
+            return one(self._connection, "SELECT max(term, (SELECT coalesce(max(term), 0) FROM terms)) FROM meta")
 
     def free_bytes(self) -> int:
         """Of the disk."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
 from bridge.model.record import NO_OBJECT, OrderingKey
-from bridge.model.versions.held import HeldObjects
-from bridge.outbox.letters import commands_sql, dead_letters_sql, fetched
+from bridge.outbox.letters import commands_sql, dead_letters_sql
 from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
 from bridge.outbox.log import record_codec
 from bridge.outbox.store import Store
@@ -31,7 +30,7 @@ class DeadLetters:
         self._objects: dict[int, OrderingKey] = {}
         self._parked: set[int] = set()
         self._by_object: dict[OrderingKey, dict[int, int]] = {}
-        self.keys = HeldObjects()
+        self.keys: dict[OrderingKey, int] = {}
         """Objects that have a dead letter → the sequence number of their first."""
         self.retrying = found.retrying
         """True while some dead letters are marked for another delivery."""
@@ -42,19 +41,9 @@ class DeadLetters:
         return len(self._objects)
 
     @property
-    def number(self) -> int:
-        """With those that are expected."""
-        return len(self._objects) + len(self.keys.expected)
-
-    @property
     def parked(self) -> int:
         """Number of dead letters that were parked without an attempt."""
         return len(self._parked)
-
-    def hold(self, digests: Collection[bytes], *, whole: bool) -> None:
-        """Other replicas have dead letters of the objects with these digests: their next records here are parked, until
-        an operator retries or drops these. ``whole``: and of no others."""
-        self.keys.hold(digests, whole=whole)
 
     async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> Sequence[int | None]:
         """Appends dead letters in this order. A record that is a dead letter already keeps its single entry. Waits
@@ -65,9 +54,7 @@ class DeadLetters:
             self._has_changed.clear()
             await self._has_changed.wait()
         dead_letters = [dead_letters_sql.row_of(self._sink, each) for each in new_dead_letters]
-        keys = {each.record.ordering_key for each in new_dead_letters}
-        elsewhere = {key for key in keys if self.keys.get(key) == 0 and key not in self._by_object}
-        insert = partial(dead_letters_sql.insert, dead_letters=dead_letters, cipher=self._cipher, elsewhere=elsewhere)
+        insert = partial(dead_letters_sql.insert, dead_letters=dead_letters, cipher=self._cipher)
         numbers, _ = await self._store.write(
             insert,
             committed=lambda done: self._note_added(new_dead_letters, *done),
@@ -106,21 +93,6 @@ class DeadLetters:
         await self._store.write(reject, shrinks=True)
         self._parked.discard(number)
 
-    # ── From one replica to another ──────────────────────────────────────────
-
-    async def take(self, letters: Sequence[NewDeadLetter]) -> None:
-        """Adds dead letters of another replica: see ``fetched.take``."""
-        await self._store.write(
-            partial(fetched.take, sink=self._sink, letters=letters, cipher=self._cipher), committed=self._note_taken
-        )
-
-    def let_go(self, through: int) -> None:
-        """Deletes dead letters up to this number: another replica has stored them."""
-        if numbers := [number for number in self._objects if number <= through]:
-            self._store.write(
-                partial(dead_letters_sql.delete, sink=self._sink, numbers=numbers), committed=self._forget, shrinks=True
-            )
-
     # ── Commands of an operator ──────────────────────────────────────────────
 
     async def retry(self, numbers: Sequence[int] | None) -> int:
@@ -151,23 +123,6 @@ class DeadLetters:
                 self._note(number, each.record.ordering_key, each.record.sequence, each.parked)
         self.retrying = self.retrying or released
 
-    def _note_taken(self, taken: fetched.Taken) -> None:
-        moved = {}
-        for before, after in taken.moved:
-            key = self._objects[after] = self._objects.pop(before)
-            if before in self._parked:
-                self._parked.remove(before)
-                self._parked.add(after)
-            if key != NO_OBJECT:
-                of_object = self._by_object[key]
-                of_object[after] = of_object.pop(before)
-                moved[key] = of_object
-        for number, each in taken.added:
-            self._note(number, each.record.ordering_key, each.record.sequence, each.parked)
-        for key, of_object in moved.items():
-            self._by_object[key] = dict(sorted(of_object.items()))
-            self.keys.move(key, next(iter(self._by_object[key].values())))
-
     def _note_dropped(self, deleted: Sequence[int], released: bool) -> None:
         self._forget(deleted)
         self.retrying = self.retrying or released
@@ -176,11 +131,9 @@ class DeadLetters:
         self._objects[number] = key
         if parked:
             self._parked.add(number)
-        if key == NO_OBJECT:
-            self.keys.came(key)
-            return
-        self._by_object.setdefault(key, {})[number] = sequence
-        self.keys.add(key, sequence)
+        if key != NO_OBJECT:
+            self._by_object.setdefault(key, {})[number] = sequence
+            self.keys.setdefault(key, sequence)
 
     def _forget(self, numbers: Iterable[int]) -> None:
         self._has_changed.set()
@@ -191,7 +144,6 @@ class DeadLetters:
                 continue
             del self._by_object[key][number]
             if self._by_object[key]:
-                self.keys.move(key, next(iter(self._by_object[key].values())))
+                self.keys[key] = next(iter(self._by_object[key].values()))
             else:
-                del self._by_object[key]
-                self.keys.remove(key)
+                del self._by_object[key], self.keys[key]

@@ -16,7 +16,6 @@ from bridge.model.change import Evidence, Op
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.frontier import informer_key, retired_key
 from bridge.model.versions.version_table import Checkpoint
 from bridge.outbox.appender import Appender
 from bridge.outbox.errors import OtherCluster, OtherShard
@@ -125,8 +124,6 @@ class Ledger:
                 informer.rebuilding,
                 self._store.has_forms(resource.name),
                 ignored=informer.ignored,
-                key=informer_key(resource.name, informer.scope),
-                listed=informer.listed,
             )
             for informer in rows
         }
@@ -177,8 +174,7 @@ class Ledger:
                 for delta, each in zip(deltas, orphaned, strict=True)
             ]
         resources, replaced = [each.resource for each in orphaned], [each.sequence for each in orphaned]
-        left = retired_key(informer_key(deltas[0].resource.name, first.scope), first.epoch)
-        await self._appender.write(deltas, statements.without_informer(kind, resources, replaced, removing=True), left)
+        await self._appender.write(deltas, statements.without_informer(kind, resources, replaced, removing=True))
         return len(orphaned)
 
 

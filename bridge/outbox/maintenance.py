@@ -52,9 +52,9 @@ class LogMaintenance:
         """Bytes on disk of ``records``."""
         return self.end.mark().bytes_after(self.start - 1)
 
-    async def trim(self, cursors: Iterable[int], covered: int | None) -> None:
+    async def trim(self, cursors: Iterable[int]) -> None:
         """Trims the log behind these cursors, which are saved: a cursor on disk never points at a trimmed record,
-        whenever the process is killed. ``covered``: waypoints behind it stay, if the log is trimmed further."""
+        whenever the process is killed."""
         through = trim_through(
             cursors,
             self._retention.retain_age,
@@ -69,7 +69,7 @@ class LogMaintenance:
             self.start,
             self.end.bytes - self.size,
         )  # Counted from the front: appends go on during the write.
-        self.start = await self._store.write(partial(cleaner.trim, through=through, covered=covered), shrinks=True)
+        self.start = await self._store.write(partial(cleaner.trim, through=through), shrinks=True)
         self.end.index.trim(self.start - 1)
         self._cleanable.add(self.start - start, self.end.bytes - self.size - trimmed)
 

@@ -36,7 +36,6 @@ from bridge.outbox.registration import SinkRegistration
 from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.snapshots import Snapshots
-from bridge.outbox.standby.opening import Participation
 from bridge.outbox.storage.state_directory import Disk
 from bridge.outbox.store import Store
 from bridge.outbox.writer import OutboxClosed
@@ -77,14 +76,21 @@ class Outbox:
         self.selections = Selections(self._store, self._appender, opened.selections, clock)
         files.counted = self._appender.counted
         self.ledger = Ledger(self._store, self._appender, clock)
+        term = 0 if capture is None else capture.term
         dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
         own = {sink: own_log.OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
-        self.sinks = SinkCursors(store, opened.cursors, dead, own, last=lambda: self.last, clock=clock, report=report)
+        self.sinks = SinkCursors(
+            store, opened.cursors, dead, own, last=lambda: self.last, clock=clock, report=report, term=term
+        )
+        self.leads = capture is not None
+        """In an election."""
         self.snapshots = Snapshots(store, self.sinks, self.selections, clock, report)
         parts = store, self._appender, self.sinks, self.selections, clock
         self.registration = SinkRegistration(*parts, report)
-        self.election = Participation(*parts, self.registration.lock, report)
-        self.registration.follows = self.election.follows
+        self.term = opened.term
+        """The newest term in which a bridge has led with this state; 0 without one."""
+        self.ahead = opened.ahead
+        """Records leave with numbers that are larger by this than those in the log: they ascend over all leaders."""
         self.last_at_start = opened.last
         """A process before may have delivered records up to this sequence number without saving the cursor."""
 
@@ -104,13 +110,22 @@ class Outbox:
         committed: Committed = lambda _records, _last: None,
         cleaner_policy: CleanerPolicy = CleanerPolicy(),  # noqa: B008  # frozen
         capture: Capture | None = None,
+        lacking: bool = False,
     ) -> Outbox:
         """Opens the state in ``directory``. ``sinks``: the configured sinks, each with the starting point for a first
         start, or None if ``registration.begin`` follows; ``selecting``: those with a selection. A new database begins
         behind the number of ``first_behind``; a damaged one is moved aside, but with ``only_existing`` raises Damaged,
         and no cursor is created. ``cipher`` encrypts objects. ``capture`` records all transactions for other replicas;
-        records are committed, for everybody here, when those have them. Raises StateError."""
-        begin = partial(opening.open_state, selecting=selecting, behind=first_behind(), cipher=cipher, capture=capture)
+        records are committed, for everybody here, when those have them. ``lacking``: another replica may have delivered
+        what this state does not have; each sink gets a Gap, and behind it a snapshot. Raises StateError."""
+        begin = partial(
+            opening.open_state,
+            selecting=selecting,
+            behind=first_behind(),
+            cipher=cipher,
+            capture=capture,
+            lacking=lacking,
+        )
         existing = partial(opening.open_existing, cipher=cipher)
         opened = await asyncio.to_thread(existing if only_existing else begin, directory, sinks, clock())
         outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed, capture)
@@ -248,9 +263,9 @@ class Outbox:
         """Saves the progress of sinks and informers, trims the log, and runs the log cleaner when it pays. Returns
         whether there was progress."""
         async with self.registration.lock:
-            held, covered = self.election.holds()  # Before the save, since sinks go on during it.
+            held = [cursor.holds for cursor in self.sinks.all]  # Before the save, since sinks go on during it.
             progressed = await self._save_progress()
-            await self._log.trim(held, covered)
+            await self._log.trim(held)
         if self._log.is_cleaning_due(has_backfills=any(cursor.backfill for cursor in self.sinks.all)):
             await self._log.clean(self._save_progress)
         await self._log.improve_bodies()

@@ -19,16 +19,12 @@ from bridge.outbox.consumers.selections import StoredSelection
 from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.store import Store
-from bridge.outbox.waypoints import sql as waypoints_sql
-from bridge.outbox.waypoints.index import ALL, Batch
 
 
 class _Begun(NamedTuple):
     cursors: Sequence[SinkCursor]
     selections: Mapping[str, StoredSelection]
     own: Mapping[str, Sequence[OwnRecords]]
-    batches: Sequence[Batch]
-    """Those that a new sink has not settled."""
 
 
 class SinkRegistration:
@@ -50,8 +46,6 @@ class SinkRegistration:
         self._clock = clock
         self._report = report
         self._now = asyncio.get_running_loop().time
-        self.follows: Callable[[], bool] = lambda: False
-        """Whether another replica delivers."""
         self.lock = asyncio.Lock()
         """Held while cursors begin, and while the log is trimmed behind all cursors."""
         if selections.stored:
@@ -74,7 +68,6 @@ class SinkRegistration:
                 sinks=sinks,
                 selecting=selecting,
                 time=self._clock(),
-                follows=self.follows(),
             )
             await self._store.write(begin, committed=self._begun)
 
@@ -115,8 +108,6 @@ class SinkRegistration:
         self._selections.stored.update(begun.selections)
         for sink, records in begun.own.items():
             self._sinks.backlogs.begin(sink, OwnLog(begun.selections[sink], records, self._now()))
-        if self._appender.waypoints is not None:
-            self._appender.waypoints.recall(begun.batches)
         if begun.own:
             self._count_own_records()
 
@@ -131,16 +122,13 @@ def _begin(
     sinks: Mapping[str, StartPolicy],
     selecting: Collection[str],
     time: str,
-    follows: bool,
 ) -> _Begun:
     cursors.save(database, progress, {})
-    beginnings.configure(database, sinks, selecting, time, follows=follows)
+    beginnings.configure(database, sinks, selecting, time)
     found, stored = cursors.load(database, sinks), selections.load(database)
     own = own_log.read_all(database, {sink: found[sink].settled for sink in sinks}, time)
-    new = [found[sink].settled for sink in sinks.keys() - {each.sink for each in progress}]
     return _Begun(
         [found[sink] for sink in sinks],
         {sink: each for sink, each in stored.items() if sink in sinks},
         own,
-        waypoints_sql.between(database, min(new), ALL) if new else (),
     )

@@ -16,12 +16,11 @@ from bridge.outbox.appender import Appender
 from bridge.outbox.consumers import judged, selections
 from bridge.outbox.consumers.judged import JudgedRecords
 from bridge.outbox.consumers.replays import condition
-from bridge.outbox.consumers.selections import Admitted, HeldObject, StoredSelection
+from bridge.outbox.consumers.selections import HeldObject, StoredSelection
 from bridge.outbox.errors import StateError
 from bridge.outbox.log import ledger_sql, statements
 from bridge.outbox.log.selecting import Decide
 from bridge.outbox.store import Store
-from bridge.outbox.waypoints.index import MOVED
 
 _AT_ONCE = 500
 """Objects that are read, or moved, in each transaction."""
@@ -58,11 +57,6 @@ class Selections:
         self._clock = clock
         self.stored = dict(stored)
         """Sink → its selection; sinks without a selection are absent."""
-        self.admitted: Callable[[Mapping[str, str]], Mapping[str, Admitted]] = lambda wanted: dict.fromkeys(
-            wanted, Admitted()
-        )
-        """Sinks with other entries than the stored ones → those whose entries may take effect now. Another replica may
-        deliver by the stored ones."""
 
     def decide_by(self, decide: Decide) -> None:
         """Lets ``decide`` decide on all records from now on."""
@@ -77,9 +71,9 @@ class Selections:
                 f" most {MOST_SELECTIONS} may; removed sinks count until state.forget_sinks_after"
             )
 
-    async def define(self, sink: str, entries: str, names: str, *, changed: bool, behind: int = 0) -> None:
+    async def define(self, sink: str, entries: str, names: str, *, changed: bool) -> None:
         """See consumers.selections.define. Durable on return."""
-        define = partial(selections.define, sink=sink, entries=entries, names=names, changed=changed, behind=behind)
+        define = partial(selections.define, sink=sink, entries=entries, names=names, changed=changed)
         self.stored[sink] = await self._store.write(define, shrinks=True)
 
     async def states(self, sequences: Sequence[int] | None = None) -> AsyncIterator[Sequence[LastState]]:
@@ -136,7 +130,7 @@ class Selections:
                 deltas = [self._record(each.state, sink, op) for each, sink, op in exported]
                 resources = [each.state.held.resource for each, _, _ in exported]
                 batch = statements.without_informer(kind, resources, [None] * len(deltas), members=members)
-                written.append(self._appender.write(deltas, batch, MOVED))
+                written.append(self._appender.write(deltas, batch))
             else:
                 written.append(self._store.write(partial(ledger_sql.save_members, members=members)))
         for each in written:

@@ -38,7 +38,9 @@ class SinkCursors:
         last: Callable[[], int],
         clock: Callable[[], str],
         report: Report,
+        term: int = 0,
     ) -> None:
+        """``term``: in which this process leads; 0 without an election."""
         self._store = store
         self._cursors: dict[str, SinkCursor] = {}
         self.dead_letters = dict(dead_letters)
@@ -50,7 +52,7 @@ class SinkCursors:
         """Get the records that a sink reads of its backfill, with the sink's name: for people who watch."""
         self.shard: Shard | None = None
         """The part of all objects that the bridge has; None for all."""
-        self.progress = DestinationProgress(store, last())
+        self.progress = DestinationProgress(store, last(), term)
         for cursor in known.values():
             self.enter(cursor)
 
@@ -70,12 +72,6 @@ class SinkCursors:
     def all(self) -> Sequence[SinkCursor]:
         """Every cursor, also of sinks that are no longer configured."""
         return tuple(self._cursors.values())
-
-    @property
-    def with_dead_letters(self) -> Sequence[tuple[str, SinkCursor, DeadLetters]]:
-        """Of all cursors. ``dead_letters`` also has those of sinks that were forgotten."""
-        known = self._cursors
-        return [(name, known[name], each) for name, each in self.dead_letters.items() if name in known]
 
     def backlog_records(self, sink: str) -> int:
         """See Backlogs.records."""

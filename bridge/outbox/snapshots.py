@@ -11,6 +11,8 @@ from bridge.model.record import SnapshotScope, snapshot_id
 from bridge.model.status import SnapshotState, SnapshotStatus
 from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers import replays
+from bridge.outbox.consumers.backfill import Backfill
+from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.notice_items import scope_of, scope_text
 from bridge.outbox.consumers.replays import SnapshotRow
 from bridge.outbox.selections import LastState, Selections
@@ -59,9 +61,17 @@ class Snapshots:
             scheduled=scheduled,
         )
         # The cursor is looked up again: a reload may have replaced it.
-        await self._store.write(begin, committed=lambda begun: self._sinks[sink].follow(begun), asked=True)
+        await self._store.write(
+            begin, committed=lambda begun: self._begun(self._sinks[sink], begun, scope), asked=True
+        )
         self._report(SnapshotBegan(sink, len(states)))
         return await self.status(sink)
+
+    @staticmethod
+    def _begun(cursor: SinkCursor, begun: Backfill, scope: SnapshotScope | None) -> None:
+        cursor.follow(begun)
+        if scope is None:
+            cursor.owes_snapshot = 0
 
     # ── Under way ────────────────────────────────────────────────────────────
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
-from bridge.facts import BacklogCompacted, BacklogDropped, IntakeBlocked, IntakeResumed, Report, StandbyShortened
+from bridge.facts import BacklogCompacted, BacklogDropped, IntakeBlocked, IntakeResumed, Report
 from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.primitives.polling import PollInterval
 from bridge.outbox import Outbox, why_full
@@ -38,8 +38,6 @@ class Backpressure:
         self._compacted: WeakKeyDictionary[SinkFeed, tuple[int, int]] = WeakKeyDictionary()
         """The newest record at the feed's last compaction, and the number of records after it."""
         self._released = False
-        self.delivers: Callable[[], bool] = lambda: True
-        """False while another replica delivers: then no backlog blocks the intake."""
         self.blocked = ""
         """Why the intake is blocked; empty while it is not."""
 
@@ -62,18 +60,7 @@ class Backpressure:
         for each in tuple(self._pipelines.values()):
             if each.plan.when_full is not WhenFull.BLOCK and self._why_full(each.plan):
                 await self._shorten(each.plan, each.feed)
-            elif each.plan.when_full is WhenFull.BLOCK and not self.delivers():
-                await self._degrade(each.plan, each.feed)
             await self._let_go(each.feed)
-
-    async def _degrade(self, plan: SinkPlan, feed: SinkFeed) -> None:
-        """A follower's informers never wait for a sink that the leader cannot deliver to. Beyond twice the bound, at
-        which the leader waits, the follower drops: it is not exact any more, until the leader has passed the rest."""
-        bounds = _doubled(plan.bounds)
-        if why_full(bounds, self._outbox.backlog_of(plan.name), _SETTING):
-            _, _, count = await self._drop(plan.name, bounds, feed)
-            if count:
-                self._report(StandbyShortened(plan.name, count))
 
     async def _let_go(self, feed: SinkFeed) -> None:
         """Lets the log be trimmed behind a sink that holds much of it and has few records in it."""
@@ -134,17 +121,12 @@ class Backpressure:
     def _why_blocked(self, sink: str) -> str:
         """Empty if the sink does not block the intake, or is gone from the configuration."""
         pipeline = self._pipelines.get(sink)
-        if pipeline is None or pipeline.plan.when_full is not WhenFull.BLOCK or not self.delivers():
+        if pipeline is None or pipeline.plan.when_full is not WhenFull.BLOCK:
             return ""
         return self._why_full(pipeline.plan)
 
     def _why_full(self, plan: SinkPlan) -> str:
         return why_full(plan.bounds, self._outbox.backlog_of(plan.name), _SETTING)
-
-
-def _doubled(bounds: BacklogBounds) -> BacklogBounds:
-    records, size, age = bounds.records, bounds.bytes, bounds.age
-    return BacklogBounds(records and 2 * records, size and 2 * size, age and 2 * age)
 
 
 def _min_new_records(bound: int | None, left: int) -> int:

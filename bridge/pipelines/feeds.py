@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Self
@@ -16,11 +14,11 @@ from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Record, body_bytes
 from bridge.model.versions.progress import Progress
-from bridge.outbox import Cipher, CleanerPolicy, Outbox, Retention, utc_now
+from bridge.outbox import Capture, Cipher, CleanerPolicy, Outbox, Retention, utc_now
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.pipelines.sink_view import SelectedLog, view_of
 from bridge.processor.shared_processor import SharedProcessor
-from sinks.base import ProgressSink, SinkUnavailable
+from sinks.base import ProgressSink
 
 
 class Feeds:
@@ -46,6 +44,8 @@ class Feeds:
         selecting: Collection[str] = (),
         cipher: Cipher | None = None,
         cleaner_policy: CleanerPolicy | None = None,
+        capture: Capture | None = None,
+        lacking: bool = False,
     ) -> Self:
         """Opens the outbox; see ``Outbox.open`` for what is made, reported and raised. The caller enters ``outbox`` as
         a context, or closes it."""
@@ -60,6 +60,8 @@ class Feeds:
             cipher=cipher,
             cleaner_policy=cleaner_policy or CleanerPolicy(),
             committed=processor.distribute,
+            capture=capture,
+            lacking=lacking,
         )
         return cls(outbox, processor)
 
@@ -70,24 +72,13 @@ class Feeds:
         selection = self.outbox.selections.stored.get(sink)
         log = self.outbox if selection is None else SelectedLog(self.outbox, selection)
         listener = self.processor.add(sink, log, after=cursor.settled, window=window, resync=resync)
-        standby = self.outbox.election.standby
         # The feed before this one was ended, perhaps with records in flight; and so was the process before.
         uncertain_through = self.outbox.last if sink in self._fed else self.outbox.last_at_start
-        if standby is not None:  # While this replica follows, another may deliver any record.
-            uncertain_through = self.outbox.last if standby.leading else sys.maxsize
         self._fed.add(sink)
         feed = kind(sink, listener, self.outbox.sinks, uncertain_through)
-        if standby is not None:
-            feed.had = partial(standby.has, sink)
-            standby.moved = self._skip
         if selection is not None:
             feed.view, feed.held = view_of(selection), bool(selection.start)
         return feed
-
-    def _skip(self, sink: str, through: int) -> None:
-        listener = self.processor.listeners.get(sink)
-        if listener is not None and listener.taken < through:
-            listener.skip(through)
 
     def end(self, sink: str) -> None:
         """Removes the feed of a sink, whose worker has ended."""
@@ -101,10 +92,6 @@ class TransactionFeed(SinkFeed):
     sink_with_progress: ProgressSink
     """The sink, once it was made."""
     report: Report
-    _had_elsewhere: Callable[[Record], bool] | None = None
-    """``had``, before the progress was read."""
-    _stores = False
-    """The delivery under way stores progress."""
 
     @property
     def shard(self) -> Shard | None:
@@ -127,14 +114,6 @@ class TransactionFeed(SinkFeed):
         if committed is not None and not unknown:
             await self._move(committed)
             await self._forget_letters(committed)
-        if progress.sharing is not None:
-            last = await progress.sharing.recover(self.sink, committed, sink.parts, self._of_other_shards)
-            if last is not None and not progress.unknown(last, cursor):
-                await self._forget_letters(last)
-            if self.had != self._had:
-                self._had_elsewhere, self.had = self.had, self._had
-            if committed is not None and committed.frontier is not None:
-                unknown = ""
         if cursor.settled > self._listener.taken:
             self._listener.skip(cursor.settled)
         if committed is not None:
@@ -142,48 +121,15 @@ class TransactionFeed(SinkFeed):
 
     def hand_over(self, fetch: Fetch[Record]) -> None:
         sink = self.sink_with_progress
-        sink.progress, sink.part = self._sinks.progress.after(self._cursor, fetch)
-        self._stores = True
+        sink.progress = self._sinks.progress.after(self._cursor, fetch)
 
     def hand_over_letters(self, letters: Sequence[RetriedDeadLetter]) -> None:
         sink = self.sink_with_progress
-        sink.progress, sink.part = self._sinks.progress.after_letters(self._cursor, letters)
-
-    def settle_letters(self) -> None:
-        self._settle_shared()
-
-    async def name_letters(self, records: Sequence[Record]) -> None:
-        if (sharing := self._sinks.progress.sharing) is not None:
-            await sharing.name_letters(self.sink, {each.ordering_key for each in records})
-
-    def settle(self, fetch: Fetch[Record]) -> None:
-        """See delivery.ports.RecordSource."""
-        super().settle(fetch)
-        if self._stores:
-            self._settle_shared()
-        self._stores = False
-
-    def _settle_shared(self) -> None:
-        sharing = self._sinks.progress.sharing
-        # A fetch that became dead letters as a whole was no transaction, and its part is not stored.
-        if sharing is not None and self.sink_with_progress.part is None:
-            sharing.settle(self.sink)
-
-    def _had(self, record: Record) -> bool:
-        sharing, elsewhere = self._sinks.progress.sharing, self._had_elsewhere
-        if elsewhere is not None and elsewhere(record):
-            return True
-        return sharing is not None and sharing.has(self.sink, record)
+        sink.progress = self._sinks.progress.after_letters(self._cursor, letters)
 
     async def _forget_letters(self, committed: Progress) -> None:
         if committed.letters:
             await self._sinks.dead_letters[self.sink].delivered(committed.letters)
-
-    async def _of_other_shards(self) -> Sequence[Progress] | None:
-        try:
-            return await self.sink_with_progress.of_other_shards()
-        except SinkUnavailable:
-            return None
 
     async def _move(self, committed: Progress) -> None:
         """Moves the cursor forward to this progress."""

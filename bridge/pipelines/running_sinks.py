@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from functools import partial
 
 from bridge.delivery import HeldLease
@@ -21,23 +20,31 @@ class RunningSinks:
     """Begins and ends pipelines. Ends with its task group, after ``cancel``."""
 
     def __init__(
-        self, plan: Plan, feeds: Feeds, watched: CurrentResources, redaction: Redaction, report: Report
+        self,
+        plan: Plan,
+        feeds: Feeds,
+        watched: CurrentResources,
+        redaction: Redaction,
+        report: Report,
+        lease: HeldLease | None = None,
     ) -> None:
         """Makes the pipelines of the start. Every sink has a cursor. ``redaction`` has the keys for a sink's own rules.
-        With an election in the plan, no worker runs until ``lead``. Raises PlanRefused for a mistake in an
-        expression."""
+        ``lease``: see WorkerSettings. Raises PlanRefused for a mistake in an expression."""
         self._feeds = feeds
         self._report = report
         self._make = partial(
-            make_pipelines, cluster=plan.cluster, feeds=feeds, watched=watched, redaction=redaction, report=report
+            make_pipelines,
+            cluster=plan.cluster,
+            feeds=feeds,
+            watched=watched,
+            redaction=redaction,
+            report=report,
+            lease=lease,
         )
         self._tasks: asyncio.TaskGroup
         self._workers: dict[str, asyncio.Task[None]] = {}
-        self.deliver = plan.election is None
-        """Workers run."""
         self.lock = asyncio.Lock()
-        """Held while a change of the configuration, or a takeover, replaces pipelines."""
-        self._lease: HeldLease | None = None
+        """Held while a change of the configuration replaces pipelines."""
         self.pipelines: dict[str, SinkPipeline] = self._made(plan.sinks)
         """By the sinks' names. A change replaces entries, so that a caller asks again after every await."""
 
@@ -45,48 +52,6 @@ class RunningSinks:
         """Runs the workers of all pipelines in ``tasks``."""
         self._tasks = tasks
         for name in self.pipelines:
-            self._run(name)
-        if not self.deliver:
-            tasks.create_task(self._load(), name="code of the sinks")
-
-    async def _load(self) -> None:
-        """Ahead of a takeover, which would wait for the imports. An error comes again when the sink is opened."""
-        for plan in [each.plan for each in self.pipelines.values()]:
-            with suppress(Exception):
-                await asyncio.to_thread(plan.load)
-
-    async def lead(self, lease: HeldLease) -> None:
-        """Runs the workers of all sinks, from their cursors as they are now, until ``follow``. ``lease``: see
-        WorkerSettings."""
-        async with self.lock:
-            self.deliver, self._lease = True, lease
-            self._renew()
-
-    async def stop(self) -> None:
-        """Cancels all workers with their deliveries under way. On return no delivery is under way."""
-        self.deliver = False
-        workers = tuple(self._workers.values())
-        for worker in workers:
-            worker.cancel()
-        if workers:
-            await asyncio.wait(workers)
-
-    async def follow(self) -> None:
-        """After ``stop``: pipelines without workers, whose feeds let go of the records that another replica
-        delivers."""
-        async with self.lock:
-            self._workers.clear()
-            self._renew()
-
-    def _renew(self) -> None:
-        for name in self.pipelines:
-            self._feeds.end(name)
-        made = self._make([each.plan for each in self.pipelines.values()], lease=self._lease)
-        for name, each in made.items():
-            each.feed.judge = self.pipelines[name].feed.judge
-            each.dead_letters.retrying = True  # The worker before may have been about to read marked dead letters.
-        self.pipelines.update(made)
-        for name in made:
             self._run(name)
 
     async def end(self, names: Collection[str], *, by: float) -> None:
@@ -131,13 +96,11 @@ class RunningSinks:
                 self._report(SinkInsecure(plan.name, plan.clear_text))
             if plan.caution:
                 self._report(SinkCautioned(plan.name, plan.caution))
-        return self._make(plans, lease=self._lease)
+        return self._make(plans)
 
     def _run(self, name: str) -> None:
-        """Without effect on a follower."""
-        if self.deliver:
-            worker = self.pipelines[name].worker
-            self._workers[name] = self._tasks.create_task(worker.run(), name=f"sink {name}")
+        worker = self.pipelines[name].worker
+        self._workers[name] = self._tasks.create_task(worker.run(), name=f"sink {name}")
 
     async def _end(self, name: str, by: float) -> None:
         pipeline, worker = self.pipelines[name], self._workers.get(name)

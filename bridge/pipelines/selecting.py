@@ -20,7 +20,7 @@ from bridge.facts import (
 from bridge.kube import Catalogue
 from bridge.model.change import Evidence, Op
 from bridge.model.policies import StartPolicy
-from bridge.outbox import Admitted, LastState, Moved, Selections, StateError, StoredSelection
+from bridge.outbox import LastState, Moved, Selections, StateError, StoredSelection
 from bridge.pipelines.judging import decide_alone, judge_anew, report_failures
 from bridge.pipelines.select_meaning import SelectMeaning, meaning_of
 from bridge.pipelines.sink_pipeline import SinkPipeline
@@ -58,26 +58,17 @@ class Selecting:
         self._failures = Failures()
         self._decides = asyncio.Event()
         """Some sink has a selection."""
-        self.deferred: Mapping[str, str] = {}
-        """Configured entries by sink that wait until this replica leads, or follows a leader that has them."""
 
     async def prepare(self, catalogue: Catalogue, resolution: Resolution) -> None:
         """Compares the selections with those that hold, exports the differences, and decides on every record from now
-        on: by the entries that hold, where other entries are deferred. A kill in the middle is repaired by the next
-        call. Raises PlanRefused and Damaged."""
+        on. A kill in the middle is repaired by the next call. Raises PlanRefused and Damaged."""
         stored = self._selections.stored
         if not stored:
             return
         present = [name for name in self._pipelines if name in stored]
         meanings = {name: self._checked(self._pipelines[name].plan, catalogue, resolution) for name in present}
-        wanted = {name: each.entries for name, each in meanings.items() if each.entries != stored[name].entries}
-        admitted = self._selections.admitted(wanted)
-        waiting = {name: entries for name, entries in wanted.items() if name not in admitted}
-        # Stored entries that this version cannot read decide no more.
-        self.deferred = {name: each for name, each in waiting.items() if self._digest(name, stored[name].entries)}
         for name in present:
-            if name not in self.deferred:
-                await self._define(name, meanings[name], admitted.get(name, Admitted()))
+            await self._define(name, meanings[name])
         compiled = {name: await self._stored_selection(name) for name in tuple(stored)}
         begun = [stored[name] for name in present if stored[name].pending]
         await self._export_difference({each.sink: compiled[each.sink] for each in begun})
@@ -122,13 +113,6 @@ class Selecting:
             found.append(str(error))
         return found
 
-    def changed(self, sinks: Iterable[SinkPlan], catalogue: Catalogue, resolution: Resolution) -> Mapping[str, str]:
-        """Sink → its entries in these plans, where ``prepare`` would change the entries that hold."""
-        stored = self._selections.stored
-        known = [sink for sink in sinks if sink.name in stored and not stored[sink.name].start]
-        entries = {sink.name: self._meaning(sink, catalogue, resolution).entries for sink in known}
-        return {name: each for name, each in entries.items() if each != stored[name].entries}
-
     async def count_leaving(
         self, sinks: Iterable[SinkPlan], catalogue: Catalogue, resolution: Resolution
     ) -> Mapping[str, int]:
@@ -162,12 +146,12 @@ class Selecting:
             self._report(SelectorUnserved(sink.name, option, resource))
         return meaning
 
-    async def _define(self, sink: str, meaning: SelectMeaning, admitted: Admitted) -> None:
+    async def _define(self, sink: str, meaning: SelectMeaning) -> None:
         """Saves the entries of a sink if they changed."""
-        stored, (behind, is_followed) = self._selections.stored[sink], admitted
+        stored = self._selections.stored[sink]
         if (meaning.entries, meaning.names) != (stored.entries, stored.names):
-            changed = is_followed or self._digest(sink, meaning.entries) != self._digest(sink, stored.entries)
-            await self._selections.define(sink, meaning.entries, meaning.names, changed=changed, behind=behind)
+            changed = self._digest(sink, meaning.entries) != self._digest(sink, stored.entries)
+            await self._selections.define(sink, meaning.entries, meaning.names, changed=changed)
 
     def _meaning(self, sink: SinkPlan, catalogue: Catalogue, resolution: Resolution) -> SelectMeaning:
         stored = self._selections.stored.get(sink.name)

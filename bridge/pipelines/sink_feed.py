@@ -41,8 +41,6 @@ class SinkFeed:
         self.view: Callable[[Record], Record | None] | None = None
         """Makes the record that a sink with a selection gets of a record of the log; None if it gets none. The items of
         a backfill were selected when it was planned."""
-        self.had: Callable[[Record], bool] | None = None
-        """Whether another replica has delivered a record to the sink; None without an election."""
         self.judge: Judge | None = None
         """Judges records for a replay to a sink with a selection, once that is in effect."""
         self.held = False
@@ -124,8 +122,6 @@ class SinkFeed:
                 fetch = await self._listener.take(limit)
             else:
                 fetch = await self._take_log(limit)
-            if self.had is not None:
-                fetch = msgspec.structs.replace(fetch, items=[each for each in fetch.items if not self.had(each)])
             if self.redact is None:
                 return fetch
             return msgspec.structs.replace(fetch, items=[self.redact(record) for record in fetch.items])

@@ -23,7 +23,7 @@ from bridge.facts import Report, SinkPaused
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Record
 from bridge.model.status import PauseCause
-from bridge.model.versions.leading import gap_in_shard
+from bridge.model.versions.leading import gap_in_shard, in_term
 from bridge.outbox import DeadLetters, Outbox, SinkCursor, utc_now
 from bridge.pipelines.content_thread import ContentThread
 from bridge.pipelines.feeds import Feeds, TransactionFeed
@@ -53,7 +53,8 @@ class SinkFactory:
         watched: CurrentResources,
         begun: Callable[[int], TermBegan | None],
     ) -> None:
-        """``begun``: see Participation.term_begun."""
+        """``begun``: makes the notice of the term, from the last record that the sink has settled; None without an
+        election."""
         self._make = make
         self._feed = feed
         self._cursor = cursor
@@ -140,9 +141,11 @@ def _make_pipeline(
     if isinstance(feed, TransactionFeed):
         feed.report = report
     feed.redact = redact_for_sink(plan.redact, redaction) if plan.redact else None
-    sinks = SinkFactory(plan.make, feed, outbox.sinks[plan.name], watched, outbox.election.term_begun)
+    sinks = SinkFactory(plan.make, feed, outbox.sinks[plan.name], watched, partial(term_begun, outbox))
     dead_letters = outbox.sinks.dead_letters[plan.name]
-    leaving = outbox.election.in_term
+    leaving: Callable[[Record], Record] | None = None
+    if outbox.term:
+        leaving = partial(in_term, term=outbox.term, ahead=outbox.ahead)
     if outbox.sinks.shard is not None:
         leaving = _composed(leaving, partial(gap_in_shard, shard=outbox.sinks.shard))
     worker = _make_worker(plan, sinks.make, feed, dead_letters, report, outbox, make_content, leaving, lease)
@@ -154,6 +157,11 @@ def _make_pipeline(
         worker.suspend(cause, _HALTED[cause])
         report_halt(report, plan.name, _HALTED[cause], cause)
     return SinkPipeline(plan, feed, dead_letters, worker, make_content)
+
+
+def term_begun(outbox: Outbox, settled: int) -> TermBegan | None:
+    """The notice of the term in which this bridge leads, behind the last record that a sink has settled."""
+    return TermBegan(outbox.term, settled + outbox.ahead, utc_now()) if outbox.leads else None
 
 
 def _composed(first: Callable[[Record], Record] | None, then: Callable[[Record], Record]) -> Callable[[Record], Record]:

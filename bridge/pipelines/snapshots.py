@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-from bridge.facts import KeptElsewhere, Report
-from bridge.model.admin import DiskFull, UnknownTarget
+from bridge.facts import Report
+from bridge.model.admin import UnknownTarget
 from bridge.model.record import SnapshotScope
 from bridge.model.status import SnapshotStatus
-from bridge.outbox import Outbox, OwedSnapshot, Standby, utc_now
+from bridge.outbox import Outbox, utc_now
 from bridge.pipelines.judging import expect_effective, report_failures
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.pipelines.sink_pipeline import SinkPipeline
@@ -21,7 +20,6 @@ from bridge.selection.language import Cel, MissingLibrary
 
 CHECK_EVERY = 5.0
 """Seconds between two looks at the schedules. A bridge without schedules wakes for them, too."""
-_MOST_TRIES = 12
 _NAME = "snapshot"
 
 
@@ -97,8 +95,8 @@ async def _matching(outbox: Outbox, views: Views, states: Sequence[int]) -> Sequ
 
 
 class SnapshotSchedule:
-    """Begins the snapshots of sinks with ``snapshot.every``. ``pipelines``: of the sinks at the moment of each look, so
-    that a reload takes effect.
+    """Begins the snapshots of sinks with ``snapshot.every``, and of sinks that need one behind a Gap. ``pipelines``: of
+    the sinks at the moment of each look, so that a reload takes effect.
 
     The clock of the machine is read once for each sink, for the time since its last snapshot in an earlier process;
     from then on the time is that of the event loop. So a clock that jumps begins at most one snapshot, and times that
@@ -122,10 +120,6 @@ class SnapshotSchedule:
         self._report = report
         self._now = now or asyncio.get_running_loop().time
         self._wall = wall
-        self.delivers: Callable[[], bool] = lambda: True
-        """False while another replica delivers: then no snapshot begins."""
-        self._tries: Counter[str] = Counter()
-        """Of snapshots that are owed."""
         self._since: dict[str, float] = {}
         """Sink → the time from which its schedule counts, on the event loop's clock."""
 
@@ -142,47 +136,22 @@ class SnapshotSchedule:
         if new := [name for name in every if name not in self._since]:
             for name, time in (await self._outbox.snapshots.begin_schedules(new)).items():
                 self._since[name] = self._now() - _seconds_between(time, self._wall())
-        standby = self._outbox.election.standby
-        if standby is not None and self.delivers():
-            for name, each in tuple(standby.owed.items()):
-                await self._begin_owed(standby, name, each)
+        for name, pipeline in tuple(self._pipelines.items()):
+            owes = self._outbox.sinks[name].owes_snapshot
+            if owes and pipeline.feed.taken >= owes:
+                await self._begin(name, scheduled=False)
         for name, seconds in every.items():
-            if self.delivers() and self._now() - self._since[name] >= seconds and name in self._pipelines:
+            if self._now() - self._since[name] >= seconds and name in self._pipelines:
                 await self._begin(name)
 
-    async def _begin_owed(self, standby: Standby, name: str, owed: OwedSnapshot) -> None:
-        """Begins a snapshot that another leader did not end, or that follows a Gap. Given up after a minute: what it is
-        about may be unknown here."""
-        pipeline = self._pipelines.get(name)
-        if pipeline is None or self._outbox.sinks[name].backfill is not None or pipeline.feed.taken < owed.after:
-            return
-        if standby.lags(name, pipeline.feed.taken):
-            return
-        try:
-            await self._begin_anew(name, pipeline.feed, owed.scope)
-        except DiskFull:
-            return
-        except UnknownTarget as error:
-            self._tries[name] += 1
-            if self._tries[name] < _MOST_TRIES:
-                return
-            self._report(KeptElsewhere(name, f"a snapshot under way; ask for it again ({error})", standby.before))
-        del standby.owed[name], self._tries[name]
-
-    async def _begin_anew(self, name: str, feed: SinkFeed, scope: SnapshotScope | None) -> None:
-        kind = None
-        if scope is not None and scope.resource is not None:
-            kind = await self._outbox.ledger.kind_of(scope.resource)
-        await begin_snapshot(
-            self._outbox, name, feed, cluster=self._cluster, report=self._report, kind=kind, scope=scope
-        )
-
-    async def _begin(self, name: str) -> None:
+    async def _begin(self, name: str, *, scheduled: bool = True) -> None:
         if self._outbox.sinks[name].backfill is not None:
             return
         try:
             feed = self._pipelines[name].feed
-            await begin_snapshot(self._outbox, name, feed, cluster=self._cluster, report=self._report, scheduled=True)
+            await begin_snapshot(
+                self._outbox, name, feed, cluster=self._cluster, report=self._report, scheduled=scheduled
+            )
         except UnknownTarget:
             return  # The next look tries again.
         self._since[name] = self._now()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
 import msgspec
 
-from bridge.election import Former, LeaseTiming
 from bridge.informer import RecoveryLimits, Timing
 from bridge.kube import ClusterAccess
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.formats.content import ContentRequest
 from bridge.model.policies import BacklogBounds, OnRejected, RedactionPreset, RedactionRule, StartPolicy, WhenFull
+from bridge.model.primitives.election import LeaseTiming
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
@@ -125,20 +125,6 @@ class TracingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Header → file with its value."""
 
 
-class CopyPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How replicas get copies of the leader's state."""
-
-    listen: tuple[str, int]
-    token_file: Path
-    url: str = ""
-    """The address for the other replicas; empty for that of ``listen``."""
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    ca_file: Path | None = None
-    """Of the other replicas' certificates."""
-    allow_http: bool = False
-
-
 class ElectionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """An election among several replicas."""
 
@@ -149,11 +135,10 @@ class ElectionPlan(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Of this replica."""
     timing: LeaseTiming
-    settings: Mapping[str, str] = {}
-    """Those that must be equal on all replicas: see equal_settings."""
-    former: tuple[Former, ...] = ()
-    """The shards that had the objects before: they hand them over. Empty without a change of the division."""
-    copy: CopyPlan | None = None
+    port: int = 0
+    """At which a leader serves its followers; 0 for any free one."""
+    ack_timeout: float = 1.0
+    """Seconds without an acknowledgement after which a follower is not in sync any more."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,8 +151,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The part of all objects that the bridge has; None for all."""
     unknown_shard: str = ""
     """Why the shard is not known, so that no bridge can run; empty if it is known, or all objects are meant."""
-    former_shards: int = 0
-    """Number of shards in the division before, which hands over; 0 for none."""
     sinks: tuple[SinkPlan, ...]
     timing: Timing = msgspec.field(default_factory=Timing)
     watch_list: bool = True

@@ -8,20 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from bridge.election import Former, LeaseTiming
 from bridge.informer import RecoveryLimits, Timing
 from bridge.kube import ClusterAccess, pod_namespace
 from bridge.model.formats.content import STATES_BEFORE, Include
+from bridge.model.primitives.election import LeaseTiming
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.primitives.shard import Shard
 from bridge.outbox import Retention
-from bridge.plan.equal_settings import equal_settings
-from bridge.plan.plan import CopyPlan, ElectionPlan, PagePlan, Plan, SinkPlan, TracingPlan, Wanted
-from bridge.plan.shard import UnknownShard, former_shards, shard_of
+from bridge.plan.plan import ElectionPlan, PagePlan, Plan, SinkPlan, TracingPlan, Wanted
+from bridge.plan.shard import UnknownShard, shard_of
 from bridge.selection import SelectorText
 from bridge.selection.language import CHANGED, OLD_OBJECT
 from config.schema import (
-    CopySettings,
     OnClusterChange,
     PageSettings,
     Settings,
@@ -52,7 +50,6 @@ def plan_of(settings: Settings, file: Path | None = None) -> Plan:
         wanted=tuple(_wanted(entry) for entry in settings.resources),
         shard=shard,
         unknown_shard=unknown_shard,
-        former_shards=(settings.shard and settings.shard.former) or 0,
         sinks=tuple(_sink(name, sink, cluster.name) for name, sink in settings.sinks.items()),
         timing=Timing(page_size=settings.watch.page_size),
         watch_list=settings.watch.watch_list is WatchList.AUTO,
@@ -125,23 +122,8 @@ def _election(settings: Settings, shard: Shard | None) -> ElectionPlan | None:
             renew_deadline=election.renew_deadline,
             retry_period=election.retry_period,
         ),
-        former=tuple(Former(each, election.lease + each.suffix) for each in former_shards(settings.shard, shard)),
-        settings=equal_settings(settings),
-        copy=_copy(election.base_copy),
-    )
-
-
-def _copy(settings: CopySettings) -> CopyPlan | None:
-    if settings.listen is None or settings.token_file is None:
-        return None
-    return CopyPlan(
-        listen=(settings.listen.host, settings.listen.port),
-        token_file=settings.token_file,
-        url=settings.url or "",
-        cert_file=settings.cert_file,
-        key_file=settings.key_file,
-        ca_file=settings.ca_file,
-        allow_http=settings.allow_http,
+        port=election.port,
+        ack_timeout=election.ack_timeout,
     )
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bridge.content import WrongContent, compile_content
-from bridge.model.primitives.addresses import host_and_port, is_loopback
+from bridge.model.primitives.addresses import is_loopback
 from bridge.model.record import MOST_SELECTIONS
-from bridge.plan.plan import CopyPlan, Plan, SinkPlan, TracingPlan
+from bridge.plan.plan import Plan, SinkPlan, TracingPlan
 from bridge.selection import WrongSelection, compile_selection
 from bridge.selection.language import Cel, MissingLibrary
 from bridge.web.access import TokenFile
@@ -23,7 +23,6 @@ _LEAST_TOKEN = 16
 """Characters of the page's token, which changes a running bridge, and may be guessed at without a limit."""
 
 _MOST_DEADLINE = 2 / 3 + 1e-9
-_WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104
 _JITTER = 1.2
 """As client-go: the longest wait between two attempts, in retry periods."""
 
@@ -80,8 +79,6 @@ def _tracing(plan: TracingPlan | None) -> Iterator[tuple[str, str]]:
 def wrong_election(plan: Plan) -> Iterator[tuple[str, str]]:
     """Finds durations under which two replicas could deliver at the same time, and replicas that would differ."""
     if plan.election is None:
-        if plan.former_shards:
-            yield "shard.former", "it needs an election, in which the former shards publish how far they are"
         return
     timing = plan.election.timing
     if timing.renew_deadline > timing.lease_duration * _MOST_DEADLINE:
@@ -90,36 +87,13 @@ def wrong_election(plan: Plan) -> Iterator[tuple[str, str]]:
     if timing.retry_period * _JITTER >= timing.renew_deadline:
         most = f"election.renew_deadline divided by {_JITTER}, {timing.renew_deadline / _JITTER:.1f} s"
         yield "election.retry_period", f"found {timing.retry_period:g} s; allowed: less than {most}"
-    yield from _copy(plan.election.copy)
+    if find_spec("cryptography") is None:
+        yield "election", "it needs a library for certificates: install kubedelta[encryption]"
     if not plan.election.namespace:
         yield "election.namespace", "it is needed outside of a pod: the namespace of the Lease"
     if plan.redaction_key_file is None:
-        reason = "an election needs it: with keys of their own, replicas would export different digests of one value"
+        reason = "an election needs it: by this key replicas know each other, and make the same digest of a value"
         yield "redaction.key_file", f"{reason}; name a file with the same key on all replicas"
-
-
-def _copy(copy: CopyPlan | None) -> Iterator[tuple[str, str]]:
-    """Finds a server that would show the token or the state to the network, and files that cannot be used."""
-    if copy is None:
-        return
-    path = "election.base_copy"
-    yield from _token(f"{path}.token_file", copy.token_file, least=_LEAST_TOKEN)
-    host, where = copy.listen[0], host_and_port(*copy.listen)
-    url = urlsplit(copy.url or f"{'http' if copy.cert_file is None else 'https'}://{where}")
-    if not copy.url and host in _WILDCARDS:
-        yield f"{path}.url", f"listen is {where}: name the address at which other replicas reach it"
-    elif (url.scheme == "https") is (copy.cert_file is None):
-        yield f"{path}.url", "https needs cert_file, and http goes without"
-    elif url.scheme == "http" and not is_loopback(url.hostname or "") and not copy.allow_http:
-        yield f"{path}.url", "http:// shows the token and the state to the network: use https, or set allow_http"
-    if (copy.cert_file is None) != (copy.key_file is None):
-        yield path, "cert_file and key_file belong together"
-    if copy.cert_file is not None and copy.ca_file is None:
-        yield f"{path}.ca_file", "it is needed with cert_file: only its certificates prove who gets the token"
-    try:
-        tls_context(copy.ca_file, copy.cert_file, copy.key_file)
-    except WrongOption as error:
-        yield f"{path}.{error.option}", error.reason
 
 
 def wrong_selections(sinks: Sequence[SinkPlan]) -> Iterator[tuple[str, str]]:

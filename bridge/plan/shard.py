@@ -6,7 +6,7 @@ import os
 import re
 import socket
 
-from bridge.model.primitives.shard import Division, Shard
+from bridge.model.primitives.shard import Shard
 from config.schema import ShardSettings
 
 
@@ -22,14 +22,6 @@ def shard_of(settings: ShardSettings) -> Shard | None:
     if settings.of == 1:
         return None
     return Shard(settings.of, _ordinal() % settings.of if index is None else index, settings.by)
-
-
-def former_shards(settings: ShardSettings | None, shard: Shard | None) -> tuple[Division, ...]:
-    """The former shards that have objects of ``shard``; none without a change of the division."""
-    if settings is None or settings.former is None or settings.former == settings.of:
-        return ()
-    mine = Division.of_shard(shard)
-    return tuple(Division(settings.former, index, settings.by) for index in mine.heirs(settings.former))
 
 
 def _ordinal() -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 from bridge.kube import KubeClient
@@ -59,8 +59,6 @@ class LiveChange:
     """Makes a plan the present one, for rules of redaction, status and the end of the bridge."""
     replacing: Callable[[], AbstractContextManager[None]]
     """Surrounds a change that ends informers and begins others."""
-    announcing: Callable[[Mapping[str, str]], AbstractAsyncContextManager[object]]
-    """Surrounds a change of the entries of these sinks."""
 
     async def foresee(self, plan: Plan, difference: SettingsDifference) -> Foreseen:
         """Raises PlanRefused, CannotForesee and Damaged."""
@@ -95,16 +93,7 @@ class LiveChange:
         """Puts the plan into effect. Records in flight to sinks that change or go have ``grace_seconds``. Raises what a
         start raises; a cancelled change is completed by the next start."""
         async with self.sinks.lock:
-            changed = self.selecting.changed(plan.sinks, self.watched_resources.catalogue, resources.resolution)
-            async with self.announcing(changed):
-                await self._apply(plan, difference, resources)
-
-    async def renew_selections(self) -> None:
-        """Prepares the selections of the present plan again. Raises what a start raises."""
-        async with self.sinks.lock, self.announcing(self.selecting.deferred):
-            unchanged = await self.watched_resources.foresee(self.watched_resources.wanted)
-            async with self._restarting(unchanged, self.watched_resources.watched):
-                pass
+            await self._apply(plan, difference, resources)
 
     @asynccontextmanager
     async def _restarting(self, resources: ResourceChange, released: Collection[str]) -> AsyncIterator[None]:

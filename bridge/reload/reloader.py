@@ -104,6 +104,28 @@ class Reloader:
         self._orders.put_nowait(_Order("command", request, answer))
         return await answer
 
+    async def newest(self, plan: Plan) -> Plan:
+        """The plan of the file as it is now, for a bridge that begins to run; ``plan``, which was used so far, if the
+        file cannot be used, which is reported."""
+        self._file.read()
+        try:
+            settings = await asyncio.to_thread(self._load)
+            if fixed := difference(self._settings, settings).fixed:
+                raise _Refused([f"{path}: {_NEEDS_RESTART}" for path in fixed])
+            found = plan_of(settings, self._file.path)
+            if mistakes := await asyncio.to_thread(preflight, found):
+                raise _Refused([f"{where}: {reason}" for where, reason in mistakes])
+        except ConfigError as error:
+            self._refuse(_Order("start"), _Refused([str(problem) for problem in error.problems]))
+            return plan
+        except _Refused as refusal:
+            self._refuse(_Order("start"), refusal)
+            return plan
+        self._settings = settings
+        self._use(settings)
+        self.status = msgspec.structs.replace(self.status, digest=self._file.digest, loaded_at=time.time(), refused="")
+        return found
+
     async def run(self, live: LiveChange) -> None:
         """Reloads until cancelled. Raises what a start raises."""
         await live.watched_resources.wait_started()

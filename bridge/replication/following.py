@@ -8,10 +8,12 @@ flow control holds up the leader, which takes a follower off its list that is to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import aiohttp
 import apsw
@@ -24,6 +26,8 @@ from bridge.outbox.copied_state import CopiedState
 from bridge.outbox.storage.schema import FORMAT
 from bridge.replication import wire
 from bridge.replication.identity import SharedSecret, new_nonce
+
+T = TypeVar("T")
 
 _CONNECT_SECONDS = 5.0
 _HEARTBEAT = 5.0
@@ -68,21 +72,21 @@ class Me:
 class Follower:
     """Follows one leader after the other, with one state."""
 
-    def __init__(self, state: CopiedState, folder: Path, me: Me, cipher: Cipher | None) -> None:
-        """``folder``: for large frames; on the disk of the state."""
+    def __init__(self, state: CopiedState, thread: Executor, folder: Path, me: Me, cipher: Cipher | None) -> None:
+        """``thread``: the one in which ``state`` is used, also by whoever closes it: what is under way in there ends
+        first. ``folder``: for large frames; on the disk of the state."""
         self._state = state
+        self._thread = thread
         self._folder = folder
         self._me = me
         self._cipher = cipher
-        self.named_in = 0
-        """The term in which this replica was told that the Lease names it, and since which it is connected or was cut
-        off; 0 while it cannot know that it is in sync."""
+        self.named = wire.Named(0, "")
+        """What the leader said last; term 0 while this replica cannot know that it is in sync."""
         self.commit = 0
         """The newest commit here."""
 
     async def follow(self, leader: Leader) -> None:
         """Follows until the connection ends, which is no error. Raises CannotFollow."""
-        self.named_in = 0
         try:
             async with self._connected(leader) as socket:
                 await self._say_hello(socket)
@@ -98,10 +102,17 @@ class Follower:
         except* (aiohttp.ClientError, TimeoutError, ConnectionError) as errors:
             raise CannotFollow(_reason(errors)) from errors
         except* (wire.ProtocolBroken, Damaged, StateError, OSError, apsw.Error) as errors:
-            self.named_in = 0
+            self.forget()
             raise CannotFollow(_reason(errors)) from errors
         except* CannotFollow as errors:
             raise CannotFollow(_reason(errors)) from errors
+
+    def forget(self) -> None:
+        """This replica is not in sync, whatever the Lease says."""
+        self.named = wire.Named(0, "")
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     @asynccontextmanager
     async def _connected(self, leader: Leader) -> AsyncIterator[ClientWebSocketResponse]:
@@ -136,10 +147,8 @@ class Follower:
 
     async def _say_hello(self, socket: ClientWebSocketResponse) -> None:
         me = self._me
-        history, found = (
-            await asyncio.to_thread(self._state.history),
-            await asyncio.to_thread(lambda: self._state.format),
-        )
+        history = await self._in_thread(self._state.history)
+        found = await self._in_thread(lambda: self._state.format)
         point = history.point
         self.commit = 0 if point is None else point.commit
         shard = "" if me.shard is None else me.shard.name
@@ -169,26 +178,27 @@ class Follower:
 
     async def _large(self, socket: ClientWebSocketResponse, size: int) -> LargePatchset:
         await self._expect_room(size)
-        large = await asyncio.to_thread(LargePatchset, self._folder)
+        large = await self._in_thread(LargePatchset, self._folder)
         async for part in _parts(socket, size):
-            await asyncio.to_thread(large.write, part)
+            await self._in_thread(large.write, part)
         return large
 
     async def _copy(self, socket: ClientWebSocketResponse, size: int) -> None:
         await self._expect_room(size)
         state = self._state
-        await asyncio.to_thread(state.begin_incoming)
+        await self._in_thread(state.begin_incoming)
         try:
             async for part in _parts(socket, size):
-                await asyncio.to_thread(state.write_incoming, part)
-            history = await asyncio.to_thread(state.install, self._cipher, self._me.shard)
+                await self._in_thread(state.write_incoming, part)
+            history = await self._in_thread(state.install, self._cipher, self._me.shard)
         finally:
-            await asyncio.to_thread(state.discard_incoming)
-        self.named_in, self.commit = 0, history.commit
+            await self._in_thread(state.discard_incoming)
+        self.forget()
+        self.commit = history.commit
         await socket.send_bytes(wire.encode(wire.Acknowledged(self.commit)))
 
     async def _expect_room(self, size: int) -> None:
-        free = await asyncio.to_thread(self._state.free_bytes)
+        free = await self._in_thread(self._state.free_bytes)
         if size < 0 or free < size + _ROOM:
             raise CannotFollow(f"state.directory: the leader sends {size} bytes, and the disk has {free} bytes free")
 
@@ -203,13 +213,13 @@ class Follower:
             if [each.commit for each in commits] != list(range(self.commit + 1, self.commit + 1 + len(commits))):
                 raise wire.ProtocolBroken(f"the frames behind commit {self.commit} do not follow it")
             if commits:
-                self.commit = await asyncio.to_thread(self._state.apply, [each.patchset for each in commits])
+                self.commit = await self._in_thread(self._state.apply, [each.patchset for each in commits])
                 await socket.send_bytes(wire.encode(wire.Acknowledged(self.commit)))
             for each in received:
                 if isinstance(each, wire.Named):
                     if each.term != term:
                         raise wire.ProtocolBroken(f"the leader of term {term} speaks of term {each.term}")
-                    self.named_in = term
+                    self.named = each
                 queue.task_done()
 
 

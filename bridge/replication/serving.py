@@ -22,7 +22,8 @@ from typing import BinaryIO, TypeAlias
 from aiohttp import WSMsgType, web
 
 from bridge.facts import Report
-from bridge.facts.process import COPY_SERVER
+from bridge.facts.election import BaseCopySent
+from bridge.facts.process import REPLICATION_SERVER
 from bridge.outbox import BaseCopy, StateError
 from bridge.outbox.commits import Frame, FrameLog, History, Point
 from bridge.outbox.storage.schema import FORMAT
@@ -32,8 +33,9 @@ from bridge.replication.in_sync import REST, InSync, Lag
 from bridge.web.connections import Bounds
 from bridge.web.listener import Limits, Listener
 
-Publish: TypeAlias = Callable[[frozenset[str]], Awaitable[bool]]
-"""Writes a list of runs into the Lease. Returns whether it is known to be there now."""
+Publish: TypeAlias = Callable[[frozenset[str]], Awaitable[str]]
+"""Writes a list of runs into the Lease. Returns the resourceVersion of the Lease that has it; never, where the Lease is
+lost."""
 
 FRAMES = 64 << 20
 """Bytes of frames in memory."""
@@ -72,6 +74,8 @@ class Replicator:
         InSync. ``frames``: bytes of them in memory."""
         self.frames = FrameLog(frames)
         self.in_sync = InSync(patience, newest=0, rest=rest)
+        self.version = ""
+        """The resourceVersion of the Lease with the newest list."""
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._now = asyncio.get_running_loop().time
         self._news: asyncio.Event = asyncio.Event()
@@ -104,23 +108,20 @@ class Replicator:
         """Set when there is another frame, or another list, than now."""
         return self._news
 
-    async def run(self, publish: Publish, pause: float) -> None:
-        """Keeps the Lease's list up to date until cancelled. ``pause``: seconds until a write that failed is tried
-        again."""
+    async def run(self, publish: Publish) -> None:
+        """Keeps the Lease's list up to date until cancelled."""
         while True:
             now = self._now()
             self._look.clear()
             self.in_sync.look(now)
             if self.in_sync.must_write:
                 runs = self.in_sync.writing()
-                if await publish(runs):
-                    self.in_sync.written(runs)
-                    self.release()
-                    self.announce()
-                    continue
-                until = self._now() + pause
-            else:
-                until = self.in_sync.next_look(now)
+                self.version = await publish(runs)
+                self.in_sync.written(runs)
+                self.release()
+                self.announce()
+                continue
+            until = self.in_sync.next_look(now)
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(until if until < float("inf") else None):
                     await self._look.wait()
@@ -129,6 +130,11 @@ class Replicator:
         """Returns when everybody in sync has everything."""
         while self.in_sync.replicated < self.in_sync.newest:
             await self.news.wait()
+
+    def names(self, run: str) -> bool:
+        """Whether the Lease names this follower, and is to go on."""
+        lag = self.lags().get(run)
+        return lag is not None and lag.in_sync
 
     def lags(self) -> dict[str, Lag]:
         """Run → how far it is behind."""
@@ -165,10 +171,13 @@ class ReplicationServer:
         self._served = served
         self._replicator = replicator
         self._secret = secret
+        self._report = report
         self._connections: dict[str, _Connection] = {}
         self._copying = asyncio.Lock()
         host, port = listen
-        self._listener = Listener(COPY_SERVER, host, port, limits=_LIMITS, report=report, tls=identity.context)
+        self._listener = Listener(
+            REPLICATION_SERVER, host, port, limits=_LIMITS, report=report, judge=self._judge, tls=identity.context
+        )
         self._listener.router.add_get(wire.PATH, self._serve)
 
     @property
@@ -193,9 +202,11 @@ class ReplicationServer:
 
     # ── A connection ─────────────────────────────────────────────────────────
 
-    async def _serve(self, request: web.Request) -> web.WebSocketResponse:
+    def _judge(self, request: web.Request) -> None:
         if not self._secret.opens(request.headers.get("Authorization", "")):
             raise web.HTTPUnauthorized(text="only a replica with the same redaction key may follow\n")
+
+    async def _serve(self, request: web.Request) -> web.WebSocketResponse:
         nonce = request.headers.get(wire.NONCE, "")
         if not 16 <= len(nonce) <= 64:
             raise web.HTTPBadRequest(text=f"{wire.NONCE}: 16 to 64 characters\n")
@@ -279,9 +290,10 @@ class ReplicationServer:
                 replicator.release()
                 await self._send_copy(connection)
                 self._joined(connection)
-            elif not connection.told and (lag := replicator.lags().get(hello.run)) is not None and lag.in_sync:
-                connection.told = True
-                await self._say(connection.socket, wire.Named(self._served.term))
+            elif connection.told is not (is_named := replicator.names(hello.run)):
+                connection.told = is_named
+                if is_named:
+                    await self._say(connection.socket, wire.Named(self._served.term, replicator.version))
             else:
                 await news.wait()
 
@@ -307,9 +319,10 @@ class ReplicationServer:
 
     async def _send_copy(self, connection: _Connection) -> None:
         """Sends a base copy, and waits until the follower has it."""
+        began = asyncio.get_running_loop().time()
         async with self._copying, self._copied() as (copy, file):
-            connection.at, connection.has = copy.history.commit, -1
-            await self._say(connection.socket, wire.BaseCopy(copy.bytes))
+            connection.at, connection.has, size = copy.history.commit, -1, copy.bytes
+            await self._say(connection.socket, wire.BaseCopy(size))
             while part := await asyncio.to_thread(file.read, wire.PART):
                 await self._say(connection.socket, wire.Part(part))
                 await asyncio.sleep(len(part) / _RATE)
@@ -317,6 +330,7 @@ class ReplicationServer:
             while connection.has < connection.at:
                 connection.heard.clear()
                 await connection.heard.wait()
+        self._report(BaseCopySent(connection.hello.name, size, asyncio.get_running_loop().time() - began))
 
     @asynccontextmanager
     async def _copied(self) -> AsyncIterator[tuple[BaseCopy, BinaryIO]]:

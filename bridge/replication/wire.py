@@ -86,6 +86,8 @@ class Named(msgspec.Struct, frozen=True, tag="named"):
     """The Lease names this follower, in this term."""
 
     term: int
+    version: str
+    """The resourceVersion of the Lease with that list."""
 
 
 class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged"):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from bridge.election import LEASES
 from bridge.kube import Catalogue, UnknownResource, resolve_name
-from bridge.model.resource import Resource, Scope
+from bridge.model.resource import LEASES, Resource, Scope
 from bridge.model.resource_name import ResourceName
 from bridge.plan.plan import ElectionPlan, Wanted
 
@@ -47,14 +46,13 @@ IDENTITY = Right("", "namespaces", None, "kube-system", ("get",))
 
 
 def election_rights(election: ElectionPlan | None, namespace: str = "") -> tuple[Right, ...]:
-    """On the Lease, and on those of former shards; none without an election. RBAC cannot restrict a create to a name.
+    """On the Lease; none without an election. RBAC cannot restrict a create to a name.
     ``namespace``: where the plan has none."""
     if election is None:
         return ()
     where = election.namespace or namespace
     lease = Right(LEASES.group, LEASES.plural, where, election.lease, ("get", "update", "watch"))
-    former = (replace(lease, name=each.lease, verbs=("get", "update")) for each in election.former)
-    return lease, replace(lease, name="", verbs=("create",)), *former
+    return lease, replace(lease, name="", verbs=("create",))
 
 
 class ClusterWide(Exception):

@@ -69,13 +69,22 @@ def _configuration(found: ConfigurationStatus) -> Iterator[Metric]:
 def _election(found: ElectionStatus) -> Iterator[Metric]:
     yield GaugeMetricFamily("kubedelta_leader", "1 while this replica leads.", value=float(found.leads))
     yield GaugeMetricFamily("kubedelta_leader_term", "The newest known term of a leader.", value=found.term)
-    text = "1 if a takeover by this replica would lack no step."
-    yield GaugeMetricFamily("kubedelta_leader_exact", text, value=float(found.exact))
-    text = "Sections of a follower's configuration that must be as the leader's, and are not."
-    yield GaugeMetricFamily("kubedelta_leader_settings_differ", text, value=len(found.differs))
-    if found.frontier_age is not None:
-        text = "Seconds since the Lease was renewed, with the frontier in it."
-        yield GaugeMetricFamily("kubedelta_frontier_age_seconds", text, value=found.frontier_age)
+    text = "1 while this follower, or some follower of this leader, would take over without a loss."
+    yield GaugeMetricFamily("kubedelta_replica_in_sync", text, value=float(found.in_sync))
+    if found.renewed_seconds is not None:
+        text = "Seconds since the Lease was seen to change."
+        yield GaugeMetricFamily("kubedelta_lease_age_seconds", text, value=found.renewed_seconds)
+    commits = GaugeMetricFamily(
+        "kubedelta_follower_lag_commits", "Commits that a follower of this leader lacks.", labels=("follower",)
+    )
+    seconds = GaugeMetricFamily(
+        "kubedelta_follower_lag_seconds", "Seconds since the oldest of these commits.", labels=("follower",)
+    )
+    for each in found.followers:
+        commits.add_metric((each.name,), each.commits)
+        seconds.add_metric((each.name,), each.seconds)
+    yield commits
+    yield seconds
 
 
 def _state(snapshot: StatusSnapshot) -> Iterator[Metric]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from bridge.facts import (
     AnswerFailed,
     BridgeBroke,
@@ -14,8 +12,6 @@ from bridge.facts import (
     ConnectionCut,
     CutReason,
     Fact,
-    FrontierTooLarge,
-    FrontierUnreadable,
     LeaderChanged,
     LeadershipBegan,
     LeadershipLost,
@@ -29,24 +25,12 @@ from bridge.facts import (
     PageOpened,
     PageTokenRefused,
     ReloadRefused,
-    SettingsDiffer,
-    ShardHandedOver,
-    ShardInherited,
-    ShardWaits,
     SignalReaction,
     SignalReceived,
     SpansExported,
     SpansLost,
 )
-from bridge.facts.election import (
-    CopyFailed,
-    CopyFetched,
-    CopySent,
-    LeadershipResigned,
-    LettersFetched,
-    LettersMissing,
-    LettersOvertaken,
-)
+from bridge.facts.election import BaseCopySent, FollowerInSync, FollowerLost, FollowingFailed, TookOverLacking
 from bridge.telemetry.throttled_log import ThrottledLog
 
 _MOST_SECTIONS = 20
@@ -151,10 +135,6 @@ class ProcessLogs:
                 self._log.debug("a client connection is cut: its request or answer took too long", server=fact.server)
 
 
-_TOO_LARGE = (
-    "the frontier does not fit the Lease, which has none of the sinks' positions: no standby is exact, and a takeover"
-    " repeats what is in the log; watch fewer resources or scopes in one bridge"
-)
 _NO_TERM = (
     "the annotation kubedelta/term of the Lease is no term of an election, and is passed over: the next renewal"
     " replaces it; find out who may write the Lease"
@@ -168,17 +148,12 @@ class ElectionLogs:
 
     def observe(self, fact: Fact) -> None:
         match fact:
-            case LeaseRenewed(seconds, size):
+            case LeaseRenewed(seconds):
                 if self._throttled.over("lease"):
                     self._log.info("the Lease is renewed again")
-                self._log.debug("lease renewed", seconds=round(seconds, 3), frontier_bytes=size)
+                self._log.debug("lease renewed", seconds=round(seconds, 3))
             case LeaseFailed():
                 self._failed(fact)
-            case FrontierTooLarge(size, most):
-                self._throttled.failure("frontier", _TOO_LARGE, "too large", bytes=size, most=most)
-            case FrontierUnreadable(reason):
-                text = "the frontier in the Lease cannot be read: a takeover repeats what it covers"
-                self._throttled.failure("frontier", text, reason)
             case LeaseTermDoubted(term, newest):
                 self._throttled.failure("term", _NO_TERM, "too large", found=term, newest=newest)
             case LeaderChanged(holder, term):
@@ -193,47 +168,22 @@ class ElectionLogs:
             case LeadershipLost(term, reason):
                 text = "this replica leads no more: its deliveries are paused until it holds the Lease again"
                 self._log.warning(text, term=term, reason=reason)
-            case CopyFetched(leader, size, seconds):
-                text = "the state begins as a copy of the leader's"
-                self._log.info(text, leader=leader, bytes=size, seconds=round(seconds, 1))
-            case CopyFailed(reason):
-                self._log.warning("no copy of the leader's state: this replica begins with lists", reason=reason)
-            case CopySent(client, size, seconds):
-                text = "another replica has got a copy of the state"
-                self._log.info(text, client=client, bytes=size, seconds=round(seconds, 1))
-            case LettersFetched() | LettersMissing() | LettersOvertaken():
-                self._letters(fact)
-            case SettingsDiffer(sections, leader):
-                self._differ(sections, leader)
             case LeadershipReleased(term):
                 self._log.info("the Lease is released after the last delivery", term=term)
-            case LeadershipResigned(term, resource):
-                text = "this replica leaves the Lease: a list may hide deletes of objects that leaders before delivered"
-                self._log.warning(text, term=term, resource=resource)
-            case ShardWaits(reason):
-                self._log.warning("the objects of this shard cannot be taken over yet", reason=reason)
-            case ShardInherited(former, term):
-                self._log.info("the former shards have handed over their objects", former=former, term=term)
-            case ShardHandedOver(of):
-                self._log.warning("this bridge handed over: remove it once its dead letters are elsewhere", shards=of)
-
-    def _letters(self, fact: LettersFetched | LettersMissing | LettersOvertaken) -> None:
-        match fact:
-            case LettersFetched(replica, number):
-                self._log.info("the dead letters of the former leader are here", replica=replica, number=number)
-            case LettersMissing(replica, reason):
-                text = "the dead letters of a former leader are not here yet"
-                self._log.warning(text, replica=replica, reason=reason)
-            case LettersOvertaken(replica, number):
-                text = "dead letters of a former leader were dropped: their sinks have got later records of the objects"
-                self._log.warning(text, replica=replica, number=number)
-
-    def _differ(self, sections: Sequence[str], leader: str) -> None:
-        if not sections:
-            self._log.info("the configuration is as the leader's again", leader=leader)
-            return
-        text = "the configuration is not the leader's, and a takeover would change what the sinks get: make them equal"
-        self._log.warning(text, sections=list(sections[:_MOST_SECTIONS]), count=len(sections), leader=leader)
+            case TookOverLacking(term, before):
+                text = "this replica was not in sync with the leader before: each sink gets a Gap, then a snapshot"
+                self._log.warning(text, term=term, before=before)
+            case FollowerInSync(follower, term):
+                self._log.info("a follower is in sync", follower=follower, term=term)
+            case FollowerLost(follower, connected):
+                why = "it is too slow" if connected else "its connection ended"
+                self._log.warning("a follower is in sync no more", follower=follower, reason=why)
+            case FollowingFailed(leader, reason):
+                text = "this replica does not follow the leader at the moment"
+                self._throttled.failure("following", text, reason, leader=leader)
+            case BaseCopySent(follower, size, seconds):
+                text = "a follower has got a copy of the whole state"
+                self._log.info(text, follower=follower, bytes=size, seconds=round(seconds, 1))
 
     def _failed(self, fact: LeaseFailed) -> None:
         text = f"{fact.verb} of the Lease failed"

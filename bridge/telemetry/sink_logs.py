@@ -16,7 +16,6 @@ from bridge.facts import (
     Fact,
     IntakeBlocked,
     IntakeResumed,
-    KeptElsewhere,
     LeadershipDoubted,
     ListenerOverrun,
     ProgressRead,
@@ -33,7 +32,6 @@ from bridge.facts import (
     SnapshotBegan,
     SnapshotCancelled,
     SnapshotEnded,
-    StandbyShortened,
     StatesNotCompared,
 )
 from bridge.telemetry.throttled_log import ThrottledLog
@@ -88,12 +86,6 @@ class SinkLogs:
                 self._log.info("snapshot ended", sink=sink, objects=objects)
             case SnapshotCancelled(sink, left):
                 self._log.info("snapshot cancelled", sink=sink, objects_left=left)
-            case KeptElsewhere(sink, what, replica):
-                text = "the former leader keeps something of the sink, which this replica has not"
-                self._log.warning(text, sink=sink, what=what, replica=replica)
-            case StandbyShortened(sink, records):
-                text = "this follower's log for the sink is beyond twice max_backlog: a takeover would begin with a Gap"
-                self._log.warning(text, sink=sink, dropped=records)
             case DeliveryDelayed() | CircuitOpened() | CircuitClosed() | RecordRejected() | RecordsParked():
                 self._delivery(fact)
             case _:

@@ -19,7 +19,6 @@ from bridge.facts import (
     StateExposed,
     StateMigrated,
 )
-from bridge.facts.outbox import SelectionDeferred, SelectionUnsure
 from bridge.telemetry.throttled_log import ThrottledLog
 
 
@@ -67,15 +66,6 @@ class StateLogs:
                 self._throttled.failure("cluster", text, reason)
             case SelectionChanged() | SelectorUnserved() | SelectionUnreadable() | ExpressionFailed():
                 self._selection(fact)
-            case SelectionDeferred(sinks):
-                text = "changed selections wait until the watches have all that the leader before can have delivered"
-                self._log.info(text, sinks=list(sinks))
-            case SelectionUnsure(sinks, resources):
-                text = (
-                    "watches lag since this replica leads: the changed selections may leave objects at the sinks that "
-                    "they do not contain; kubedelta verify names these"
-                )
-                self._log.warning(text, sinks=list(sinks), resources=list(resources))
             case EvaluationsFailed(count):
                 self._log.debug("expressions of selections failed", count=count)
             case ScopeChanged(resource, left):

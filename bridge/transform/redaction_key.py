@@ -42,6 +42,12 @@ class RedactionKey:
         """The name of the key, in every digest. It is a digest too, so it makes guesses of the key no cheaper."""
         self._beginning = f"{DIGEST_PREFIX}{self.id}:"
 
+    def derived(self, purpose: str) -> bytes:
+        """Another key of 32 bytes, for this purpose alone."""
+        found = self._begun.copy()
+        found.update(f"kubedelta {purpose}".encode())
+        return found.digest()
+
     def digest(self, *parts: bytes) -> str:
         """``hmac-sha256:<key id>:<64 hexadecimal digits>`` over all parts and the bounds between them."""
         return self.starting_with()(*parts)

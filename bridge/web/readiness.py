@@ -1,7 +1,7 @@
 """``/readyz?verbose``: a line for each resource, the intake and each sink, in the form of the API server's ``/readyz``.
 
 ``[+]`` is ready. ``[-]`` makes the answer 503: a resource that is not synced and live, a blocked intake, or a follower
-that lacks steps. ``[!]`` is a sink with failures or dead letters, dead letters that another replica has, a refused
+that is not in sync. ``[!]`` is a sink with failures or dead letters, a leader without a follower in sync, a refused
 change of the configuration, or a resource that begins again because of a change, which leave the answer at 200: the
 bridge works."""
 
@@ -29,7 +29,8 @@ LONGEST_REASON = 2000
 def report(snapshot: StatusSnapshot) -> str:
     """The report as printable text. Reasons hold no secrets, and are bounded."""
     informers = [_informer(each, changing=snapshot.changing) for each in snapshot.informers]
-    lines = [*informers, _intake(snapshot), *map(_sink, snapshot.sinks)]
+    follows = snapshot.election is not None and not snapshot.election.leads
+    lines = [] if follows else [*informers, _intake(snapshot), *map(_sink, snapshot.sinks)]
     if snapshot.election is not None:
         lines.append(_election(snapshot.election))
     if snapshot.configuration is not None:
@@ -40,7 +41,7 @@ def report(snapshot: StatusSnapshot) -> str:
         lines.append(f"[+] {snapshot.shard}")
     if snapshot.changing:
         lines.insert(0, "[!] the configuration changes, and resources begin again where they were")
-    elif not snapshot.informers:
+    elif not snapshot.informers and not follows:
         lines.insert(0, "[-] no resource is known yet")
     return "\n".join([*map(escaped, lines), f"readyz check {'passed' if snapshot.ready else 'failed'}", ""])
 
@@ -52,18 +53,17 @@ def _intake(snapshot: StatusSnapshot) -> str:
 
 
 def _election(found: ElectionStatus) -> str:
-    mark = "[-]" if not (found.leads or found.exact) else "[!]" if found.differs or found.letters_at else "[+]"
+    mark = "[+]" if found.in_sync else "[!]" if found.leads else "[-]"
     details = [f"term={found.term}"]
     if found.holder:
         details.append(f"holder={found.holder}")
-    if found.frontier_age is not None:
-        details.append(f"frontier_age={found.frontier_age:.1f}s")
-    if mark == "[-]":
-        details.append("reason: a takeover by this replica would lack steps")
-    if found.letters_at:
-        details.append(f"dead letters still at: {_one_line(', '.join(found.letters_at))}")
-    if found.differs:
-        details.append(f"differs from the leader in: {_one_line(', '.join(found.differs))}")
+    if found.renewed_seconds is not None:
+        details.append(f"renewed={found.renewed_seconds:.1f}s")
+    for each in found.followers:
+        state = "in sync" if each.in_sync else f"{each.commits} commits and {each.seconds:.1f}s behind"
+        details.append(f"follower {each.name}: {state};")
+    if not found.in_sync:
+        details.append(f"reason: {_one_line(found.reason or 'no follower is in sync')}")
     return " ".join([f"{mark} election {found.state}", *details])
 
 

@@ -17,7 +17,7 @@ page         the web page for people
 shape        the types that the settings allow at a path of the file
 """
 
-from config.schema.cluster import ClusterSettings, CopySettings, ElectionSettings
+from config.schema.cluster import ClusterSettings, ElectionSettings
 from config.schema.delivery import DeliverySettings, MaxBacklogSettings
 from config.schema.page import PageSettings
 from config.schema.redaction import RedactionSettings
@@ -31,7 +31,6 @@ from config.schema.watch import ShardSettings, WatchList, WatchSettings
 __all__ = [
     "Address",
     "ClusterSettings",
-    "CopySettings",
     "DeliverySettings",
     "ElectionSettings",
     "LogFormat",

@@ -7,8 +7,6 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from config.rules import Given, Rule, Ruled, needs
-from config.schema.telemetry import ListenAddress
 from config.values import HOST, PORT, Between, Duration, Flag, Matching, Section
 
 
@@ -32,12 +30,6 @@ ClusterName: TypeAlias = Annotated[
     ),
 ]
 
-CopyUrl: TypeAlias = Annotated[
-    str,
-    Matching(
-        rf"https?://{HOST}(?::{PORT})?/?", "a URL like https://kubedelta-0.kubedelta:8082 is expected", longest=500
-    ),
-]
 _LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 
 Namespace: TypeAlias = Annotated[
@@ -97,56 +89,14 @@ class ClusterSettings(Section):
     )
 
 
-class CopySettings(Ruled, Section):
-    """Copies of the leader's state, for replicas with an empty disk."""
-
-    rules = (needs("token_file", "listen"), Rule(Given("listen"), Given("token_file"), "listen needs token_file"))
-
-    listen: ListenAddress | None = Field(
-        default=None,
-        description="host:port at which this replica, while it leads, sends its state to replicas whose "
-        "state.directory is empty. They then list nothing, and can take over at once. Without it there are no copies.",
-        examples=["0.0.0.0:8082"],
-    )
-    url: CopyUrl | None = Field(
-        default=None,
-        description="The address of this replica for the others; its Lease has it. Without it: that of listen. In a "
-        "StatefulSet, set it in the environment: "
-        "KUBEDELTA__ELECTION__BASE_COPY__URL=https://$(POD_NAME).kubedelta-replicas:8082. The chart does.",
-        examples=["https://kubedelta-0.kubedelta-replicas:8082"],
-    )
-    token_file: Path | None = Field(
-        default=None,
-        description="A file with a token of at least 16 characters, the same for all replicas. Whoever has it may read "
-        "the whole state. The file is read at each request.",
-        examples=["/run/secrets/copy-token"],
-    )
-    cert_file: Path | None = Field(
-        default=None, description="The certificate (PEM) of this replica.", examples=["/run/secrets/tls.crt"]
-    )
-    key_file: Path | None = Field(
-        default=None, description="The private key (PEM) of cert_file.", examples=["/run/secrets/tls.key"]
-    )
-    ca_file: Path | None = Field(
-        default=None,
-        description="Certificates (PEM) of the authorities that sign those of the replicas. No others are trusted.",
-        examples=["/run/secrets/ca.crt"],
-    )
-    allow_http: Flag = Field(
-        default=False,
-        description="Token and state may cross a network without TLS, such as one that is encrypted by other means. "
-        "On a loopback address they always may.",
-    )
-
-
 class ElectionSettings(Section):
     """Several replicas, of which one delivers: the holder of a Lease."""
 
     enabled: Flag = Field(
         default=False,
-        description="Every replica watches and keeps its own state; only the holder of the Lease delivers. Each needs "
-        "a state.directory of its own, the same resources and sinks, and the same redaction.key_file. A single replica "
-        "needs no election.",
+        description="The holder of the Lease watches and delivers; the others follow it with a copy of its state, and "
+        "one of them takes over when it ends. Each needs a state.directory of its own, and the same "
+        "redaction.key_file. A single replica needs no election.",
     )
     lease: LeaseName = Field(
         default="kubedelta",
@@ -166,7 +116,7 @@ class ElectionSettings(Section):
     )
     lease_duration: Annotated[Duration, Between(1, 600)] = Field(
         default=Duration(15),
-        description="A standby takes the Lease when it was not renewed for so long. Rounded up to whole seconds.",
+        description="A follower takes the Lease when it was not renewed for so long. Rounded up to whole seconds.",
     )
     renew_deadline: Annotated[Duration, Between(0.5, 400)] = Field(
         default=Duration(10),
@@ -175,11 +125,15 @@ class ElectionSettings(Section):
     )
     retry_period: Annotated[Duration, Between(0.1, 60)] = Field(
         default=Duration(2),
-        description="Time between two renewals. After a crash of the leader, at most what the sinks settled in that "
-        "time is delivered again. At most renew_deadline divided by 1.2.",
+        description="Time between two renewals. At most renew_deadline divided by 1.2.",
     )
-    base_copy: CopySettings = Field(
-        default=CopySettings(),
-        description="What replicas send one another: copies of the leader's state, for replicas with an empty disk, "
-        "and the dead letters of former leaders. Off by default.",
+    port: Annotated[int, Field(ge=0, le=65_535)] = Field(
+        default=8083,
+        description="The port at which a leader sends its state to the replicas that follow, on the address with which "
+        "it reaches the API server. Only replicas with the same redaction.key_file get in. 0 takes any free port.",
+    )
+    ack_timeout: Annotated[Duration, Between(0.1, 60)] = Field(
+        default=Duration(1),
+        description="A change is delivered when every follower in sync has it. One that does not answer for so long is "
+        "in sync no more, and deliveries go on without it.",
     )

@@ -108,11 +108,3 @@ class ShardSettings(Section):
         "namespace: each namespace is in a shard as a whole, so that all records of a name have an order; all "
         "cluster-scoped objects are in a single shard.",
     )
-    former: Annotated[Count, AfterValidator(_power_of_two)] | None = Field(
-        default=None,
-        description="To change the number of shards: the number before, 1 for a bridge with all objects. The former "
-        "shards hand over, and this bridge goes on behind what they have delivered. Both need an election with one "
-        "election.lease, and this bridge an empty state.directory. Remove it once the former bridges are gone.",
-        examples=[2],
-        json_schema_extra={"enum": [*_NUMBERS]},
-    )

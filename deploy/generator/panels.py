@@ -103,10 +103,11 @@ ROWS: dict[str, tuple[Panel, ...]] = {
     ),
     "Election": (
         _panel("Leader", "bool_yes_no", _value(_k("leader"), using="max")),
-        _panel("Exact", "bool_yes_no", _value(_k("leader_exact"), using="min")),
+        _panel("In sync", "bool_yes_no", _value(_k("replica_in_sync"), using="min")),
         _panel("Term", "short", _value(_k("leader_term"), using="max")),
-        _panel("Settings unlike the leader's", "short", _value(_k("leader_settings_differ"), using="max")),
-        _panel("Since the last renewal", "s", _value(_k("frontier_age_seconds"), using="max")),
+        _panel("Behind the leader", "s", _value(_k("follower_lag_seconds"), using="max")),
+        _panel("Commits behind", "short", _value(_k("follower_lag_commits"), using="max")),
+        _panel("Since the last renewal", "s", _value(_k("lease_age_seconds"), using="max")),
         _panel(
             "Renewal of the Lease",
             "s",

@@ -78,16 +78,6 @@ class Redaction(Part):
     )
 
 
-class BaseCopy(Part):
-    tlsSecret: str = Field(
-        default="",
-        description="A Secret with tls.crt and tls.key for all pods' names, and ca.crt; empty for off.",
-    )
-    tokenSecret: str = Field(default="", description="A Secret with the token that opens the copies.")
-    tokenKey: str = Field(default="token", pattern=r"^[-._a-zA-Z0-9]+$", description="The name of its entry.")
-    port: Annotated[int, Field(ge=1, le=65535)] = Field(default=8082, description="For other replicas.")
-
-
 class Service(Part):
     annotations: Texts = Field(default={}, description="Of the Service.")
 
@@ -154,13 +144,10 @@ class Values(Part):
     image: Image = Field(default=Image(), description="The container's image.")
     replicas: Annotated[int, Field(ge=0, le=3)] = Field(
         default=1,
-        description="Bridges that watch, of which one delivers; above 1 with config.election.enabled. 0 stops.",
+        description="Bridges, of which one watches and delivers; above 1 with config.election.enabled. 0 stops.",
     )
     shards: Literal[1, 2, 4, 8, 16, 32, 64, 128, 256] = Field(
         default=1, description="Parts of all objects, each with replicas of its own; 1 for bridges with all objects."
-    )
-    formerShards: Literal[0, 1, 2, 4, 8, 16, 32, 64, 128, 256] = Field(
-        default=0, description="The number of shards before, whose pods run until they have handed over; 0 for none."
     )
     restartOnConfigChange: bool = Field(
         default=True,
@@ -178,9 +165,6 @@ class Values(Part):
     secrets: list[Secret] = Field(default=[], description="Secrets as files, for options of config that end in _file.")
     encryption: Encryption = Field(default=Encryption(), description="Of objects' content on the volume.")
     redaction: Redaction = Field(default=Redaction(), description="The key of digests, for an election.")
-    baseCopy: BaseCopy = Field(
-        default=BaseCopy(), description="Copies of the leader's state, for replicas with an empty volume."
-    )
     env: list[Anything] = Field(default=[], description="Environment variables of the container.")
     extraVolumes: list[Anything] = Field(default=[], description="Further volumes of the pod.")
     extraVolumeMounts: list[Anything] = Field(default=[], description="Their mounts.")

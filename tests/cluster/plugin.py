@@ -36,7 +36,6 @@ RECIPE_OF_FIXTURE = {
     "helm_build": recipes.HELM,
     "image_base_build": recipes.IMAGE_BASE,
     "prometheus_operator_build": recipes.PROMETHEUS_OPERATOR,
-    "cert_manager_build": recipes.CERT_MANAGER,
 }
 """A test that has one of these among its fixtures, or its fixtures' fixtures, needs what the recipe makes."""
 
@@ -182,11 +181,6 @@ def helm_build(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="session")
 def prometheus_operator_build(pytestconfig: pytest.Config) -> Path:
     return _folder_of(recipes.PROMETHEUS_OPERATOR, pytestconfig)
-
-
-@pytest.fixture(scope="session")
-def cert_manager_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.CERT_MANAGER, pytestconfig)
 
 
 @pytest.fixture(scope="session")

@@ -109,17 +109,9 @@ PROMETHEUS_OPERATOR = _of_module(
 )
 """The definitions of its custom resources."""
 
-CERT_MANAGER = _of_module(
-    "cert-manager",
-    "github.com/cert-manager/cert-manager",
-    "deploy/crds/cert-manager.io_certificates.yaml",
-    "deploy/crds/cert-manager.io_issuers.yaml",
-)
-"""The definitions of its custom resources."""
-
 _BASE = RECIPES / "image-base/base.sh"
 IMAGE_BASE = Recipe("image-base", _version(_BASE, r"^TAG=(\S+)"), Group.IMAGE, (_BASE,), ("sh", "base.sh", "{out}"))
 """The base of the image, since no image can be pulled. Its version is the tag that the Dockerfile names."""
 
-ALL = (ETCD, NATS, KAFKA, KUBERNETES, PROMTOOL, HELM, PROMETHEUS_OPERATOR, CERT_MANAGER)
+ALL = (ETCD, NATS, KAFKA, KUBERNETES, PROMTOOL, HELM, PROMETHEUS_OPERATOR)
 """Without the image's base, which few machines can make."""

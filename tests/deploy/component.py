@@ -12,7 +12,6 @@ from tests.deploy.helm import ROOT, Manifest
 
 DEPLOY = ROOT / "deploy"
 REPLICAS = DEPLOY / "replicas"
-COPIES = DEPLOY / "copies"
 
 
 def plain() -> list[Manifest]:
@@ -23,11 +22,6 @@ def plain() -> list[Manifest]:
 def plain_replicas() -> list[Manifest]:
     """Those of two replicas."""
     return _with(REPLICAS, plain())
-
-
-def plain_copies() -> list[Manifest]:
-    """Those of two replicas with base copies."""
-    return _with(COPIES, plain_replicas())
 
 
 def _with(component: Path, made: list[Manifest]) -> list[Manifest]:

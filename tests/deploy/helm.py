@@ -86,16 +86,7 @@ REPLICAS: Values = {
     "redaction": {"existingSecret": "kubedelta-redaction"},
     "topologySpreadConstraints": [],
 }
-"""The same with a standby."""
-
-COPIES: Values = {
-    **REPLICAS,
-    "baseCopy": {"tlsSecret": "kubedelta-copy-tls", "tokenSecret": "kubedelta-copy-token"},
-}
-"""A standby with an empty volume begins with a copy of the leader's state."""
-
-DIVIDED_ANEW: Values = {**COPIES, "shards": 4, "formerShards": 2}
-"""Two shards hand over to four."""
+"""The same with a follower."""
 
 _HELM_LABELS = {
     "app.kubernetes.io/component",

@@ -58,7 +58,7 @@ class PodProcess(BridgeProcess):
         environ = {
             **environ_in(self._container, pod["metadata"]["name"]),
             "KUBEDELTA__TELEMETRY__LISTEN": ports["http"],
-            **({"KUBEDELTA__ELECTION__BASE_COPY__LISTEN": ports["copies"]} if "copies" in ports else {}),
+            "KUBEDELTA__ELECTION__PORT": "0",  # All pods of these tests have one address to the API server.
             "KUBERNETES_SERVICE_HOST": host,
             "KUBERNETES_SERVICE_PORT": port,
             _ACCOUNT: str(_service_account(folder / "account", server, token, pod)),

@@ -71,6 +71,12 @@ CASES: dict[str, Case] = {
         description="Nobody holds the Lease, or none of the replicas can take over. Changes wait on disk.",
         instance="",
     ),
+    "KubedeltaNoFollowerInSync": Case(
+        fires={"kubedelta_replica_in_sync": "1x5 0x20", "kubedelta_leader": "1x25"},
+        quiet={"kubedelta_replica_in_sync": "1x5 0x20", "kubedelta_leader": "0x25"},
+        minute=13,
+        description="bridge leads, and no follower is in sync with it.",
+    ),
     "KubedeltaLeaderChanges": Case(
         fires={'kubedelta_leader_transitions_total{to="leading"}': "0+1x60"},
         quiet={'kubedelta_leader_transitions_total{to="leading"}': "0x10 1x50"},

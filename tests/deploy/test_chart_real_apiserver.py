@@ -13,8 +13,7 @@ import yaml
 
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.kube_client import KubeClient, KubeError
-from tests.deploy.component import COPIES
-from tests.deploy.helm import CHART, CONFIG, DIVIDED_ANEW, EVERYTHING, REPLICAS, Helm, Manifest, Values, one
+from tests.deploy.helm import CHART, CONFIG, EVERYTHING, REPLICAS, Helm, Manifest, Values, one
 
 PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
@@ -62,13 +61,7 @@ async def with_operator(kube: KubeClient, prometheus_operator_build: Path) -> As
         yield kube
 
 
-@pytest.fixture
-async def with_cert_manager(kube: KubeClient, cert_manager_build: Path) -> AsyncIterator[KubeClient]:
-    async with _defined(kube, _all_in(cert_manager_build)):
-        yield kube
-
-
-EACH = {"one": EVERYTHING, "two": REPLICAS, "shards": DIVIDED_ANEW}
+EACH = {"one": EVERYTHING, "two": REPLICAS, "shards": {**REPLICAS, "shards": 2}}
 """Name → values."""
 
 
@@ -96,18 +89,6 @@ async def test_an_api_server_takes_every_object(
         await with_operator.create(
             PATHS["ServiceMonitor"].format(namespace), monitor, fieldValidation="Strict", dryRun="All"
         )
-
-
-async def test_cert_manager_takes_the_certificates(with_cert_manager: KubeClient, namespace: str) -> None:
-    found = list(yaml.safe_load_all((COPIES / "certificates.yaml").read_text()))
-    path = f"/apis/cert-manager.io/v1/namespaces/{namespace}"
-    for each in found:
-        each["metadata"]["namespace"] = namespace
-        plural = f"{each['kind'].lower()}s"
-        await with_cert_manager.create(f"{path}/{plural}", each, fieldValidation="Strict", dryRun="All")
-    found[-1]["spec"]["dnsName"] = []
-    with pytest.raises(KubeError, match="dnsName"):
-        await with_cert_manager.create(f"{path}/certificates", found[-1], fieldValidation="Strict", dryRun="All")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 
 from tests.deploy.helm import (
     CONFIG,
-    DIVIDED_ANEW,
     EVERYTHING,
     KUBERNETES,
     REPLICAS,
@@ -34,11 +33,6 @@ def full(helm: Helm) -> list[Manifest]:
 @pytest.fixture(scope="module")
 def replicas(helm: Helm) -> list[Manifest]:
     return helm.rendered(REPLICAS)
-
-
-@pytest.fixture(scope="module")
-def anew(helm: Helm) -> list[Manifest]:
-    return helm.rendered(DIVIDED_ANEW)
 
 
 def _labels(stateful: Manifest) -> dict[str, str]:
@@ -76,7 +70,7 @@ def test_pods_start_at_once_and_are_replaced_one_by_one(replicas: list[Manifest]
     assert (spec["podManagementPolicy"], spec["updateStrategy"]) == ("Parallel", {"type": "RollingUpdate"})
     assert "minReadySeconds" not in spec
     [container] = spec["template"]["spec"]["containers"]
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}, "it says whether one is exact"
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}, "ready is in sync"
 
 
 def test_the_pod_is_the_deployments_otherwise(replicas: list[Manifest], full: list[Manifest]) -> None:
@@ -85,6 +79,7 @@ def test_the_pod_is_the_deployments_otherwise(replicas: list[Manifest], full: li
     mount = {"name": "redaction", "mountPath": "/etc/kubedelta-secrets/redaction", "readOnly": True}
     container["volumeMounts"].remove(mount)
     assert container["env"].pop(0)["name"] == "POD_NAME"
+    container["ports"].remove({"name": "replication", "containerPort": 8083})
     pod["volumes"].remove({"name": "redaction", "secret": {"secretName": "kubedelta-redaction", "defaultMode": 0o440}})
     state = {"name": "state", "persistentVolumeClaim": {"claimName": "kubedelta-state"}}
     pod["volumes"].insert(1, state)
@@ -127,6 +122,30 @@ def test_two_releases_do_not_share_a_lease(helm: Helm, tmp_path: Path) -> None:
     assert configuration_of(manifests, tmp_path).election.lease == "mine"
     [role] = [each for each in all_of(manifests, "Role") if each["metadata"]["namespace"] == "kubedelta"]
     assert role["rules"][0]["resourceNames"] == ["mine"]
+
+
+def test_replicas_follow_their_leader_and_nobody_else_gets_in(helm: Helm, full: list[Manifest]) -> None:
+    """With the key of digests, and nothing else to set up."""
+    manifests = helm.rendered({"config": ELECTION, "replicas": 2, "redaction": KEY})
+    [container] = one(manifests, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    assert {"name": "replication", "containerPort": 8083} in container["ports"]
+    [*_, rule] = one(manifests, "NetworkPolicy")["spec"]["ingress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": "replication"}]
+    [peer] = rule["from"]
+    assert peer["podSelector"]["matchLabels"].items() <= _labels(one(manifests, "StatefulSet")).items()
+    assert "replication" not in str(one(full, "NetworkPolicy"))
+
+    bounded = helm.rendered({**REPLICAS, "networkPolicy": {"egress": [{"ports": [{"protocol": "TCP", "port": 443}]}]}})
+    [*_, out] = one(bounded, "NetworkPolicy")["spec"]["egress"]
+    assert out["ports"] == [{"protocol": "TCP", "port": 8083}]
+    assert out["to"] == [peer]
+
+
+def test_another_port_is_the_pods_too(helm: Helm) -> None:
+    config = {**CONFIG, "election": {"enabled": True, "port": 9000}}
+    manifests = helm.rendered({"config": config, "replicas": 2, "redaction": KEY})
+    [container] = one(manifests, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    assert {"name": "replication", "containerPort": 9000} in container["ports"]
 
 
 def test_replicas_run_on_nodes_of_their_own(replicas: list[Manifest], helm: Helm) -> None:
@@ -187,15 +206,15 @@ def test_a_volume_may_be_for_a_single_pod(helm: Helm, mode: str) -> None:
 
 @pytest.mark.usefixtures("schemas_once")
 @pytest.mark.parametrize("version", KUBERNETES)
-def test_schemas_of_kubernetes_accept_them(version: str, replicas: list[Manifest], anew: list[Manifest]) -> None:
-    own = [each for each in (*replicas, *anew) if not each["apiVersion"].startswith("monitoring.coreos.com/")]
+def test_schemas_of_kubernetes_accept_them(version: str, replicas: list[Manifest]) -> None:
+    own = [each for each in replicas if not each["apiVersion"].startswith("monitoring.coreos.com/")]
     assert {"StatefulSet", "PodDisruptionBudget", "Role"} <= {each["kind"] for each in own}
     for manifest in own:
         assert kubernetes_validate.validate(manifest, version, strict=True) == version
 
 
 def test_the_linter_finds_nothing_in_replicas(helm: Helm) -> None:
-    linted = helm.lint(DIVIDED_ANEW)
+    linted = helm.lint(REPLICAS)
     assert linted.returncode == 0, linted.stdout + linted.stderr
     assert "[WARNING]" not in linted.stdout + linted.stderr
 
@@ -216,6 +235,10 @@ def test_the_linter_finds_nothing_in_replicas(helm: Helm) -> None:
         (
             {"config": {**CONFIG, "election": {"enabled": True, "identity": "me"}}, "redaction": KEY},
             "config.election.identity: leave it out",
+        ),
+        (
+            {"config": {**CONFIG, "election": {"enabled": True, "port": 0}}, "redaction": KEY},
+            "config.election.port: a fixed port is needed",
         ),
         (
             {"config": {**CONFIG, "redaction": {"key_file": "/a.key"}}, "redaction": KEY},

@@ -1,12 +1,10 @@
-"""What the chart renders for shards, and while their number changes."""
+"""What the chart renders for shards."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from bridge.model.primitives.shard import ShardBy
 from bridge.plan.plan_from_settings import plan_of
@@ -14,11 +12,9 @@ from bridge.rights import election_rights
 from config.schema import ShardSettings
 from tests.deploy.helm import (
     CONFIG,
-    DIVIDED_ANEW,
     EVERYTHING,
     NAMESPACE,
     REPLICAS,
-    ROOT,
     Helm,
     Manifest,
     Values,
@@ -29,9 +25,6 @@ from tests.deploy.helm import (
 )
 
 ELECTION: Values = {"config": {**CONFIG, "election": {"enabled": True}}, "redaction": REPLICAS["redaction"]}
-RESTARTING: Values = {**REPLICAS, "restartOnConfigChange": True}
-CHANGES = [(2, 4), (4, 2), (1, 4), (4, 1)]
-"""A number of shards before, and one after."""
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +52,6 @@ def _shard(manifests: list[Manifest], folder: Path, name: str) -> ShardSettings 
     return configuration_of(manifests, folder, of=name).shard
 
 
-def _names(of: int) -> list[str]:
-    return ["kubedelta"] if of == 1 else [f"kubedelta-{index}-of-{of}" for index in range(of)]
-
-
 def test_a_shard_is_a_group_of_its_own(sharded: list[Manifest], full: list[Manifest], tmp_path: Path) -> None:
     found = all_of(sharded, "StatefulSet")
 
@@ -80,8 +69,8 @@ def test_a_shard_is_a_group_of_its_own(sharded: list[Manifest], full: list[Manif
 
 @pytest.mark.parametrize(
     "values",
-    [{**EVERYTHING, "shards": 4}, {**REPLICAS, "shards": 2}, DIVIDED_ANEW, {**DIVIDED_ANEW, "formerShards": 1}],
-    ids=["one", "replicas", "two divisions", "and all objects"],
+    [{**EVERYTHING, "shards": 4}, {**REPLICAS, "shards": 2}],
+    ids=["one", "replicas"],
 )
 def test_a_pod_belongs_to_one_shard(values: Values, helm: Helm) -> None:
     manifests = helm.rendered(values)
@@ -138,57 +127,10 @@ def test_the_notes_name_the_pods_of_shards(helm: Helm) -> None:
     assert "deploy/" not in notes
 
 
-# ── Another number ───────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(("before", "after"), CHANGES)
-def test_former_pods_go_on_beside_the_new_ones(helm: Helm, before: int, after: int) -> None:
-    """Neither they nor their file change, so that nothing restarts them."""
-    former = helm.rendered({**RESTARTING, "shards": before})
-    changing = helm.rendered({**RESTARTING, "shards": after, "formerShards": before})
-
-    for kind in ("StatefulSet", "PodDisruptionBudget"):
-        found = {each["metadata"]["name"]: each for each in all_of(changing, kind)}
-        assert found.keys() == {*_names(before), *_names(after)}
-        for each in all_of(former, kind):
-            assert found[each["metadata"]["name"]] == each
-    for kind in ("ConfigMap", "Service", "NetworkPolicy"):
-        assert all_of(changing, kind) == all_of(former, kind)
-
-
-@pytest.mark.parametrize(("before", "after"), CHANGES)
-def test_new_pods_know_the_number_before(helm: Helm, tmp_path: Path, before: int, after: int) -> None:
-    changing = helm.rendered({**RESTARTING, "shards": after, "formerShards": before})
-    done = helm.rendered({**RESTARTING, "shards": after})
-
-    for index, name in enumerate(_names(after)):
-        assert _shard(changing, tmp_path, name) == ShardSettings(of=after, index=index, former=before)
-        assert _shard(done, tmp_path, name) == (ShardSettings(of=after, index=index) if after > 1 else None)
-    assert [each["metadata"]["name"] for each in all_of(done, "StatefulSet")] == _names(after)
-
-
-def test_a_division_by_namespace_changes_its_number(helm: Helm, tmp_path: Path) -> None:
-    def values(of: int) -> Values:
-        return {"config": {**ELECTION["config"], "shard": {"of": of, "by": "namespace"}}, "shards": of}
-
-    manifests = helm.rendered({**ELECTION, **values(4), "formerShards": 2})
-    assert _shard(manifests, tmp_path, "kubedelta-1-of-2") == ShardSettings(of=2, index=1, by=ShardBy.NAMESPACE)
-    new = _shard(manifests, tmp_path, "kubedelta-3-of-4")
-    assert new == ShardSettings(of=4, index=3, by=ShardBy.NAMESPACE, former=2)
-    [before] = all_of(helm.rendered({**ELECTION, **values(2)}), "ConfigMap")
-    assert one(manifests, "ConfigMap") == before
-    alone = helm.rendered({**ELECTION, **values(4), "formerShards": 1})
-    assert _shard(alone, tmp_path, "kubedelta") is None
-
-
-@pytest.mark.parametrize(("before", "after"), CHANGES)
-def test_each_pod_has_its_rights_on_leases(
-    helm: Helm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int, after: int
-) -> None:
-    manifests = helm.rendered({**RESTARTING, "shards": after, "formerShards": before})
+def test_each_pod_has_its_rights_on_its_lease(helm: Helm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifests = helm.rendered({**REPLICAS, "shards": 4})
     [role] = [each for each in all_of(manifests, "Role") if each["metadata"]["namespace"] == NAMESPACE]
     granted = {(rule.get("resourceNames", [""])[0], *rule["verbs"]) for rule in role["rules"]}
-
     needed: dict[str, set[str]] = {}
     for stateful in all_of(manifests, "StatefulSet"):
         monkeypatch.setenv("POD_NAME", environ_of(stateful)["POD_NAME"])
@@ -196,25 +138,7 @@ def test_each_pod_has_its_rights_on_leases(
         for right in election_rights(plan_of(settings, tmp_path / "kubedelta.yaml").election, NAMESPACE):
             needed.setdefault(right.name, set()).update(right.verbs)
     assert {name: set(verbs) for name, *verbs in granted} == needed
-    assert len(needed) == before + after + 1
-
-
-def test_notes_name_the_leases_of_a_change(helm: Helm) -> None:
-    said = helm.notes(DIVIDED_ANEW)
-    assert "The 2 former shards hand over to the 4 new ones" in said
-    assert "get lease kubedelta-0-of-2 kubedelta-1-of-2 -o yaml" in said
-    assert "get lease kubedelta-0-of-4 kubedelta-1-of-4 kubedelta-2-of-4 kubedelta-3-of-4\n" in said
-    joined = helm.notes({**ELECTION, "formerShards": 2})
-    assert "The 2 former shards hand over to one with all objects" in joined
-    assert "formerShards" not in helm.notes({**ELECTION, "shards": 2})
-
-
-def test_the_values_of_the_guide_divide_anew(helm: Helm) -> None:
-    [example] = re.findall(r"\n   ```yaml\n(.*?)```", (ROOT / "docs/large-clusters.md").read_text(), re.DOTALL)
-    values = yaml.safe_load(example)
-    values["config"] |= CONFIG
-    found = [each["metadata"]["name"] for each in all_of(helm.rendered(values), "StatefulSet")]
-    assert sorted(found) == sorted([*_names(4), *_names(2)])
+    assert len(needed) == 4 + 1
 
 
 @pytest.mark.parametrize(
@@ -223,14 +147,10 @@ def test_the_values_of_the_guide_divide_anew(helm: Helm) -> None:
         ({"shards": 4, "fullnameOverride": "a" * 47}, f"fullnameOverride: {'a' * 47}-0-of-4: the API server takes"),
         ({"shards": 3}, "/shards"),
         ({"shards": 0}, "/shards"),
-        ({"formerShards": 3}, "/formerShards"),
         ({"shards": 4, "config": {**CONFIG, "shard": {"of": 2}}}, "config.shard.of: found 2; shards is 4"),
         ({"config": {**CONFIG, "shard": {"of": 2}}}, "config.shard.of: found 2; shards is 1"),
         ({"shards": 4, "config": {**CONFIG, "shard": {"of": 4, "index": 1}}}, "config.shard.index: leave it out"),
-        ({"shards": 4, "config": {**CONFIG, "shard": {"of": 4, "former": 2}}}, "config.shard.former: leave it out"),
         ({"shards": 4, "persistence": {"existingClaim": "mine"}}, "persistence.existingClaim"),
-        ({"shards": 4, "formerShards": 2}, "formerShards: set config.election.enabled"),
-        ({**ELECTION, "shards": 4, "formerShards": 4}, "formerShards: found 4, which is shards"),
     ],
 )
 def test_values_that_shards_cannot_have_are_refused(helm: Helm, values: Values, words: str) -> None:

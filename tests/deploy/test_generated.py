@@ -65,8 +65,6 @@ def test_every_value_is_tried_in_the_tests() -> None:
     untried = {
         "replicas",
         "shards",
-        "formerShards",
-        "baseCopy",
         "redaction",
         "nameOverride",
         "fullnameOverride",

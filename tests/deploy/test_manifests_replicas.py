@@ -1,4 +1,4 @@
-"""The plain manifests of two replicas, alone and with base copies."""
+"""The plain manifests of two replicas."""
 
 from __future__ import annotations
 
@@ -12,33 +12,23 @@ import pytest
 import yaml
 
 from config.load import load
-from tests.deploy.component import COPIES, DEPLOY, REPLICAS, plain_copies, plain_replicas
+from tests.deploy.component import DEPLOY, REPLICAS, plain_replicas
 from tests.deploy.helm import TYPES, Helm, Manifest, one, without_helm
 from tests.kit.deadlines import BUSY
 
-BASE_COPY = {"tlsSecret": "kubedelta-copy-tls", "tokenSecret": "kubedelta-copy-token"}
-
-
-@pytest.fixture(params=[REPLICAS, COPIES], ids=["replicas", "copies"])
-def component(request: pytest.FixtureRequest) -> Path:
-    folder: Path = request.param
-    return folder
-
 
 @pytest.fixture
-def config(component: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((component / "kubedelta.yaml").read_text())
+def config() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((REPLICAS / "kubedelta.yaml").read_text())
     return found
 
 
 @pytest.fixture
-def manifests(component: Path) -> list[Manifest]:
-    return plain_copies() if component == COPIES else plain_replicas()
+def manifests() -> list[Manifest]:
+    return plain_replicas()
 
 
-def test_they_are_what_the_chart_renders(
-    helm: Helm, config: dict[str, Any], manifests: list[Manifest], component: Path
-) -> None:
+def test_they_are_what_the_chart_renders(helm: Helm, config: dict[str, Any], manifests: list[Manifest]) -> None:
     [image] = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["images"]
     [container] = one(manifests, "StatefulSet")["spec"]["template"]["spec"]["containers"]
     container["image"] = f"{container['image']}:{image['newTag']}"
@@ -46,9 +36,6 @@ def test_they_are_what_the_chart_renders(
     values = {"replicas": 2, "config": config, "redaction": {"existingSecret": "kubedelta-redaction"}}
     written_config = deepcopy(config)
     del config["redaction"]
-    if component == COPIES:
-        values["baseCopy"] = BASE_COPY
-        del config["election"]["base_copy"]
 
     rendered = {(each["kind"], each["metadata"]["name"]): without_helm(each) for each in helm.rendered(values)}
     assert yaml.safe_load(rendered.pop(("ConfigMap", "kubedelta"))["data"]["kubedelta.yaml"]) == written_config
@@ -58,10 +45,9 @@ def test_they_are_what_the_chart_renders(
     assert rendered == written
 
 
-def test_the_configuration_is_that_of_one_and_an_election(config: dict[str, Any], component: Path) -> None:
-    settings = load(component / "kubedelta.yaml", {}, TYPES)
+def test_the_configuration_is_that_of_one_and_an_election(config: dict[str, Any]) -> None:
+    settings = load(REPLICAS / "kubedelta.yaml", {}, TYPES)
     assert settings.election.enabled
-    assert (config["election"].pop("base_copy", None) is not None) is (component == COPIES)
     added = {name: config.pop(name) for name in ("election", "redaction")}
     assert config == yaml.safe_load((DEPLOY / "kubedelta.yaml").read_text())
     assert added["election"] == {"enabled": True, "lease": "kubedelta"}
@@ -79,16 +65,16 @@ def test_the_key_is_where_the_secret_is_mounted(config: dict[str, Any], manifest
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_kustomize_makes_the_same_of_them(tmp_path: Path, manifests: list[Manifest], component: Path) -> None:
+def test_kustomize_makes_the_same_of_them(tmp_path: Path, manifests: list[Manifest]) -> None:
     shutil.copytree(DEPLOY, tmp_path / "deploy", ignore=shutil.ignore_patterns("chart", "generator", "release"))
     with (tmp_path / "deploy/kustomization.yaml").open("a") as file:
-        file.write(f"components: [{'replicas, copies' if component == COPIES else 'replicas'}]\n")
+        file.write("components: [replicas]\n")
     command = ["kubectl", "kustomize", str(tmp_path / "deploy")]
     built = subprocess.run(command, capture_output=True, timeout=60 * BUSY, check=True).stdout
     made = list(yaml.safe_load_all(built))
 
     config = one(made, "ConfigMap")
-    assert config["data"] == {"kubedelta.yaml": (component / "kubedelta.yaml").read_text()}
+    assert config["data"] == {"kubedelta.yaml": (REPLICAS / "kubedelta.yaml").read_text()}
     assert {each["kind"] for each in made} == {each["kind"] for each in manifests} | {"ConfigMap"}
     spec, ours = one(made, "StatefulSet")["spec"], one(manifests, "StatefulSet")["spec"]
     pod, our_pod = spec["template"]["spec"], ours["template"]["spec"]

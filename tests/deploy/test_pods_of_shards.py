@@ -28,7 +28,6 @@ from tests.kit.deadlines import BUSY
 from tests.kit.independent_watch import Collection, IndependentWatch
 from tests.kit.received import Received, by_uid, from_nats, received_lists
 from tests.kit.replicas import Replicas
-from tests.scenarios.test_shards_are_split_and_joined import until_it_may_go
 
 pytestmark = [
     pytest.mark.long,
@@ -71,7 +70,6 @@ class Deployed:
             "replicas": 2,
             "redaction": {"existingSecret": "kubedelta-redaction"},
             "rbac": {"namespaced": True},
-            "baseCopy": {"tlsSecret": "kubedelta-copy-tls", "tokenSecret": "kubedelta-copy-token"},
             "persistence": {"storageClass": self.nodes.storage_class},
             **values,
         }
@@ -194,34 +192,3 @@ async def test_two_shards_share_all_objects_and_each_has_a_standby(deploying: De
         churn.stop()
         await deployed.judged(since)
         await asyncio.to_thread(leader.start)
-
-
-async def test_two_shards_hand_over_to_four(deploying: Deploying, shell: Shell) -> None:
-    leases, _ = commands_of("large-clusters.md", "Another number of shards")
-    async with deploying() as deployed, churning_in(deployed) as churn:
-        await deployed.nodes.ready(*pods_of(2))
-        since = await deployed.version()
-        await churn.until_made(40)
-        await deployed.release(shards=4, formerShards=2)
-        async with asyncio.timeout(120 * BUSY):
-            while (await shell(leases)).count('"done":true') < 2:  # noqa: ASYNC110  # as in the guide
-                await asyncio.sleep(0.5)
-        for index in range(4):
-            await deployed.group(index, 4).leader()
-        await churn.until_made(40)
-        for name in pods_of(2):
-            await until_it_may_go(deployed.kubelet.bridges[name])
-
-        await deployed.release(shards=4)
-        await deployed.nodes.kube.wait_for(
-            f"/apis/apps/v1/namespaces/{deployed.nodes.namespace}/statefulsets",
-            lambda found: [each["status"].get("updatedReplicas") for each in found] == [2] * 4,
-            timeout=60 * BUSY,
-        )
-        after = await deployed.nodes.ready(*pods_of(4))
-        assert "KUBEDELTA__SHARD__FORMER" not in str(after)
-        for index in range(4):
-            await deployed.group(index, 4).leader()
-        await churn.until_made(40)
-        churn.stop()
-        await deployed.judged(since)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.kube_client import KubeClient, KubeError, Manifest
 from tests.cluster.roles import roles_of
-from tests.deploy.component import plain, plain_copies, plain_replicas
+from tests.deploy.component import plain, plain_replicas
 
 PATHS = {
     "Namespace": "/api/v1/namespaces",
@@ -61,7 +61,7 @@ async def _may(
     return bool(answer["status"]["allowed"])
 
 
-@pytest.mark.parametrize("manifests", [plain(), plain_replicas(), plain_copies()], ids=["one", "replicas", "copies"])
+@pytest.mark.parametrize("manifests", [plain(), plain_replicas()], ids=["one", "replicas"])
 async def test_an_api_server_takes_all_manifests_and_a_restricted_pod(
     deployed: KubeClient, manifests: list[Manifest]
 ) -> None:

@@ -171,30 +171,3 @@ async def test_a_lost_volume_is_made_anew_with_its_pod(nodes: Nodes, two: dict[s
     assert await nodes.volume_of("state-kubedelta-1") != lost
     assert await nodes.volume_of("state-kubedelta-0") == kept
     assert _uids(after)["kubedelta-0"] == _uids(two)["kubedelta-0"]
-
-
-async def test_two_shards_become_four_beside_each_other(nodes: Nodes, release: Release, shell: Shell) -> None:
-    former, new = (tuple(f"kubedelta-{index}-of-{of}-0" for index in range(of)) for of in (2, 4))
-    leases, claims = commands_of("large-clusters.md", "Another number of shards")
-    await release(**ELECTION, **KEY, shards=2)
-    before = _uids(await nodes.ready(*former))
-
-    await release(**ELECTION, **KEY, shards=4, formerShards=2)
-    during = _uids(await nodes.ready(*former, *new))
-    assert before.items() <= during.items(), "the former pods go on"
-    for index in range(2):
-        annotations = {"kubedelta/heirs": f'{{"of":4,"done":{"true" if index else "false"}}}'}
-        lease = {"metadata": {"name": f"kubedelta-{index}-of-2", "annotations": annotations}}
-        await nodes.kube.create(f"/apis/coordination.k8s.io/v1/namespaces/{nodes.namespace}/leases", lease)
-    assert (await shell(leases)).split() == ['{"of":4,"done":false}', '{"of":4,"done":true}']
-
-    await release(**ELECTION, **KEY, shards=4)
-    after = await nodes.ready(*new)
-    await nodes.kube.wait_for(
-        _workloads(nodes, "statefulsets"), lambda found: all(each["status"].get("updatedReplicas") for each in found)
-    )
-    assert "KUBEDELTA__SHARD__FORMER" not in str(await nodes.ready(*new))
-    assert after.keys() == set(new)
-    await shell(claims)
-    left = (await nodes.kube.get(nodes.claims))["items"]
-    assert sorted(each["metadata"]["name"] for each in left) == sorted(f"state-{each}" for each in new)

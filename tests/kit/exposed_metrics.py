@@ -7,7 +7,7 @@ import re
 from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.facts import InformerStarted
-from bridge.model.primitives.election import ElectionState, ElectionStatus
+from bridge.model.primitives.election import ElectionState, ElectionStatus, FollowerStatus
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import (
@@ -31,7 +31,12 @@ def exposed_metrics() -> dict[str, set[str]]:
     )
     sink = SinkStatus(name="copy", type="file", state=SinkState.IDLE)
     configuration = ConfigurationStatus(digest="a1b2c3d4", loaded_at=1.0)
-    election = ElectionStatus(state=ElectionState.LEADING, identity="pod-0_f00d", frontier_age=1.0)
+    election = ElectionStatus(
+        state=ElectionState.LEADING,
+        identity="pod-0_f00d",
+        renewed_seconds=1.0,
+        followers=(FollowerStatus("pod-1", True, 0, 0.0),),
+    )
     snapshot = StatusSnapshot(
         informers=(pods,),
         sinks=(sink,),

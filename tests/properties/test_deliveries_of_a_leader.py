@@ -16,8 +16,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bridge.election import Tenure
 from bridge.model.record import Record
+from bridge.replication.ports import Tenure
 from sinks.base import ALL_STORED, WITHHELD, Lanes, Receipt, RetryLater, always
 from tests.bridge.delivery.fakes import ScriptedSink, named, pods
 from tests.bridge.delivery.world import World
@@ -93,7 +93,9 @@ class Replica:
         while True:
             self.terms += 1
             self._renewed = now()
-            self._tenure = tenure = Tenure(self.terms, "", now() + DEADLINE, now, DEADLINE)
+            self._tenure = tenure = Tenure(
+                self.terms, None, now() + DEADLINE, now, DEADLINE, clean=True, hasten=lambda: None
+            )
             self.world._settings = replace(self.world._settings, lease=tenure)
             async with self.world.running(), asyncio.TaskGroup() as tasks:
                 renewing = tasks.create_task(self._renew(tenure))

@@ -17,9 +17,10 @@ from random import Random
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from bridge.election.deciding import Rules
-from bridge.election.lease import Lease, LeaseHolder, created, lease_of, released, renewed, taken
-from bridge.election.states import (
+from bridge.model.primitives.election import LeaseTiming
+from bridge.replication.deciding import Rules
+from bridge.replication.lease import Lease, LeaseHolder, created, lease_of, released, renewed, taken
+from bridge.replication.states import (
     Ended,
     Following,
     Held,
@@ -35,7 +36,6 @@ from bridge.election.states import (
     TakingOver,
     Wait,
 )
-from bridge.election.timing import LeaseTiming
 from tests.kit.examples import examples
 
 TIMING = LeaseTiming()
@@ -183,8 +183,8 @@ class SimulatedElector:
 
     def step(self) -> None:
         self.enter(self.rules.at(self.state, self.clock))
-        exact = self.world.random.random() < 0.8
-        action = self.rules.next_action(self.state, self.clock, exact=exact)
+        clean = self.world.random.random() < 0.8
+        action = self.rules.next_action(self.state, self.clock, clean=clean)
         match action:
             case Wait(until):
                 if until < inf:
@@ -198,7 +198,7 @@ class SimulatedElector:
                 self.enter(self.rules.taking(self.state, term))
                 claim = self.claim(term)
                 new = (
-                    created(self.claim(term - 1), "apps", "x", "", self.wall)
+                    created(self.claim(term - 1), "apps", "x", None, self.wall)
                     if lease is None
                     else taken(lease, claim, self.wall)
                 )
@@ -207,9 +207,9 @@ class SimulatedElector:
                 assert isinstance(self.state, Held)
                 lease, claim = self.state.known.lease, self.claim(self.state.term)
                 self.request(
-                    created(claim, "apps", "x", "", self.wall)
+                    created(claim, "apps", "x", None, self.wall)
                     if lease is None
-                    else renewed(lease, self.state.term, "", self.wall),
+                    else renewed(lease, self.state.term, None, self.wall),
                     lease,
                 )
             case Release():
@@ -218,7 +218,7 @@ class SimulatedElector:
                 if lease is None:
                     self.enter(Ended())
                 else:
-                    self.request(released(lease, self.state.term, "", self.wall), lease)
+                    self.request(released(lease, self.state.term, None, self.wall), lease)
 
     def claim(self, term: int) -> LeaseHolder:
         return LeaseHolder(holder=self.identity, seconds=TIMING.lease_duration, term=term)

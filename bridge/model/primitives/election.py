@@ -7,9 +7,29 @@ from typing import ClassVar
 
 import msgspec
 
+ANSWER_PART = 0.5
+"""Of the renew deadline: a request about the Lease over a dead connection leaves time for another."""
+
+
+class LeaseTiming(msgspec.Struct, frozen=True, kw_only=True):
+    """The durations of an election, in seconds."""
+
+    lease_duration: float = 15.0
+    """Others take the Lease after so long without a change of it."""
+    renew_deadline: float = 10.0
+    """The holder stops its work so long after the start of its last successful renewal."""
+    retry_period: float = 2.0
+    """Between two renewals, and between two attempts."""
+
+    @property
+    def return_time(self) -> float:
+        """In which a holder renews the Lease once the API server answers again: the end of a request that had no
+        answer, and one more attempt."""
+        return ANSWER_PART * self.renew_deadline + 1.5 * self.retry_period
+
 
 class ElectionState(StrEnum):
-    """See bridge.election.states."""
+    """See bridge.replication.states."""
 
     STARTING = "starting"
     FOLLOWING = "following"
@@ -44,6 +64,18 @@ class TermBegan(msgspec.Struct, frozen=True, gc=False):
         return f"term/{self.term}/{self.behind}"
 
 
+class FollowerStatus(msgspec.Struct, frozen=True):
+    """A follower, as its leader sees it."""
+
+    name: str
+    in_sync: bool
+    """It would take over without a loss, and deliveries wait for it."""
+    commits: int
+    """Behind the leader."""
+    seconds: float
+    """Since the oldest of them."""
+
+
 class ElectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The election, as this replica sees it."""
 
@@ -52,14 +84,14 @@ class ElectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     holder: str = ""
     term: int = 0
     """The newest known term."""
-    exact: bool = True
-    """Whether a takeover would lack no step."""
-    frontier_age: float | None = None
-    """Seconds since the Lease was renewed, as far as known; None before it was read."""
-    differs: tuple[str, ...] = ()
-    """Of a follower: the sections of its configuration that are not as the leader's, and must be."""
-    letters_at: tuple[str, ...] = ()
-    """Of the leader: replicas with dead letters that are not here."""
+    in_sync: bool = False
+    """Of a follower: it has everything that any destination can have. Of a leader: some follower has."""
+    reason: str = ""
+    """Why a follower is not in sync; empty if it is, and for a leader."""
+    renewed_seconds: float | None = None
+    """Since the Lease was seen to change; None before it was read."""
+    followers: tuple[FollowerStatus, ...] = ()
+    """Of a leader: those that are connected."""
 
     @property
     def leads(self) -> bool:

@@ -70,40 +70,6 @@ class Shard(msgspec.Struct, frozen=True):
         return f"shard {self.index} of {self.of} by {self.by}"
 
 
-class Division(msgspec.Struct, frozen=True):
-    """The place of a bridge among all that divide the objects, also where one has them all."""
-
-    of: int
-    """A power of two; 1 for a bridge with all objects."""
-    index: int
-    by: ShardBy = ShardBy.UID
-
-    @classmethod
-    def of_shard(cls, shard: Shard | None) -> Division:
-        """None: all objects."""
-        return cls(1, 0) if shard is None else cls(shard.of, shard.index, shard.by)
-
-    @property
-    def shard(self) -> Shard | None:
-        """None for all objects."""
-        return None if self.of == 1 else Shard(self.of, self.index, self.by)
-
-    @property
-    def suffix(self) -> str:
-        """See Shard; empty for all objects."""
-        return "" if self.of == 1 else Shard(self.of, self.index).suffix
-
-    def heirs(self, of: int) -> range:
-        """The shards with the same objects in a division into ``of``, by their index: one or several."""
-        return range(self.index * of // self.of, max(self.index * of // self.of + 1, (self.index + 1) * of // self.of))
-
-    def __str__(self) -> str:
-        return "all objects" if self.of == 1 else str(Shard(self.of, self.index, self.by))
-
-
-ALL_OBJECTS: Final = Division(1, 0)
-
-
 @lru_cache(maxsize=16_384)  # 4 MiB at most. An object that changes will change again.
 def fnv1a_64(text: str) -> int:
     """FNV-1a of 64 bits, over UTF-8. Texts of a server may have half a surrogate pair."""

@@ -217,6 +217,4 @@ _QUESTIONS = {
         " WHERE settled < log_start - 1 AND (backfill = '' OR settled < backfill_starts_after)"
     ),
     "cursors that point beyond the log": "SELECT count(*) FROM cursors, meta WHERE settled > last",
-    "waypoints beyond the log": "SELECT count(*) FROM waypoints, meta WHERE first > waypoints.last OR"
-    " waypoints.last > meta.last",
 }

@@ -22,15 +22,13 @@ def configure(
     sinks: Mapping[str, StartPolicy | None],
     selecting: Collection[str],
     time: str,
-    *,
-    follows: bool = False,
 ) -> None:
     """Counts these sinks as present: a new sink gets its cursor, unless its StartPolicy is None, and a sink of
-    ``selecting`` its bit. ``follows``: see ``register``. Raises StateError if no bit is left."""
+    ``selecting`` its bit. Raises StateError if no bit is left."""
     known = {sink for (sink,) in database.execute("SELECT sink FROM cursors")}
     for sink, start in sinks.items():
         if sink not in known and start is not None:
-            register(database, sink, start, time, selects=sink in selecting, follows=follows)
+            register(database, sink, start, time, selects=sink in selecting)
         # Without the condition every start would write, and fail on a full disk where deliveries can go on.
         database.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ? AND absent_seconds", (sink,))
     for sink in selecting:
@@ -45,25 +43,16 @@ def register(
     time: str,
     *,
     selects: bool = False,
-    follows: bool = False,
 ) -> None:
     """Creates the cursor of a new sink. An empty ledger makes no snapshot: its two notices would surround no objects.
-    ``selects``: the sink has a selection, and its snapshot waits until the selection is in effect. ``follows``: the
-    sink may have begun on the leader before. So it keeps the whole log, until a frontier passes it; and if no leader
-    will have known it, the takeover begins it."""
-    last, log_start, frontier = row(database, "SELECT last, log_start, frontier FROM meta")
-    follows = follows and bool(frontier)
-    settled = log_start - 1 if start is StartPolicy.EARLIEST or follows else last
+    ``selects``: the sink has a selection, and its snapshot waits until the selection is in effect."""
+    last, log_start = row(database, "SELECT last, log_start FROM meta")
+    settled = log_start - 1 if start is StartPolicy.EARLIEST else last
     database.execute("INSERT INTO cursors (sink, settled, birth) VALUES (?,?,?)", (sink, settled, uuid4().hex))
     if selects:
         selections.begin(database, sink, start)
-    elif start is StartPolicy.SNAPSHOT and not follows and one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
+    elif start is StartPolicy.SNAPSHOT and one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
         begin_snapshot(database, sink, time)
-
-
-def begin_at_log_start(database: apsw.Connection, sink: str) -> None:
-    """The sink, which has got nothing so far, gets the whole log."""
-    database.execute("UPDATE cursors SET settled = (SELECT log_start - 1 FROM meta) WHERE sink = ?", (sink,))
 
 
 def begin_snapshot(database: apsw.Connection, sink: str, time: str) -> Backfill:

@@ -39,6 +39,8 @@ class SinkCursor:
     """Random: a cursor that is forgotten and made anew is another one."""
     backfills: int = 0
     """Backfills that have ended."""
+    owes_snapshot: int = 0
+    """The sink needs a snapshot once it has taken the log up to this sequence number; 0 if it needs none."""
     oldest_at: float = 0.0
     """Event loop time (seconds) since which some record is unsettled. Kept here because records in flight may have left
     the log."""
@@ -141,10 +143,10 @@ class CursorProgress:
 def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, SinkCursor]:
     """All cursors of the database by sink; ``configured`` marks the sinks of the present configuration."""
     there = set(configured)
-    columns = "sink, settled, absent_seconds, paused, memory, birth, backfills"
+    columns = "sink, settled, absent_seconds, paused, memory, birth, backfills, owes_snapshot"
     found = list(database.execute(f"SELECT {columns} FROM cursors"))
     cursors = {}
-    for sink, settled, absent, paused, memory, birth, ended in found:
+    for sink, settled, absent, paused, memory, birth, ended, owes in found:
         backfill = backfills.load(database, sink)
         item = 0 if backfill is None else backfill.read_through
         cursors[sink] = SinkCursor(
@@ -159,6 +161,7 @@ def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, Sink
             memory=memory,
             birth=birth,
             backfills=ended,
+            owes_snapshot=owes,
         )
     return cursors
 
@@ -181,13 +184,6 @@ def save(
         )
         if each.item is not None:
             backfills.settle(database, each.sink, each.item)
-
-
-def go_back(database: apsw.Connection, progress: Iterable[CursorProgress]) -> None:
-    """What lies behind these cursors is delivered again."""
-    database.executemany(
-        "UPDATE cursors SET settled = ? WHERE sink = ?", [(each.settled, each.sink) for each in progress]
-    )
 
 
 def end_backfill(database: apsw.Connection, sink: str, settled: int, memory: bytes, time: str) -> None:
@@ -214,11 +210,6 @@ def pause(database: apsw.Connection, sink: str, paused: PauseCause) -> bool:
         "UPDATE cursors SET paused = ? WHERE sink = ? AND (paused = 0) = ?", (paused.value, sink, bool(paused))
     )
     return database.changes() > 0
-
-
-def take_pause(database: apsw.Connection, sink: str, paused: PauseCause) -> None:
-    """Puts the pause of another replica, or none, in the place of the own one, whatever that was."""
-    database.execute("UPDATE cursors SET paused = ? WHERE sink = ?", (paused.value, sink))
 
 
 def forget(database: apsw.Connection, sink: str) -> None:

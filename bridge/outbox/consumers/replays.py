@@ -140,6 +140,8 @@ def begin_snapshot(
         ((sink, item, sequence, Op.SYNC.value) for item, sequence in enumerate(states, 2)),
     )
     database.execute("INSERT OR IGNORE INTO snapshots (sink) VALUES (?)", (sink,))
+    if not scope:
+        database.execute("UPDATE cursors SET owes_snapshot = 0 WHERE sink = ?", (sink,))
     database.execute(
         "UPDATE snapshots SET number = ?1, through = ?2, objects = ?3, scope = ?4, began = ?5, ended = '',"
         " left_out = NULL, scheduled = CASE WHEN ?6 THEN ?5 ELSE scheduled END WHERE sink = ?7",

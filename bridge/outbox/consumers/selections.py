@@ -52,16 +52,6 @@ class StoredSelection:
     """Records through this sequence number may have decisions by earlier entries, and the difference is among them."""
 
 
-class Admitted(NamedTuple):
-    """Other entries of a sink may take effect."""
-
-    behind: int = 0
-    """Their number is larger."""
-    is_followed: bool = False
-    """A leader has them already, and the sink has settled their difference. Decisions by the entries before end with
-    them, even where these contain the same objects."""
-
-
 class HeldObject(NamedTuple):
     """An object of the ledger with its last state."""
 
@@ -111,15 +101,11 @@ def begin(database: apsw.Connection, sink: str, start: StartPolicy | None) -> No
     database.execute(f"UPDATE ledger SET members = {change}", (mask,))
 
 
-def define(
-    database: apsw.Connection, sink: str, entries: str, names: str, *, changed: bool, behind: int = 0
-) -> StoredSelection:
+def define(database: apsw.Connection, sink: str, entries: str, names: str, *, changed: bool) -> StoredSelection:
     """Saves the entries. ``changed``: they may contain other objects than before, so that a difference follows, under
-    the next number of the state, which is larger than ``behind``: no other selection, and no later sink of this name,
-    gets the same."""
+    the next number of the state: no other selection, and no later sink of this name, gets the same."""
     if changed:
-        raised = "UPDATE meta SET selections = max(selections, ?) + 1 RETURNING selections"
-        number = one(database, raised, (behind,))
+        number = one(database, "UPDATE meta SET selections = selections + 1 RETURNING selections")
         database.execute("UPDATE selections SET number = ?, pending = 1 WHERE sink = ?", (number, sink))
     database.execute("UPDATE selections SET entries = ?, names = ? WHERE sink = ?", (entries, names, sink))
     return load(database)[sink]

@@ -2,5 +2,4 @@
 
 dead_letters_sql  rejected and parked records
 commands_sql      retries and drops of an operator
-fetched           dead letters that come from another replica
 """

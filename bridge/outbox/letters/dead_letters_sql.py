@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import apsw
-from msgspec.structs import replace
 
 from bridge.model.admin import DeadLetter, DeadLetterChain, UnknownTarget
 from bridge.model.dead_letter import NewDeadLetter
@@ -50,16 +49,6 @@ def sealed_rows(database: apsw.Connection) -> Iterator[tuple[int, Letter]]:
         yield number, Letter(*columns)
 
 
-def behind(database: apsw.Connection, after: int, limit: int) -> Iterator[tuple[int, bool, bool, Letter]]:
-    """At most ``limit`` dead letters with numbers above ``after``: number, parked, retrying, content."""
-    found = database.execute(
-        f"SELECT number, parked, retrying, {_LETTER} FROM dead_letters WHERE number > ? ORDER BY number LIMIT ?",
-        (after, limit),
-    )
-    for number, parked, retrying, *columns in found:
-        yield number, bool(parked), bool(retrying), Letter(*columns)
-
-
 def listed(
     database: apsw.Connection, sink: str | None, after: int, limit: int, cipher: Cipher | None
 ) -> list[DeadLetter]:
@@ -97,67 +86,48 @@ def record_of(database: apsw.Connection, number: int, cipher: Cipher | None) -> 
     return record_codec.decode_record(Letter(*found).content(cipher))
 
 
-def heads_of(
-    database: apsw.Connection, sink: str, keys: Iterable[OrderingKey], cipher: Cipher | None
-) -> list[tuple[int, Record]]:
-    """The dead letters of these objects: number, and the record, of a delta without its body."""
-    found: list[tuple[int, Record]] = []
-    for key in keys:
-        rows = database.execute(
-            f"SELECT number, {_LETTER} FROM dead_letters WHERE sink = ? AND resource_name = ? AND key = ?", (sink, *key)
-        )
-        for number, *columns in rows:
-            record = record_codec.decode_record(Letter(*columns).content(cipher))
-            found.append((number, replace(record, body=b"") if isinstance(record, Delta) else record))
-    return found
-
-
 def row_of(sink: str, new: NewDeadLetter) -> tuple[Any, ...]:
     """For ``insert``."""
     record = new.record
     content = record_codec.encode_record(record)
-    ids = record.sequence, record.id, record.unique_id
-    return sink, *ids, *record.ordering_key, new.reason, int(new.parked), content, new.answer
+    return sink, record.sequence, record.id, *record.ordering_key, new.reason, int(new.parked), content, new.answer
 
 
 def insert(
-    database: apsw.Connection,
-    dead_letters: Sequence[tuple[Any, ...]],
-    cipher: Cipher | None = None,
-    elsewhere: Container[OrderingKey] = (),
+    database: apsw.Connection, dead_letters: Sequence[tuple[Any, ...]], cipher: Cipher | None = None
 ) -> tuple[list[int | None], bool]:
     """Returns the number of each inserted row (None for a duplicate), and whether an inserted row can be retried at
     once. A parked record is marked for retry if every earlier dead letter of its object is marked: otherwise no
-    operator's request would ever cover it. ``elsewhere``: objects whose earlier dead letters another replica has."""
+    operator's request would ever cover it."""
     numbers: list[int | None] = []
     released = False
     for dead_letter in dead_letters:
-        sink, sequence, record_id, unique_id, name, key, reason, parked, record, answer = dead_letter
-        if name and has(database, sink, record_id, unique_id, cipher):  # Notices of two replicas may have one id.
+        sink, sequence, record_id, name, key, reason, parked, record, answer = dead_letter
+        if one(
+            database,
+            "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE sink = ? AND seq = ? AND record_id = ?)",
+            (sink, sequence, record_id),
+        ):
             numbers.append(None)
             continue
         letter = Letter(sink, sequence, record_id, record, reason, answer, None).encrypted(cipher)
-        waits = (name, key) in elsewhere or one(
+        waits = one(
             database,
             "SELECT EXISTS (SELECT 1 FROM dead_letters"
             " WHERE sink = ? AND resource_name = ? AND key = ? AND NOT retrying)",
             (sink, name, key),
         )
         again = int(parked and not waits)
-        found = database.execute(
-            "INSERT OR IGNORE INTO dead_letters (sink, seq, record_id, resource_name, key, parked, retrying, record,"
-            " reason, answer, sealed) VALUES (?,?,?,?,?,?,?,?,?,?,?) RETURNING number",
-            (sink, sequence, record_id, name, key, parked, again, *letter[3:]),
-        ).fetchone()
-        numbers.append(None if found is None else found[0])
-        released = released or (found is not None and bool(again))
+        # A number is used once, also behind a takeover: a copy of the database does not have SQLite's own counters.
+        number = one(database, "UPDATE meta SET dead_letters = dead_letters + 1 RETURNING dead_letters")
+        database.execute(
+            "INSERT INTO dead_letters (number, sink, seq, record_id, resource_name, key, parked, retrying, record,"
+            " reason, answer, sealed) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+            (number, sink, sequence, record_id, name, key, parked, again, *letter[3:]),
+        )
+        numbers.append(number)
+        released = released or bool(again)
     return numbers, released
-
-
-def has(database: apsw.Connection, sink: str, record_id: str, unique_id: str, cipher: Cipher | None) -> bool:
-    """Also with another sequence number: from another replica. No column has the epoch of a record."""
-    found = database.execute(f"SELECT {_LETTER} FROM dead_letters WHERE sink = ? AND record_id = ?", (sink, record_id))
-    return unique_id in [record_codec.decode_record(Letter(*columns).content(cipher)).unique_id for columns in found]
 
 
 def next_retries(database: apsw.Connection, sink: str, limit: int) -> list[tuple[int, Letter]]:

@@ -79,13 +79,10 @@ def prepare(database: apsw.Connection) -> None:
     database.execute(_TEMPORARY)
 
 
-def trim(database: apsw.Connection, through: int, covered: int | None = None) -> int:
+def trim(database: apsw.Connection, through: int) -> int:
     """Trims the log up to ``through``: sinks read those records no more, except as items of a backfill. Returns the new
-    start of the log, which never goes back. ``covered``: see ``LogMaintenance.trim``."""
+    start of the log, which never goes back."""
     database.execute("UPDATE meta SET log_start = max(log_start, ?)", (through + 1,))
-    # Behind a compacted backlog the log is trimmed further than its sink has settled.
-    noted = through if covered is None else min(through, covered)
-    database.execute("DELETE FROM waypoints WHERE last <= min(?, (SELECT min(settled) FROM cursors))", (noted,))
     return one(database, "SELECT log_start FROM meta")
 
 

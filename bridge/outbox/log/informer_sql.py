@@ -32,8 +32,6 @@ class InformerRow(msgspec.Struct, frozen=True):
     rebuilding: bool
     ignored: IgnoredChange | None
     """The newest ignored change up to the position."""
-    listed: str | None
-    """The position behind the newest list of this epoch; None if unknown."""
 
 
 # ── Progress ──────────────────────────────────────────────────────────────────
@@ -42,7 +40,7 @@ class InformerRow(msgspec.Struct, frozen=True):
 def informers(database: apsw.Connection, kind: int) -> list[InformerRow]:
     """The informers of a kind, oldest first."""
     found = database.execute(
-        "SELECT id, namespace, label_selector, field_selector, position, newest, epoch, rebuilding, ignored, listed"
+        "SELECT id, namespace, label_selector, field_selector, position, newest, epoch, rebuilding, ignored"
         " FROM informers WHERE kind = ? ORDER BY id",
         (kind,),
     )
@@ -55,9 +53,8 @@ def informers(database: apsw.Connection, kind: int) -> list[InformerRow]:
             epoch,
             bool(rebuilding),
             _ignored(ignored),
-            listed,
         )
-        for number, namespace, labels, fields, position, newest, epoch, rebuilding, ignored, listed in found
+        for number, namespace, labels, fields, position, newest, epoch, rebuilding, ignored in found
     ]
 
 
@@ -76,8 +73,6 @@ class InformerProgress(msgspec.Struct, frozen=True):
     epoch: int
     ignored: IgnoredChange | None = None
     """The newest ignored change up to the position."""
-    listed: str | None = None
-    """See ``InformerRow``."""
 
 
 def reach(database: apsw.Connection, informers: Mapping[int, InformerProgress]) -> None:
@@ -86,9 +81,9 @@ def reach(database: apsw.Connection, informers: Mapping[int, InformerProgress]) 
         return
     database.executemany(
         "UPDATE informers SET position = ?1, newest = ?2, epoch = ?3, rebuilding = rebuilding AND ?1 IS NULL,"
-        " ignored = ?5, listed = ?6 WHERE id = ?4",
+        " ignored = ?5 WHERE id = ?4",
         [
-            (each.position, each.newest, each.epoch, number, each.ignored and ignored_text(each.ignored), each.listed)
+            (each.position, each.newest, each.epoch, number, each.ignored and ignored_text(each.ignored))
             for number, each in informers.items()
         ],
     )
@@ -187,17 +182,6 @@ def raise_epoch(database: apsw.Connection, kind: int, epochs: Iterable[int]) -> 
     """Lets later informers of the kind begin in a later epoch than ``epochs``. Objects that were exported as deleted in
     these epochs may return unchanged, and their ids must not repeat."""
     database.execute("UPDATE kinds SET epoch = max(epoch, ?) WHERE id = ?", (1 + max(epochs, default=0), kind))
-
-
-def begin_epoch(database: apsw.Connection, epoch: int, before: Mapping[int, tuple[int, int]], settled: int) -> None:
-    """Informers are in this epoch, with the records behind ``settled`` of the epoch ``before``; later ones begin behind
-    it. ``before``: the informers' numbers, each with its kind and epoch."""
-    database.executemany("UPDATE informers SET epoch = ? WHERE id = ?", [(epoch, each) for each in before])
-    for kind, number in {*before.values()}:
-        raise_epoch(database, kind, [epoch])
-        database.execute(
-            "UPDATE log SET epoch = ? WHERE seq > ? AND kind = ? AND epoch = ?", (epoch, settled, kind, number)
-        )
 
 
 def drop_informer(database: apsw.Connection, number: int) -> None:

@@ -15,14 +15,11 @@ from bridge.model.change import ChangeBatch, IgnoredChange, Op
 from bridge.model.formats.managers import behind
 from bridge.model.record import Delta
 from bridge.model.resource import Resource
-from bridge.model.versions.frontier import Point, retired_key
 from bridge.model.versions.version import newest_of
 from bridge.outbox.encryption.cipher import Cipher, Place
 from bridge.outbox.log import informer_sql, ledger_sql, record_codec
 from bridge.outbox.log.informer_sql import InformerProgress
 from bridge.outbox.log.record_codec import LogRow
-from bridge.outbox.waypoints import sql as waypoints_sql
-from bridge.outbox.waypoints.index import Waypoint
 
 Compress: TypeAlias = Callable[[bytes], bytes]
 
@@ -55,10 +52,6 @@ class Append(msgspec.Struct, frozen=True):
     """For each delta, the digest of its state; None where no changes are ignored."""
     members: Sequence[ledger_sql.Members] = ()
     """Objects whose selections changed, while their states did not."""
-    waypoint: Waypoint | None = None
-    """None without an election."""
-    listed: str | None = None
-    """See ``InformerRow``."""
 
 
 def without_informer(
@@ -102,8 +95,6 @@ def append(
     )
     if batch.members:
         ledger_sql.save_members(database, batch.members)
-    if batch.waypoint is not None:
-        waypoints_sql.enter(database, deltas[0].sequence, deltas[-1].sequence, batch.waypoint)
     if informer is None:
         _clear_positions(database, batch)
     if batch.removing:
@@ -114,8 +105,8 @@ def append(
         ignored = batch.ignored and informer_sql.ignored_text(batch.ignored)
         database.execute(
             "UPDATE informers SET position = ?, newest = ?, epoch = ?, resource = ?,"
-            " rebuilding = rebuilding AND ?, ignored = ?, listed = ? WHERE id = ?",
-            (*progress, ignored, batch.listed, informer),
+            " rebuilding = rebuilding AND ?, ignored = ? WHERE id = ?",
+            (*progress, ignored, informer),
         )
         if batch.rebuilding:
             database.execute(informer_sql.END_REBUILDING)
@@ -188,22 +179,6 @@ class RunningInformer:
     """True while the informer exports deletes of objects that may still exist in the cluster."""
     ignored: IgnoredChange | None = None
     """The newest ignored change up to the position."""
-    key: str = ""  # See ``frontier.informer_key``.
-    listed: str | None = None
-    """See ``InformerRow``."""
-    epochs_ahead: int = 0
-    """Added to the epoch of its batches: see ``go_on_in``."""
-
-    def go_on_in(self, epoch: int) -> None:
-        """Another replica has begun more epochs of the same history: later batches belong to this epoch."""
-        self.epochs_ahead += epoch - self.epoch
-        self.epoch = epoch
-
-    def lists_with(self, batch: ChangeBatch) -> bool:
-        """Whether it is a page or the end of a list: no resync, and no deletes of what left the configuration."""
-        if batch.position is not None or self.removing:
-            return batch.listed
-        return batch.listed or any(each.op is not Op.SYNC for each in batch.changes)
 
     def advance(self, batch: ChangeBatch) -> bool:
         """Applies the position and epoch of a batch. Returns True if there is progress to save. A batch queued before a
@@ -214,8 +189,6 @@ class RunningInformer:
         if began:
             self.epoch, self.position, self.newest, self.ignored = batch.epoch, None, None, None
         if batch.position is not None:
-            if self.position is None or batch.listed:
-                self.listed = batch.position
             self.position, self.rebuilding = batch.position, False
         elif any(change.op is not Op.SYNC for change in batch.changes):
             self.position = None
@@ -229,21 +202,5 @@ class RunningInformer:
         return began or batch.position is not None
 
     @property
-    def point(self) -> Point | None:
-        """The position in its epoch; None without a position."""
-        return None if self.position is None else Point(self.epoch, self.position)
-
-    @property
-    def lists_through(self) -> Point | None:
-        """The point of the newest list, as far as known; None while a list is under way."""
-        return None if self.position is None else Point(self.epoch, self.listed or self.position)
-
-    def waypoint(self, since: Point | None) -> Waypoint:
-        """Of a batch by which the informer has advanced."""
-        if self.removing:
-            return Waypoint(retired_key(self.key, self.epoch), None)
-        return Waypoint(self.key, since, self.point)
-
-    @property
     def progress(self) -> InformerProgress:
-        return InformerProgress(self.position, self.newest, self.epoch, self.ignored, self.listed)
+        return InformerProgress(self.position, self.newest, self.epoch, self.ignored)

@@ -1,7 +1,5 @@
 """Progress of sinks whose destination stores it with the records.
 
 destination_progress  makes the progress of each transaction, and recognises what a destination has stored
-delivered             dead letters of another replica that a destination has
-shared                the progress in numbers that every replica understands (pure)
 starts                starts of a bridge on the state directory, by which it is recognised
 """

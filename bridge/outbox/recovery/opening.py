@@ -24,7 +24,15 @@ from bridge.outbox.letters import dead_letters_sql
 from bridge.outbox.log import cleaner, dictionaries, ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.cleaner import CleanableLog
-from bridge.outbox.recovery.rebuild import MOST, NEWEST_EPOCH, begin_anew, begin_numbers, last_exported, unused_epoch
+from bridge.outbox.recovery.rebuild import (
+    MOST,
+    NEWEST_EPOCH,
+    begin_anew,
+    begin_lacking,
+    begin_numbers,
+    last_exported,
+    unused_epoch,
+)
 from bridge.outbox.storage.database import one, open_writer, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
 from bridge.outbox.storage.mark import Mark
@@ -53,6 +61,9 @@ class OpenedState:
     """The backlog of each sink with a selection."""
     renewed: bool
     """Whether all records have the key of new content."""
+    term: int
+    ahead: int
+    """Both: see Outbox."""
     migrated: int = 0
     """The format from which the database was migrated; 0 if it was not."""
     damage: str = ""
@@ -70,16 +81,20 @@ def open_state(
     behind: int,
     cipher: Cipher | None = None,
     capture: Capture | None = None,
+    lacking: bool = False,
 ) -> OpenedState:
     """Opens or creates the state. Blocks: seconds for a log of millions of records. A crash in the middle of a repair
     repeats the repair. ``selecting``: the sinks that have a selection now. ``behind``: the number behind which the
-    records of a new database begin. ``capture``: records what is written from here on. Raises StateError."""
+    records of a new database begin. ``capture``: records what is written from here on. ``lacking``: see
+    ``rebuild.begin_lacking``. Raises StateError."""
     state_directory = StateDirectory(directory)
     try:
         mark = state_directory.mark()
         if mark is None:
             try:
-                return _read_all(state_directory, sinks, now, selecting, cipher, behind=behind, capture=capture)
+                return _read_all(
+                    state_directory, sinks, now, selecting, cipher, behind=behind, capture=capture, lacking=lacking
+                )
             except Damaged as error:
                 mark = Mark(str(error))
                 # Removed after the repair: a crash during the repair repeats it.
@@ -125,12 +140,15 @@ def _read_all(
     migrates: bool = True,
     behind: int = 0,
     capture: Capture | None = None,
+    lacking: bool = False,
 ) -> OpenedState:
     """Examines the database after any error of reading. Raises StateError, Damaged, or a bug."""
     formats: list[int] = []
     try:
         connection = _open(state_directory, formats.append if migrates else None, behind, capture)
-        opened = _read_or_close(state_directory, connection, sinks, now, selecting, cipher)
+        opened = _read_or_close(
+            state_directory, connection, sinks, now, selecting, cipher, lacking=behind if lacking else None
+        )
         return replace(opened, migrated=formats[0] if formats else 0)
     except Exception as error:
         if isinstance(error, Damaged | StateError) and not isinstance(error.__cause__, apsw.ReadOnlyError):
@@ -186,9 +204,11 @@ def _read_or_close(
     now: str,
     selecting: Collection[str],
     cipher: Cipher | None,
+    *,
+    lacking: int | None = None,
 ) -> OpenedState:
     try:
-        return _read(state_directory, connection, sinks, now, selecting, cipher)
+        return _read(state_directory, connection, sinks, now, selecting, cipher, lacking)
     except BaseException:
         connection.close()  # Now: SQLite's last close removes the write-ahead log by name, even the next database's.
         raise
@@ -201,6 +221,7 @@ def _read(
     now: str,
     selecting: Collection[str],
     cipher: Cipher | None,
+    lacking: int | None,
 ) -> OpenedState:
     with usable(state_directory.file):
         _check(connection)
@@ -208,8 +229,10 @@ def _read(
         with connection:
             require_keys(connection, cipher)
             beginnings.configure(connection, sinks, selecting, now)
+            if lacking is not None:
+                begin_lacking(connection, lacking, now)
             renew_dictionaries(connection, cipher)
-        last, log_start = row(connection, "SELECT last, log_start FROM meta")
+        last, log_start, term, ahead = row(connection, "SELECT last, log_start, term, ahead FROM meta")
         ranges = list(_ranges(connection, log_start, now))  # First, since it examines the records.
         found = cursors.load(connection, sinks)
         return OpenedState(
@@ -227,6 +250,8 @@ def _read(
             selections.load(connection),
             own_log.read_all(connection, {sink: each.settled for sink, each in found.items()}, now),
             is_complete(connection),
+            term,
+            ahead,
         )
 
 

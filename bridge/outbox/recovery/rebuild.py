@@ -9,7 +9,7 @@ from time import time_ns
 
 import apsw
 
-from bridge.model.gaps import rebuilt_gap
+from bridge.model.gaps import rebuilt_gap, taken_over_gap
 from bridge.model.policies import StartPolicy
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log import ledger_sql, record_codec
@@ -56,6 +56,18 @@ def begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mappin
         connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
         connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
         connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
+
+
+def begin_lacking(connection: apsw.Connection, behind: int, now: str) -> None:
+    """Another replica may have delivered records, and seen objects, that this state does not have. Records leave with
+    larger numbers from now on than any that it can have given (``behind``); every sink gets a Gap, and a snapshot once
+    it has taken the Gap. Part of a transaction."""
+    last = one(connection, "SELECT last FROM meta")
+    gap = taken_over_gap(last + 1, last + 1, now)
+    connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
+    connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
+    connection.execute("UPDATE meta SET last = ?, ahead = max(ahead, ? - last)", (gap.sequence, behind))
+    connection.execute("UPDATE cursors SET owes_snapshot = ?", (gap.sequence,))
 
 
 def last_exported(file: Path, mark: Mark) -> int:

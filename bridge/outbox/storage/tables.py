@@ -8,7 +8,6 @@ log             records; those before meta.log_start are kept only for the last 
 ledger          a row for each record: the object, the informer that has the object in this state (NULL: the record is
                 no state), the record with the previous state, the sinks whose selection contains the object, and the
                 digest of the state where changes are ignored; see ledger_sql and cleaner
-waypoints       with an election: each batch in the log, its informer, and the informer's point before the batch
 pinned          garbage that stays in the log for a backfill only
 dictionaries    compression dictionaries of bodies
 cursors         progress of each sink
@@ -34,10 +33,9 @@ CREATE TABLE meta (
     epoch INTEGER NOT NULL DEFAULT 1,
     replays INTEGER NOT NULL DEFAULT 0,
     selections INTEGER NOT NULL DEFAULT 0,
+    dead_letters INTEGER NOT NULL DEFAULT 0,
     term INTEGER NOT NULL DEFAULT 0,
     ahead INTEGER NOT NULL DEFAULT 0,
-    frontier TEXT NOT NULL DEFAULT '',
-    overtaken INTEGER NOT NULL DEFAULT 0,
     committed INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 INSERT INTO meta (id) VALUES (1);
@@ -70,8 +68,7 @@ CREATE TABLE informers (
     newest TEXT,
     epoch INTEGER NOT NULL DEFAULT 1,
     rebuilding INTEGER NOT NULL DEFAULT 0,
-    ignored TEXT,
-    listed TEXT
+    ignored TEXT
 ) STRICT;
 
 CREATE TABLE log (
@@ -113,14 +110,6 @@ CREATE TABLE pinned (
     kind INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE waypoints (
-    last INTEGER PRIMARY KEY,
-    first INTEGER NOT NULL,
-    informer TEXT NOT NULL,
-    epoch INTEGER,
-    since TEXT
-) STRICT;
-
 CREATE TABLE dictionaries (
     number INTEGER PRIMARY KEY,
     kind INTEGER NOT NULL REFERENCES kinds (id),
@@ -138,11 +127,12 @@ CREATE TABLE cursors (
     paused INTEGER NOT NULL DEFAULT 0,
     memory BLOB NOT NULL DEFAULT x'',
     birth TEXT NOT NULL DEFAULT '',
-    backfills INTEGER NOT NULL DEFAULT 0
+    backfills INTEGER NOT NULL DEFAULT 0,
+    owes_snapshot INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE starts (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     last INTEGER NOT NULL
 ) STRICT;
@@ -188,7 +178,7 @@ CREATE TABLE snapshots (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dead_letters (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    number INTEGER PRIMARY KEY,
     sink TEXT NOT NULL,
     seq INTEGER NOT NULL,
     record_id TEXT NOT NULL,
@@ -203,7 +193,6 @@ CREATE TABLE dead_letters (
     UNIQUE (sink, seq, record_id)
 ) STRICT;
 CREATE INDEX dead_letters_of ON dead_letters (sink, resource_name, key, number);
-CREATE INDEX dead_letters_by_id ON dead_letters (sink, record_id);
 
 CREATE TABLE encryption_keys (
     id TEXT PRIMARY KEY,

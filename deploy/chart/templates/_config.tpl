@@ -1,10 +1,10 @@
 {{/* The configuration as YAML: the values' config over the state and telemetry of files/kubedelta.yaml, or that file. A
 null section is a missing section, as for the loader. Files with keys and the election are added. The shard is in
-the pod's environment: while the number of shards changes, two numbers run with one file. */}}
+the pod's environment. */}}
 {{- define "kubedelta.config" -}}
 {{- $file := .Files.Get "files/kubedelta.yaml" -}}
 {{- $added := dict -}}
-{{- range list "encryption" "redaction" "election" "baseCopy" -}}
+{{- range list "encryption" "redaction" "election" -}}
   {{- $added = merge $added (include (printf "kubedelta.%s" .) $ | fromYaml) -}}
 {{- end -}}
 {{- if or .Values.config $added -}}

@@ -54,10 +54,6 @@ spec:
             fieldRef:
               fieldPath: metadata.name
         {{- end }}
-        {{- with include "kubedelta.copyUrl" . }}
-        - name: KUBEDELTA__ELECTION__BASE_COPY__URL
-          value: {{ quote . }}
-        {{- end }}
         {{- with include "kubedelta.shardEnv" $ | trim }}
         {{- . | nindent 8 }}
         {{- end }}
@@ -72,8 +68,8 @@ spec:
         - name: page
           containerPort: {{ . }}
         {{- end }}
-        {{- with include "kubedelta.copyPort" . }}
-        - name: copies
+        {{- with include "kubedelta.replicationPort" . }}
+        - name: replication
           containerPort: {{ . }}
         {{- end }}
       # Opening a state with millions of records takes a while.
@@ -126,14 +122,6 @@ spec:
           mountPath: {{ include "kubedelta.redactionKey" . }}
           readOnly: true
         {{- end }}
-        {{- if .Values.baseCopy.tlsSecret }}
-        - name: copy-tls
-          mountPath: {{ include "kubedelta.copyFiles" . }}/tls
-          readOnly: true
-        - name: copy-token
-          mountPath: {{ include "kubedelta.copyFiles" . }}/token
-          readOnly: true
-        {{- end }}
         {{- with .Values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -170,16 +158,6 @@ spec:
     - name: redaction
       secret:
         secretName: {{ . }}
-        defaultMode: 0440
-    {{- end }}
-    {{- if .Values.baseCopy.tlsSecret }}
-    - name: copy-tls
-      secret:
-        secretName: {{ .Values.baseCopy.tlsSecret }}
-        defaultMode: 0440
-    - name: copy-token
-      secret:
-        secretName: {{ .Values.baseCopy.tokenSecret }}
         defaultMode: 0440
     {{- end }}
     {{- with .Values.extraVolumes }}

@@ -1,6 +1,17 @@
 {{/* Not empty where pods have volumes of their own: replicas of an election, and shards. */}}
 {{- define "kubedelta.stateful" -}}
-{{- if or (gt (int .Values.shards) 1) .Values.formerShards (include "kubedelta.election" .) -}}yes{{- end -}}
+{{- if or (gt (int .Values.shards) 1) (include "kubedelta.election" .) -}}yes{{- end -}}
+{{- end -}}
+
+{{/* The port at which a leader serves its followers; empty without an election. */}}
+{{- define "kubedelta.replicationPort" -}}
+{{- $election := .Values.config.election | default dict -}}
+{{- if $election.enabled -}}
+{{- if and (hasKey $election "port") (not $election.port) -}}
+{{- fail "config.election.port: a fixed port is needed, such as 8083" -}}
+{{- end -}}
+{{- $election.port | default 8083 -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The headless Service, by which each pod has a name. */}}

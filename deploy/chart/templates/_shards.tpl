@@ -1,11 +1,8 @@
-{{/* The replicas that elect among themselves: one group, or one for each shard; while their number changes, those of both
-numbers. A JSON list of "name", "component", "of", "index", "former" (the number before, 0 for none) and "lease". */}}
+{{/* The replicas that elect among themselves: one group, or one for each shard. A JSON list of "name", "component", "of",
+"index" and "lease". */}}
 {{- define "kubedelta.groups" -}}
 {{- $_ := include "kubedelta.refusedShards" . -}}
-{{- $groups := include "kubedelta.division" (dict "root" . "of" .Values.shards "former" .Values.formerShards) | fromJsonArray -}}
-{{- with .Values.formerShards -}}
-{{- $groups = concat $groups (include "kubedelta.division" (dict "root" $ "of" . "former" 0) | fromJsonArray) -}}
-{{- end -}}
+{{- $groups := include "kubedelta.division" (dict "root" . "of" .Values.shards) | fromJsonArray -}}
 {{- range $groups -}}
 {{- if and (include "kubedelta.stateful" $) (gt (len .name) 52) -}}
 {{- fail (printf "fullnameOverride: %s: the API server takes at most 52 characters for a StatefulSet with pods" .name) -}}
@@ -14,18 +11,17 @@ numbers. A JSON list of "name", "component", "of", "index", "former" (the number
 {{- toJson $groups -}}
 {{- end -}}
 
-{{/* The groups of one number of shards, "of". "former" as in kubedelta.groups. */}}
+{{/* The groups of one number of shards, "of". */}}
 {{- define "kubedelta.division" -}}
 {{- $name := include "kubedelta.fullname" .root -}}
 {{- $lease := (.root.Values.config.election | default dict).lease | default $name -}}
 {{- $of := int .of -}}
-{{- $former := int .former -}}
 {{- $groups := list -}}
 {{- range until $of -}}
   {{- $suffix := eq $of 1 | ternary "" (printf "-%d-of-%d" . $of) -}}
   {{- $component := empty $suffix | ternary "bridge" (printf "shard%s" $suffix) -}}
   {{- $component = empty (include "kubedelta.stateful" $.root) | ternary "" $component -}}
-  {{- $groups = append $groups (dict "name" (print $name $suffix) "lease" (print $lease $suffix) "component" $component "of" $of "index" . "former" $former) -}}
+  {{- $groups = append $groups (dict "name" (print $name $suffix) "lease" (print $lease $suffix) "component" $component "of" $of "index" .) -}}
 {{- end -}}
 {{- toJson $groups -}}
 {{- end -}}
@@ -34,22 +30,13 @@ numbers. A JSON list of "name", "component", "of", "index", "former" (the number
 {{- define "kubedelta.refusedShards" -}}
 {{- $written := .Values.config.shard | default dict -}}
 {{- $shards := int .Values.shards -}}
-{{- $former := int .Values.formerShards -}}
-{{- range $name := list "index" "former" -}}
-{{- if hasKey $written $name -}}
-{{- fail (printf "config.shard.%s: leave it out, since each pod has its own, by shards and formerShards" $name) -}}
-{{- end -}}
+{{- if hasKey $written "index" -}}
+{{- fail "config.shard.index: leave it out, since each pod has its own, by shards" -}}
 {{- end -}}
 {{- if and $written (ne (int $written.of) $shards) -}}
 {{- fail (printf "config.shard.of: found %v; shards is %v, and each shard needs a pod of its own: set both to one number" $written.of $shards) -}}
 {{- end -}}
-{{- if and $former (eq $former $shards) -}}
-{{- fail (printf "formerShards: found %d, which is shards: set it to the number before, or to 0 when its pods have handed over" $former) -}}
-{{- end -}}
-{{- if and $former (not (include "kubedelta.election" .)) -}}
-{{- fail "formerShards: set config.election.enabled, too, since the former shards hand over by their Leases: docs/large-clusters.md" -}}
-{{- end -}}
-{{- if and (or $former (gt $shards 1)) .Values.persistence.existingClaim -}}
+{{- if and (gt $shards 1) .Values.persistence.existingClaim -}}
 {{- fail "persistence.existingClaim: leave it out, since each pod of a shard has a claim of its own" -}}
 {{- end -}}
 {{- end -}}
@@ -58,10 +45,9 @@ numbers. A JSON list of "name", "component", "of", "index", "former" (the number
 objects. */}}
 {{- define "kubedelta.shardEnv" -}}
 {{- $shard := dict -}}
-{{- if or (gt (int .group.of) 1) .group.former -}}
+{{- if gt (int .group.of) 1 -}}
 {{- $shard = dict "OF" .group.of "INDEX" .group.index -}}
 {{- with (.root.Values.config.shard | default dict).by -}}{{- $_ := set $shard "BY" . -}}{{- end -}}
-{{- with .group.former -}}{{- $_ := set $shard "FORMER" . -}}{{- end -}}
 {{- end -}}
 {{- range $name, $value := $shard }}
 - name: KUBEDELTA__SHARD__{{ $name }}

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bridge.model.versions.progress import BeyondPart, Progress, decode_part, decode_progress, encode_progress
+from bridge.model.versions.progress import Progress, decode_progress, encode_progress
 from sinks.errors import SinkUnavailable
 from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.options import KafkaOptions
 
-T = TypeVar("T")
-
 _LOOK_BACK = 1000
 """Records in which the newest progress is sought first. Then ten times as many, and so on."""
 _BATCH = 1000
 _WAIT = 0.05
-_BEYOND = "/beyond/"
-_MOST_KEYS = 1000
-"""Other shards."""
 
 
 class ProgressTopic:
@@ -40,68 +35,41 @@ class ProgressTopic:
         self._partition = (options.topic_of_progress, 0)
         self._last_error = ""
 
-    def messages(self, progress: Progress, part: BeyondPart | None) -> Iterator[KafkaMessage]:
+    def message(self, progress: Progress) -> KafkaMessage:
         topic, partition = self._partition
-        if part is not None:
-            yield KafkaMessage(topic, self._key_of_part(part.number), (encode_progress(part),), {}, partition)
-        yield KafkaMessage(topic, self.key, (encode_progress(progress),), {}, partition)
-
-    def _key_of_part(self, number: int) -> str:
-        return f"{self.key}{_BEYOND}{number}"
+        return KafkaMessage(topic, self.key, (encode_progress(progress),), {}, partition)
 
     async def read(self, *, committed: bool = True) -> Progress | None:
         """The newest progress under the key; None if there is none. If ``committed``, waits for open transactions in
         front of the topic's end; otherwise also reads what they and aborted ones have. Raises SinkUnavailable."""
-        found = (await self._newest(self.key.__eq__, 1, committed=committed)).get(self.key)
-        return None if found is None else self._understood(self.key, decode_progress, found)
-
-    async def read_parts(self, progress: Progress | None) -> list[BeyondPart]:
-        """The parts of the newest progress. Raises SinkUnavailable."""
-        number = 0 if progress is None or progress.frontier is None else progress.frontier.parts
-        keys = [self._key_of_part(each) for each in range(number)]
-        found = await self._newest(frozenset(keys).__contains__, number) if keys else {}
-        return [self._understood(key, decode_part, found[key]) for key in keys if key in found]
-
-    async def read_others(self, prefix: str) -> list[Progress]:
-        """The newest progress under each other key with this prefix. Reads the whole topic. Raises SinkUnavailable."""
-
-        def is_other(key: str) -> bool:
-            return key.startswith(prefix) and key != self.key and _BEYOND not in key
-
-        found = await self._newest(is_other, _MOST_KEYS)
-        return [self._understood(key, decode_progress, each) for key, each in found.items()]
-
-    async def _newest(
-        self, is_wanted: Callable[[str], bool], most: int, *, committed: bool = True
-    ) -> Mapping[str, bytes]:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._threads, self._read, is_wanted, most, committed)
+            found = await loop.run_in_executor(self._threads, self._read, committed)
         except KafkaException as error:
             reason = self._last_error or (error.args[0].str() if error.args else "no answer")
             raise SinkUnavailable(f"cannot read the progress in topic {self._partition[0]}: {reason}") from error
-
-    def _understood(self, key: str, decode: Callable[[bytes], T], stored: bytes) -> T:
+        if found is None:
+            return None
         try:
-            return decode(stored)
+            return decode_progress(found)
         except ValueError as error:
             raise SinkUnavailable(
-                f"topic {self._partition[0]} has a progress under {key} that cannot be read ({error}): run the"
+                f"topic {self._partition[0]} has a progress under {self.key} that cannot be read ({error}): run the"
                 " kubedelta that wrote it, or set another progress_topic, and records may be delivered again"
             ) from error
 
-    def _read(self, is_wanted: Callable[[str], bool], most: int, committed: bool) -> dict[str, bytes]:
-        """Key → its newest value, of the keys that have one. Ends with so many keys."""
-        found: dict[str, bytes] = {}
+    def _read(self, committed: bool) -> bytes | None:
+        """The newest value under the key."""
+        found: bytes | None = None
         with self._consumer(committed) as consumer:
             low, end = self._offsets(consumer)
             end = self._settled_end(consumer) if committed else end
             for start in _starts(low, end):
                 for message in self._between(consumer, start, end):
                     key, value = bytes(message.key() or b"").decode(errors="replace"), message.value()
-                    if value is not None and is_wanted(key):
-                        found[key] = bytes(value)
-                if len(found) >= most:
+                    if value is not None and key == self.key:
+                        found = bytes(value)
+                if found is not None:
                     break
         return found
 

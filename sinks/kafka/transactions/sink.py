@@ -14,7 +14,7 @@ from bridge.model.primitives.shard import Shard
 from bridge.model.primitives.split import split_at_notices
 from bridge.model.record import Record
 from bridge.model.resource import Resource
-from bridge.model.versions.progress import BeyondPart, Progress
+from bridge.model.versions.progress import Progress
 from sinks.errors import SinkUnavailable
 from sinks.kafka.client.config import ClientConfig
 from sinks.kafka.options import KafkaOptions
@@ -82,9 +82,7 @@ class ExactlyOnceKafkaSink:
         self.shard: Shard | None = None
         self.doubted = False
         self.progress = Progress()
-        self.part: BeyondPart | None = None
         self.committed: Progress | None = None
-        self.parts: Sequence[BeyondPart] = ()
 
     async def open(self) -> None:
         shard = _UNSHARDED if self.shard is None else self.shard.name
@@ -109,9 +107,6 @@ class ExactlyOnceKafkaSink:
         except BaseException:  # Cancelled: whether the transaction was stored is unknown.
             self._inner = None
             raise
-
-    async def of_other_shards(self) -> Sequence[Progress]:
-        return await self._topic.read_others(self._prefix)
 
     async def check(self) -> str:
         """With a transactional id of its own: that of the sink would fence a running bridge."""
@@ -148,9 +143,9 @@ class ExactlyOnceKafkaSink:
             return await self._abort(producer, batch, receipt)
         number = self._number + 1
         self._unknown = batch
-        await self._store(producer, replace_fields(self.progress, number=number), inner.memory, self.part)
+        await self._store(producer, replace_fields(self.progress, number=number), inner.memory)
         await producer.commit()
-        self._number, self._unknown, self._inner, self.part = number, (), inner, None
+        self._number, self._unknown, self._inner = number, (), inner
         self._refusals.clear()
         self.memory = inner.memory
         return receipt
@@ -178,13 +173,12 @@ class ExactlyOnceKafkaSink:
             self._inner = await self._new_inner()
         return nothing_stored(batch, receipt)
 
-    async def _store(
-        self, producer: TransactionalProducer, progress: Progress, memory: bytes, part: BeyondPart | None = None
-    ) -> None:
-        owned = replace_fields(progress, owner=self._owner, term=self.progress.term, memory=memory)
-        for message in self._topic.messages(owned, part):
-            if (error := await producer.store(message, self._options.ack_timeout)) is not None:
-                raise TransactionFailed(f"topic {message.topic}: {error.str()}")
+    async def _store(self, producer: TransactionalProducer, progress: Progress, memory: bytes) -> None:
+        message = self._topic.message(
+            replace_fields(progress, owner=self._owner, term=self.progress.term, memory=memory)
+        )
+        if (error := await producer.store(message, self._options.ack_timeout)) is not None:
+            raise TransactionFailed(f"topic {message.topic}: {error.str()}")
 
     # ── Taking over ──────────────────────────────────────────────────────────
 
@@ -200,14 +194,13 @@ class ExactlyOnceKafkaSink:
         if found is None or found.owner != self._owner:
             # The memory is about the destination, so that of the last transaction counts, whoever stored it.
             self.committed, self._number = found, 0
-            self.parts = await self._topic.read_parts(found)
             self.memory = self.memory if found is None else found.memory
             await producer.begin()
             await self._store(producer, replace_fields(found or Progress(), number=0), self.memory)
             await producer.commit()
             self._owns = True
         elif found.number > self._number:
-            self._number, self.memory, self.part = found.number, found.memory, None
+            self._number, self.memory = found.number, found.memory
             self._stored = frozenset(map(record_id, self._unknown))
         self._unknown = ()
         self._inner = await self._new_inner()

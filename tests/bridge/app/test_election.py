@@ -1,4 +1,4 @@
-"""Replicas of a bridge on one playground: the holder of the Lease delivers."""
+"""Replicas of a bridge on one playground: the holder of the Lease delivers, the others have a copy of its state."""
 
 from __future__ import annotations
 
@@ -6,44 +6,36 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
-from msgspec.structs import replace
 
 from bridge.admin.client import AdminClient
 from bridge.app.bridge import Bridge
-from bridge.app.predecessor import FILE, read_predecessor, write_identity
-from bridge.election import LeaseTiming
-from bridge.election.lease import FRONTIER, LAST_TERM, TERM
-from bridge.facts import (
-    Fact,
-    FrontierUnreadable,
-    LeadershipBegan,
-    LeadershipLost,
-    LeadershipReleased,
-    LeaseTermDoubted,
-    ListCompleted,
-    SettingsDiffer,
-)
+from bridge.facts import Fact, LeadershipBegan, LeadershipLost, LeadershipReleased, LeaseTermDoubted, ListCompleted
+from bridge.facts.election import FollowerLost, FollowingFailed, TookOverLacking
 from bridge.kube import ClusterAccess
 from bridge.model.admin import ReplayRequest, SnapshotRequest, UnknownTarget
+from bridge.model.primitives.election import LeaseTiming
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.model.status import SinkState
-from bridge.model.versions import frontier as frontiers
-from bridge.model.versions.frontier import Frontier
 from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
+from bridge.replication.lease import LAST_TERM, PUBLISHED, TERM
+from bridge.replication.predecessor import FILE, read_predecessor, write_identity
 from bridge.selection import SelectorText
 from bridge.web.readiness import report
 from sinks.base import Receipt
 from tests.bridge.app.test_bridge import QUICK, World, a_config_map
-from tests.kit.deadlines import BUSY
+from tests.bridge.replication.pair import rows_of_all_tables
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
 
 LATE = LeaseTiming(lease_duration=60.0, renew_deadline=40.0, retry_period=0.1)
 """A busy machine loses no Lease."""
 SHORT = LeaseTiming(lease_duration=1.0, renew_deadline=40.0, retry_period=0.1)
-"""Of a replica that is alone: it takes a free Lease soon, also if it is not exact, and a busy machine loses none."""
+"""Of a replica that is alone: it takes a free Lease soon, also if it is not in sync, and a busy machine loses none."""
+PATIENCE = 60.0
 LEASE = "leases.coordination.k8s.io"
 
 
@@ -55,20 +47,21 @@ class Replica(World):
         cluster: Playground,
         name: str,
         state: Path,
-        settings: Mapping[str, str] | None = None,
         sink: RecordingSink | None = None,
         elects: bool = True,
         select: str | None = None,
         grace: float = 60.0,
         wanted: Wanted = Wanted("configmaps"),  # noqa: B008  # frozen
+        timing: LeaseTiming = LATE,
+        key: str = "k",
     ) -> None:
-        """``settings``: those that must be equal. ``select``: labels of the objects that the sink gets."""
+        """``select``: labels of the objects that the sink gets. ``grace``: a busy machine cuts no release off."""
         self.sink = sink or RecordingSink()
-        self.loaded: list[str] = []
-        """The sinks whose code was imported."""
-        state.mkdir(exist_ok=True)
-        key = state.parent / "redaction.key"
-        key.write_text("k" * 32)
+        self.state = state
+        state.mkdir(exist_ok=True, mode=0o700)
+        key_file = state.parent / f"{name}.key"
+        key_file.write_text(key * 32)
+        key_file.chmod(0o600)
         plan = Plan(
             cluster="test",
             access=ClusterAccess(server=cluster.url),
@@ -78,18 +71,17 @@ class Replica(World):
                     name="copy",
                     type="memory",
                     make=lambda: self.sink,
-                    load=lambda: self.loaded.append("copy"),
                     max_batch=100,
                     select=None if select is None else (SelectorText(resource="configmaps", label_selector=select),),
                 ),
             ),
             timing=QUICK,
             discovery_seconds=0.05,
-            grace_seconds=grace,  # A busy machine cuts no release off.
+            grace_seconds=grace,
             state=state,
-            redaction_key_file=key,
+            redaction_key_file=key_file,
             election=ElectionPlan(
-                namespace="default", lease="kubedelta", name=name, timing=LATE, settings=settings or {}
+                namespace="default", lease="kubedelta", name=name, timing=timing, ack_timeout=PATIENCE
             )
             if elects
             else None,
@@ -105,16 +97,25 @@ class Replica(World):
         self.bridge.stop()
         await self._task
 
+    async def kill(self) -> None:
+        """Ends it at once, in the middle of whatever it does, with the Lease as it is."""
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+def a_free_lease(cluster: Playground, annotations: Mapping[str, str] | None = None) -> None:
+    metadata = {"name": "kubedelta", "namespace": "default", "annotations": dict(annotations or {})}
+    cluster.create(LEASE, {"metadata": metadata, "spec": {}})
+
 
 @asynccontextmanager
-async def two_replicas(
-    folder: Path, settings: Mapping[str, str] | None = None
-) -> AsyncIterator[tuple[Playground, Replica, Replica]]:
-    """The first leads. ``settings``: of the second."""
+async def two_replicas(folder: Path, **options: Any) -> AsyncIterator[tuple[Playground, Replica, Replica]]:
+    """The first leads, and the second is in sync."""
     async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
-        cluster.create(LEASE, {"metadata": {"name": "kubedelta", "namespace": "default"}, "spec": {}})  # It is free.
-        first = Replica(cluster, "first", folder / "first")
-        second = Replica(cluster, "second", folder / "second", settings)
+        a_free_lease(cluster)
+        first = Replica(cluster, "first", folder / "first", **options)
+        second = Replica(cluster, "second", folder / "second", **options)
         first.start(tasks)
         await first.until(lambda: first.leads)
         second.start(tasks)
@@ -124,84 +125,154 @@ async def two_replicas(
             each.bridge.stop()
 
 
+def lease_of(cluster: Playground) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.get(LEASE, "kubedelta")
+    return found
+
+
 def holder(cluster: Playground) -> str:
-    return str(cluster.get(LEASE, "kubedelta")["spec"].get("holderIdentity"))
+    return str(lease_of(cluster)["spec"].get("holderIdentity") or "")
 
 
-async def test_the_leader_alone_delivers(tmp_path: Path) -> None:
+def published(cluster: Playground) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(lease_of(cluster)["metadata"]["annotations"][PUBLISHED])
+    return found
+
+
+# ── Following ────────────────────────────────────────────────────────────────
+
+
+async def test_the_leader_alone_watches_and_delivers(tmp_path: Path) -> None:
     async with two_replicas(tmp_path) as (cluster, first, second):
         for number in range(5):
             cluster.create("configmaps", a_config_map(f"a{number}"))
         await first.sink.until(lambda sink: "added default/a4" in sink.delivered())
 
         assert second.sink.records == []
-        assert second.bridge.snapshot().sinks[0].state is SinkState.STANDBY
-        assert second.bridge.snapshot().ready
+        assert second.reported(ListCompleted) == []
+        status = second.bridge.snapshot()
+        assert status.ready
+        assert status.election is not None
+        assert status.election.in_sync
         assert holder(cluster).startswith("first_")
 
 
-async def test_a_follower_has_the_code_of_its_sinks(tmp_path: Path) -> None:
-    """A takeover does not wait for imports."""
-    async with two_replicas(tmp_path) as (_cluster, _first, second):
-        await second.until(lambda: second.loaded == ["copy"])
-        assert not second.leads
+async def test_both_say_who_is_in_sync(tmp_path: Path) -> None:
+    async with two_replicas(tmp_path) as (cluster, first, second):
+        await first.until(lambda: "[+] election leading" in report(first.bridge.snapshot()))
+        assert "follower second: in sync" in report(first.bridge.snapshot())
+        assert "[+] election following" in report(second.bridge.snapshot())
+        await second.stop()
+        await first.until(lambda: first.reported(FollowerLost))
+        assert "[!] election leading" in report(first.bridge.snapshot())
+        assert "no follower is in sync" in report(first.bridge.snapshot())
+        assert [each.follower for each in first.reported(FollowerLost)] == ["second"]
+        assert published(cluster)["in_sync"] == []
 
 
-async def test_a_follower_takes_no_order_for_records(tmp_path: Path) -> None:
+async def test_a_follower_refuses_commands_and_names_the_leader(tmp_path: Path) -> None:
     async with two_replicas(tmp_path) as (_cluster, _first, _second), AdminClient(tmp_path / "second") as admin:
-        with pytest.raises(UnknownTarget, match="ask the leader, first_"):
-            await admin.snapshot(SnapshotRequest("copy"))
-        with pytest.raises(UnknownTarget, match="ask the leader, first_"):
-            await admin.replay(ReplayRequest("copy", "beginning"))
+        for asked in (
+            admin.snapshot(SnapshotRequest("copy")),
+            admin.replay(ReplayRequest("copy", "beginning")),
+            admin.pause_sink("copy"),
+            admin.cursors(),
+            admin.retry("copy"),
+        ):
+            with pytest.raises(UnknownTarget, match=r"this replica follows.*ask the leader, first"):
+                await asked
+        assert (await admin.status()).election is not None
 
 
-async def test_a_follower_names_the_settings_that_are_not_the_leaders(tmp_path: Path) -> None:
-    async with two_replicas(tmp_path, settings={"sinks.copy": '{"type":"memory"}'}) as (_cluster, first, second):
-        await second.until(lambda: second.reported(SettingsDiffer))
-        assert [each.sections for each in second.reported(SettingsDiffer)] == [("sinks.copy",)]
-        found, leading = second.bridge.snapshot().election, first.bridge.snapshot().election
-        assert found is not None
-        assert leading is not None
-        assert (found.differs, leading.differs) == (("sinks.copy",), ())
-        await second.until(lambda: "[!] election following" in report(second.bridge.snapshot()))
+async def test_a_replica_with_another_key_does_not_follow(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
+        a_free_lease(cluster)
+        first = Replica(cluster, "first", tmp_path / "first")
+        other = Replica(cluster, "other", tmp_path / "other", key="o")
+        first.start(tasks)
+        await first.until(lambda: first.leads)
+        other.start(tasks)
+        await other.until(lambda: other.reported(FollowingFailed))
+        assert not other.bridge.snapshot().ready
+        assert "401" in report(other.bridge.snapshot())
+        for each in (first, other):
+            each.bridge.stop()
+
+
+# ── Takeovers ────────────────────────────────────────────────────────────────
+
+
+async def test_a_leader_that_ends_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with two_replicas(tmp_path) as (cluster, first, second):
+        for number in range(3):
+            cluster.create("configmaps", a_config_map(f"a{number}"))
+        await first.sink.until(lambda sink: "added default/a2" in sink.delivered())
+        await first.stop()
+        cluster.create("configmaps", a_config_map("b"))
+        await second.sink.until(lambda sink: "added default/b" in sink.delivered())
+
+        assert second.sink.delivered() == ["added default/b"], "nothing is repeated"
+        assert second.reported(ListCompleted) == [], "it goes on with the watch"
+        assert first.reported(LeadershipReleased)
+        assert second.reported(LeadershipBegan)[0].term == 2
+        assert second.reported(TookOverLacking) == []
+
+
+async def test_a_killed_leader_has_a_successor_that_lacks_nothing(tmp_path: Path) -> None:
+    async with two_replicas(tmp_path, timing=LeaseTiming(lease_duration=3.0, renew_deadline=2.0, retry_period=0.1)) as (
+        cluster,
+        first,
+        second,
+    ):
+        for number in range(3):
+            cluster.create("configmaps", a_config_map(f"a{number}"))
+        await first.sink.until(lambda sink: "added default/a2" in sink.delivered())
+        await first.kill()
+        cluster.delete("configmaps", "a0")
+        await second.sink.until(lambda sink: "deleted default/a0" in sink.delivered())
+        assert second.reported(TookOverLacking) == []
+        delivered = {each.id for each in first.sink.records} & {each.id for each in second.sink.records}
+        assert delivered <= {each.id for each in first.sink.records}
+        assert not any(isinstance(each, Gap) for each in second.sink.records)
+
+
+async def test_a_former_leader_follows_and_has_the_same_state(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
+        a_free_lease(cluster)
+        first, second = (Replica(cluster, name, tmp_path / name) for name in ("first", "second"))
+        first.start(tasks)
+        await first.until(lambda: first.leads)
+        second.start(tasks)
+        await second.until_ready()
+        cluster.create("configmaps", a_config_map("a"))
+        await first.sink.until(lambda sink: "added default/a" in sink.delivered())
         await first.stop()
         await second.until(lambda: second.leads)
-        assert "[+] election leading" in report(second.bridge.snapshot())
+        again = Replica(cluster, "first", tmp_path / "first")
+        again.start(tasks)
+        await again.until_ready()
+        cluster.create("configmaps", a_config_map("b"))
+        await second.sink.until(lambda sink: "added default/b" in sink.delivered())
+        await second.stop()
+        await again.stop()
+    assert rows_of_all_tables(tmp_path / "first").keys() == rows_of_all_tables(tmp_path / "second").keys()
 
 
 async def test_a_paused_sink_stays_paused_under_another_leader(tmp_path: Path) -> None:
     async with two_replicas(tmp_path) as (cluster, first, second):
-        async with AdminClient(tmp_path / "second") as admin:
-            with pytest.raises(UnknownTarget, match="ask the leader, first_"):
-                await admin.pause_sink("copy")
         async with AdminClient(tmp_path / "first") as admin:
             assert await admin.pause_sink("copy")
         await first.stop()
         await second.until(lambda: second.leads)
         cluster.create("configmaps", a_config_map("a"))
-        await second.until(lambda: second.bridge.snapshot().sinks[0].backlog_records)
+        await second.until(lambda: second.bridge.snapshot().sinks and second.bridge.snapshot().sinks[0].backlog_records)
         assert second.bridge.snapshot().sinks[0].state is SinkState.PAUSED
         async with AdminClient(tmp_path / "second") as admin:
             assert await admin.resume_sink("copy")
         await second.sink.until(lambda sink: "added default/a" in sink.delivered())
 
 
-async def test_a_leader_that_ends_leaves_no_step_behind(tmp_path: Path) -> None:
-    async with two_replicas(tmp_path) as (cluster, first, second):
-        for number in range(3):
-            cluster.create("configmaps", a_config_map(f"a{number}"))
-        await first.sink.until(lambda sink: "added default/a2" in sink.delivered())
-        await first.stop()
-        ended = asyncio.get_running_loop().time()
-        cluster.create("configmaps", a_config_map("b"))
-        await second.sink.until(lambda sink: "added default/b" in sink.delivered())
-
-        assert asyncio.get_running_loop().time() - ended < 1.0 * BUSY
-        assert first.reported(LeadershipReleased)
-        assert second.reported(LeadershipBegan)[0].term == 2
-
-
-async def test_a_lost_lease_pauses_deliveries_and_lists_nothing(tmp_path: Path) -> None:
+async def test_a_lost_lease_ends_deliveries_and_the_replica_leads_again(tmp_path: Path) -> None:
     async with two_replicas(tmp_path) as (cluster, first, second):
         await second.stop()
         lists = len(first.reported(ListCompleted))
@@ -209,9 +280,8 @@ async def test_a_lost_lease_pauses_deliveries_and_lists_nothing(tmp_path: Path) 
         await first.until(lambda: first.reported(LeadershipLost))
         before = len(first.sink.records)
         cluster.create("configmaps", a_config_map("a"))
-        await first.until(lambda: first.bridge.snapshot().sinks[0].backlog_records)
+        await first.until(lambda: not first.bridge.snapshot().sinks)
         assert len(first.sink.records) == before
-        assert first.bridge.snapshot().sinks[0].state is SinkState.STANDBY
 
         cluster.patch(LEASE, "kubedelta", {"spec": {"holderIdentity": ""}})
         await first.sink.until(lambda sink: "added default/a" in sink.delivered())
@@ -220,26 +290,23 @@ async def test_a_lost_lease_pauses_deliveries_and_lists_nothing(tmp_path: Path) 
         assert [each.term for each in first.reported(LeadershipBegan)] == [1, 2]
 
 
-async def test_the_first_leader_is_in_the_lease_before_it_delivers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a replica that has never seen an object, and leads behind it, would not know that a sink got any."""
+async def test_a_leader_is_in_the_lease_before_it_delivers(tmp_path: Path) -> None:
+    """Else whoever was in sync with the leader before would take over without what this one delivered."""
 
     class Watching(RecordingSink):
         async def deliver(self, batch: Sequence[Record]) -> Receipt:
-            found.append(lease_annotations(cluster).get(FRONTIER, ""))
+            found.append(published(cluster))
             return await super().deliver(batch)
 
-    found: list[str] = []
-    seldom = LeaseTiming(lease_duration=60.0, renew_deadline=40.0, retry_period=1.0)
-    monkeypatch.setattr("tests.bridge.app.test_election.LATE", seldom)  # A delivery would come before the renewal.
+    found: list[dict[str, Any]] = []
+    seldom = LeaseTiming(lease_duration=60.0, renew_deadline=40.0, retry_period=30.0)
     async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
-        cluster.create(LEASE, {"metadata": {"name": "kubedelta", "namespace": "default"}, "spec": {}})  # It is free.
+        a_free_lease(cluster)
         cluster.create("configmaps", a_config_map("a"))
-        replica = Replica(cluster, "first", tmp_path / "first", sink=Watching())
+        replica = Replica(cluster, "first", tmp_path / "first", sink=Watching(), timing=seldom)
         replica.start(tasks)
         await replica.sink.until(lambda sink: sink.delivered())
-        assert frontiers.decode(found[0]).sinks.keys() == {"copy"}
+        assert (found[0]["term"], found[0]["leader"]) == (1, holder(cluster))
         replica.bridge.stop()
 
 
@@ -262,86 +329,70 @@ async def test_a_restarted_leader_does_not_wait_for_its_own_lease(tmp_path: Path
             again = Replica(cluster, "first", tmp_path / "first")
             again.start(tasks)
             await again.until(lambda: again.leads)
+            assert again.reported(TookOverLacking) == []
             await again.stop()
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.bridge.app.test_election.LATE", SHORT)
+# ── Who was not in sync ──────────────────────────────────────────────────────
 
 
-@asynccontextmanager
-async def leading_behind(written: Frontier, term: int, folder: Path) -> AsyncIterator[tuple[Playground, Replica]]:
-    """A replica that leads and has delivered. Before, the Lease had this term and what somebody had written."""
-    annotations = {TERM: str(term), FRONTIER: frontiers.encode(written)}
+async def test_a_replica_that_was_not_in_sync_sends_a_gap_and_a_snapshot(tmp_path: Path) -> None:
+    """It never knew an object that the first one delivered."""
     async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
-        metadata = {"name": "kubedelta", "namespace": "default", "annotations": annotations}
-        cluster.create(LEASE, {"metadata": metadata, "spec": {}})
-        replica = Replica(cluster, "first", folder / "first")
-        replica.start(tasks)
-        await replica.until(lambda: replica.leads)
-        cluster.create("configmaps", a_config_map("a"))
-        await replica.sink.until(lambda sink: "added default/a" in sink.delivered())
-        yield cluster, replica
-
-
-@pytest.mark.parametrize("numbers", [{"sequence": 1 << 53}, {"replays": 1 << 53}], ids=["sequence", "replays"])
-async def test_numbers_of_somebody_else_stop_nobody(tmp_path: Path, short: None, numbers: dict[str, int]) -> None:
-    """Behind the largest number of a frontier, no replica could read the next one."""
-    written = replace(Frontier(1, "test", 3, "somebody", "1.0", 5), **numbers)
-    async with leading_behind(written, 3, tmp_path) as (cluster, replica):
-        await replica.until(lambda: '"by":"first' in lease_annotations(cluster)[FRONTIER])
-        found = frontiers.decode(lease_annotations(cluster)[FRONTIER])
-        assert (found.term, found.replays) == (4, 0)
-        assert found.sequence < 1 << 52
-        assert "to which no bridge comes" in replica.reported(FrontierUnreadable)[0].reason
-        await replica.stop()
-
-
-@pytest.mark.parametrize(("term", "of_frontier", "doubted"), [(3, 9, []), (LAST_TERM, LAST_TERM, [LAST_TERM])])
-async def test_terms_of_somebody_else_stop_nobody(
-    tmp_path: Path, short: None, term: int, of_frontier: int, doubted: list[int]
-) -> None:
-    written = Frontier(1, "test", of_frontier, "somebody", "1.0", 5)
-    async with leading_behind(written, term, tmp_path) as (cluster, replica):
-        [began] = replica.reported(LeadershipBegan)
-        assert began.term == (1 if doubted else term + 1)
-        assert [each.term for each in replica.reported(LeaseTermDoubted)] == doubted
-        assert all("somebody else has written it" in each.reason for each in replica.reported(FrontierUnreadable))
-        assert replica.reported(FrontierUnreadable)
-        await replica.until(lambda: frontiers.decode(lease_annotations(cluster)[FRONTIER]).term == began.term)
-        assert lease_annotations(cluster)[TERM] == str(began.term)
-        cluster.patch(LEASE, "kubedelta", {"metadata": {"annotations": {TERM: str(LAST_TERM)}}})
-        await replica.until(lambda: lease_annotations(cluster)[TERM] == str(began.term))
-        assert replica.leads
-        replica.bridge.stop()
-
-
-@pytest.mark.parametrize("text", ['{"v":2}', "garbage", None], ids=["of a later version", "garbage", "removed"])
-async def test_a_frontier_that_nobody_can_read_costs_a_gap(tmp_path: Path, short: None, text: str | None) -> None:
-    """The second replica never knew an object that the first one delivered."""
-    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
-        cluster.create(LEASE, {"metadata": {"name": "kubedelta", "namespace": "default"}, "spec": {}})
-        first = Replica(cluster, "first", tmp_path / "first")
+        a_free_lease(cluster)
+        first = Replica(cluster, "first", tmp_path / "first", timing=SHORT)
         first.start(tasks)
         cluster.create("configmaps", a_config_map("a"))
         await first.sink.until(lambda sink: "added default/a" in sink.delivered())
         await first.stop()
-        cluster.patch(LEASE, "kubedelta", {"metadata": {"annotations": {FRONTIER: text}}})
         cluster.delete("configmaps", "a")
-        second = Replica(cluster, "second", tmp_path / "second")
+        cluster.create("configmaps", a_config_map("b"))
+        second = Replica(cluster, "second", tmp_path / "second", timing=SHORT)
         second.start(tasks)
-        await second.until(lambda: second.reported(ListCompleted))
-        assert not second.bridge.snapshot().ready, "it is not exact"
-        await second.sink.until(lambda sink: any(isinstance(each, Snapshot) for each in sink.records))
-        assert [type(each) for each in second.sink.records if not isinstance(each, Delta)][:2] == [Gap, Snapshot]
-        assert second.reported(FrontierUnreadable) or text is None
+        await second.sink.until(lambda sink: sum(isinstance(each, Snapshot) for each in sink.records) == 2)
+        notices = [each for each in second.sink.records if not isinstance(each, Delta)]
+        assert [type(each) for each in notices] == [Gap, Snapshot, Snapshot]
+        assert [each.term for each in second.reported(TookOverLacking)] == [2]
         second.bridge.stop()
 
 
-def lease_annotations(cluster: Playground) -> Mapping[str, str]:
-    found: Mapping[str, str] = cluster.get(LEASE, "kubedelta")["metadata"]["annotations"]
-    return found
+async def test_an_installation_without_a_leader_before_lacks_nothing(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
+        a_free_lease(cluster)
+        cluster.create("configmaps", a_config_map("a"))
+        first = Replica(cluster, "first", tmp_path / "first", timing=SHORT)
+        first.start(tasks)
+        await first.sink.until(lambda sink: "added default/a" in sink.delivered())
+        assert first.reported(TookOverLacking) == []
+        first.bridge.stop()
+
+
+@pytest.mark.parametrize(("term", "began", "doubted"), [(3, 4, []), (LAST_TERM, 1, [LAST_TERM])])
+async def test_terms_of_somebody_else_stop_nobody(tmp_path: Path, term: int, began: int, doubted: list[int]) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
+        a_free_lease(cluster, {TERM: str(term)})
+        replica = Replica(cluster, "first", tmp_path / "first", timing=SHORT)
+        replica.start(tasks)
+        await replica.until(lambda: replica.leads)
+        assert [each.term for each in replica.reported(LeadershipBegan)] == [began]
+        assert [each.term for each in replica.reported(LeaseTermDoubted)] == doubted
+        cluster.patch(LEASE, "kubedelta", {"metadata": {"annotations": {TERM: str(LAST_TERM)}}})
+        await replica.until(lambda: lease_of(cluster)["metadata"]["annotations"][TERM] == str(began))
+        assert replica.leads
+        replica.bridge.stop()
+
+
+@pytest.mark.parametrize("text", ['{"leader":5}', "garbage", "x" * 20_000, '{"leader":"somebody","term":9}'])
+async def test_what_somebody_else_published_is_replaced(tmp_path: Path, text: str) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
+        a_free_lease(cluster, {TERM: "3", PUBLISHED: text})
+        replica = Replica(cluster, "first", tmp_path / "first", timing=SHORT)
+        replica.start(tasks)
+        await replica.until(lambda: replica.leads)
+        cluster.patch(LEASE, "kubedelta", {"metadata": {"annotations": {PUBLISHED: text}}})
+        await replica.until(lambda: '"first_' in lease_of(cluster)["metadata"]["annotations"][PUBLISHED])
+        assert replica.reported(TookOverLacking)
+        replica.bridge.stop()
 
 
 def test_a_copied_directory_has_no_predecessor(tmp_path: Path) -> None:

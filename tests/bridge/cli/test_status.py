@@ -17,7 +17,7 @@ from bridge.facts import discard
 from bridge.model.admin import About
 from bridge.model.diagnosis import troubles_of
 from bridge.model.policies import StartPolicy
-from bridge.model.primitives.election import ElectionState, ElectionStatus
+from bridge.model.primitives.election import ElectionState, ElectionStatus, FollowerStatus
 from bridge.model.status import (
     CircuitState,
     ConfigurationStatus,
@@ -54,7 +54,7 @@ def but(**changes: object) -> StatusSnapshot:
 def test_a_bridge_that_delivers_has_no_trouble() -> None:
     assert troubles_of(WELL) == []
     busy = a_sink(state=SinkState.DELIVERING, backlog_records=9000, backlog_seconds=500.0, backfill="snapshot")
-    assert troubles_of(but(sinks=(busy, a_sink("other", SinkState.STANDBY)))) == []
+    assert troubles_of(but(sinks=(busy, a_sink("other", SinkState.IDLE)))) == []
     changing = (an_informer("pods", InformerState.LISTING),)
     assert troubles_of(but(informers=changing, changing=True)) == [], "these were ready before the change"
 
@@ -115,21 +115,25 @@ def test_a_bridge_that_delivers_has_no_trouble() -> None:
             "reload",
         ),
         (
-            {"election": ElectionStatus(state=ElectionState.FOLLOWING, identity="a_1", exact=False, holder="b_1")},
+            {
+                "election": ElectionStatus(
+                    state=ElectionState.FOLLOWING, identity="a_1", holder="b_1", reason="connection refused"
+                )
+            },
             "election",
-            "would lack steps",
+            "not in sync: connection refused",
             "",
         ),
         (
-            {"election": ElectionStatus(state=ElectionState.LEADING, identity="a_1", letters_at=("b",))},
+            {
+                "election": ElectionStatus(
+                    state=ElectionState.LEADING,
+                    identity="a_1",
+                    followers=(FollowerStatus("b", in_sync=False, commits=7, seconds=9.0),),
+                )
+            },
             "election",
-            "dead letters are still at: b",
-            "",
-        ),
-        (
-            {"election": ElectionStatus(state=ElectionState.FOLLOWING, identity="a_1", differs=("redaction",))},
-            "election",
-            "redaction",
+            "no follower is in sync, so that a takeover would send a Gap: b is 7 commits behind",
             "",
         ),
     ],

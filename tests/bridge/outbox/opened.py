@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from bridge.facts import Fact
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
-from bridge.outbox import Cipher, Outbox, Replica, Retention, Standby
+from bridge.outbox import Cipher, Outbox, Retention
 from bridge.outbox.appender import utc_now
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.outbox import Committed
@@ -69,11 +69,6 @@ async def opened(
     _feeds[feeds.outbox] = feeds
     async with feeds.outbox as outbox:
         yield outbox
-
-
-async def joined(outbox: Outbox, identity: str = "kubedelta-0_1", number_now: Callable[[], int] = lambda: 0) -> Standby:
-    """The outbox in an election, as a follower."""
-    return await outbox.election.join(Replica("prod", identity, "1.0"), number_now)
 
 
 _feeds: WeakKeyDictionary[Outbox, Feeds] = WeakKeyDictionary()

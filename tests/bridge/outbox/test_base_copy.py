@@ -1,4 +1,4 @@
-"""A copy of the open state, and what an empty directory makes of it."""
+"""A copy of the open state, and what a follower's directory makes of it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.primitives.shard import Shard
-from bridge.model.versions import frontier
-from bridge.outbox import BaseCopy, Cipher, Damaged, EncryptionKey, Installation, StateUnusable, found_in
-from bridge.outbox.base_copy import NAME, is_empty
+from bridge.outbox import BaseCopy, Cipher, Damaged, EncryptionKey, StateError, StateUnusable, found_in
+from bridge.outbox.base_copy import NAME
 from bridge.outbox.checks.integrity import find_damage
+from bridge.outbox.copied_state import CopiedState
 from bridge.outbox.storage.directory_lock import FILE
-from tests.bridge.outbox.opened import everything, joined, opened, rows_of
-from tests.bridge.outbox.test_standby import SINKS, published, replicas
+from tests.bridge.outbox.opened import AUDIT as SINKS
+from tests.bridge.outbox.opened import everything, opened
 from tests.kit.informed import Informed
 
 KEY = EncryptionKey(b"a key of thirty-two bytes, at least")
@@ -32,16 +31,15 @@ def copied(state: Path) -> bytes:
         copy.close()
 
 
-def installed(
-    content: bytes, directory: Path, cipher: Cipher | None = None, frontier: str = "", shard: Shard | None = None
-) -> Path:
+def installed(content: bytes, directory: Path, cipher: Cipher | None = None, shard: Shard | None = None) -> Path:
     directory.mkdir(exist_ok=True)
-    installation = Installation(directory)
+    state = CopiedState(directory)
     try:
-        installation.write(content)
-        installation.install(frontier, cipher, shard)
+        state.begin_incoming()
+        state.write_incoming(content)
+        state.install(cipher, shard)
     finally:
-        installation.close()
+        state.close()
     return directory
 
 
@@ -70,29 +68,6 @@ async def test_a_copy_is_of_one_moment_while_the_writer_goes_on(tmp_path: Path) 
         assert len(again.known) == 400
 
 
-async def test_a_copy_belongs_to_the_replica_that_got_it(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as [leader, _]:
-        await leader.standby.take_over(4, None)
-        [rejected] = await leader.sees("added shop/a", position="110")
-        await leader.outbox.sinks.dead_letters["audit"].add_dead_letters([NewDeadLetter(rejected, "no", parked=False)])
-        await leader.outbox.maintain()
-        births = rows_of(tmp_path / "0", "SELECT birth FROM cursors ORDER BY sink")
-        found = published(leader)
-        other = installed(copied(tmp_path / "0"), tmp_path / "other", frontier=frontier.encode(found))
-        assert rows_of(other, "SELECT term, count(starts.id) FROM meta LEFT JOIN starts") == [(0, 0)]
-        assert rows_of(other, "SELECT count(*) FROM dead_letters") == [(0,)]
-        assert not set(births) & set(rows_of(other, "SELECT birth FROM cursors ORDER BY sink"))
-        async with opened(other, SINKS) as outbox:
-            standby = await joined(outbox, "kubedelta-2/1")
-            assert standby.term == 4, "the next term is a new one"
-            informer = await Informed().begin(outbox)
-            assert set(informer.known) == {"shop/a"}
-            await leader.delivers("audit")
-            await leader.delivers("slow")
-            standby.observe(published(leader))
-            assert standby.exact("audit"), "without a list of its own"
-
-
 @pytest.mark.parametrize("shard", [Shard(4, 1), None])
 async def test_a_copy_is_of_the_shard_of_both_replicas(tmp_path: Path, shard: Shard | None) -> None:
     (state := tmp_path / "state").mkdir()
@@ -118,9 +93,9 @@ async def test_a_damaged_copy_leaves_the_directory_empty(tmp_path: Path) -> None
     (other := tmp_path / "other").mkdir()
     middle = len(content) // 2
     for wrong in (content[:middle] + b"wrong" + content[middle + 5 :], content[:middle], b"no database" * 1000):
-        with pytest.raises((Damaged, StateUnusable)):
+        with pytest.raises((Damaged, StateError)):
             installed(wrong, other)
-        assert is_empty(other), "the next try, or the first list, begins there"
+        assert not (other / FILE).exists(), "the next try begins there"
     installed(content, other)
 
 
@@ -129,17 +104,8 @@ async def test_a_copy_needs_the_keys_of_its_content(tmp_path: Path) -> None:
     async with opened(state, SINKS, cipher=Cipher((KEY,))) as outbox:
         await (await Informed().begin(outbox)).exports(outbox, "added shop/a")
         content = copied(state)
-    with pytest.raises(Damaged, match=r"which is not in state\.encryption"):
+    with pytest.raises(StateUnusable, match=r"give state\.encryption that key"):
         installed(content, tmp_path / "other")
     installed(content, tmp_path / "other", Cipher((KEY,)))
     async with opened(tmp_path / "other", SINKS, cipher=Cipher((KEY,))) as outbox:
         assert len(await everything(outbox)) == 1
-
-
-def test_a_directory_with_a_state_is_not_empty(tmp_path: Path) -> None:
-    assert is_empty(tmp_path)
-    (tmp_path / NAME).touch()
-    assert is_empty(tmp_path), "what a killed leader left there"
-    (tmp_path / f"{FILE}-wal").touch()
-    assert not is_empty(tmp_path)
-    assert not is_empty(tmp_path / "missing")

@@ -11,10 +11,9 @@ from bridge.facts import Fact, ProgressRead
 from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.shard import Shard
-from bridge.model.versions.progress import LARGEST, BeyondPart, Progress, decode_progress, encode_progress
+from bridge.model.versions.progress import LARGEST, Progress, decode_progress, encode_progress
 from bridge.outbox import Outbox
 from bridge.pipelines.feeds import TransactionFeed
-from sinks.base import SinkUnavailable
 from tests.bridge.outbox.opened import AUDIT, crashed, feeds_of, opened
 from tests.kit.informed import Informed
 
@@ -27,17 +26,6 @@ class StoredProgress:
         self.committed = committed
         self.shard: Shard | None = None
         self.doubted = False
-        self.part: BeyondPart | None = None
-        self.parts: Sequence[BeyondPart] = ()
-        self.others: Sequence[Progress] | None = ()
-        """None: brokers do not answer."""
-        self.asked = 0
-
-    async def of_other_shards(self) -> Sequence[Progress]:
-        self.asked += 1
-        if self.others is None:
-            raise SinkUnavailable("no answer")
-        return self.others
 
 
 async def begun(outbox: Outbox, committed: Progress | None, facts: list[Fact], sink: str = "audit") -> TransactionFeed:

@@ -13,13 +13,11 @@ from bridge.facts import Fact, OutboxFull, OutboxHasRoom
 from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
-from bridge.model.resource import Scope
-from bridge.model.versions.frontier import Frontier, Point, SinkFrontier, informer_key
 from bridge.outbox import Outbox, Retention
 from bridge.outbox.errors import StateError
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import OutboxClosed
-from tests.bridge.outbox.opened import AUDIT, crashed, everything, joined, look_for_room_often, opened, rows_of, story
+from tests.bridge.outbox.opened import AUDIT, crashed, everything, look_for_room_often, opened, rows_of, story
 from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed
 from tests.kit.records import a_delta
@@ -281,30 +279,6 @@ async def test_without_room_sinks_go_on_and_new_records_wait(tmp_path: Path, fre
         assert {cursor.settled for cursor in outbox.sinks.all} == {10}
 
 
-@pytest.mark.parametrize("waits", [False, True])
-async def test_without_room_a_gap_of_a_takeover_overtakes_no_record(tmp_path: Path, free: Free, waits: bool) -> None:
-    facts: list[Fact] = []
-    async with opened(tmp_path, TWO, retention=Retention(min_free=1 << 30), facts=facts) as outbox:
-        standby = await joined(outbox)
-        informer = await filled(outbox)
-        free.bytes = 1000
-        async with asyncio.TaskGroup() as tasks:
-            if waits:
-                tasks.create_task(informer.exports(outbox, "updated shop/a"))
-                await until(facts, OutboxFull)
-            leads = tasks.create_task(standby.take_over(2, frontier_of_nothing()))
-            if waits:
-                await asyncio.sleep(0)
-                await outbox.sinks.dead_letters["audit"].retry(None)  # A job behind the takeover that needs no room.
-                assert not leads.done()
-                free.bytes = 1 << 40
-        assert standby.leading
-        found = list((await outbox.read(9, 10)).items)
-        assert story(found) == ["updated shop/a", *(["updated shop/a"] if waits else []), "gap"]
-        assert [each.sequence for each in found] == [*range(10, 11 + len(found[1:]))]
-        assert outbox.last == found[-1].sequence
-
-
 async def test_closing_without_room_is_quick_and_keeps_the_settled(tmp_path: Path, free: Free) -> None:
     facts: list[Fact] = []
     async with (
@@ -318,13 +292,6 @@ async def test_closing_without_room_is_quick_and_keeps_the_settled(tmp_path: Pat
     async with opened(tmp_path, TWO) as outbox:
         assert outbox.last == 10
         assert outbox.sinks["audit"].settled == 8
-
-
-def frontier_of_nothing() -> Frontier:
-    """Of a leader that has delivered nothing to the sinks."""
-    nothing: dict[str, Point | None] = {informer_key("pods", Scope()): None}
-    sinks = {sink: SinkFrontier() for sink in TWO}
-    return Frontier(1, "prod", 1, "kubedelta-1_1", "1.0", 0, informers=nothing, sinks=sinks)
 
 
 async def refused(call: object) -> None:

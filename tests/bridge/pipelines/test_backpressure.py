@@ -10,16 +10,11 @@ from pathlib import Path
 import pytest
 
 from bridge.admin.client import AdminClient
-from bridge.facts import BacklogCompacted, Fact, IntakeBlocked, IntakeResumed, StandbyShortened
-from bridge.model.policies import BacklogBounds, StartPolicy, WhenFull
+from bridge.facts import BacklogCompacted, IntakeBlocked, IntakeResumed
+from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.record import Gap, Record
-from bridge.pipelines.backpressure import Backpressure
-from bridge.plan.plan import SinkPlan
 from sinks.base import Lanes, Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
-from tests.bridge.outbox.opened import feeds_of, joined, opened
-from tests.kit.informed import Informed
-from tests.kit.pipelines import without_worker
 from tests.kit.sinks import RecordingSink, StuckSink
 
 BOUND = 20
@@ -166,32 +161,3 @@ async def test_the_backlog_of_a_paused_sink_keeps_its_bound(tmp_path: Path) -> N
             assert paused.records == []
             await client.resume_sink("sink-0")
         await paused.until(lambda sink: sink.deltas and sink.deltas[-1].sequence == 101)
-
-
-async def test_a_follower_of_a_blocked_leader_drops_and_never_waits(tmp_path: Path) -> None:
-    """Its log grows to twice the bound at which the leader waits; then it is not exact for the sink."""
-    facts: list[Fact] = []
-    plan = SinkPlan(
-        name="audit",
-        type="fake",
-        make=RecordingSink,
-        max_batch=10,
-        bounds=BacklogBounds(records=BOUND),
-        when_full=WhenFull.BLOCK,
-    )
-    async with opened(tmp_path, {"audit": StartPolicy.NOW}) as outbox:
-        standby, pods = await joined(outbox), await Informed().begin(outbox)
-        feed = feeds_of(outbox).feed("audit")
-        backlogs = Backpressure({"audit": without_worker(plan, feed, outbox)}, outbox, facts.append)
-        backlogs.delivers = lambda: standby.leading
-        await pods.exports(outbox, "added shop/a", *["updated shop/a"] * (2 * BOUND - 2))
-        await backlogs.look()
-        await backlogs.admit()
-        assert (outbox.sinks.backlog_records("audit"), facts) == (2 * BOUND - 1, [])
-        await pods.exports(outbox, "updated shop/a")
-        await backlogs.look()
-        await backlogs.admit()
-        assert outbox.sinks.backlog_records("audit") < 2 * BOUND
-        assert [type(fact) for fact in facts] == [StandbyShortened]
-        assert outbox.sinks["audit"].backfill is not None
-        assert outbox.sinks["audit"].backfill.kind == "dropped", "exact() is False, and a takeover says it by a Gap"

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Gap, Record
 from bridge.model.resource import Resource
-from bridge.outbox import Outbox, Replica
+from bridge.outbox import Outbox
+from bridge.pipelines.feeds import Feeds
 from bridge.pipelines.sink_feed import SinkFeed
-from bridge.pipelines.sink_pipeline import SinkFactory
+from bridge.pipelines.sink_pipeline import SinkFactory, term_begun
 from bridge.plan.plan import SinkPlan, Wanted
+from bridge.processor.shared_processor import SharedProcessor
 from bridge.resources.current_resources import CurrentResources
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import QUICK, a_config_map, on_playground
 from tests.bridge.outbox.opened import crashed, feeds_of, opened
+from tests.bridge.replication.pair import leading
 from tests.kit.informed import Informed
 from tests.kit.records import PODS
 from tests.kit.sinks import RecordingSink
@@ -45,7 +50,7 @@ def ends(
 ) -> tuple[SinkFactory, SinkFeed]:
     feed = feeds_of(outbox).feed("audit")
     known = watched or CurrentResources()
-    return SinkFactory(kind, feed, outbox.sinks["audit"], known, outbox.election.term_begun), feed
+    return SinkFactory(kind, feed, outbox.sinks["audit"], known, partial(term_begun, outbox)), feed
 
 
 async def test_a_checkpoint_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
@@ -105,20 +110,22 @@ async def test_watched_resources_are_unknown_before_discovery_answers(tmp_path: 
 
 
 async def test_a_fencing_sink_gets_the_term_and_the_doubt(tmp_path: Path) -> None:
-    replica = Replica("prod", "0.1.0", "pod-0_1")
-    async with opened(tmp_path) as outbox:
-        await Informed().begin(outbox)
-        standby = await outbox.election.join(replica)
-        sinks, _ = ends(outbox, kind=Fencing)
-        following = sinks.make()
-        await standby.take_over(4, None)
+    (tmp_path / "alone").mkdir()
+    async with opened(tmp_path / "alone") as outbox:
+        alone = ends(outbox, kind=Fencing)[0].make()
+        assert isinstance(alone, Fencing)
+        assert alone.term is None
+    async with leading(tmp_path / "leader", term=4) as leader:
+        feeds = Feeds(leader.outbox, SharedProcessor(targets=attrgetter("targets")))
+        feed = feeds.feed("audit")
+        sinks = SinkFactory(
+            Fencing, feed, leader.outbox.sinks["audit"], CurrentResources(), partial(term_begun, leader.outbox)
+        )
         first = sinks.make()
-        assert isinstance(following, Fencing)
         assert isinstance(first, Fencing)
-        assert following.term is None
         assert first.term is not None
         assert first.term.term == 4
-        assert first.term.sequence == outbox.sinks["audit"].settled + standby.ahead
+        assert first.term.sequence == leader.outbox.sinks["audit"].settled
         first.in_doubt = 17
         again = sinks.make()
         assert isinstance(again, Fencing)

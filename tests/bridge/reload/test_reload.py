@@ -9,13 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.election.lease import FRONTIER
 from bridge.facts import ChangesIgnored, ConfigurationReloaded, SelectionChanged, SnapshotEnded
 from bridge.model.status import SinkState
-from bridge.model.versions import frontier
-from bridge.model.versions.selection_frontier import SelectionFrontier
 from bridge.reload import reloader
-from tests.bridge.app.test_election import LEASE
 from tests.bridge.app.test_restart import lists_and_watches
 from tests.bridge.reload.reloading import Reloading, a_config_map, reloading
 from tests.kit.deadlines import BUSY
@@ -375,36 +371,3 @@ async def test_the_recovery_of_steps_begins_and_ends_while_it_runs(tmp_path: Pat
 
     assert relisted == [*before, "updated a"], "the newest state alone"
     assert run.steps("copy") == [*relisted, "updated a", "updated a"]
-
-
-async def test_a_leader_publishes_the_selection_of_a_reload(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("k" * 32)
-    patient = {"lease_duration": "60s", "renew_deadline": "40s", "retry_period": "100ms"}  # A busy machine loses none.
-    sections = {
-        "election": {"enabled": True, "namespace": "default", "lease": "kubedelta", "identity": "only", **patient},
-        "redaction": {"key_file": str(tmp_path / "key")},
-        "sinks": {"copy": {"type": "file", "path": str(tmp_path / "copy.ndjson"), "select": WEB}},
-    }
-    async with reloading(tmp_path, lease="kubedelta", **sections) as run:
-
-        def published() -> SelectionFrontier:
-            annotations = run.cluster.get(LEASE, "kubedelta")["metadata"]["annotations"]
-            return frontier.decode(annotations[FRONTIER]).sinks["copy"].selection
-
-        seed(run, "a", tier="web")
-        seed(run, "b", tier="db")
-        await run.until_held("copy", {"a": run.live("configmaps")["a"]})
-        async with asyncio.timeout(20 * BUSY):
-            while FRONTIER not in run.cluster.get(LEASE, "kubedelta")["metadata"].get("annotations", {}):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        before = published()
-        run.write_sinks(copy=run.to_file("copy", select=DATABASE))
-        await run.accepted()
-        await run.until_held("copy", {"b": run.live("configmaps")["b"]})
-        async with asyncio.timeout(20 * BUSY):
-            while published().changing or published() == before:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-
-        assert published().number > before.number
-        assert published().entries != before.entries
-    assert run.steps("copy") == ["added a", "deleted a", "added b"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,13 +59,13 @@ class Lease:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     writes: list[frozenset[str]] = field(default_factory=list)
 
-    async def publish(self, runs: frozenset[str]) -> bool:
+    async def publish(self, runs: frozenset[str]) -> str:
         await self.writable.wait()
         self.runs = runs
         self.writes.append(runs)
         self.changed.set()
         self.changed = asyncio.Event()
-        return True
+        return str(len(self.writes))
 
     async def until(self, runs: set[str]) -> None:
         """Waits until the Lease names exactly these runs."""
@@ -118,12 +119,12 @@ async def leading(
         outbox = await opened.enter_async_context(
             await Outbox.open(directory, SINKS, report=discard, capture=capture, **options)
         )
-        served = Served(directory, await asyncio.to_thread(history_in, directory), "prod", "")
+        served = Served(directory, capture.history, "prod", "")
         secret = SharedSecret(KEY, BRIDGE, identity.fingerprint)
         server = ReplicationServer(served, replicator, identity, secret, ("127.0.0.1", 0), discard)
         await server.start()
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(replicator.run(lease.publish, 0.05))
+            running = tasks.create_task(replicator.run(lease.publish))
             try:
                 yield Leading(directory, outbox, replicator, server, identity, lease, term, opened)
             finally:
@@ -168,7 +169,8 @@ async def following(
     await asyncio.to_thread(directory.mkdir, mode=0o700, exist_ok=True)
     state = await asyncio.to_thread(CopiedState, directory)
     me = Me(run, run, "prod", None, key, BRIDGE)
-    follower = Follower(state, directory, me, None)
+    thread = ThreadPoolExecutor(1)
+    follower = Follower(state, thread, directory, me, None)
     failures: list[str] = []
     copies: list[History] = []
     applies = threading.Event()
@@ -202,5 +204,5 @@ async def following(
                 applies.set()
                 task.cancel()
     finally:
-        with suppress(asyncio.CancelledError):
-            await asyncio.to_thread(state.close)
+        await asyncio.get_running_loop().run_in_executor(thread, state.close)
+        thread.shutdown()

@@ -121,7 +121,7 @@ async def test_a_former_leader_that_shipped_all_follows_without_a_base_copy(tmp_
         commit = await exported(leader, "updated shop/a")
         await follower.until(commit)
         assert follower.copies == []
-        assert follower.follower.named_in == 2
+        assert follower.follower.named.term == 2
     assert rows_of_all_tables(tmp_path / "a") == rows_of_all_tables(tmp_path / "b")
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.election import LeaseTiming
 from bridge.kube import SHORT_NAMES, Catalogue, UnknownResource
 from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
+from bridge.model.primitives.election import LeaseTiming
 from bridge.model.resource import Resource, Scope
 from bridge.plan.plan import ElectionPlan, Wanted
 from bridge.rights import IDENTITY, ClusterWide, Right, Subject, election_rights, in_namespaces, manifests, rights_of

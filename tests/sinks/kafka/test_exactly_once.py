@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from bridge.model.versions.beyond import Beyond
 from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from bridge.model.change import Op
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Concern, Record, SnapshotEdge
-from bridge.model.versions.beyond import Beyond
 from bridge.model.versions.progress import BeyondPart, Progress, SharedProgress, decode_progress, encode_progress
 from sinks.base import ALL_STORED, ProgressSink, Receipt, RetryLater, SinkUnavailable, StatefulSink
 from sinks.kafka import TYPE

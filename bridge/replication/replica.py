@@ -1,0 +1,390 @@
+"""A replica: it follows until it holds the Lease, then leads, and follows again if it loses the Lease.
+
+To lead is to run the bridge on the state directory, as it runs without an election: ``lead``, which the composition
+root gives, does that within ``Term.replicating``. Nothing watches, decides or delivers while a replica follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from bridge.facts import Report
+from bridge.facts.election import FollowerInSync, FollowerLost, FollowingFailed, TookOverLacking
+from bridge.model.primitives.addresses import host_and_port
+from bridge.model.primitives.election import ElectionStatus, FollowerStatus, replica_of
+from bridge.model.primitives.shard import Shard
+from bridge.model.versions.version import is_older
+from bridge.outbox import Capture, Cipher
+from bridge.outbox.copied_state import CopiedState
+from bridge.plan.plan import ElectionPlan
+from bridge.replication.deciding import Rules
+from bridge.replication.elector import Elector
+from bridge.replication.following import CannotFollow, Follower, Leader, Me
+from bridge.replication.identity import SharedSecret, new_identity
+from bridge.replication.lease import Lease, Published
+from bridge.replication.ports import LeaseApi, Tenure
+from bridge.replication.predecessor import read_predecessor, write_identity
+from bridge.replication.serving import ReplicationServer, Replicator, Served
+from bridge.replication.states import Ended, Starting
+from bridge.replication.status import state_of
+
+_PAUSE = 0.5
+"""Seconds until a follower connects again; twice as long behind each failure."""
+_LONGEST_PAUSE = 5.0
+_DRAIN = 2.0
+"""Seconds in which followers get the last commits of a leader that ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSettings:
+    """What this replica is."""
+
+    election: ElectionPlan
+    identity: str
+    """Of this process alone."""
+    cluster: str
+    shard: Shard | None
+    key: bytes
+    """Made of the redaction key, which all replicas share."""
+    state: Path
+    """The state directory."""
+    cipher: Cipher | None
+    api_server: str
+    """Its URL: a leader listens on the address from which it is reached."""
+
+
+class Term:
+    """A term of this replica, for the bridge that it runs."""
+
+    def __init__(self, settings: ReplicaSettings, tenure: Tenure, took_over: Callable[[], None], report: Report):
+        self._settings = settings
+        self._took_over = took_over
+        self._report = report
+        self.tenure = tenure
+        """The Lease: asked before each request to a destination; ``ending`` is set when the bridge is to end."""
+        self.replicator = Replicator(settings.election.ack_timeout)
+        self.capture = Capture(tenure.term, self.replicator, settings.state)
+        """For the outbox."""
+        self.published = Published(leader=settings.identity, term=tenure.term)
+        self._server: ReplicationServer | None = None
+        self._stack: asyncio.TaskGroup
+
+    @property
+    def number(self) -> int:
+        return self.tenure.term
+
+    @property
+    def lacking(self) -> bool:
+        """Another replica may have delivered what this state does not have."""
+        return not self.tenure.clean
+
+    @asynccontextmanager
+    async def replicating(self) -> AsyncIterator[None]:
+        """Around the time in which the state is open. At its end, in order, the followers have everything."""
+        async with asyncio.TaskGroup() as self._stack:
+            publishing = self._stack.create_task(self.replicator.run(self._publish), name="in-sync list")
+            try:
+                yield
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_DRAIN):
+                        await self.replicator.drained()
+            finally:
+                publishing.cancel()  # First: connections that end now take nobody off the list.
+                if self._server is not None:
+                    await self._server.stop()
+
+    async def announce(self) -> None:
+        """Before the first delivery, with the state open: followers can connect, and the Lease says so. Raises OSError
+        if the port is taken."""
+        settings, election = self._settings, self._settings.election
+        identity = await asyncio.to_thread(new_identity, settings.state)
+        secret = SharedSecret(settings.key, bridge_of(settings), identity.fingerprint)
+        shard = "" if settings.shard is None else settings.shard.name
+        served = Served(settings.state, self.capture.history, settings.cluster, shard)
+        host = await asyncio.to_thread(own_address, settings.api_server)
+        server = ReplicationServer(served, self.replicator, identity, secret, (host, election.port), self._report)
+        await server.start()
+        self._server = server
+        self.published = Published(
+            leader=settings.identity,
+            term=self.tenure.term,
+            address=host_and_port(host, server.port),
+            fingerprint=identity.fingerprint,
+        )
+        self._took_over()
+        await self.tenure.confirmed()
+        if self.lacking:
+            before = self.tenure.before
+            self._report(TookOverLacking(self.tenure.term, "" if before is None else replica_of(before.leader)))
+
+    async def _publish(self, runs: frozenset[str]) -> str:
+        before, names = set(self.published.in_sync), self.followers
+        self.published = Published(
+            leader=self.published.leader,
+            term=self.published.term,
+            address=self.published.address,
+            fingerprint=self.published.fingerprint,
+            in_sync=tuple(sorted(runs)),
+        )
+        await self.tenure.confirmed()
+        for run in sorted(before - runs):
+            self._report(FollowerLost(replica_of(run), connected=run in names))
+        for run in sorted(runs - before):
+            self._report(FollowerInSync(replica_of(run), self.tenure.term))
+        return self.tenure.version
+
+    @property
+    def followers(self) -> dict[str, str]:
+        return {} if self._server is None else self._server.followers
+
+    def followers_status(self) -> tuple[FollowerStatus, ...]:
+        """Of those that are connected."""
+        names, lags = self.followers, self.replicator.lags()
+        waiting = {run: FollowerStatus(names[run], False, self.replicator.in_sync.newest, 0.0) for run in names}
+        known = {
+            run: FollowerStatus(names.get(run, run), lag.in_sync, lag.commits, lag.seconds) for run, lag in lags.items()
+        }
+        return tuple(sorted({**waiting, **known}.values(), key=lambda each: each.name))
+
+
+Lead: TypeAlias = Callable[[Term], Awaitable[None]]
+"""Runs the bridge until ``tenure.ending`` is set, and closes the state. Cancelled when the Lease is lost: returns as
+soon as no delivery is under way."""
+
+
+Beside: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class Replica:
+    """The loop of one process: see the module. It is the elector's ``Duties``."""
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        state: CopiedState,
+        api: LeaseApi,
+        *,
+        lead: Lead,
+        beside: Beside,
+        report: Report,
+    ) -> None:
+        """``state``: of the state directory; closed by ``run``. ``beside``: surrounds the time in which this replica
+        follows."""
+        self._settings = settings
+        self._lead = lead
+        self._beside = beside
+        self._report = report
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="follower")
+        self._state: CopiedState | None = state
+        self._follower: Follower | None = None
+        self._leader: Leader | None = None
+        self._lease: Lease | None = None
+        self._news = asyncio.Event()
+        self._failure = ""
+        self._following: asyncio.Task[None] | None = None
+        self._published = Published(leader=settings.identity, term=0)
+        self._tasks: asyncio.TaskGroup
+        self.term: Term | None = None
+        """While this replica leads."""
+        election = settings.election
+        self._elector = Elector(
+            api,
+            self,
+            Rules(settings.identity, election.timing, read_predecessor(settings.state, election.name)),
+            namespace=election.namespace,
+            name=election.lease,
+            highest_term=state.newest_term(),
+            report=report,
+        )
+
+    async def run(self) -> None:
+        """Until ``stop``, or the exception with which ``lead`` ends."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                self._begin_following()
+                await self._elector.run()
+                await self._end_following()
+        finally:
+            await self._end_following()
+            self._thread.shutdown()
+
+    def stop(self) -> None:
+        """Lets the work end, and leaves the Lease to others."""
+        self._elector.stop()
+
+    def status(self) -> ElectionStatus:
+        state, identity = self._elector.state, self._settings.identity
+        named = state_of(state)
+        if isinstance(state, Starting | Ended):
+            term = state.highest_term if isinstance(state, Starting) else 0
+            return ElectionStatus(state=named, identity=identity, term=term, reason="the Lease was not read yet")
+        known, now = state.known, asyncio.get_running_loop().time()
+        followers = () if self.term is None else self.term.followers_status()
+        in_sync = any(each.in_sync for each in followers) if self.term is not None else self._elector.is_clean
+        return ElectionStatus(
+            state=named,
+            identity=identity,
+            holder="" if known.lease is None else known.lease.holder,
+            term=known.highest_term,
+            in_sync=in_sync,
+            reason="" if in_sync or self.term is not None else self._why_not(),
+            renewed_seconds=max(0.0, now - known.since),
+            followers=followers,
+        )
+
+    def _why_not(self) -> str:
+        if self._leader is None:
+            return "there is no leader to follow"
+        return self._failure or f"it gets what it lacks from {self._leader.address}"
+
+    # ── Duties ───────────────────────────────────────────────────────────────
+
+    async def lead(self, tenure: Tenure, took_over: Callable[[], None]) -> None:
+        """See Duties."""
+        await self._end_following()
+        self.term = Term(self._settings, tenure, took_over, self._report)
+        self._published = self.term.published
+        try:
+            await self._lead(self.term)
+        finally:
+            self.term = None
+            if not tenure.ending.is_set():
+                self._state = await asyncio.get_running_loop().run_in_executor(
+                    self._thread, CopiedState, self._settings.state
+                )
+                self._begin_following()
+
+    def published(self) -> Published:
+        """See Duties."""
+        if self.term is not None:
+            self._published = self.term.published
+        return self._published  # Behind the end of the work, its last list.
+
+    def observed(self, lease: Lease | None) -> None:
+        """See Duties."""
+        self._lease = lease
+        published = None if lease is None else lease.published
+        follower = self._follower
+        if follower is not None and published is not None and lease is not None and follower.named.term:
+            # A leader names this replica in the Lease before it says so. Another list behind that means it is out.
+            is_named = published.term == follower.named.term and self._settings.identity in published.in_sync
+            if not is_named and not is_older(lease.version, follower.named.version):
+                follower.forget()
+        leads = (
+            published is not None and lease is not None and published.leader == lease.holder != self._settings.identity
+        )
+        leader = None
+        if published is not None and leads and published.address:
+            leader = Leader(published.address, published.fingerprint, published.term)
+        if leader != self._leader:
+            self._leader = leader
+            self._news.set()
+
+    def is_in_sync(self, published: Published) -> bool:
+        """See Duties."""
+        follower = self._follower
+        return (
+            follower is not None
+            and follower.named.term == published.term
+            and self._settings.identity in published.in_sync
+        )
+
+    async def remember(self, identity: str) -> None:
+        """See Duties. Without the file, the next process only waits for longer."""
+        with suppress(OSError):
+            await asyncio.to_thread(write_identity, self._settings.state, identity)
+
+    # ── Following ────────────────────────────────────────────────────────────
+
+    def _begin_following(self) -> None:
+        self._following = self._tasks.create_task(self._follow(), name="following")
+
+    async def _end_following(self) -> None:
+        """On return the state directory is free."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+            self._following = None
+        if self._state is not None:
+            state, self._state = self._state, None
+            await asyncio.get_running_loop().run_in_executor(self._thread, state.close)
+        self._follower = None
+
+    async def _follow(self) -> None:
+        settings, state = self._settings, self._state
+        if state is None:
+            return
+        me = Me(
+            settings.identity,
+            settings.election.name,
+            settings.cluster,
+            settings.shard,
+            settings.key,
+            bridge_of(settings),
+        )
+        self._follower = follower = Follower(state, self._thread, settings.state, me, settings.cipher)
+        async with self._beside():
+            await self._follow_leaders(follower)
+
+    async def _follow_leaders(self, follower: Follower) -> None:
+        """One after the other, until cancelled."""
+        pause = _PAUSE
+        while True:
+            self._news.clear()
+            if (leader := self._leader) is None:
+                await self._news.wait()
+                continue
+            began = asyncio.get_running_loop().time()
+            await self._follow_until_news(follower, leader)
+            if asyncio.get_running_loop().time() - began > _LONGEST_PAUSE:
+                pause = _PAUSE
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._news.wait()
+            pause = _PAUSE if self._news.is_set() else min(2 * pause, _LONGEST_PAUSE)
+
+    async def _follow_until_news(self, follower: Follower, leader: Leader) -> None:
+        """Until the connection ends, or another replica leads."""
+        self._failure = ""
+        following = asyncio.get_running_loop().create_task(follower.follow(leader))  # Awaited below, on every way.
+        news = asyncio.get_running_loop().create_task(self._news.wait())
+        try:
+            await asyncio.wait([following, news], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in (following, news):
+                each.cancel()
+            results = await asyncio.gather(following, news, return_exceptions=True)
+        match results[0]:
+            case CannotFollow() as error:
+                if str(error) != self._failure:
+                    self._failure = str(error)
+                    self._report(FollowingFailed(leader.address, self._failure))
+            case asyncio.CancelledError() | None:
+                pass
+            case BaseException() as error:
+                raise error
+
+
+def bridge_of(settings: ReplicaSettings) -> str:
+    """A name that no bridge with the same redaction key has."""
+    election = settings.election
+    return f"{settings.cluster}/{election.namespace}/{election.lease}"
+
+
+def own_address(api_server: str) -> str:
+    """The address of this machine from which the API server is reached: in a pod, the pod's. Sends nothing. Raises
+    OSError."""
+    url = urlsplit(api_server)
+    host, port = url.hostname or "127.0.0.1", url.port or (443 if url.scheme == "https" else 80)
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])
