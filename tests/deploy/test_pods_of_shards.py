@@ -170,7 +170,7 @@ async def test_two_shards_share_all_objects_and_each_has_a_standby(deploying: De
 
         first, second = deployed.group(0, 2), deployed.group(1, 2)
         leader = await first.leader()
-        await first.until_exact(leader)
+        await first.until_in_sync(leader)
         await asyncio.to_thread(leader.kill9)
         assert await first.leader(other_than=leader) is first.other(leader)
         await churn.until_made(40)
@@ -185,7 +185,7 @@ async def test_two_shards_share_all_objects_and_each_has_a_standby(deploying: De
         await deployed.nodes.ready(*pods_of(2))
         assert deployed.kubelet.bridges[lost].logged("the state begins as a copy of the leader's")
         await churn.until_made(40)
-        await deployed.group(1, 2).until_exact(leader)
+        await deployed.group(1, 2).until_in_sync(leader)
         await asyncio.to_thread(leader.kill9)
         assert await deployed.group(1, 2).leader(other_than=leader) is deployed.kubelet.bridges[lost]
         await churn.until_made(40)

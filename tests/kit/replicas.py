@@ -26,15 +26,15 @@ class Replicas:
         [other] = [each for each in self.both if each is not replica]
         return other
 
-    async def until_exact(self, leader: BridgeProcess) -> None:
-        """Wait until a takeover by the other replica would lack no step."""
+    async def until_in_sync(self, leader: BridgeProcess) -> None:
+        """Wait until a takeover by the other replica would lack nothing."""
         term = (await leader.metrics()).value("leader_term")
         await self.other(leader).until(
-            "it is exact", lambda now: now.value("leader_term") >= term and now.value("leader_exact") == 1
+            "it is in sync", lambda now: now.value("leader_term") >= term and now.value("replica_in_sync") == 1
         )
 
     async def until_ready(self) -> None:
-        """Of each that follows: it is exact."""
+        """Of each that follows: it is in sync."""
         for each in self.both:
             await each.until("it is ready", lambda now: now.value("ready") == 1, timeout=120)
 

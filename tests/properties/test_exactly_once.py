@@ -17,7 +17,7 @@ from bridge.model.admin import UnknownTarget
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta, Record
-from bridge.model.versions.progress import BeyondPart, Progress
+from bridge.model.versions.progress import Progress
 from bridge.outbox import Outbox
 from bridge.pipelines.feeds import TransactionFeed
 from bridge.pipelines.snapshots import begin_snapshot
@@ -39,11 +39,6 @@ class Destination:
     progress: Progress = field(default_factory=Progress)
     shard: Shard | None = None
     doubted: bool = False
-    part: BeyondPart | None = None
-    parts: Sequence[BeyondPart] = ()
-
-    async def of_other_shards(self) -> Sequence[Progress]:
-        return ()
 
     def store(self, records: Sequence[Record]) -> None:
         self.records += records

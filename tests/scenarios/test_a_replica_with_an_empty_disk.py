@@ -43,7 +43,7 @@ async def test_a_replica_begins_with_a_copy_and_takes_over(scene: Scene) -> None
             assert joining.logged("the state begins as a copy of the leader's")
             assert (await joining.metrics()).value("reflector_lists_total") == 0, "it goes on where the leader watched"
             await churn.until_made(40)
-            await run.until_exact(first)
+            await run.until_in_sync(first)
             await asyncio.to_thread(first.kill9)
             assert await run.leader(other_than=first) is joining
             await churn.until_made(40)

@@ -38,7 +38,7 @@ async def test_the_sinks_get_the_difference(scene: Scene, end: Any) -> None:
             await churn.until_made(60)
             for each in (other, leader):
                 if each is leader:
-                    await run.until_exact(leader)
+                    await run.until_in_sync(leader)
                 await asyncio.to_thread(end, each)
                 each.reconfigure(**selecting(scene, STAYS, ENTERS))
                 if each is leader:  # Else it would have the Lease again.

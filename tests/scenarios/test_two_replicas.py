@@ -109,7 +109,7 @@ async def test_a_leader_that_is_killed_loses_no_step(scene: Scene, rounds: int) 
             for _ in range(rounds):
                 leader = await run.leader()
                 await churn.until_made(chance.randrange(5, 40))
-                await run.until_exact(leader)
+                await run.until_in_sync(leader)
                 await asyncio.to_thread(leader.kill9)
                 killed = now()
                 await run.leader(other_than=leader)
@@ -126,7 +126,7 @@ async def test_a_leader_that_is_stopped_hands_over_at_once(scene: Scene) -> None
         async with churning(scene.servers.api, scene.namespace, seed=1, pause=0.1) as churn:
             leader = await run.leader()
             await churn.until_made(20)
-            await run.until_exact(leader)
+            await run.until_in_sync(leader)
             os.kill(leader.pid, signal.SIGTERM)
             other = await run.leader(other_than=leader)
             await asyncio.to_thread(leader.wait)
@@ -145,7 +145,7 @@ async def test_a_frozen_leader_delivers_nothing_when_it_wakes(scene: Scene) -> N
         async with churning(scene.servers.api, scene.namespace, seed=2, pause=0.1) as churn:
             leader = await run.leader()
             await churn.until_made(20)
-            await run.until_exact(leader)
+            await run.until_in_sync(leader)
             os.kill(leader.pid, signal.SIGSTOP)
             await run.leader(other_than=leader)
             await churn.until_made(20)

@@ -31,10 +31,10 @@ RULES = Rules("a", LeaseTiming(), "pod_before")
 
 
 def a_lease(holder: str, version: int = 5, *, term: int = 3, renewals: int = 1) -> Lease:
-    body = created(LeaseHolder(holder=holder, seconds=15, term=term), "apps", "x", "", NOW)
+    body = created(LeaseHolder(holder=holder, seconds=15, term=term), "apps", "x", None, NOW)
     lease = _stored(body, version)
     for number in range(renewals):
-        lease = _stored(renewed(lease, lease.term, "", NOW + timedelta(seconds=number)), version)
+        lease = _stored(renewed(lease, lease.term, None, NOW + timedelta(seconds=number)), version)
     return lease
 
 

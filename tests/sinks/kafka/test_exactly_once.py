@@ -9,14 +9,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from bridge.model.versions.beyond import Beyond
 from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from bridge.model.change import Op
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Concern, Record, SnapshotEdge
-from bridge.model.versions.progress import BeyondPart, Progress, SharedProgress, decode_progress, encode_progress
+from bridge.model.versions.progress import Progress, decode_progress, encode_progress
 from sinks.base import ALL_STORED, ProgressSink, Receipt, RetryLater, SinkUnavailable, StatefulSink
 from sinks.kafka import TYPE
 from sinks.kafka.options import KafkaOptions
@@ -103,7 +102,7 @@ async def test_records_and_progress_come_together(place: Place) -> None:
         await deliver(sink, batch[150:])
         newest = await place.newest_progress()
     assert Counter(await place.stored()) == Counter(ids_of(batch))
-    assert (newest.out, newest.start, newest.number, newest.frontier) == (200, "this", 2, None)
+    assert (newest.out, newest.start, newest.number) == (200, "this", 2)
 
     async with place.opened() as again:
         assert again.committed is not None
@@ -438,27 +437,7 @@ async def test_a_shard_has_progress_of_its_own(place: Place) -> None:
             await sink.close()
     async with place.opened() as all_objects:
         assert all_objects.committed is None
-        assert [each.out for each in await all_objects.of_other_shards()] == [batch[9].sequence, batch[19].sequence]
     assert Counter(await place.stored()) == Counter(ids_of(batch))
     await asyncio.to_thread(place.server.settle_transactions, place.progress)
     keys = {each.key for each in await read(place.server, place.progress)}
     assert keys == {f"{place.records}/audit/{end}".encode() for end in ("0", "0-of-2", "1-of-2")}
-
-
-async def test_parts_of_the_progress_come_back(place: Place) -> None:
-    """Stored with the progress that counts them, however many records of others are behind them."""
-    versions = (0, 5), (1, 6), (0, 7)
-    parts = [BeyondPart(number=number, beyond={"pods": Beyond(1, {"a": str(version)})}) for number, version in versions]
-    async with place.opened() as sink:
-        for number, part in enumerate(parts, 1):
-            sink.part = part
-            shared = SharedProgress(parts=1 if number != 2 else 2)
-            await deliver(sink, changes(number)[-1:], frontier=shared)
-            assert sink.part is None
-    crowd = Producer({"bootstrap.servers": place.server.bootstrap, "log_level": 0})
-    for number in range(1500):
-        crowd.produce(place.progress, b"{}", f"other/{number}", 0)
-    await asyncio.to_thread(crowd.flush, 30 * BUSY)
-    async with place.opened() as again:
-        assert again.parts == [parts[2]]
-        assert await again.of_other_shards() == [], "parts are no shards, and another sink's progress is none"
