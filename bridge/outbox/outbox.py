@@ -74,7 +74,7 @@ class Outbox:
         self.append = self._appender.append
         self.body = self._store.body
         self.selections = Selections(self._store, self._appender, opened.selections, clock)
-        files.counted = self._appender.counted
+        files.counted = self._counted
         self.ledger = Ledger(self._store, self._appender, clock)
         term = 0 if capture is None else capture.term
         dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
@@ -175,6 +175,10 @@ class Outbox:
             if self._now() - counted >= _ABSENCE:
                 await self.registration.count_absence(self._now() - counted, self._retention.forget_after)
                 counted = self._now()
+
+    def _counted(self) -> tuple[int, int]:
+        last, epoch = self._appender.counted()
+        return last + self.ahead, epoch
 
     # ── Records ──────────────────────────────────────────────────────────────
 

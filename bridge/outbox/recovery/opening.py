@@ -100,6 +100,8 @@ def open_state(
                 # Removed after the repair: a crash during the repair repeats it.
                 state_directory.mark_damaged(mark.reason)
         last, epoch = last_exported(state_directory.file, mark), unused_epoch(state_directory.file, mark)
+        if lacking:
+            last = max(last, behind)
         aside = state_directory.move_aside()
         connection = _open(state_directory, capture=capture)
         begin_anew(connection, last, epoch, sinks, now)

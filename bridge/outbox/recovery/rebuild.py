@@ -71,11 +71,11 @@ def begin_lacking(connection: apsw.Connection, behind: int, now: str) -> None:
 
 
 def last_exported(file: Path, mark: Mark) -> int:
-    """A sequence number behind all that any sink has received: from the mark or the damaged file; if neither has one,
-    made of the time."""
+    """A sequence number behind all that any sink has received of this state: from the mark or the damaged file; if
+    neither has one, made of the time."""
     try:
         with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-            last = one(connection, "SELECT max(last, (SELECT coalesce(max(seq), 0) FROM log)) FROM meta")
+            last = one(connection, "SELECT max(last, (SELECT coalesce(max(seq), 0) FROM log)) + ahead FROM meta")
     except _UNREADABLE:
         last = 0
     known = max(mark.last or 0, last if 0 < last < MOST else 0)

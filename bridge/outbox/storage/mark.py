@@ -20,7 +20,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
 
     reason: str = _UNKNOWN
     last: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] | None = None
-    """The newest assigned sequence number; None if unknown."""
+    """The largest sequence number with which a record can have left; None if unknown."""
     epoch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)] | None = None
     """Upper bound of the epochs begun; None if unknown."""
 
