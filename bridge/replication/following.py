@@ -259,4 +259,6 @@ def _reason(errors: BaseExceptionGroup[BaseException]) -> str:
     first: BaseException = errors
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
+    if isinstance(first, aiohttp.ClientConnectorError):
+        first = first.os_error  # Its own words name an object by its place in memory.
     return str(first) or type(first).__name__

@@ -48,6 +48,7 @@ async def test_the_sinks_get_the_difference(scene: Scene, end: Any) -> None:
             await other.until("all sinks get the difference", lambda _: changed(other) == {"log", "live", "hook"}, 120)
             await run.until_ready()
             await churn.until_made(40)
+            await run.until_equal()
         await run.until_received(*KIND.values())
     await judged(scene, run)
 

@@ -43,12 +43,13 @@ async def test_replicas_store_every_version_once(
         churn = Churn(cluster, chance)
         both = []
         for name in ("pod-0", "pod-1"):
-            election = {"enabled": True, "namespace": "default", "identity": name, **SHORT}
+            election = {"enabled": True, "namespace": "default", "identity": name, "port": 0, **SHORT}
             settings = {**config(cluster, kafka, prefix), "election": election, "redaction": {"key_file": str(key)}}
             both.append(await stack.enter_async_context(BridgeProcess(tmp_path / name, settings).started()))
         run = Replicas(both)
         for number in range(rounds):
             leader = await run.leader()
+            await run.until_in_sync(leader)
             await churn.burst()
             if number % 2:
                 os.kill(leader.pid, signal.SIGSTOP)
@@ -61,6 +62,7 @@ async def test_replicas_store_every_version_once(
                 churn.change(20)
                 await run.leader(other_than=leader)
                 await asyncio.to_thread(leader.start)
+            await run.until_equal()
         await churn.burst()
         await until_seen(kafka, f"{prefix}.configmaps", churn.made[-1])
         assert not any(each.logged("kubedelta sinks resume") for each in both), "no operator is needed"

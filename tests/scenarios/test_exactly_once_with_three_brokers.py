@@ -139,7 +139,7 @@ def config(servers: Breakable, kafka: KafkaCluster, folder: Path, name: str, pod
         "resources": [{"resource": kind, "namespaces": [name]} for kind in KINDS],
         "sinks": {"topics": {**sink, **soon}},
         "redaction": {"key_file": str(key)},
-        "election": {"enabled": True, "namespace": name, "identity": pod, **SHORT},
+        "election": {"enabled": True, "namespace": name, "identity": pod, "port": 0, **SHORT},
     }
 
 

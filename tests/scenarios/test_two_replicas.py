@@ -14,10 +14,18 @@ from typing import Any
 import pytest
 
 from tests.kit.bridge_process import BridgeProcess
-from tests.kit.churn import churning
+from tests.kit.churn import KINDS, churning
 from tests.kit.deadlines import BUSY
 from tests.kit.judge import assert_complete, assert_makes_sense, assert_true
-from tests.kit.received import Received, received_lists, repeats, without_repeats
+from tests.kit.received import (
+    Received,
+    assert_same_state,
+    from_file,
+    rebuilt,
+    received_lists,
+    repeats,
+    without_repeats,
+)
 from tests.kit.replicas import Replicas
 from tests.kit.scene import Scene
 
@@ -43,6 +51,13 @@ class JudgedReplicas(Replicas):
                 if not any(markers - {each.uid for each in stream} for stream in streams.values()):
                     return
                 await asyncio.sleep(0.1)
+
+    async def until_live(self) -> None:
+        """All that happens from here on are steps for whoever leads."""
+        leader = await self.leader()
+        for kind in KINDS:
+            await leader.until_live(kind)
+        await self.until_in_sync(leader)
 
     async def streams(self) -> dict[str, list[Received]]:
         streams = await self.scene.sinks.streams()
@@ -70,13 +85,15 @@ class JudgedReplicas(Replicas):
 async def replicas(
     scene: Scene, sections: Mapping[str, Any] | None = None, /, **election: str
 ) -> AsyncIterator[JudgedReplicas]:
-    """Both run, and are ready. ``sections``: see ``config_of``."""
+    """One leads, and has listed everything; the other is in sync. ``sections``: see ``config_of``."""
     configs = {name: config_of(scene, name, election, **(sections or {})) for name in ("pod-0", "pod-1")}
     both = [BridgeProcess(scene.folder / name, config) for name, config in configs.items()]
     async with AsyncExitStack() as stack:
         for each in both:
             await stack.enter_async_context(each.started())
-        yield JudgedReplicas(scene, both)
+        run = JudgedReplicas(scene, both)
+        await run.until_live()
+        yield run
 
 
 def config_of(scene: Scene, name: str, election: Mapping[str, Any], **sections: Any) -> dict[str, Any]:
@@ -86,7 +103,7 @@ def config_of(scene: Scene, name: str, election: Mapping[str, Any], **sections: 
     settings: dict[str, Any] = {
         "sinks": {name: options for name, options in scene.sinks.section.items() if name != "copy"},
         "redaction": {"key_file": str(key)},
-        "election": {"enabled": True, "namespace": scene.namespace, "identity": name, **election},
+        "election": {"enabled": True, "namespace": scene.namespace, "identity": name, "port": 0, **election},
     }
     return scene.config(**settings | sections)
 
@@ -115,6 +132,7 @@ async def test_a_leader_that_is_killed_loses_no_step(scene: Scene, rounds: int) 
                 await run.leader(other_than=leader)
                 times.append(now() - killed)
                 await asyncio.to_thread(leader.start)
+                await run.until_equal()
         await run.until_received()
     again = await run.judged()
     print(f"takeovers after {', '.join(f'{each:.1f}' for each in times)} s; again: {again}")
@@ -134,8 +152,10 @@ async def test_a_leader_that_is_stopped_hands_over_at_once(scene: Scene) -> None
             assert other.logged("no replica holds the Lease; this replica may take it"), "it waits for no deadline"
             await asyncio.to_thread(leader.start)
             await churn.until_made(20)
+            await run.until_equal()
         await run.until_received()
     again = await run.judged()
+    assert not any(again.values()), "all that was delivered is settled, here and there"
     seconds = [json.loads(line)["takeover_seconds"] for line in other.logged("this replica leads: it delivers")]
     print(f"the other leads {seconds[0]} s after it took the Lease; again: {again}")
 
@@ -152,7 +172,32 @@ async def test_a_frozen_leader_delivers_nothing_when_it_wakes(scene: Scene) -> N
             os.kill(leader.pid, signal.SIGCONT)
             await leader.until("it follows", lambda metrics: metrics.value("leader") == 0)
             await churn.until_made(20)
+            await run.until_equal()
         await run.until_received()
         assert leader.logged("this replica leads no more")
         assert not leader.logged("listed again")
     await run.judged()
+
+
+async def test_a_changed_configuration_is_rolled_out(scene: Scene) -> None:
+    """The follower first, as a StatefulSet does: each leader runs with its own, and a sink that is new gets all."""
+    late = scene.folder / "late.jsonl"
+    sinks = {name: options for name, options in scene.sinks.section.items() if name != "copy"}
+    async with replicas(scene, **PATIENT) as run:
+        async with churning(scene.servers.api, scene.namespace, seed=5, pause=0.1) as churn:
+            leader = await run.leader()
+            await churn.until_made(20)
+            for each in (run.other(leader), leader):
+                await run.until_in_sync(leader)
+                await asyncio.to_thread(each.stop)
+                each.reconfigure(latency="10ms", sinks={**sinks, "late": {"type": "file", "path": str(late)}})
+                await asyncio.to_thread(each.start)
+                await churn.until_made(20)
+            other = await run.leader(other_than=leader)
+            await run.until_in_sync(other)
+            await run.until_equal()
+        await run.until_received()
+        await other.until_delivered()
+    assert not any((await run.judged()).values())
+    have, want = (rebuilt(each) for each in (received_lists(from_file(late)), (await run.streams())["log"]))
+    assert_same_state(have, want, "late")
