@@ -42,7 +42,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class CommitHistory:
     """The terms that led to a database, each with its first commit, ascending, and its newest commit."""
 
     terms: Sequence[tuple[int, int]]
@@ -61,10 +61,10 @@ class History:
         return False
 
 
-def history_of(database: apsw.Connection) -> History:
+def history_of(database: apsw.Connection) -> CommitHistory:
     """The history of the database as this connection sees it."""
     terms = [(term, first) for term, first in database.execute("SELECT term, first_commit FROM terms ORDER BY term")]
-    return History(terms, one(database, "SELECT committed FROM meta"))
+    return CommitHistory(terms, one(database, "SELECT committed FROM meta"))
 
 
 def forget(database: apsw.Connection) -> None:
@@ -175,7 +175,7 @@ class Capture:
     """For patchsets that are too large for the memory."""
     _connection: apsw.Connection = field(init=False)
     _session: apsw.Session | None = field(init=False, default=None)
-    history: History = field(init=False)
+    history: CommitHistory = field(init=False)
     """That of the database, from ``open`` on: the term is its last one."""
 
     def open(self, connection: apsw.Connection) -> None:

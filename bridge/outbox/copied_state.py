@@ -18,7 +18,7 @@ import apsw
 
 from bridge.model.primitives.shard import Shard
 from bridge.outbox.checks.integrity import find_damage
-from bridge.outbox.commits import History, LargePatchset, history_of
+from bridge.outbox.commits import CommitHistory, LargePatchset, history_of
 from bridge.outbox.encryption.cipher import Cipher
 from bridge.outbox.encryption.key_registry import missing_keys
 from bridge.outbox.errors import Damaged, StateUnusable, UnknownFormat
@@ -27,7 +27,7 @@ from bridge.outbox.storage.database import CHECKPOINT_BYTES, connect_file, one, 
 from bridge.outbox.storage.directory_lock import COMPANIONS, FILE
 from bridge.outbox.storage.state_directory import StateDirectory
 
-NO_HISTORY = History((), 0)
+NO_HISTORY = CommitHistory((), 0)
 
 
 class CopiedState:
@@ -85,7 +85,7 @@ class CopiedState:
         """Of the database; 0 without one."""
         return 0 if self._connection is None else schema.format_for_followers(self._connection) or 0
 
-    def history(self) -> History:
+    def history(self) -> CommitHistory:
         """Empty for a database that needs a base copy. Raises Damaged."""
         if self._connection is None or self._diverged:
             return NO_HISTORY
@@ -149,7 +149,7 @@ class CopiedState:
             self._incoming.close()
             self._incoming = None
 
-    def install(self, cipher: Cipher | None, shard: Shard | None) -> History:
+    def install(self, cipher: Cipher | None, shard: Shard | None) -> CommitHistory:
         """Examines the base copy, and puts it in the place of the database here, durably. A kill before leaves the
         former one. Raises Damaged and StateError for a file that cannot be used."""
         if self._incoming is None:

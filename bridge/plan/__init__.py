@@ -1,7 +1,6 @@
 """The work of a bridge, in the types of its rooms.
 
 difference           compares two configurations: the part that a running bridge can put into effect, and the rest
-equal_settings       settings that must be equal on all replicas, as digests (pure)
 encryption_keys      loads the keys of the content in the state directory
 key_file             reads a file with a key
 plan                 the plan

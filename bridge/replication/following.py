@@ -69,7 +69,7 @@ class Me:
     """See SharedSecret."""
 
 
-class Follower:
+class StateFollower:
     """Follows one leader after the other, with one state."""
 
     def __init__(self, state: CopiedState, thread: Executor, folder: Path, me: Me, cipher: Cipher | None) -> None:
@@ -153,7 +153,7 @@ class Follower:
         self.commit = 0 if point is None else point.commit
         shard = "" if me.shard is None else me.shard.name
         term = 0 if point is None else point.term
-        hello = wire.Hello(me.run, me.name, me.cluster, shard, found, FORMAT, term, self.commit)
+        hello = wire.FollowerHello(me.run, me.name, me.cluster, shard, found, FORMAT, term, self.commit)
         await socket.send_bytes(wire.encode(hello))
 
     # ── Receiving ────────────────────────────────────────────────────────────
@@ -168,10 +168,10 @@ class Follower:
                     await queue.put(_Commit(commit, await self._large(socket, size)))
                 case wire.Named():
                     await queue.put(message)
-                case wire.BaseCopy(size):
+                case wire.BaseCopyBegins(size):
                     await queue.join()
                     await self._copy(socket, size)
-                case wire.Refused(reason):
+                case wire.FollowerRefused(reason):
                     raise CannotFollow(f"the leader refuses this replica: {reason}")
                 case _:
                     raise wire.ProtocolBroken("the leader sent a message out of its order")
@@ -195,7 +195,7 @@ class Follower:
             await self._in_thread(state.discard_incoming)
         self.forget()
         self.commit = history.commit
-        await socket.send_bytes(wire.encode(wire.Acknowledged(self.commit)))
+        await socket.send_bytes(wire.encode(wire.CommitAcknowledged(self.commit)))
 
     async def _expect_room(self, size: int) -> None:
         free = await self._in_thread(self._state.free_bytes)
@@ -214,7 +214,7 @@ class Follower:
                 raise wire.ProtocolBroken(f"the frames behind commit {self.commit} do not follow it")
             if commits:
                 self.commit = await self._in_thread(self._state.apply, [each.patchset for each in commits])
-                await socket.send_bytes(wire.encode(wire.Acknowledged(self.commit)))
+                await socket.send_bytes(wire.encode(wire.CommitAcknowledged(self.commit)))
             for each in received:
                 if isinstance(each, wire.Named):
                     if each.term != term:
@@ -237,7 +237,7 @@ async def _parts(socket: ClientWebSocketResponse, size: int) -> AsyncIterator[by
         part = await _heard(socket)
         if part is None:
             raise ConnectionError("the leader ended the connection within a copy")
-        if not isinstance(part, wire.Part) or not 0 < len(part.data) <= size:
+        if not isinstance(part, wire.NextPart) or not 0 < len(part.data) <= size:
             raise wire.ProtocolBroken("parts are followed by parts")
         size -= len(part.data)
         yield part.data

@@ -27,12 +27,12 @@ from bridge.outbox.copied_state import CopiedState
 from bridge.plan.plan import ElectionPlan
 from bridge.replication.deciding import Rules
 from bridge.replication.elector import Elector
-from bridge.replication.following import CannotFollow, Follower, Leader, Me
+from bridge.replication.following import CannotFollow, Leader, Me, StateFollower
 from bridge.replication.identity import SharedSecret, new_identity
 from bridge.replication.lease import Lease, Published
 from bridge.replication.ports import LeaseApi, Tenure
 from bridge.replication.predecessor import read_predecessor, write_identity
-from bridge.replication.serving import ReplicationServer, Replicator, Served
+from bridge.replication.serving import ReplicationServer, Replicator, ServedState
 from bridge.replication.states import Ended, Starting
 from bridge.replication.status import state_of
 
@@ -108,7 +108,7 @@ class Term:
         identity = await asyncio.to_thread(new_identity, settings.state)
         secret = SharedSecret(settings.key, bridge_of(settings), identity.fingerprint)
         shard = "" if settings.shard is None else settings.shard.name
-        served = Served(settings.state, self.capture.history, settings.cluster, shard)
+        served = ServedState(settings.state, self.capture.history, settings.cluster, shard)
         host = await asyncio.to_thread(own_address, settings.api_server)
         server = ReplicationServer(served, self.replicator, identity, secret, (host, election.port), self._report)
         await server.start()
@@ -184,7 +184,7 @@ class Replica:
         self._report = report
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="follower")
         self._state: CopiedState | None = state
-        self._follower: Follower | None = None
+        self._follower: StateFollower | None = None
         self._leader: Leader | None = None
         self._lease: Lease | None = None
         self._news = asyncio.Event()
@@ -330,11 +330,11 @@ class Replica:
             settings.key,
             bridge_of(settings),
         )
-        self._follower = follower = Follower(state, self._thread, settings.state, me, settings.cipher)
+        self._follower = follower = StateFollower(state, self._thread, settings.state, me, settings.cipher)
         async with self._beside():
             await self._follow_leaders(follower)
 
-    async def _follow_leaders(self, follower: Follower) -> None:
+    async def _follow_leaders(self, follower: StateFollower) -> None:
         """One after the other, until cancelled."""
         pause = _PAUSE
         while True:
@@ -351,7 +351,7 @@ class Replica:
                     await self._news.wait()
             pause = _PAUSE if self._news.is_set() else min(2 * pause, _LONGEST_PAUSE)
 
-    async def _follow_until_news(self, follower: Follower, leader: Leader) -> None:
+    async def _follow_until_news(self, follower: StateFollower, leader: Leader) -> None:
         """Until the connection ends, or another replica leads."""
         self._failure = ""
         following = asyncio.get_running_loop().create_task(follower.follow(leader))  # Awaited below, on every way.

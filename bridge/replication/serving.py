@@ -25,7 +25,7 @@ from bridge.facts import Report
 from bridge.facts.election import BaseCopySent
 from bridge.facts.process import REPLICATION_SERVER
 from bridge.outbox import BaseCopy, StateError
-from bridge.outbox.commits import Frame, FrameLog, History, Point
+from bridge.outbox.commits import CommitHistory, Frame, FrameLog, Point
 from bridge.outbox.storage.schema import FORMAT
 from bridge.replication import wire
 from bridge.replication.identity import ServerIdentity, SharedSecret
@@ -52,11 +52,11 @@ _LIMITS = Limits(connections=Bounds(all=16, of_a_client=12))
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedState:
     """What is replicated."""
 
     directory: Path
-    history: History
+    history: CommitHistory
     """As it was when the term's first frame was made: the term is its last one."""
     cluster: str
     shard: str
@@ -145,12 +145,12 @@ class Replicator:
 class _Connection:
     """A follower that said who it is."""
 
-    hello: wire.Hello
+    hello: wire.FollowerHello
     socket: web.WebSocketResponse
     at: int
     """The newest commit that was sent."""
-    told: bool = False
-    """That the Lease names it."""
+    knows: bool = False
+    """That the Lease names it: it was sent ``Named``."""
     has: int = -1
     """The newest commit that it acknowledged in this connection."""
     heard: asyncio.Event = field(default_factory=asyncio.Event)
@@ -161,7 +161,7 @@ class ReplicationServer:
 
     def __init__(
         self,
-        served: Served,
+        served: ServedState,
         replicator: Replicator,
         identity: ServerIdentity,
         secret: SharedSecret,
@@ -218,16 +218,16 @@ class ReplicationServer:
             await self._say(socket, wire.Welcome(self._secret.proof(nonce)))
             async with asyncio.timeout(_FIRST_WORDS):
                 hello = await _heard(socket)
-            if not isinstance(hello, wire.Hello) or not 1 <= len(hello.run) <= wire.LONGEST_RUN:
+            if not isinstance(hello, wire.FollowerHello) or not 1 <= len(hello.run) <= wire.LONGEST_RUN:
                 raise wire.ProtocolBroken("a follower begins with hello")
             if reason := self._refusal(hello):
-                await self._say(socket, wire.Refused(reason))
+                await self._say(socket, wire.FollowerRefused(reason))
             else:
                 await self._follow(hello, socket)
         await socket.close()
         return socket
 
-    def _refusal(self, hello: wire.Hello) -> str:
+    def _refusal(self, hello: wire.FollowerHello) -> str:
         """Why this replica cannot follow; empty if it can."""
         served = self._served
         if hello.cluster != served.cluster:
@@ -241,7 +241,7 @@ class ReplicationServer:
             )
         return ""
 
-    async def _follow(self, hello: wire.Hello, socket: web.WebSocketResponse) -> None:
+    async def _follow(self, hello: wire.FollowerHello, socket: web.WebSocketResponse) -> None:
         if (before := self._connections.get(hello.run)) is not None:  # A half-open connection of the same process.
             await before.socket.close()
         connection = self._connections[hello.run] = _Connection(hello, socket, hello.commit)
@@ -264,7 +264,7 @@ class ReplicationServer:
         """Returns when the follower has ended the connection."""
         run, replicator = connection.hello.run, self._replicator
         while (message := await _heard(connection.socket)) is not None:
-            if not isinstance(message, wire.Acknowledged):
+            if not isinstance(message, wire.CommitAcknowledged):
                 raise wire.ProtocolBroken("a follower says hello once")
             if message.commit > connection.at:
                 raise wire.ProtocolBroken("a follower cannot have what was not sent")
@@ -275,7 +275,7 @@ class ReplicationServer:
 
     async def _send(self, connection: _Connection) -> None:
         hello, replicator = connection.hello, self._replicator
-        history = History(self._served.history.terms, replicator.frames.newest)
+        history = CommitHistory(self._served.history.terms, replicator.frames.newest)
         point = Point(hello.term, hello.commit)
         if hello.format != FORMAT or not history.contains(point):
             connection.at = -1
@@ -290,15 +290,15 @@ class ReplicationServer:
                 replicator.release()
                 await self._send_copy(connection)
                 self._joined(connection)
-            elif connection.told is not (is_named := replicator.names(hello.run)):
-                connection.told = is_named
+            elif connection.knows is not (is_named := replicator.names(hello.run)):
+                connection.knows = is_named
                 if is_named:
                     await self._say(connection.socket, wire.Named(self._served.term, replicator.version))
             else:
                 await news.wait()
 
     def _joined(self, connection: _Connection) -> None:
-        connection.told = False
+        connection.knows = False
         now = asyncio.get_running_loop().time()
         self._replicator.in_sync.connected(connection.hello.run, connection.at, now)
         self._replicator.release()
@@ -315,16 +315,16 @@ class ReplicationServer:
                 part = patchset[start : start + wire.PART]
             else:
                 part = await asyncio.to_thread(patchset.part, start, wire.PART)
-            await self._say(connection.socket, wire.Part(part))
+            await self._say(connection.socket, wire.NextPart(part))
 
     async def _send_copy(self, connection: _Connection) -> None:
         """Sends a base copy, and waits until the follower has it."""
         began = asyncio.get_running_loop().time()
         async with self._copying, self._copied() as (copy, file):
             connection.at, connection.has, size = copy.history.commit, -1, copy.bytes
-            await self._say(connection.socket, wire.BaseCopy(size))
+            await self._say(connection.socket, wire.BaseCopyBegins(size))
             while part := await asyncio.to_thread(file.read, wire.PART):
-                await self._say(connection.socket, wire.Part(part))
+                await self._say(connection.socket, wire.NextPart(part))
                 await asyncio.sleep(len(part) / _RATE)
         async with asyncio.timeout(_INSTALLING):
             while connection.has < connection.at:

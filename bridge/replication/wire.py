@@ -1,14 +1,14 @@
 """What a leader and its followers say to each other: msgpack messages over a WebSocket. Pure.
 
-    follower                               leader
-    GET /replication (token, nonce)  →
-                                     ←     Welcome: the proof that this is the leader
-    Hello: its point and format      →
-                                     ←     BaseCopy, Part …, where the point is not in the leader's history
-    Acknowledged: the copy's commit  →
-                                     ←     Commit (and Part … for a large one), in order, without a hole
-    Acknowledged: the newest commit  →     … of several, whenever it has applied some
-                                     ←     Named, once the Lease names this follower
+    follower                                     leader
+    GET /replication (token, nonce)        →
+                                           ←     Welcome: the proof that this is the leader
+    FollowerHello: its point and format    →
+                                           ←     BaseCopyBegins, NextPart …, where the leader's history lacks the point
+    CommitAcknowledged: the copy's commit  →
+                                           ←     Commit (and NextPart … for a large one), in order, without a hole
+    CommitAcknowledged: the newest commit  →     … of several, whenever it has applied some
+                                           ←     Named, once the Lease names this follower
 
 A message has at most ``MOST`` bytes. Both sides check what they get: the other one may be of another version.
 """
@@ -38,7 +38,7 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     proof: str
 
 
-class Hello(msgspec.Struct, frozen=True, tag="hello"):
+class FollowerHello(msgspec.Struct, frozen=True, tag="hello"):
     """A follower: what it has, and for what."""
 
     run: str
@@ -56,19 +56,19 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """Its point; 0 without a database."""
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
+class FollowerRefused(msgspec.Struct, frozen=True, tag="refused"):
     """The leader cannot be followed by this replica, for good."""
 
     reason: str
 
 
-class BaseCopy(msgspec.Struct, frozen=True, tag="base copy"):
+class BaseCopyBegins(msgspec.Struct, frozen=True, tag="base copy"):
     """A whole database of so many bytes follows in parts."""
 
     size: int
 
 
-class Part(msgspec.Struct, frozen=True, tag="part"):
+class NextPart(msgspec.Struct, frozen=True, tag="part"):
     """The next bytes."""
 
     data: bytes
@@ -90,14 +90,14 @@ class Named(msgspec.Struct, frozen=True, tag="named"):
     """The resourceVersion of the Lease with that list."""
 
 
-class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged"):
+class CommitAcknowledged(msgspec.Struct, frozen=True, tag="acknowledged"):
     """The follower has everything up to this commit."""
 
     commit: int
 
 
-FromLeader: TypeAlias = Welcome | Refused | BaseCopy | Part | Commit | Named
-FromFollower: TypeAlias = Hello | Acknowledged
+FromLeader: TypeAlias = Welcome | FollowerRefused | BaseCopyBegins | NextPart | Commit | Named
+FromFollower: TypeAlias = FollowerHello | CommitAcknowledged
 
 encode = msgspec.msgpack.Encoder().encode
 _from_leader: msgspec.msgpack.Decoder[FromLeader] = msgspec.msgpack.Decoder(FromLeader)

@@ -21,7 +21,7 @@ from sinks.webhook.http.networks import NetworkPolicy
 from sinks.webhook.http.responses import UNAUTHORIZED
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.rate import RateLimit
-from sinks.webhook.refusals import Refusals
+from sinks.webhook.refusals import EndpointRefusals
 from sinks.webhook.template import UrlTemplate, has_expressions
 
 _LONG = 8
@@ -56,7 +56,7 @@ class WebhookConnection:
         self._tokens: TokenCache | None = None
         self._rate: RateLimit | None = None
         self._consent: Consent | None = None
-        self.refusals = Refusals()
+        self.refusals = EndpointRefusals()
         self.headers: dict[str, str] = {}
         """The headers of every request, without those of ``prepare``. Names are in lower case."""
         self.keys: tuple[WebhookKey, ...] = ()

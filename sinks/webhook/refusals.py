@@ -8,7 +8,7 @@ _MOST = 10_000
 """Events. An older one needs a further attempt."""
 
 
-class Refusals:
+class EndpointRefusals:
     """**Another event is the witness.** A refusal counts as a verdict on an event when the endpoint has accepted
     another one between two refusals of this one. Until then the destination may be at fault: 400 is also the answer of
     a proxy that misses a client certificate, of a gateway with a wrong route, and to an option that is wrong for every

@@ -14,9 +14,9 @@ from bridge.selection.language.constants import wrong_constants
 from bridge.selection.language.cost import (
     MOST_WORK,
     NOTHING,
-    Size,
     SizeOf,
     TooManyValues,
+    ValueSize,
     budget,
     most,
     sizes_in,
@@ -188,7 +188,7 @@ class CelExpression:
 
 def _largest(size: int) -> SizeOf:
     """All values of all variables, if these together have as many bytes of JSON."""
-    of_json, of_text = most(size), Size(bytes=size)
+    of_json, of_text = most(size), ValueSize(bytes=size)
     return lambda path: of_json if path[0] in _OF_JSON else of_text
 
 

@@ -37,7 +37,7 @@ _FORMATTED = 1500  # Bytes of a number with the largest precision that ``format`
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ValueSize:
     items: int = 0
     """Of a list or a map itself."""
     values: int = 1
@@ -45,22 +45,22 @@ class Size:
     bytes: int = 0
     """Of all texts in it."""
 
-    def __add__(self, other: Size) -> Size:
-        return Size(self.items + other.items, self.values + other.values, self.bytes + other.bytes)
+    def __add__(self, other: ValueSize) -> ValueSize:
+        return ValueSize(self.items + other.items, self.values + other.values, self.bytes + other.bytes)
 
     @property
-    def part(self) -> Size:
+    def part(self) -> ValueSize:
         """Of any value in it."""
-        return Size(self.values, self.values, self.bytes)
+        return ValueSize(self.values, self.values, self.bytes)
 
 
 Path: TypeAlias = tuple[str | int, ...]
-SizeOf: TypeAlias = Callable[[Path], Size]
+SizeOf: TypeAlias = Callable[[Path], ValueSize]
 """The size of the value at a path of constants, which begins with the name of a variable; that of an absent value is
 ``NOTHING``."""
 
-NOTHING = Size(0, 0, 0)
-_SCALAR = Size()
+NOTHING = ValueSize(0, 0, 0)
+_SCALAR = ValueSize()
 
 
 class TooManyValues(ValueError):
@@ -72,12 +72,12 @@ def budget(size: int) -> int:
     return min(MOST_WORK, _WORK_OF_SMALL + _WORK_PER_BYTE * size)
 
 
-def most(size: int) -> Size:
+def most(size: int) -> ValueSize:
     """The size of a value of ``size`` bytes of JSON is at most this."""
-    return Size(size // 2 + 1, size // 2 + 1, size)
+    return ValueSize(size // 2 + 1, size // 2 + 1, size)
 
 
-def measured(value: Any) -> Size:
+def measured(value: Any) -> ValueSize:
     """Of a JSON value. Raises TooManyValues."""
     values = texts = 0
     waiting = [value]
@@ -94,14 +94,14 @@ def measured(value: Any) -> Size:
             waiting.extend(here)
         if (values + len(waiting)) * _BOUND > MOST_WORK:
             raise TooManyValues
-    return Size(len(value) if isinstance(value, dict | list) else 0, values, texts)
+    return ValueSize(len(value) if isinstance(value, dict | list) else 0, values, texts)
 
 
 def sizes_in(variables: Mapping[str, Any]) -> SizeOf:
     """Measures JSON values, each once. Raises TooManyValues."""
-    known: dict[Path, Size] = {}
+    known: dict[Path, ValueSize] = {}
 
-    def size_of(path: Path) -> Size:
+    def size_of(path: Path) -> ValueSize:
         if path not in known:
             known[path] = _size_at(path, variables)
         return known[path]
@@ -109,7 +109,7 @@ def sizes_in(variables: Mapping[str, Any]) -> SizeOf:
     return size_of
 
 
-def _size_at(path: Path, found: Any) -> Size:
+def _size_at(path: Path, found: Any) -> ValueSize:
     for step in path:
         try:
             found = found[step]
@@ -178,7 +178,7 @@ def work(expression: Node, size_of: SizeOf, names: Sequence[str], *, returns: bo
     return bound.work
 
 
-_Scope: TypeAlias = Mapping[str, Size]
+_Scope: TypeAlias = Mapping[str, ValueSize]
 
 
 class _Bound:
@@ -187,16 +187,16 @@ class _Bound:
         self._names = names
         self.work = 0
 
-    def add(self, of_value: int, of_byte: int, *sizes: Size) -> None:
+    def add(self, of_value: int, of_byte: int, *sizes: ValueSize) -> None:
         for each in sizes:
             self.work += of_value * each.values + of_byte * each.bytes
 
-    def size(self, node: Node, scope: _Scope) -> Size:
+    def size(self, node: Node, scope: _Scope) -> ValueSize:
         """Of the node's value; adds the work of its evaluation."""
         self.work += _NODE
         match node:
             case Constant(value=value):
-                return Size(bytes=len(value) * 4) if isinstance(value, str | bytes) else _SCALAR
+                return ValueSize(bytes=len(value) * 4) if isinstance(value, str | bytes) else _SCALAR
             case Ident(name=name):
                 # The checker drops the leading dot of ``.object``, which means the variable behind a macro's one.
                 root = name.removeprefix(".")
@@ -218,14 +218,14 @@ class _Bound:
             case Literal(items=items):
                 below = [self.size(each, scope) for each in items]
                 self.work += _BOUND * 2 * len(items)
-                return sum(below, Size(items=len(items)))
+                return sum(below, ValueSize(items=len(items)))
             case Comprehension():
                 return self._loop(node, scope) if _is_loop(node) else self._binding(node, scope)
 
-    def _binding(self, node: Comprehension, scope: _Scope) -> Size:
+    def _binding(self, node: Comprehension, scope: _Scope) -> ValueSize:
         return self.size(node.result, {**scope, node.accumulator: self.size(node.start, scope)})
 
-    def _loop(self, loop: Comprehension, scope: _Scope) -> Size:
+    def _loop(self, loop: Comprehension, scope: _Scope) -> ValueSize:
         visited = self.size(loop.range, scope)
         before = self.work
         of_empty = self._round(loop, scope, NOTHING)
@@ -235,7 +235,7 @@ class _Bound:
         self.work = before + empty * visited.items + max(0, whole - empty)
         made = _SCALAR
         if isinstance(loop.start, Literal):
-            made = Size(
+            made = ValueSize(
                 visited.items,
                 of_empty.values * visited.items + of_whole.values,
                 of_empty.bytes * visited.items + of_whole.bytes,
@@ -244,7 +244,7 @@ class _Bound:
             self.work += _COPIED * visited.items * visited.items
         return self.size(loop.result, {**scope, loop.accumulator: made})
 
-    def _round(self, loop: Comprehension, scope: _Scope, item: Size) -> Size:
+    def _round(self, loop: Comprehension, scope: _Scope, item: ValueSize) -> ValueSize:
         """What a round adds to the accumulator."""
         within = {**scope, **dict.fromkeys(loop.variables, item), loop.accumulator: NOTHING}
         self.size(loop.condition, within)
@@ -268,75 +268,75 @@ class _Bound:
 # ── Functions ────────────────────────────────────────────────────────────────
 
 _Arguments: TypeAlias = Sequence[Node]
-_Function: TypeAlias = Callable[[_Bound, Sequence[Size], _Arguments], Size]
+_Function: TypeAlias = Callable[[_Bound, Sequence[ValueSize], _Arguments], ValueSize]
 """Adds the work of a call on values of these sizes, and returns the size of its value."""
 
 
-def _constant(_bound: _Bound, _sizes: Sequence[Size], _arguments: _Arguments) -> Size:
+def _constant(_bound: _Bound, _sizes: Sequence[ValueSize], _arguments: _Arguments) -> ValueSize:
     return _SCALAR
 
 
-def _compare(bound: _Bound, sizes: Sequence[Size], _arguments: _Arguments) -> Size:
+def _compare(bound: _Bound, sizes: Sequence[ValueSize], _arguments: _Arguments) -> ValueSize:
     bound.add(_COMPARED, _BYTE, *sizes)
     return _SCALAR
 
 
-def _contained(bound: _Bound, sizes: Sequence[Size], _arguments: _Arguments) -> Size:
+def _contained(bound: _Bound, sizes: Sequence[ValueSize], _arguments: _Arguments) -> ValueSize:
     sought, container = sizes
     bound.add(_COMPARED, _BYTE, container)
     bound.work += container.items * (_COMPARED * sought.values + _BYTE * sought.bytes)
     return _SCALAR
 
 
-def _one_of(_bound: _Bound, sizes: Sequence[Size], _arguments: _Arguments) -> Size:
+def _one_of(_bound: _Bound, sizes: Sequence[ValueSize], _arguments: _Arguments) -> ValueSize:
     return sum(sizes, NOTHING)
 
 
-def _chosen(_bound: _Bound, sizes: Sequence[Size], _arguments: _Arguments) -> Size:
+def _chosen(_bound: _Bound, sizes: Sequence[ValueSize], _arguments: _Arguments) -> ValueSize:
     return sizes[1] + sizes[2]
 
 
-def _element(bound: _Bound, sizes: Sequence[Size], _arguments: _Arguments) -> Size:
+def _element(bound: _Bound, sizes: Sequence[ValueSize], _arguments: _Arguments) -> ValueSize:
     bound.add(0, _BYTE, *sizes[1:])
     return sizes[0].part
 
 
-def _sum(bound: _Bound, sizes: Sequence[Size], _arguments: _Arguments) -> Size:
+def _sum(bound: _Bound, sizes: Sequence[ValueSize], _arguments: _Arguments) -> ValueSize:
     made = sizes[0] + sizes[1]
     bound.work += _BYTE * made.bytes + _COPIED * made.items
     return made
 
 
-def _text(bound: _Bound, sizes: Sequence[Size], _arguments: _Arguments) -> Size:
+def _text(bound: _Bound, sizes: Sequence[ValueSize], _arguments: _Arguments) -> ValueSize:
     bound.add(_COMPARED, _BYTE, sizes[0])
-    return Size(bytes=sizes[0].bytes + 64)  # of a number or a time
+    return ValueSize(bytes=sizes[0].bytes + 64)  # of a number or a time
 
 
-def _quote(bound: _Bound, sizes: Sequence[Size], _arguments: _Arguments) -> Size:
+def _quote(bound: _Bound, sizes: Sequence[ValueSize], _arguments: _Arguments) -> ValueSize:
     bound.add(_COMPARED, 2 * _BYTE, sizes[0])
-    return Size(bytes=2 * sizes[0].bytes + 2)
+    return ValueSize(bytes=2 * sizes[0].bytes + 2)
 
 
-def _find(bound: _Bound, sizes: Sequence[Size], _arguments: _Arguments) -> Size:
+def _find(bound: _Bound, sizes: Sequence[ValueSize], _arguments: _Arguments) -> ValueSize:
     text, sought = sizes[0].bytes, sizes[1].bytes
     # A text that nearly is the sought one at each of its characters is compared with all of it; 16 bytes at a time.
     bound.work += _BYTE * text + text * sought // 16
     return _SCALAR
 
 
-def _split(bound: _Bound, sizes: Sequence[Size], arguments: _Arguments) -> Size:
+def _split(bound: _Bound, sizes: Sequence[ValueSize], arguments: _Arguments) -> ValueSize:
     _find(bound, sizes, arguments)
     pieces = sizes[0].bytes // _least(arguments[1]) + 1
     bound.work += _BOUND * pieces
-    return Size(pieces, pieces + 1, sizes[0].bytes)
+    return ValueSize(pieces, pieces + 1, sizes[0].bytes)
 
 
-def _replace(bound: _Bound, sizes: Sequence[Size], arguments: _Arguments) -> Size:
+def _replace(bound: _Bound, sizes: Sequence[ValueSize], arguments: _Arguments) -> ValueSize:
     _find(bound, sizes, arguments)
     pieces = sizes[0].bytes // _least(arguments[1]) + 1
     made = sizes[0].bytes + pieces * sizes[2].bytes
     bound.work += _COMPARED * pieces + _BYTE * made
-    return Size(bytes=made)
+    return ValueSize(bytes=made)
 
 
 def _least(sought: Node) -> int:
@@ -344,22 +344,22 @@ def _least(sought: Node) -> int:
     return max(1, len(sought.value)) if isinstance(sought, Constant) and isinstance(sought.value, str) else 1
 
 
-def _join(bound: _Bound, sizes: Sequence[Size], _arguments: _Arguments) -> Size:
+def _join(bound: _Bound, sizes: Sequence[ValueSize], _arguments: _Arguments) -> ValueSize:
     made = sizes[0].bytes + sizes[0].items * (sizes[1].bytes if len(sizes) > 1 else 0)
     bound.work += _COMPARED * sizes[0].items + _BYTE * made
-    return Size(bytes=made)
+    return ValueSize(bytes=made)
 
 
-def _format(bound: _Bound, sizes: Sequence[Size], arguments: _Arguments) -> Size:
+def _format(bound: _Bound, sizes: Sequence[ValueSize], arguments: _Arguments) -> ValueSize:
     pattern = arguments[0]
     clauses = pattern.value.count("%") if isinstance(pattern, Constant) and isinstance(pattern.value, str) else None
     made = sizes[0].bytes + 2 * sizes[1].bytes + 64 * sizes[1].values
     made += _FORMATTED * (sizes[0].bytes if clauses is None else clauses)
     bound.work += _NODE * sizes[1].values + _BYTE * made
-    return Size(bytes=made)
+    return ValueSize(bytes=made)
 
 
-def _matches(bound: _Bound, sizes: Sequence[Size], arguments: _Arguments) -> Size:
+def _matches(bound: _Bound, sizes: Sequence[ValueSize], arguments: _Arguments) -> ValueSize:
     pattern = arguments[1]
     steps, tables = _program(pattern.value if isinstance(pattern, Constant) and isinstance(pattern.value, str) else "")
     bound.work += 10_000 + 200 * steps + 1_000_000 * tables + (_BYTE + 3 * steps) * sizes[0].bytes

@@ -25,7 +25,7 @@ class PostRejected:
     reason: str
     certain: bool
     """The status is about the size of this one request. Others may be about the connection, whoever answers them: see
-    ``Refusals``."""
+    ``EndpointRefusals``."""
     answer: str = ""
     """An excerpt of the response."""
 

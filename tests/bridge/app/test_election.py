@@ -272,7 +272,7 @@ async def test_a_paused_sink_stays_paused_under_another_leader(tmp_path: Path) -
         await second.sink.until(lambda sink: "added default/a" in sink.delivered())
 
 
-async def test_a_lost_lease_ends_deliveries_and_the_replica_leads_again(tmp_path: Path) -> None:
+async def test_a_lost_lease_ends_deliveries_until_it_leads_again(tmp_path: Path) -> None:
     async with two_replicas(tmp_path) as (cluster, first, second):
         await second.stop()
         lists = len(first.reported(ListCompleted))
@@ -336,7 +336,7 @@ async def test_a_restarted_leader_does_not_wait_for_its_own_lease(tmp_path: Path
 # ── Who was not in sync ──────────────────────────────────────────────────────
 
 
-async def test_a_replica_that_was_not_in_sync_sends_a_gap_and_a_snapshot(tmp_path: Path) -> None:
+async def test_who_was_not_in_sync_sends_a_gap_and_a_snapshot(tmp_path: Path) -> None:
     """It never knew an object that the first one delivered."""
     async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
         a_free_lease(cluster)

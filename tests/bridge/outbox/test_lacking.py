@@ -107,7 +107,7 @@ async def copied_and_overtaken(folder: Path, *, lacking: bool = False) -> tuple[
     return copy, numbers(left)
 
 
-async def test_numbers_ascend_behind_those_that_the_successor_never_saw(tmp_path: Path) -> None:
+async def test_numbers_ascend_behind_those_never_seen_here(tmp_path: Path) -> None:
     copy, left = await copied_and_overtaken(tmp_path)
     async with leading(copy, 2, lacking=True) as successor:
         await successor.exports("updated shop/a", "added shop/new")
@@ -118,7 +118,7 @@ async def test_numbers_ascend_behind_those_that_the_successor_never_saw(tmp_path
     assert after[-1] < 2**53
 
 
-async def test_numbers_ascend_over_several_such_takeovers_and_the_restarts_between(tmp_path: Path) -> None:
+async def test_numbers_ascend_over_several_such_takeovers(tmp_path: Path) -> None:
     copy, left = await copied_and_overtaken(tmp_path)
     async with leading(copy, 2, lacking=True) as leader:
         await leader.exports("updated shop/a")
@@ -139,7 +139,7 @@ async def test_a_new_state_that_lacks_everything_begins_behind_all(tmp_path: Pat
         assert min(numbers(await successor.delivered("audit"))) > left[-1]
 
 
-async def test_a_state_that_is_damaged_after_such_a_takeover_leaves_no_number_twice(tmp_path: Path) -> None:
+async def test_a_state_damaged_behind_it_leaves_no_number_twice(tmp_path: Path) -> None:
     copy, left = await copied_and_overtaken(tmp_path)
     async with leading(copy, 2, lacking=True) as leader:
         await leader.exports("updated shop/a")
@@ -163,7 +163,7 @@ async def test_a_takeover_with_a_damaged_state_leaves_no_number_twice(tmp_path: 
     assert after[0].sequence > left[-1]
 
 
-async def test_a_state_whose_files_are_taken_away_leaves_no_number_twice(tmp_path: Path) -> None:
+async def test_a_state_without_its_files_leaves_no_number_twice(tmp_path: Path) -> None:
     copy, left = await copied_and_overtaken(tmp_path)
     with suppress(Damaged):
         async with leading(copy, 2, lacking=True) as leader:

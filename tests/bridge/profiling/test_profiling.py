@@ -221,7 +221,7 @@ async def test_turns_of_the_event_loop_are_counted() -> None:
     assert profile["rest: event loop"].calls == 10
 
 
-def test_cpu_and_wake_ups_are_those_of_the_thread_from_its_start_to_its_end() -> None:
+def test_cpu_and_wake_ups_are_those_of_the_thread_alone() -> None:
     spent, ends = threading.Event(), threading.Event()
 
     def spends() -> None:
@@ -246,7 +246,7 @@ def test_cpu_and_wake_ups_are_those_of_the_thread_from_its_start_to_its_end() ->
     assert "spends" not in {each.name for each in threads()}
 
 
-def test_figures_since_an_earlier_look_are_without_those_of_that_look() -> None:
+def test_figures_since_a_look_are_without_those_of_that_look() -> None:
     begun = Thread(2, "new", 7, 70)
     assert since((Thread(1, "old", 12, 120), begun), (Thread(1, "old", 2, 20),)) == (Thread(1, "old", 10, 100), begun)
 

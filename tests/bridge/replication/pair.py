@@ -16,11 +16,11 @@ import apsw
 from bridge.facts import discard
 from bridge.model.policies import StartPolicy
 from bridge.outbox import FILE, Outbox
-from bridge.outbox.commits import Capture, History, history_of
+from bridge.outbox.commits import Capture, CommitHistory, history_of
 from bridge.outbox.copied_state import CopiedState
-from bridge.replication.following import CannotFollow, Follower, Leader, Me
+from bridge.replication.following import CannotFollow, Leader, Me, StateFollower
 from bridge.replication.identity import ServerIdentity, SharedSecret, new_identity
-from bridge.replication.serving import FRAMES, ReplicationServer, Replicator, Served
+from bridge.replication.serving import FRAMES, ReplicationServer, Replicator, ServedState
 
 KEY = b"k" * 32
 BRIDGE = "prod/kubedelta/kubedelta"
@@ -42,7 +42,7 @@ def rows_of_all_tables(directory: Path) -> dict[str, list[tuple[Any, ...]]]:
         connection.close()
 
 
-def history_in(directory: Path) -> History:
+def history_in(directory: Path) -> CommitHistory:
     connection = apsw.Connection(str(directory / FILE), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         return history_of(connection)
@@ -119,7 +119,7 @@ async def leading(
         outbox = await opened.enter_async_context(
             await Outbox.open(directory, SINKS, report=discard, capture=capture, **options)
         )
-        served = Served(directory, capture.history, "prod", "")
+        served = ServedState(directory, capture.history, "prod", "")
         secret = SharedSecret(KEY, BRIDGE, identity.fingerprint)
         server = ReplicationServer(served, replicator, identity, secret, ("127.0.0.1", 0), discard)
         await server.start()
@@ -137,11 +137,11 @@ class Following:
     """A follower, while it follows."""
 
     directory: Path
-    follower: Follower
+    follower: StateFollower
     state: CopiedState
     failures: list[str]
     task: asyncio.Task[None]
-    copies: list[History]
+    copies: list[CommitHistory]
     """What its base copies had."""
     _applies: threading.Event
     """Set while the follower applies what it gets."""
@@ -170,9 +170,9 @@ async def following(
     state = await asyncio.to_thread(CopiedState, directory)
     me = Me(run, run, "prod", None, key, BRIDGE)
     thread = ThreadPoolExecutor(1)
-    follower = Follower(state, thread, directory, me, None)
+    follower = StateFollower(state, thread, directory, me, None)
     failures: list[str] = []
-    copies: list[History] = []
+    copies: list[CommitHistory] = []
     applies = threading.Event()
     applies.set()
     apply, install = state.apply, state.install
@@ -181,7 +181,7 @@ async def following(
         applies.wait()
         return apply(patchsets)
 
-    def install_noted(*args: Any) -> History:
+    def install_noted(*args: Any) -> CommitHistory:
         copies.append(install(*args))
         return copies[-1]
 

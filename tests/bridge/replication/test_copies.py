@@ -58,7 +58,7 @@ async def test_an_ordinary_outbox_goes_on_with_the_copy(tmp_path: Path) -> None:
 # ── Done ─────────────────────────────────────────────────────────────────────
 
 
-async def test_a_transaction_is_done_only_when_the_follower_in_sync_has_it(tmp_path: Path) -> None:
+async def test_a_transaction_is_done_when_who_is_in_sync_has_it(tmp_path: Path) -> None:
     distributed: list[int] = []
     async with (
         leading(tmp_path / "a", term=1, patience=600, committed=lambda _, last: distributed.append(last)) as leader,
@@ -79,7 +79,7 @@ async def test_a_transaction_is_done_only_when_the_follower_in_sync_has_it(tmp_p
         assert distributed == [leader.outbox.last] == [before + 1]
 
 
-async def test_a_follower_that_lags_is_taken_off_the_list_before_the_leader_goes_on(tmp_path: Path) -> None:
+async def test_who_lags_is_off_the_list_before_the_leader_goes_on(tmp_path: Path) -> None:
     async with (
         leading(tmp_path / "a", term=1, patience=0.2) as leader,
         following(tmp_path / "b", leader.address) as follower,
@@ -110,7 +110,7 @@ async def test_a_leader_goes_on_without_a_follower_that_is_gone(tmp_path: Path) 
 # ── Takeovers ────────────────────────────────────────────────────────────────
 
 
-async def test_a_former_leader_that_shipped_all_follows_without_a_base_copy(tmp_path: Path) -> None:
+async def test_a_former_leader_that_shipped_all_gets_no_base_copy(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
         await leader.lease.until({"follower-1"})
         await exported(leader, "added shop/a")
@@ -125,7 +125,7 @@ async def test_a_former_leader_that_shipped_all_follows_without_a_base_copy(tmp_
     assert rows_of_all_tables(tmp_path / "a") == rows_of_all_tables(tmp_path / "b")
 
 
-async def test_a_former_leader_with_commits_that_nobody_has_gets_a_base_copy(tmp_path: Path) -> None:
+async def test_a_former_leader_with_commits_of_its_own_is_copied(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1) as leader:
         async with following(tmp_path / "b", leader.address):
             await leader.lease.until({"follower-1"})
@@ -141,7 +141,7 @@ async def test_a_former_leader_with_commits_that_nobody_has_gets_a_base_copy(tmp
     assert rows_of_all_tables(tmp_path / "a") == rows_of_all_tables(tmp_path / "b")
 
 
-async def test_a_state_that_was_written_without_followers_has_no_history(tmp_path: Path) -> None:
+async def test_a_state_written_without_followers_has_no_history(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
         await leader.lease.until({"follower-1"})
     async with opened(tmp_path / "a", SINKS):

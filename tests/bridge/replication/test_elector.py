@@ -445,9 +445,7 @@ async def test_a_standby_that_lacks_steps_lets_others_go_first(tasks: asyncio.Ta
 
 
 @story
-async def test_a_replica_without_word_of_a_leader_is_clean_only_before_the_first(
-    tasks: asyncio.TaskGroup, store: LeaseStore
-) -> None:
+async def test_without_a_leader_a_replica_is_clean_only_at_first(tasks: asyncio.TaskGroup, store: LeaseStore) -> None:
     new, old = Replica(store, "new"), Replica(store, "old", highest_term=3)
     for each in (new, old):
         each.api.reachable = False

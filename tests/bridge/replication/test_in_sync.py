@@ -52,14 +52,14 @@ def test_a_follower_counts_before_the_lease_names_it() -> None:
     assert leader.replicated == 11
 
 
-def test_a_follower_that_lacks_a_delivered_commit_is_not_waited_for() -> None:
+def test_who_lacks_a_delivered_commit_is_not_waited_for() -> None:
     leader = a_leader()
     leader.connected("b-1", 9, 0.0)
     assert not leader.must_write
     assert leader.replicated == 10
 
 
-def test_a_follower_that_lags_holds_up_until_the_lease_was_written_without_it() -> None:
+def test_who_lags_holds_up_until_the_lease_is_without_it() -> None:
     leader = a_leader()
     leader.connected("b-1", 10, 0.0)
     listed(leader)

@@ -48,7 +48,7 @@ async def test_a_fingerprint_that_is_none_is_said(tmp_path: Path, fingerprint: s
         assert "fingerprint" in follower.failures[0]
 
 
-async def test_a_false_leader_changes_nothing_and_its_token_is_of_no_use(tmp_path: Path) -> None:
+async def test_a_false_leader_changes_nothing_and_learns_no_token(tmp_path: Path) -> None:
     """Whoever writes the Lease puts the own address and fingerprint there, and gets the follower's token."""
     async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
         await leader.lease.until({"follower-1"})
@@ -62,8 +62,8 @@ async def test_a_false_leader_changes_nothing_and_its_token_is_of_no_use(tmp_pat
         await socket.prepare(request)
         proof = SharedSecret(OTHER_KEY, BRIDGE, identity.fingerprint).proof(request.headers[wire.NONCE])
         await socket.send_bytes(wire.encode(wire.Welcome(proof)))
-        await socket.send_bytes(wire.encode(wire.BaseCopy(1 << 20)))
-        await socket.send_bytes(wire.encode(wire.Part(b"x" * 1000)))
+        await socket.send_bytes(wire.encode(wire.BaseCopyBegins(1 << 20)))
+        await socket.send_bytes(wire.encode(wire.NextPart(b"x" * 1000)))
         await socket.receive()
         return socket
 
@@ -86,7 +86,7 @@ async def test_a_false_leader_changes_nothing_and_its_token_is_of_no_use(tmp_pat
         assert not SharedSecret(KEY, BRIDGE, leader.identity.fingerprint).opens(tokens[0])
 
 
-async def test_a_connection_with_the_key_that_breaks_the_protocol_ends_alone(tmp_path: Path) -> None:
+async def test_who_breaks_the_protocol_with_the_key_ends_alone(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
         await leader.lease.until({"follower-1"})
         secret = SharedSecret(KEY, BRIDGE, leader.identity.fingerprint)
@@ -96,13 +96,13 @@ async def test_a_connection_with_the_key_that_breaks_the_protocol_ends_alone(tmp
             aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint)),
         )
         point = leader.replicator.in_sync.newest
-        hello = wire.Hello("c-1", "c", "prod", "", 10**6, 10**6, 1, point)
+        hello = wire.FollowerHello("c-1", "c", "prod", "", 10**6, 10**6, 1, point)
         for says in (
             [b""],
             [b"\xc1"],
-            [wire.encode(wire.Acknowledged(1))],
+            [wire.encode(wire.CommitAcknowledged(1))],
             [wire.encode(hello), wire.encode(hello)],
-            [wire.encode(hello), wire.encode(wire.Acknowledged(point + 1000))],
+            [wire.encode(hello), wire.encode(wire.CommitAcknowledged(point + 1000))],
             [wire.encode(msgspec.structs.replace(hello, run=""))],
         ):
             async with aiohttp.ClientSession() as session, session.ws_connect(url, ssl=pin, headers=headers) as socket:
@@ -121,7 +121,7 @@ async def test_a_connection_with_the_key_that_breaks_the_protocol_ends_alone(tmp
         ({"newest_format": 1}, "run the leader's version"),
     ],
 )
-async def test_a_replica_that_cannot_follow_is_told_why(
+async def test_a_replica_that_cannot_follow_gets_the_reason(
     tmp_path: Path, change: dict[str, str | int], reason: str
 ) -> None:
     async with leading(tmp_path / "a", term=1) as leader:
@@ -131,12 +131,12 @@ async def test_a_replica_that_cannot_follow_is_told_why(
             f"wss://{leader.address.address}{wire.PATH}",
             aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint)),
         )
-        hello = msgspec.structs.replace(wire.Hello("c-1", "c", "prod", "", 0, 10**6), **change)
+        hello = msgspec.structs.replace(wire.FollowerHello("c-1", "c", "prod", "", 0, 10**6), **change)
         async with aiohttp.ClientSession() as session, session.ws_connect(url, ssl=pin, headers=headers) as socket:
             assert isinstance(wire.from_leader(await socket.receive_bytes()), wire.Welcome)
             await socket.send_bytes(wire.encode(hello))
             refused = wire.from_leader(await socket.receive_bytes())
-    assert isinstance(refused, wire.Refused)
+    assert isinstance(refused, wire.FollowerRefused)
     assert reason in refused.reason
 
 

@@ -119,7 +119,7 @@ def outcome(expression: Expression, values: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("text", ORDINARY)
-def test_ordinary_expressions_are_evaluated_on_everyday_and_large_objects(text: str) -> None:
+def test_ordinary_expressions_are_evaluated_on_large_objects(text: str) -> None:
     expression = where(text)
 
     for manifest in (*pods(), large(10), large(1000), large(4000)):

@@ -100,7 +100,7 @@ def test_what_another_expression_reads_fails_that_alone(other: Any) -> None:
     assert by.failures.take()[0] == {"object.spec == 1": 1}
 
 
-def test_a_number_that_cannot_be_decoded_fails_whoever_reads_it_alone() -> None:
+def test_an_undecodable_number_fails_only_who_reads_it() -> None:
     running, reading, labelled = where(RUNNING), where("object.spec == 1"), where("size(object.metadata.labels) == 1")
     by = Evaluator(PODS, "prod", [running, reading, labelled], Failures(), known=KnownValues(), with_labels=True)
     body = b'{"metadata":{"labels":{"a":"b"}},"status":{"phase":"Running"},"spec":1e999}'
