@@ -10,7 +10,7 @@ from benchmarks.contenders import KUBE_RS_ALONE, PEERS, Bridge, Contender, Floor
 from benchmarks.lifecycle import imports, quiet, restart, start
 from benchmarks.meter import Figures
 from benchmarks.posting import post
-from benchmarks.replicas import Replica, Standby
+from benchmarks.replicas import Replica
 from benchmarks.runs import Around, stream
 from benchmarks.servers import Load
 from benchmarks.shapes import SHAPES, loads
@@ -26,8 +26,8 @@ FLOOR = "floor"
 SIX_VIEWS = "kubedelta, six views of a tenth"
 CONDITIONAL = "kubedelta with a condition on three paths"
 EXACTLY_ONCE = "kubedelta, exactly once"
-LEADER = "kubedelta as a leader"
-STANDBY = "kubedelta as a standby"
+LEADER = "kubedelta as a leader with a follower"
+FOLLOWER = "kubedelta as a follower"
 
 _QUIET = 60.0
 """Seconds: bookmarks come once a minute."""
@@ -78,7 +78,11 @@ COMMITTED: Mapping[str, Contender] = {
     EXACTLY_ONCE: ReadBridge(exactly_once=True),
 }
 
-REPLICAS: Mapping[str, Contender] = {BRIDGE: Bridge("kafka"), LEADER: Replica(), STANDBY: Standby()}
+REPLICAS: Mapping[str, Contender] = {
+    BRIDGE: Bridge("kafka"),
+    LEADER: Replica(leads=True),
+    FOLLOWER: Replica(leads=False),
+}
 
 RATES: Mapping[int, int] = {50: 400, 500: 4_000, 2_000: 16_000}
 """Events a second, and the number of events: 8 seconds of them."""
@@ -179,12 +183,12 @@ def cases(scale: Scale) -> tuple[Case, ...]:
         ),
         Case(
             "election",
-            "The same to Kafka, by a bridge without an election, by a leader, and by a standby, which only stores it",
+            "The same to Kafka, by a bridge without an election, by a leader with a follower, and by that follower",
             {name: following(each) for name, each in REPLICAS.items()},
         ),
         Case(
             "election-500",
-            f"500 events a second of {scale.objects:,} pods, without an election, by a leader, and by a standby",
+            f"500 events a second of {scale.objects:,} pods, without an election, by a leader, and by its follower",
             {name: at_rate(each, load, RATES[500], 500) for name, each in REPLICAS.items()},
         ),
         *(shape(name, scale) for name in SHAPES),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.cases import BRIDGE, BRIDGE_50_MS, BRIDGE_PODS, CONDITIONAL, FLOOR, LEADER, SIX_VIEWS, STANDBY
+from benchmarks.cases import BRIDGE, BRIDGE_50_MS, BRIDGE_PODS, CONDITIONAL, FLOOR, FOLLOWER, LEADER, SIX_VIEWS
 from benchmarks.results import Results
 from benchmarks.shapes import SHAPES
 
@@ -150,13 +150,22 @@ GOALS = (
     ),
     Goal("CPU per event to a webhook by hundreds, against Kafka", "", 1.5, _against(_cpu("webhook-100"), KAFKA)),
     Goal(
-        "CPU per event of a leader, against no election", "", 1.05, _against(_cpu("election", LEADER), _cpu("election"))
+        "CPU per event of a leader with a follower, against no election",
+        "",
+        1.15,
+        _against(_cpu("election", LEADER), _cpu("election")),
     ),
     Goal(
-        "CPU per event of a standby, against its leader",
+        "The same at 500 events a second",
         "",
-        0.8,
-        _against(_cpu("election", STANDBY), _cpu("election", LEADER)),
+        1.1,
+        _against(_cpu("election-500", LEADER), _cpu("election-500")),
+    ),
+    Goal(
+        "CPU per event of a follower, against its leader",
+        "",
+        0.4,
+        _against(_cpu("election", FOLLOWER), _cpu("election", LEADER)),
     ),
     *(
         Goal(

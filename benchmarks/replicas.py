@@ -1,4 +1,4 @@
-"""Replicas of a bridge: one that leads, or a standby beside it."""
+"""Two replicas of a bridge: one leads, the other follows it."""
 
 from __future__ import annotations
 
@@ -16,46 +16,43 @@ from benchmarks.processes import Child, ChildFailed
 
 NAMESPACE = "load"
 """Of the load server's Lease."""
-READY = 120.0
-"""Seconds until the first replica must lead, and until the second must be exact: the first finds no Lease and waits its
-duration, in case somebody has it; the second waits for a bookmark, which comes once a minute."""
+READY = 60.0
+"""Seconds until the first replica must lead, and until the second must be in sync: the first finds no Lease and waits
+its duration, in case somebody has it."""
 _KEY = bytes(range(32))
 
 
 class Replica(Bridge):
-    """The first of the replicas of a bridge, with one Kafka sink. It leads."""
+    """One of two replicas, with one Kafka sink: the leader, or the follower."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, leads: bool) -> None:
         super().__init__("kafka")
+        self._leads = leads
+        self._other: Child | None = None
 
     def configuration(self, place: Place, destinations: Sequence[Destination]) -> Mapping[str, Any]:
         key_file = place.folder / "redaction.key"
         key_file.touch(0o600)
         key_file.write_bytes(_KEY)
-        election = {"enabled": True, "namespace": NAMESPACE, "identity": place.folder.name}
+        election = {"enabled": True, "namespace": NAMESPACE, "identity": place.folder.name, "port": 0}
         elected = {"election": election, "redaction": {"key_file": str(key_file)}}
         return {**super().configuration(place, destinations), **elected}
 
-
-class Standby(Replica):
-    """The second one. The first leads, and delivers what both watch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._leader: Child | None = None
-
     def start(self, place: Place, destinations: Sequence[Destination], records: int) -> Child:
-        (beside := replace(place, folder=place.folder / "leader")).folder.mkdir()
-        self._leader = super().start(beside, destinations, records)
-        _wait_until("kubedelta_leader 1", beside, self._leader)
-        standby = super().start(place, destinations, records)
-        _wait_until("kubedelta_leader_exact 1", place, standby)
-        return standby
+        (beside := replace(place, folder=place.folder / "beside")).folder.mkdir()
+        places = (place, beside) if self._leads else (beside, place)
+        started: dict[bool, Child] = {}
+        for leads, where in zip((True, False), places, strict=True):
+            started[leads] = super().start(where, destinations, records)
+            if leads is not self._leads:
+                self._other = started[leads]
+            _wait_until("kubedelta_leader 1" if leads else "kubedelta_replica_in_sync 1", where, started[leads])
+        return started[self._leads]
 
     def close(self) -> None:
-        if self._leader is not None:
-            self._leader.kill()
-            self._leader = None
+        if self._other is not None:
+            self._other.kill()
+            self._other = None
 
 
 def _wait_until(metric: str, place: Place, replica: Child) -> None:

@@ -30,6 +30,7 @@ from benchmarks.faults.stage import staged
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.servers import ServerFailed
 from tests.kit.breakable import Breakable
+from tests.kit.small_disk import CannotMount
 
 HERE = Path(__file__).parents[1]
 
@@ -76,7 +77,17 @@ async def _attempt(
             brokers = three_brokers(folder / f"{name}-kafka", _say) if fault.three_brokers else nullcontext(found.kafka)
             kafka = stack.enter_context(brokers)
             stage = await stack.enter_async_context(
-                staged(found, kafka, folder / name, name, _say, lines=fault.lines, judged=fault.judged)
+                staged(
+                    found,
+                    kafka,
+                    folder / name,
+                    name,
+                    _say,
+                    lines=fault.lines,
+                    disks=fault.disks,
+                    judged=fault.judged,
+                    reduced=fault.reduced,
+                )
             )
             for number in range(rounds):
                 await fault.work(stage, number, chance)
@@ -84,7 +95,7 @@ async def _attempt(
             counts = await stage.counts()
             if chosen.keep is not None:
                 await asyncio.to_thread(stage.keep, chosen.keep / name)
-    except* (CannotBuild, ServerFailed, TimeoutError, OSError) as group:
+    except* (CannotBuild, CannotMount, ServerFailed, TimeoutError, OSError) as group:
         for each in _leaves(group):
             _say(f"{fault.name} FAILED: {each!r}\n" + "\n".join(getattr(each, "__notes__", ())))
             measured.failures.append(f"{type(each).__name__}: {each}".replace(str(folder), "…"))

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from benchmarks.faults import brokers, ends, outages, selections
+from benchmarks.faults import between, brokers, ends, outages, selections
+from benchmarks.faults.destinations import WEBHOOK
 from benchmarks.faults.stage import Stage
 from tests.kit.churn import KINDS
 
@@ -23,9 +24,13 @@ class Fault:
     """Unless the command line says otherwise."""
     work: Work
     lines: bool = False
-    """The replicas reach all servers through lines that can be cut."""
+    """The replicas reach all servers, and each other, through lines that can be cut."""
     judged: Sequence[str] = KINDS
     """The kinds that every sink gets from the first round to the last."""
+    disks: bool = False
+    """The state of each replica is on a small disk of its own."""
+    reduced: Sequence[str] = ()
+    """The destinations that may lack steps in front of the newest of an object: their backlog is compacted."""
     three_brokers: bool = False
     """Kafka has three brokers, of its own, in place of one."""
 
@@ -71,9 +76,37 @@ FAULTS = (
     ),
     Fault(
         "empty-disk",
-        "a standby begins with an empty disk; when it is ready, the leader is killed",
+        "a follower begins with an empty disk; when it is in sync, the leader is killed",
         4,
         outages.empty_disk,
+    ),
+    Fault(
+        "cut-replicas",
+        "the connection between the replicas is cut (both ways, one way, slow), and then the leader is killed",
+        6,
+        between.cut_from_each_other,
+        lines=True,
+    ),
+    Fault(
+        "base-copy",
+        "the leader is killed while a follower gets a copy of the whole state, and starts again",
+        4,
+        between.within_a_base_copy,
+        lines=True,
+    ),
+    Fault(
+        "full-disk",
+        "the disk of the follower is full until it is in sync no more; when it is again, the leader is killed",
+        4,
+        between.full_disk,
+        disks=True,
+    ),
+    Fault(
+        "compaction",
+        "the leader is killed while the backlog of a webhook that is down is compacted (counted there: newest states)",
+        4,
+        between.within_a_compaction,
+        reduced=(WEBHOOK,),
     ),
     Fault(
         "dead-sink",

@@ -79,17 +79,21 @@ def counted(
     happened: Sequence[Happened],
     rounds: Sequence[Round],
     others: Sequence[Arrival] = (),
+    *,
+    reduced: bool = False,
 ) -> Counts:
     """``arrivals`` in the order of their times. ``happened``: all versions, until the last round has ended. ``others``:
-    of objects that the destination has for a time, of which only contradictions count."""
+    of objects that the destination has for a time, of which only contradictions count. ``reduced``: it may lack the
+    steps in front of the newest of an object."""
     stream = [arrival.record for arrival in arrivals]
     fresh = _without_stale(stream)
     first = without_repeats(fresh)
-    lost, skipped = lost_steps(first, happened)
+    owed = list({each.uid: each for each in happened}.values()) if reduced else happened
+    lost, skipped = lost_steps(first, owed)
     seen = {each.uid for each in first}
     unseen = sum(each.uid not in seen for each in skipped)
     return Counts(
-        steps=len(happened),
+        steps=len(owed),
         lost=len(lost) + len(skipped) - unseen,
         unseen=unseen,
         disordered=len(disordered(fresh)) + len(left_out(fresh)) + len(impossible(first)) + _contradictions(others),

@@ -12,7 +12,7 @@ from benchmarks.faults.destinations import KAFKA, NATS, ONCE, WEBHOOK
 from benchmarks.faults.ends import follows
 from benchmarks.faults.stage import Stage, resource
 from tests.cluster.servers import Server
-from tests.kit.bridge_process import BridgeProcess, Metrics
+from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS
 from tests.kit.tcp_line import Line
 from tests.kit.webhook_receiver import WebhookReceiver
@@ -92,16 +92,12 @@ async def dead_sink(stage: Stage, number: int, chance: random.Random) -> None:
     async with stage.round(*gone) as leader_ends, _dead(server):
         for _ in range(2):
             leader = await stage.replicas.leader()
-            await stage.replicas.other(leader).until("it is exact", _is_exact)
+            await stage.replicas.until_in_sync(leader)
             await asyncio.sleep(chance.uniform(2, 6))
             leader_ends()
             await asyncio.to_thread(leader.kill9)
             await stage.replicas.leader(other_than=leader)
             await asyncio.to_thread(leader.start)
-
-
-def _is_exact(metrics: Metrics) -> bool:
-    return metrics.value("leader_exact") == 1
 
 
 @asynccontextmanager
@@ -120,7 +116,7 @@ async def _dead(server: Server | WebhookReceiver) -> AsyncIterator[None]:
 
 
 async def roll_out(stage: Stage, number: int, chance: random.Random) -> None:
-    """With one more resource each time: the standby first, then the leader."""
+    """With one more resource each time: the follower first, then the leader."""
     leader = await stage.ready()
     watched = [*KINDS, *MORE_RESOURCES[: number + 1]]
     async with stage.round():
@@ -132,7 +128,7 @@ async def roll_out(stage: Stage, number: int, chance: random.Random) -> None:
 
 
 async def empty_disk(stage: Stage, number: int, chance: random.Random) -> None:
-    """The standby begins with an empty disk; when it is ready, the leader is killed."""
+    """When it is in sync, the leader is killed."""
     leader = await stage.ready()
     other = stage.replicas.other(leader)
     await asyncio.to_thread(other.kill9)

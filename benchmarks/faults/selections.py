@@ -11,12 +11,11 @@ from tests.cluster.kube_client import KubeClient
 STAY = ("configmaps",)
 TURNS = ("pods", "secrets")
 """Selected beside them, in turns."""
-_SECONDS = 180
-"""A new leader waits for bookmarks, which come every 75 s."""
+_SECONDS = 60
 
 
 async def roll_out(stage: Stage, number: int, chance: random.Random) -> None:
-    """The standby first, then the leader. The round ends when each sink has the objects of the kind that entered, and
+    """The follower first, then the leader. The round ends when each sink has the objects of the kind that entered, and
     none of the kind that left."""
     leader = await stage.ready()
     enters, leaves = TURNS[number % 2], TURNS[(number + 1) % 2]

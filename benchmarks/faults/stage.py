@@ -6,8 +6,8 @@ import asyncio
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,11 +16,15 @@ from benchmarks.faults.counting import Counts, Round, counted
 from benchmarks.faults.destinations import Destinations, Lines, Ports
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.servers import KafkaTopics, KubeApiServer
+from tests.cluster.servers.ports import reserve_port
 from tests.kit.breakable import Breakable
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, an_object, churning
 from tests.kit.etcd_history import Happened, history
 from tests.kit.replicas import Replicas
+from tests.kit.rerouted import Rerouted
+from tests.kit.small_disk import MEBIBYTE, SmallDisk, mounted_small_disk
+from tests.kit.tcp_line import Line
 from tests.kit.webhook_receiver import WebhookReceiver
 
 NAMES = ("pod-0", "pod-1")
@@ -29,8 +33,8 @@ WRITERS, OBJECTS, PAUSE = 6, 4, 0.25
 That makes some 22 changes a second."""
 
 _CAUGHT_UP_SECONDS = 300
-_SETTLED_SECONDS = 5
-"""After which the frontier covers what the first leader delivered at once."""
+_DISK = 160 * MEBIBYTE
+"""More than the bridge keeps free, with room for a copy of the state."""
 
 
 @dataclass(slots=True)
@@ -40,6 +44,10 @@ class Stage:
     replicas: Replicas
     lines: Mapping[str, Lines]
     """Of each replica, by its name; empty if they reach the servers directly."""
+    links: Mapping[str, Line]
+    """To each replica while it leads, by its name; empty like ``lines``."""
+    disks: Mapping[str, SmallDisk]
+    """Of the state of each replica, by its name; empty if they are on the disk of all."""
     arrivals: Mapping[str, Arrivals]
     namespace: str
     load: AsyncExitStack
@@ -47,6 +55,8 @@ class Stage:
     say: Callable[[str], None]
     judged: Sequence[str] = KINDS
     """See ``Fault.judged``."""
+    reduced: Sequence[str] = ()
+    """See ``Fault.reduced``."""
     rounds: dict[str, list[Round]] = field(default_factory=lambda: defaultdict(list))
     """Of each destination, by its name."""
     _happened: list[Happened] = field(default_factory=list)
@@ -57,11 +67,18 @@ class Stage:
 
     async def ready(self) -> BridgeProcess:
         """Waits until one replica leads and both are ready. Returns the leader."""
+        leader = await self.replicas.until_live(*KINDS)
         await self.replicas.until_ready()
-        return await self.replicas.leader()
+        return leader
 
     def lines_of(self, replica: BridgeProcess) -> Lines:
         return self.lines[replica.folder.name]
+
+    def link_to(self, replica: BridgeProcess) -> Line:
+        return self.links[replica.folder.name]
+
+    def disk_of(self, replica: BridgeProcess) -> SmallDisk:
+        return self.disks[replica.folder.name]
 
     @asynccontextmanager
     async def round(self, *gone: str) -> AsyncIterator[Callable[[], None]]:
@@ -135,8 +152,9 @@ class Stage:
             await arrivals.read_on()
             judged = [each for each in arrivals.records if kind_of(each.record) in self.judged]
             others = [each for each in arrivals.records if kind_of(each.record) not in self.judged]
-            rounds = self.rounds[name]
-            found[name] = await asyncio.to_thread(counted, judged, arrivals.gaps, self._happened, rounds, others)
+            found[name] = await asyncio.to_thread(
+                counted, judged, arrivals.gaps, self._happened, self.rounds[name], others, reduced=name in self.reduced
+            )
         return found
 
 
@@ -149,10 +167,12 @@ async def staged(
     say: Callable[[str], None],
     *,
     lines: bool,
+    disks: bool = False,
     judged: Sequence[str] = KINDS,
+    reduced: Sequence[str] = (),
 ) -> AsyncIterator[Stage]:
     """Two replicas that lead and follow under load, with topics in this ``kafka``. ``name`` is used once. ``lines``:
-    between them and all servers. ``judged``: see ``Fault.judged``."""
+    between them and all servers, and between each other. The others: see ``Fault``."""
     await servers.heal()
     since = await asyncio.to_thread(servers.etcd.revision)
     async with AsyncExitStack() as stack:
@@ -165,16 +185,33 @@ async def staged(
         ways = await enter(destinations.lines(servers.api, NAMES)) if lines else {}
         direct = destinations.ports(servers.api)
         ports = {name: ways[name].ports if lines else direct for name in NAMES}
-        both = _replicas(servers.api, folder, destinations, ports)
+        links = {name: await enter(Line(reserve_port())) for name in NAMES} if lines else {}
+        both = _replicas(servers.api, folder, destinations, ports, links)
+        mounted = {each.folder.name: stack.enter_context(_on_a_small_disk(each)) for each in both if disks}
         arrivals = await enter(destinations.arrivals())
         stack.callback(_kill, both)
-        await asyncio.gather(*(_listed(each) for each in both))
+        for each in both:
+            await asyncio.to_thread(each.start)
+        replicas = Replicas(both)
+        await replicas.until_live(*KINDS)
         load = await enter(AsyncExitStack())
         await load.enter_async_context(churning(servers.api, name, pause=PAUSE, writers=WRITERS, objects=OBJECTS))
-        stage = Stage(servers, destinations, Replicas(both), ways, arrivals, name, load, say, judged, _since=since)
-        await stage.ready()
+        stage = Stage(
+            servers,
+            destinations,
+            replicas,
+            ways,
+            links,
+            mounted,
+            arrivals,
+            name,
+            load,
+            say,
+            judged,
+            reduced,
+            _since=since,
+        )
         await stage.catch_up()
-        await asyncio.sleep(_SETTLED_SECONDS)
         yield stage
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -184,15 +221,19 @@ def _kill(both: list[BridgeProcess]) -> None:
         each.kill9()
 
 
-async def _listed(replica: BridgeProcess) -> None:
-    """Started, and aware of all that there is: what happens from now on are steps for it."""
-    await asyncio.to_thread(replica.start)
-    for kind in KINDS:
-        await replica.until_live(kind)
+@contextmanager
+def _on_a_small_disk(replica: BridgeProcess) -> Iterator[SmallDisk]:
+    with mounted_small_disk(replica.folder / "disk", _DISK) as disk:
+        replica.state = disk.folder
+        yield disk
 
 
 def _replicas(
-    api: KubeApiServer, folder: Path, destinations: Destinations, ports: Mapping[str, Ports]
+    api: KubeApiServer,
+    folder: Path,
+    destinations: Destinations,
+    ports: Mapping[str, Ports],
+    links: Mapping[str, Line],
 ) -> list[BridgeProcess]:
     folder.mkdir()
     key = folder / "redaction.key"
@@ -208,9 +249,15 @@ def _replicas(
             "resources": [resource(kind, destinations.name) for kind in KINDS],
             "sinks": destinations.section(where),
             "redaction": {"key_file": str(key)},
-            "election": {"enabled": True, "namespace": destinations.name, "identity": name},
+            "election": {
+                "enabled": True,
+                "namespace": destinations.name,
+                "identity": name,
+                "port": links[name].target if links else 0,
+            },
         }
-        both.append(BridgeProcess(own, config, waits=False))
+        routes = {each.target: each.port for each in links.values()}
+        both.append(Rerouted(own, config, routes, waits=False))
     return both
 
 

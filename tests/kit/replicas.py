@@ -31,6 +31,15 @@ class Replicas:
         [other] = [each for each in self.both if each is not replica]
         return other
 
+    async def until_live(self, *resources: str) -> BridgeProcess:
+        """Wait until one replica leads and watches these resources, so that all that happens from now on are steps for
+        whoever leads, and the other one is in sync. Returns the leader."""
+        leader = await self.leader()
+        for each in resources:
+            await leader.until_live(each)
+        await self.until_in_sync(leader)
+        return leader
+
     async def until_in_sync(self, leader: BridgeProcess) -> None:
         """Wait until a takeover by the other replica would lack nothing."""
         term = (await leader.metrics()).value("leader_term")

@@ -1,4 +1,4 @@
-"""A disk of 24 MB that can be full, or read-only."""
+"""A small disk that can be full, or read-only."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def _write(descriptor: int, content: bytes) -> None:
 
 
 @contextmanager
-def mounted_small_disk(folder: Path) -> Iterator[SmallDisk]:
+def mounted_small_disk(folder: Path, size: int = SIZE) -> Iterator[SmallDisk]:
     """Mounted there until the `with` ends. Raises CannotMount."""
     folder.mkdir()
-    _as_root("mount", "-t", "tmpfs", "-o", f"size={SIZE},uid={os.getuid()},mode=700", "tmpfs", str(folder))
+    _as_root("mount", "-t", "tmpfs", "-o", f"size={size},uid={os.getuid()},mode=700", "tmpfs", str(folder))
     try:
         yield SmallDisk(folder)
     finally:

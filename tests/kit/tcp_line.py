@@ -16,10 +16,12 @@ class Line:
     """Listens on ``port`` (0: any free one) and passes every connection on to ``target`` on loopback."""
 
     def __init__(self, target: int, port: int = 0) -> None:
-        self._target = target
+        self.target = target
         self.port = port
         self.rate: int | None = None
         """Bytes a second that go towards the server, on each connection; None for all that there are."""
+        self.rate_back: int | None = None
+        """The same for what comes back."""
         self.refusing = False
         """New connections are reset."""
         self.swallowing = False
@@ -35,6 +37,8 @@ class Line:
         self.cuts = 0
         self.sent = 0
         """Bytes that went towards the server."""
+        self.returned = 0
+        """Bytes that came back from it."""
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
@@ -55,7 +59,8 @@ class Line:
         self._left.clear()
         self._half_open = 0
         for end in self._ends:
-            end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            with suppress(OSError):  # It may be closed already, and only its flow not be done.
+                end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             end.transport.abort()
 
     def half_open(self) -> None:
@@ -74,7 +79,7 @@ class Line:
     def mend(self) -> None:
         """Undo all but the cuts."""
         self.refusing = self.swallowing = False
-        self.rate = None
+        self.rate = self.rate_back = None
         self._left.clear()
         self._flows.set()
 
@@ -91,7 +96,7 @@ class Line:
             writer.transport.abort()
             return
         with suppress(OSError):
-            onward_reader, onward_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            onward_reader, onward_writer = await asyncio.open_connection("127.0.0.1", self.target)
             self._ends.add(onward_writer)
             self._connections += 1
             try:
@@ -111,11 +116,14 @@ class Line:
                 if (back and self.swallowing) or number <= self._half_open:
                     continue
                 data = self._within_what_is_left(data, back)
-                self.sent += 0 if back else len(data)
+                if back:
+                    self.returned += len(data)
+                else:
+                    self.sent += len(data)
                 writer.write(data)
                 await writer.drain()
-                if self.rate is not None and not back:
-                    await asyncio.sleep(len(data) / self.rate)
+                if (rate := self.rate_back if back else self.rate) is not None:
+                    await asyncio.sleep(len(data) / rate)
                 if self._left.get(back) == 0:
                     self.cut()
         while number <= self._half_open:  # noqa: ASYNC110  # Until the cut.

@@ -61,9 +61,8 @@ class Run:
 
     async def round(self, roles: Sequence[str]) -> None:
         """Kills them at the same moment, any moment; waits until records are stored without them, and starts them."""
-        await self.replicas.until_ready()
         await asyncio.to_thread(self.kafka.until_whole)
-        leader = await self.replicas.leader()
+        leader = await self.replicas.until_live(*KINDS)
         nodes = [await asyncio.to_thread(self.node, role) for role in roles if role != REPLICA]
         await self.churn.until_made(self.chance.randrange(1, 40))
         await asyncio.sleep(self.chance.uniform(0, 0.3))
@@ -123,9 +122,11 @@ async def running(servers: Breakable, kafka: KafkaCluster, folder: Path, seed: i
             )
             for pod in ("pod-0", "pod-1")
         ]
+        run = Replicas(both)
+        await run.until_live(*KINDS)
         load = await stack.enter_async_context(AsyncExitStack())
         churn = await load.enter_async_context(churning(servers.api, name, seed=seed, pause=0.2))
-        yield Run(servers, kafka, name, Replicas(both), churn, load, random.Random(seed), since)
+        yield Run(servers, kafka, name, run, churn, load, random.Random(seed), since)
 
 
 def config(servers: Breakable, kafka: KafkaCluster, folder: Path, name: str, pod: str) -> dict[str, Any]:

@@ -52,13 +52,6 @@ class JudgedReplicas(Replicas):
                     return
                 await asyncio.sleep(0.1)
 
-    async def until_live(self) -> None:
-        """All that happens from here on are steps for whoever leads."""
-        leader = await self.leader()
-        for kind in KINDS:
-            await leader.until_live(kind)
-        await self.until_in_sync(leader)
-
     async def streams(self) -> dict[str, list[Received]]:
         streams = await self.scene.sinks.streams()
         return {name: received_lists(streams[name]) for name in ("log", "live", "hook")}
@@ -92,7 +85,7 @@ async def replicas(
         for each in both:
             await stack.enter_async_context(each.started())
         run = JudgedReplicas(scene, both)
-        await run.until_live()
+        await run.until_live(*KINDS)
         yield run
 
 
