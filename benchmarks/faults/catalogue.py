@@ -30,7 +30,7 @@ class Fault:
     disks: bool = False
     """The state of each replica is on a small disk of its own."""
     reduced: Sequence[str] = ()
-    """The destinations that may lack steps in front of the newest of an object: their backlog is compacted."""
+    """The destinations that may lack steps in front of the newest one of a name: their backlog is compacted."""
     three_brokers: bool = False
     """Kafka has three brokers, of its own, in place of one."""
 

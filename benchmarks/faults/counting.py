@@ -84,11 +84,11 @@ def counted(
 ) -> Counts:
     """``arrivals`` in the order of their times. ``happened``: all versions, until the last round has ended. ``others``:
     of objects that the destination has for a time, of which only contradictions count. ``reduced``: it may lack the
-    steps in front of the newest of an object."""
+    steps in front of the newest one of a name."""
     stream = [arrival.record for arrival in arrivals]
     fresh = _without_stale(stream)
     first = without_repeats(fresh)
-    owed = list({each.uid: each for each in happened}.values()) if reduced else happened
+    owed = list({each.subject: each for each in happened}.values()) if reduced else happened
     lost, skipped = lost_steps(first, owed)
     seen = {each.uid for each in first}
     unseen = sum(each.uid not in seen for each in skipped)
@@ -96,7 +96,10 @@ def counted(
         steps=len(owed),
         lost=len(lost) + len(skipped) - unseen,
         unseen=unseen,
-        disordered=len(disordered(fresh)) + len(left_out(fresh)) + len(impossible(first)) + _contradictions(others),
+        disordered=len(disordered(fresh))
+        + len(left_out(fresh))
+        + (0 if reduced else len(impossible(first)))
+        + _contradictions(others),
         untrue=sum(len(found) for found in untrue(first, happened).values()),
         repeated=repeats(fresh),
         renamed=_renamed(first),

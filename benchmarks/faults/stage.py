@@ -216,7 +216,7 @@ async def staged(
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _kill(both: list[BridgeProcess]) -> None:
+def _kill(both: Sequence[BridgeProcess]) -> None:
     for each in both:
         each.kill9()
 
@@ -234,7 +234,7 @@ def _replicas(
     destinations: Destinations,
     ports: Mapping[str, Ports],
     links: Mapping[str, Line],
-) -> list[BridgeProcess]:
+) -> Sequence[BridgeProcess]:
     folder.mkdir()
     key = folder / "redaction.key"
     key.write_text("k" * 64)

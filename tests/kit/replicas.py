@@ -71,7 +71,7 @@ def _are_equal(first: BridgeProcess, second: BridgeProcess) -> bool:
         for name in names:
             rows: list[list[Any]] = [sorted(each.execute(f"SELECT * FROM {name}"), key=repr) for each in (here, there)]
             assert rows[0] == rows[1], f"{name} differs at the same commit"
-        return True
+    return True
 
 
 def _opened(replica: BridgeProcess) -> apsw.Connection:

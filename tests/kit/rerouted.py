@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.cli import main as kubedelta
-from bridge.replication import replica
+from bridge.replication import following, replica
 from tests.cluster.servers.process import Process
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.fork_server import fork_server
@@ -36,11 +36,10 @@ class Rerouted(BridgeProcess):
 def main() -> int:
     """In the process: kubedelta, with these routes."""
     routes = json.loads(os.environ.pop(_ROUTES))
-    leader = replica.Leader
 
-    def rerouted(address: str, fingerprint: str, term: int) -> Any:
+    def rerouted(address: str, fingerprint: str, term: int) -> following.Leader:
         host, _, port = address.rpartition(":")
-        return leader(f"{host}:{routes.get(port, port)}", fingerprint, term)
+        return following.Leader(f"{host}:{routes.get(port, port)}", fingerprint, term)
 
-    replica.Leader = rerouted  # type: ignore[assignment, misc]
+    vars(replica)["Leader"] = rerouted
     return kubedelta()
