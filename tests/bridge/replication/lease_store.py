@@ -31,6 +31,7 @@ class LeaseStore:
         self.version = 100
         self.log: list[tuple[int, EventType, dict[str, Any]]] = []
         self.changed = asyncio.Event()
+        self.restores = 0
 
     @property
     def holder(self) -> str:
@@ -53,6 +54,13 @@ class LeaseStore:
         last, self.body = self.body, None
         last["metadata"]["resourceVersion"] = str(self.version)
         self._announce(EventType.DELETED, last)
+
+    def restore(self, body: dict[str, Any] | None, version: int) -> None:
+        """Everything is as it was at this version, and watches end."""
+        self.body, self.version, self.restores = body, version, self.restores + 1
+        self.log = [each for each in self.log if each[0] <= version]
+        self.changed.set()
+        self.changed = asyncio.Event()
 
     def annotate(self, name: str, value: str) -> None:
         assert self.body is not None
@@ -130,7 +138,8 @@ class FakeLeaseApi:
             yield Failed("unreachable")
             return
         yield Opened()
-        while self._answers_watches():
+        restores = self.store.restores
+        while self._answers_watches() and self.store.restores == restores:
             changed = self.store.changed
             for version, kind, body in [each for each in self.store.log if each[0] > after]:
                 after = version
