@@ -1,4 +1,4 @@
-"""A standby is a copy of the leader's database, and a takeover is a restart on it.
+"""A follower has a copy of the leader's database, and a takeover is a restart on it.
 
 The state of a bridge is one SQLite file, and one function writes to it. So a replica that has the file as it was behind
 the last transaction that any destination can know of goes on exactly as the leader would after a restart. Nothing else

@@ -7,7 +7,7 @@ const NARROW = 720;
 const NODE = { height: 52, gap: 10 };
 
 const INFORMER = { live: "ok", listing: "busy", reconnecting: "warn", refused: "bad", unknown: "bad" };
-const SINK = { idle: "ok", delivering: "ok", opening: "busy", waiting: "bad", paused: "off", standby: "off", gone: "bad", fenced: "bad" };
+const SINK = { idle: "ok", delivering: "ok", opening: "busy", waiting: "bad", paused: "off", gone: "bad", fenced: "bad" };
 
 // A sink fails from its first failure to its next success, also while an attempt is under way.
 export function sinkMood({ status }) {

@@ -36,7 +36,7 @@
 {{- concat $rights (include "kubedelta.leaseRights" . | fromJsonArray) | uniq | toJson -}}
 {{- end -}}
 
-{{/* The rights on the Lease of an election, or on those of its shards, the former ones, too. */}}
+{{/* The rights on the Lease of an election, or on those of its shards. */}}
 {{- define "kubedelta.leaseRights" -}}
 {{- $rights := list -}}
 {{- $election := (include "kubedelta.config" . | fromYaml).election | default dict -}}
