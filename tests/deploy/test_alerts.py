@@ -68,7 +68,7 @@ CASES: dict[str, Case] = {
         fires={"kubedelta_leader": "1x5 0x20"},
         quiet={"kubedelta_leader": "1x5 0x1 1x20"},
         minute=10,
-        description="Nobody holds the Lease, or none of the replicas can take over. Changes wait on disk.",
+        description="Nobody holds the Lease, or none of the replicas can take over. Nobody watches meanwhile.",
         instance="",
     ),
     "KubedeltaNoFollowerInSync": Case(
