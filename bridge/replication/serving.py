@@ -128,8 +128,10 @@ class Replicator:
 
     async def drained(self) -> None:
         """Returns when everybody in sync has everything."""
-        while self.in_sync.replicated < self.in_sync.newest:
-            await self.news.wait()
+        done = asyncio.Event()
+        self._waiting.append((self.in_sync.newest, done.set))
+        self.release()
+        await done.wait()
 
     def names(self, run: str) -> bool:
         """Whether the Lease names this follower, and is to go on."""

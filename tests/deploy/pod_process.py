@@ -67,6 +67,7 @@ class PodProcess(BridgeProcess):
         config = Path(self._inside(self._container["args"][-1]))
         super().__init__(folder, config, environ=environ, waits=False)
         self.address = ports["http"]
+        self.state = Path(self._inside("/var/lib/kubedelta"))
 
     def _mount(self, path: str, volume: Files | Path) -> None:
         target = Path(self._inside(path))

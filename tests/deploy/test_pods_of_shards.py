@@ -1,4 +1,4 @@
-"""The chart's shards, each with a standby, as processes of the pods that the controllers of Kubernetes make of them."""
+"""The chart's shards of two replicas, as processes of the pods that the controllers of Kubernetes make of them."""
 
 from __future__ import annotations
 
@@ -128,16 +128,13 @@ def deploying(
     shell: Shell,
     tmp_path: Path,
 ) -> Deploying:
-    """Two shards, each with a standby; the Secrets are made by the commands of the guide."""
+    """Two shards of two replicas; the Secret is made by the commands of the guide, and there is nothing else."""
     assert controller_manager.running
 
     @asynccontextmanager
     async def deployed() -> AsyncIterator[Deployed]:
-        (tmp_path / "redaction.key").write_text("0" * 64)
-        await shell("kubectl -n kubedelta create secret generic kubedelta-redaction --from-file redaction.key")
-        token, _, certificate = commands_of("replicas.md", "With the chart")
-        await shell(token)
-        await shell(certificate)
+        [secret] = commands_of("replicas.md", "In a cluster")
+        await shell(secret)
         watched, stream = fresh_name("watched"), await nats_stream()
         await kube.create_namespace(watched)
         uninstall = partial(helm.on_cluster, kubeconfig, namespace, "uninstall", "kubedelta")
@@ -159,7 +156,7 @@ def deploying(
     return deployed
 
 
-async def test_two_shards_share_all_objects_and_each_has_a_standby(deploying: Deploying, shell: Shell) -> None:
+async def test_two_shards_share_all_objects_and_each_has_a_follower(deploying: Deploying, shell: Shell) -> None:
     async with deploying() as deployed, churning_in(deployed) as churn:
         await deployed.nodes.ready(*pods_of(2))
         since = await deployed.version()
@@ -183,7 +180,8 @@ async def test_two_shards_share_all_objects_and_each_has_a_standby(deploying: De
         await shell(anew.replace("kubedelta-1", lost))
         await deployed.nodes.replaced(before)
         await deployed.nodes.ready(*pods_of(2))
-        assert deployed.kubelet.bridges[lost].logged("the state begins as a copy of the leader's")
+        assert leader.logged("a follower has got a copy of the whole state")
+        await deployed.group(1, 2).until_equal()
         await churn.until_made(40)
         await deployed.group(1, 2).until_in_sync(leader)
         await asyncio.to_thread(leader.kill9)

@@ -48,7 +48,8 @@ class Replicas:
         )
 
     async def until_equal(self) -> None:
-        """Wait for a moment in which both states have the same commit, also under load, and compare all their rows."""
+        """Wait for a moment in which both states have the same commit, also under load, and compare all their rows. There
+        is none until the one that follows has a state."""
         async with asyncio.timeout(60 * BUSY):
             while not await asyncio.to_thread(_are_equal, *self.both):  # noqa: ASYNC110  # a file announces nothing
                 await asyncio.sleep(0.01)
@@ -61,6 +62,8 @@ class Replicas:
 
 def _are_equal(first: BridgeProcess, second: BridgeProcess) -> bool:
     """False at different commits. Raises AssertionError for different rows."""
+    if not all((each.state / FILE).exists() for each in (first, second)):
+        return False
     with closing(_opened(first)) as here, closing(_opened(second)) as there, here, there:
         begun = [list(each.execute("SELECT term, committed FROM meta")) for each in (here, there)]
         if begun[0] != begun[1]:

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 from bridge.model.change import Change
 from bridge.model.status import PauseCause
 from bridge.outbox import commits
-from bridge.outbox.commits import Point
+from bridge.outbox.commits import Frame, Point
+from bridge.replication.serving import Replicator
 from tests.bridge.outbox.opened import alter, opened
 from tests.bridge.replication.pair import SINKS, Leading, following, history_in, leading, rows_of_all_tables
+from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed
 
 
@@ -208,3 +210,17 @@ async def test_who_is_behind_the_frames_in_memory_gets_a_base_copy(tmp_path: Pat
             await leader.lease.until({"follower-1"})
             assert len(follower.copies) == 1
     assert rows_of_all_tables(tmp_path / "a") == rows_of_all_tables(tmp_path / "b")
+
+
+async def test_who_ends_waits_for_acknowledgements_and_for_nothing_else() -> None:
+    replicator, now = Replicator(3600), asyncio.get_running_loop().time
+    replicator.in_sync.connected("follower-1", 0, now())
+    replicator.in_sync.written(replicator.in_sync.writing())
+    replicator.committed(Frame(1, b"changes"), lambda: None)
+    async with asyncio.timeout(5 * BUSY), asyncio.TaskGroup() as tasks:
+        drained = tasks.create_task(replicator.drained())
+        await asyncio.sleep(0)
+        assert not drained.done()
+
+        replicator.in_sync.acknowledged("follower-1", 1, now())
+        replicator.release()
