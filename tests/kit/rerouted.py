@@ -23,7 +23,9 @@ _MAIN = f"from {__name__} import main; raise SystemExit(main())"
 
 
 class Rerouted(BridgeProcess):
-    def __init__(self, folder: Path, config: Mapping[str, Any], routes: Mapping[int, int], *, waits: bool) -> None:
+    def __init__(
+        self, folder: Path, config: Mapping[str, Any], routes: Mapping[int, int], *, waits: bool = True
+    ) -> None:
         """``routes``: port of a leader → port of the line to it."""
         super().__init__(folder, config, environ={_ROUTES: json.dumps(routes)}, waits=waits)
 

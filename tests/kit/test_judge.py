@@ -88,7 +88,7 @@ def test_what_came_and_went_unseen_is_lost_to_nobody() -> None:
     assert judge([STREAM[1], STREAM[5]], HAPPENED, "log").skipped == 4
 
 
-OVERTAKEN = [STREAM[0], STREAM[1], STREAM[3], STREAM[2], *STREAM[4:]]
+SWAPPED = [STREAM[0], STREAM[1], STREAM[3], STREAM[2], *STREAM[4:]]
 LEFT_OUT_AGAIN = [*STREAM, STREAM[2], STREAM[4], STREAM[5]]
 CHANGED_AGAIN = [*STREAM[:3], replace(STREAM[2], data=STREAM[3].data), *STREAM[3:]]
 NUMBERED_AGAIN = [*STREAM[:3], replace(STREAM[2], sequence=30), *STREAM[3:]]
@@ -104,7 +104,7 @@ DELETED_AS_IT_NEVER_WAS = [
 @pytest.mark.parametrize(
     ("stream", "complaint"),
     [
-        pytest.param(OVERTAKEN, "out of order", id="overtaken"),
+        pytest.param(SWAPPED, "out of order", id="swapped"),
         pytest.param(LEFT_OUT_AGAIN, "left out when delivered again", id="left out when delivered again"),
         pytest.param(CHANGED_AGAIN, "delivered again and changed", id="changed when delivered again"),
         pytest.param(NUMBERED_AGAIN, "delivered again and changed", id="delivered again under another number"),

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.servers.ports import reserve_port
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, churning
 from tests.kit.deadlines import BUSY
@@ -27,7 +28,9 @@ from tests.kit.received import (
     without_repeats,
 )
 from tests.kit.replicas import Replicas
+from tests.kit.rerouted import Rerouted
 from tests.kit.scene import Scene
+from tests.kit.tcp_line import Line
 
 pytestmark = pytest.mark.long
 
@@ -194,3 +197,37 @@ async def test_a_changed_configuration_is_rolled_out(scene: Scene) -> None:
     assert not any((await run.judged()).values())
     have, want = (rebuilt(each) for each in (received_lists(from_file(late)), (await run.streams())["log"]))
     assert_same_state(have, want, "late")
+
+
+async def test_replicas_that_are_cut_off_from_each_other_lose_nothing(scene: Scene) -> None:
+    """Deliveries go on without the follower; when the connection is back it is in sync again, and takes over."""
+    async with AsyncExitStack() as stack:
+        links = {name: await stack.enter_async_context(Line(reserve_port())) for name in ("pod-0", "pod-1")}
+        routes = {each.target: each.port for each in links.values()}
+        both = [
+            Rerouted(scene.folder / name, config_of(scene, name, {**SHORT, "port": link.target}), routes)
+            for name, link in links.items()
+        ]
+        for each in both:
+            await stack.enter_async_context(each.started())
+        run = JudgedReplicas(scene, both)
+        leader = await run.until_live(*KINDS)
+        link, other = links[leader.folder.name], run.other(leader)
+        async with churning(scene.servers.api, scene.namespace, seed=7, pause=0.1) as churn:
+            await churn.until_made(20)
+            link.block()
+            await leader.until("nobody is in sync", lambda now: now.value("replica_in_sync") == 0)
+            await other.until("it knows that it lacks something", lambda now: now.value("replica_in_sync") == 0)
+            delivered = (await leader.metrics()).value("sink_delivered_records_total")
+            await churn.until_made(20)
+            await leader.until("it delivers", lambda now: now.value("sink_delivered_records_total") > delivered + 20)
+            link.mend()
+            link.cut()
+            await run.until_in_sync(leader)
+            await run.until_equal()
+            await asyncio.to_thread(leader.kill9)
+            assert await run.leader(other_than=leader) is other
+            assert not other.logged("listed again"), "it goes on where the leader watched"
+            await asyncio.to_thread(leader.start)
+        await run.until_received()
+    await run.judged()
