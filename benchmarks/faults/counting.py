@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from math import inf
 from typing import Self
@@ -88,6 +88,8 @@ def counted(
     stream = [arrival.record for arrival in arrivals]
     fresh = _without_stale(stream)
     first = without_repeats(fresh)
+    if reduced:
+        first = _as_happened(first, happened)
     owed = list({each.subject: each for each in happened}.values()) if reduced else happened
     lost, skipped = lost_steps(first, owed)
     seen = {each.uid for each in first}
@@ -108,6 +110,13 @@ def counted(
         silences=[_silence(arrivals, each) for each in rounds],
         ages=_ages(arrivals, rounds),
     )
+
+
+def _as_happened(first: Iterable[Received], happened: Iterable[Happened]) -> list[Received]:
+    """A compacted backlog has the first state that the destination gets of an object as added, and a later one as
+    updated, whatever these steps were."""
+    ops = {each.version[:2]: each.version.op for each in happened if each.version.op != "deleted"}
+    return [each if each.op == "deleted" else replace(each, op=ops.get(each.version[:2], each.op)) for each in first]
 
 
 def _contradictions(others: Iterable[Arrival]) -> int:
