@@ -212,7 +212,7 @@ async def test_who_is_behind_the_frames_in_memory_gets_a_base_copy(tmp_path: Pat
     assert rows_of_all_tables(tmp_path / "a") == rows_of_all_tables(tmp_path / "b")
 
 
-async def test_who_ends_waits_for_acknowledgements_and_for_nothing_else() -> None:
+async def test_who_ends_waits_for_acknowledgements_and_nothing_else() -> None:
     replicator, now = Replicator(3600), asyncio.get_running_loop().time
     replicator.in_sync.connected("follower-1", 0, now())
     replicator.in_sync.written(replicator.in_sync.writing())

@@ -13,6 +13,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.model.status import PauseCause
 from bridge.replication import wire
 from bridge.replication.following import Leader
 from bridge.replication.identity import SharedSecret, new_identity
@@ -138,6 +139,54 @@ async def test_a_replica_that_cannot_follow_gets_the_reason(
             refused = wire.from_leader(await socket.receive_bytes())
     assert isinstance(refused, wire.FollowerRefused)
     assert reason in refused.reason
+
+
+async def test_a_token_of_an_earlier_term_opens_nothing(tmp_path: Path) -> None:
+    async with leading(tmp_path / "a", term=1) as leader:
+        token = SharedSecret(KEY, BRIDGE, leader.identity.fingerprint).token
+    async with leading(tmp_path / "a", term=2) as leader:
+        pin = aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint))
+        headers = {"Authorization": f"Bearer {token}", wire.NONCE: "0" * 16}
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await session.ws_connect(f"wss://{leader.address.address}{wire.PATH}", ssl=pin, headers=headers)
+        assert refused.value.status == 401
+        assert leader.replicator.lags() == {}
+
+
+@pytest.mark.parametrize("says", [b"", b"\x16\x03\x01\x02\x00\x01", b"GET /replication HTTP/1.1\r\n", b"x" * 100_000])
+async def test_connections_that_say_half_of_something_hold_up_nobody(tmp_path: Path, says: bytes) -> None:
+    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address) as follower:
+        await leader.lease.until({"follower-1"})
+        writers = []
+        for _ in range(60):
+            _, writer = await asyncio.open_connection("127.0.0.1", leader.server.port)
+            writer.write(says)
+            writers.append(writer)
+        await leader.outbox.sinks.pause("audit", PauseCause.OPERATOR)
+        await follower.until(leader.replicator.in_sync.newest)
+        assert follower.failures == []
+        assert leader.lease.runs == {"follower-1"}
+        for writer in writers:
+            writer.close()
+
+
+@pytest.mark.parametrize("size", [wire.MOST + 1, 8 * wire.MOST])
+async def test_a_message_that_is_too_large_ends_its_connection_alone(tmp_path: Path, size: int) -> None:
+    """Of a replica that has the key."""
+    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address) as follower:
+        await leader.lease.until({"follower-1"})
+        secret = SharedSecret(KEY, BRIDGE, leader.identity.fingerprint)
+        headers = {"Authorization": f"Bearer {secret.token}", wire.NONCE: "0" * 16}
+        pin = aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint))
+        url = f"wss://{leader.address.address}{wire.PATH}"
+        async with aiohttp.ClientSession() as session, session.ws_connect(url, ssl=pin, headers=headers) as socket:
+            with suppress(ConnectionError):
+                await socket.send_bytes(b"\x00" * size)
+            while (await socket.receive()).type is aiohttp.WSMsgType.BINARY:
+                pass
+        assert list(leader.replicator.lags()) == ["follower-1"]
+        assert follower.failures == []
 
 
 @given(st.binary(max_size=200))
