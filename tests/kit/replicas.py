@@ -48,8 +48,8 @@ class Replicas:
         )
 
     async def until_equal(self) -> None:
-        """Wait for a moment in which both states have the same commit, also under load, and compare all their rows. There
-        is none until the one that follows has a state."""
+        """Wait for a moment in which both states have the same commit, also under load, and compare all their rows. A
+        replica without a state has none yet."""
         async with asyncio.timeout(60 * BUSY):
             while not await asyncio.to_thread(_are_equal, *self.both):  # noqa: ASYNC110  # a file announces nothing
                 await asyncio.sleep(0.01)
