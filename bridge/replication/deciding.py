@@ -93,7 +93,7 @@ class Rules:
             return inf
         if lease is None:
             return known.since + duration if known.version else known.since  # Its holder creates it before.
-        if lease.holder in self.ours and lease.proves_the_last_write:
+        if lease.holder in self.ours and lease.proves_the_last_write and not known.went_back:
             return known.since
         if not lease.holder:
             return known.since if clean else known.since + duration

@@ -100,6 +100,8 @@ class Elector:
         published = None if known.lease is None else known.lease.published
         if published is None:
             return not known.highest_term  # Nobody has led yet.
+        if known.went_back:
+            return False
         return published.leader in self._rules.ours or self._duties.is_in_sync(published)
 
     # ── The next step ────────────────────────────────────────────────────────

@@ -33,6 +33,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """When the API server last sent it, changed or not."""
     highest_term: int
     """Of all possible terms that were ever seen, or tried."""
+    seen_term: int
+    """Of the newest leader that was seen: in the Lease, or by the own state."""
     unsure: bool = False
     """Another version is current, or the result of a write is unknown: read before the next write."""
     answers_since: float = -inf
@@ -40,12 +42,14 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def first(cls, lease: Lease | None, now: float, highest_term: int) -> Known:
-        known = cls(lease=None, version="", since=now, heard=now, highest_term=highest_term)
+        known = cls(lease=None, version="", since=now, heard=now, highest_term=highest_term, seen_term=highest_term)
         return replace(known.after(lease, now), since=now)
 
     def after(self, lease: Lease | None, now: float, version: str = "") -> Known:
         """With a newer state. ``version``: of a delete. Labels and other annotations are no change."""
-        before, seen = self.lease, 0 if lease is None else lease.term
+        before, term = self.lease, 0 if lease is None else lease.term
+        seen = term if is_possible(term, self.highest_term) else 0
+        corrects = before is not None and lease is not None and before.holder == lease.holder and before.term > term
         alike = before is lease if before is None or lease is None else before.record == lease.record
         return replace(
             self,
@@ -54,8 +58,16 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
             since=self.since if alike else now,
             heard=now,
             answers_since=min(self.answers_since, now),
-            highest_term=max(self.highest_term, seen if is_possible(seen, self.highest_term) else 0),
+            highest_term=max(self.highest_term, seen),
+            # A holder that stays has corrected a larger term, which somebody else wrote.
+            seen_term=seen if seen and corrects else max(self.seen_term, seen),
         )
+
+    @property
+    def went_back(self) -> bool:
+        """The Lease is of an earlier term than one that is known: the API server was restored from a backup, and what
+        the Lease says of who led last, and of who is in sync, is over."""
+        return self.lease is not None and self.lease.term < self.seen_term
 
     @property
     def doubted_term(self) -> int:

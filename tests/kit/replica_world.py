@@ -1,5 +1,5 @@
-"""Several replicas, as they are, in virtual time: over lines that are late, cut and broken, on disks that a kill leaves,
-with one Lease on an API server that is away, loses answers, and is restored from a backup.
+"""Several replicas, as they are, in virtual time: over lines that are late, cut and broken, on disks that a kill
+leaves, with one Lease on an API server that is away, loses answers, and is restored from a backup.
 
 The replicas are real down to their SQLite files: ``Replica`` with its elector, the server's and the follower's side of
 the protocol, captured commits and copied states. In place of sockets there are ``Line``s, in place of threads the event
@@ -14,9 +14,9 @@ import shutil
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -24,6 +24,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import apsw
+import msgspec
 import pytest
 from aiohttp import WSMessage, WSMsgType
 
@@ -40,6 +41,7 @@ from bridge.plan.plan import ElectionPlan
 from bridge.replication import predecessor, replica, wire
 from bridge.replication.following import Leader, StateFollower
 from bridge.replication.identity import ServerIdentity
+from bridge.replication.lease import LAST_TERM, PUBLISHED, TERM, Published
 from bridge.replication.replica import Replica, ReplicaSettings, Term
 from bridge.replication.serving import ReplicationServer
 from tests.bridge.replication.lease_store import FakeLeaseApi, LeaseStore
@@ -436,6 +438,8 @@ class World:
         """The key of each; the version of a step is its place, from 1."""
         self.news = asyncio.Event()
         self.received: list[Delivery] = []
+        self.promised: set[str] = set()
+        """What a clean successor has: what was delivered since the last takeover that lacked something."""
         self.numbered: dict[int, str] = {}
         self.contents: dict[Point, bytes] = {}
         self.facts: list[Fact] = []
@@ -475,27 +479,22 @@ class World:
         """A replica is about to lead with this state."""
         self.takeovers += 1
         self.lacking += not clean
+        has: set[str] = set()
+        if (directory / FILE).exists():
+            with closing(apsw.Connection(str(directory / FILE))) as connection:
+                has = {_name(*row) for row in connection.execute("SELECT op, key, version FROM log")}
+                point = history_of(connection).point
+                if clean and point is not None:
+                    self.demand(digest(connection) == self.contents[point], f"two databases at {point} differ")
         if not clean:
-            return
-        if not (directory / FILE).exists():
-            self.demand(not self.received, "an empty state takes over, as if it had all")
-            return
-        connection = apsw.Connection(str(directory / FILE))
-        try:
-            found = connection.execute("SELECT op, key, version FROM log")
-            has = {_name(*row) for row in found}
-            missing = {each.name for each in self.received if each.name != GAP} - has
-            self.demand(not missing, f"a clean successor lacks what was delivered: {sorted(missing)}")
-            point = history_of(connection).point
-            if point is not None:
-                self.demand(digest(connection) == self.contents[point], f"two databases at {point} differ")
-        finally:
-            connection.close()
+            self.promised = has
+        self.demand(self.promised <= has, f"a clean successor lacks what was delivered: {self.promised - has}")
 
     def deliver(self, delivery: Delivery) -> None:
         known = self.numbered.setdefault(delivery.number, delivery.name)
         self.demand(known == delivery.name, f"number {delivery.number} was {known}, and is {delivery.name}")
         self.received.append(delivery)
+        self.promised.add(delivery.name)
 
     def judge(self) -> None:
         """At the end, in peace."""
@@ -514,10 +513,9 @@ class World:
     # ── Lines ────────────────────────────────────────────────────────────────
 
     async def connect(self, run: str, here: str, leader: Leader) -> Line:
-        if any(each.process is not None and each.process.identity == run for each in self.hosts):
-            await asyncio.sleep(self.latency())
-        else:
-            await asyncio.Event().wait()
+        await asyncio.sleep(self.latency())
+        if not any(each.process is not None and each.process.identity == run for each in self.hosts):
+            await asyncio.Event().wait()  # It was killed.
         server = self.servers.get(leader.address)
         there = leader.address.rpartition(":")[0]
         if {(here, there), (there, here)} & self.cut:
@@ -565,12 +563,31 @@ class World:
         return restore
 
     def restore(self, restore: Callable[[], None]) -> None:
-        """Excluded: a holder that cannot say within some seconds that it holds the Lease, while others come back who
-        know of nothing else than what the backup says. Nobody could tell such a Lease from a true one."""
-        well = [each.process for each in self.hosts if each.process is not None and each.process.api.reachable]
-        if len(well) == len(self.hosts) and any(each.leads for each in well):
+        """Excluded: replicas that know nothing of the terms that the backup undoes, and come back before the others
+        have a leader again. Nobody could tell such a Lease from a true one."""
+        running = [each.process for each in self.hosts if each.process is not None and not each.process.task.done()]
+        newest = max((each.replica.status().term for each in running), default=0)
+        knowing = [each for each in running if each.api.reachable and each.replica.status().term == newest]
+        if len(knowing) == len(self.hosts) and any(each.leads for each in knowing):
             restore()
-            self.quiet_until = asyncio.get_running_loop().time() + 5.0
+            self.quiet_until = asyncio.get_running_loop().time() + 40.0
+
+    def forge(self) -> None:
+        """Somebody who can write the Lease, and has no key, writes what a leader publishes, or a term."""
+        if self.store.body is None:
+            return
+        if self.chance.random() < 0.3:
+            self.store.annotate(TERM, self.chance.choice(("0", "9" * 16, str(1 << 52), "x", str(LAST_TERM))))
+            return
+        runs = tuple(each.process.identity for each in self.hosts if each.process is not None)
+        forged = Published(
+            leader=self.chance.choice((self.store.holder, *runs, "nobody")),
+            term=self.chance.randint(0, 9),
+            address=self.chance.choice(("nowhere:1", *self.servers)),
+            fingerprint=self.chance.choice(("", "00" * 32)),
+            in_sync=self.chance.choice(((), runs)),
+        )
+        self.store.annotate(PUBLISHED, msgspec.json.encode(forged).decode())
 
     quiet_until = 0.0
 

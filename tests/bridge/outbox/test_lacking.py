@@ -38,8 +38,12 @@ SINKS = {"audit": StartPolicy.SNAPSHOT, "other": StartPolicy.NOW}
 def numbers_of_a_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour passes before each start."""
     starts = count()
+
+    def first_behind() -> int:
+        return number_of_now() + next(starts) * HOUR
+
     defaults = Outbox.open.__func__.__kwdefaults__  # type: ignore[attr-defined]
-    monkeypatch.setitem(defaults, "first_behind", lambda: number_of_now() + next(starts) * HOUR)
+    monkeypatch.setitem(defaults, "first_behind", first_behind)
 
 
 class NoReplicas:

@@ -105,6 +105,23 @@ def test_a_read_counts_whatever_its_version() -> None:
     assert (state.known.version, state.known.since) == ("7", 104.0)
 
 
+def test_a_lease_that_went_back_is_not_taken_at_once() -> None:
+    """A restored API server says that this replica led last: the leader of a later term may still deliver."""
+    later = following(a_lease("b", 500, term=4)).known
+    state = RULES.read(Following(known=later, retry_at=100.0), a_lease("pod_before", 7, term=3), 104.0)
+    assert isinstance(state, Following)
+    assert state.known.went_back
+    again = RULES.read(state, a_lease("pod_before", 7, term=3), 104.0)
+    assert isinstance(again, Following)
+    assert again.known.went_back, "it is no more than what was read before"
+    assert action(state, 104.0) == Wait(107.0)
+    assert RULES.take_at(state.known, clean=False) == 104.0 + 15 + 15
+    tried = following(a_lease("pod_before", term=3)).known.tried(4)
+    assert not tried.went_back, "an attempt that nobody answered is no later leader"
+    forged = following(a_lease("b", 500, term=4)).known.after(a_lease("b", 501, term=1000), 101.0)
+    assert not forged.after(a_lease("b", 502, term=4), 102.0).went_back, "its holder has corrected the term"
+
+
 def test_an_answer_that_an_event_overtook_is_asked_anew() -> None:
     state = RULES.watched(following(a_lease("b", 500)), a_lease("b", 510), "510", 103.0)
     late = RULES.read(state, a_lease("b", 505), 104.0, asked="500")
