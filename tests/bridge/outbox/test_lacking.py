@@ -62,8 +62,8 @@ class Leader:
         self.feeds: dict[str, SinkFeed] = {sink: feeds.feed(sink) for sink in SINKS}
         self.informer = informer
         self.term = term
-        plan = lambda sink: SinkPlan(name=sink, type="fake", make=RecordingSink, max_batch=10)  # noqa: E731
-        pipelines = {sink: without_worker(plan(sink), feed, self.outbox) for sink, feed in self.feeds.items()}
+        plans = [SinkPlan(name=sink, type="fake", make=RecordingSink, max_batch=10) for sink in SINKS]
+        pipelines = {each.name: without_worker(each, self.feeds[each.name], self.outbox) for each in plans}
         self.schedule = SnapshotSchedule(pipelines, self.outbox, "test", discard)
 
     async def exports(self, *steps: str) -> None:
