@@ -217,7 +217,10 @@ async def test_another_format_is_refused_by_its_number(tmp_path: Path, number: i
 
     said = await refused(tmp_path)
 
-    assert f"has format {number}, written by another kubedelta; this version reads the formats 1 to {FORMAT}" in said
+    assert (
+        f"has format {number}, written by another kubedelta; this version reads the formats from {FORMAT} to {FORMAT}"
+        in said
+    )
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
