@@ -33,5 +33,5 @@ class FollowerOperations(AdminOperations):
         self._refuse()
 
     cursors = replay = snapshot = snapshots = cancel_snapshot = _refused
-    dead_letters = dead_letter_body = retry = drop = _refused
+    dead_letters = dead_letter_chains = dead_letter_body = retry = drop = _refused
     retry_sink = pause_sink = resume_sink = reload = state_check = _refused

@@ -61,9 +61,7 @@ class Snapshots:
             scheduled=scheduled,
         )
         # The cursor is looked up again: a reload may have replaced it.
-        await self._store.write(
-            begin, committed=lambda begun: self._begun(self._sinks[sink], begun, scope), asked=True
-        )
+        await self._store.write(begin, committed=lambda begun: self._begun(self._sinks[sink], begun, scope), asked=True)
         self._report(SnapshotBegan(sink, len(states)))
         return await self.status(sink)
 

@@ -44,9 +44,10 @@ class RedactionKey:
 
     def derived(self, purpose: str) -> bytes:
         """Another key of 32 bytes, for this purpose alone."""
-        found = self._begun.copy()
-        found.update(f"kubedelta {purpose}".encode())
-        return found.digest()
+        inner, whole = self._inner.copy(), self._outer.copy()
+        inner.update(f"kubedelta {purpose}".encode())
+        whole.update(inner.digest())
+        return whole.digest()
 
     def digest(self, *parts: bytes) -> str:
         """``hmac-sha256:<key id>:<64 hexadecimal digits>`` over all parts and the bounds between them."""
