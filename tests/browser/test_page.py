@@ -132,7 +132,7 @@ async def test_dead_letters_are_live(scene: Scene) -> None:
         await watched.page.locator("#letters-none").wait_for()
 
 
-async def test_what_is_parked_behind_a_rejected_record_is_a_number_in_its_row(scene: Scene) -> None:
+async def test_parked_records_are_a_number_in_the_row_of_the_rejected(scene: Scene) -> None:
     scene.create(REFUSED, "shop")
     for number in range(60):
         scene.update(REFUSED, "shop", n=str(number))

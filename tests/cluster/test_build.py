@@ -84,7 +84,6 @@ def test_recipes_say_the_versions_that_they_pin() -> None:
         "promtool": "0.315.0",
         "helm": "4.3.1",
         "prometheus-operator": "0.85.0",
-        "cert-manager": "1.21.2",
     }
 
 

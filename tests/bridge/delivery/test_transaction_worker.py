@@ -42,9 +42,6 @@ class FakeTransactionSource(FakeRecordSource):
     def hand_over_letters(self, letters: Sequence[RetriedDeadLetter]) -> None:
         self.handed.append([each.number for each in letters])
 
-    def settle_letters(self) -> None:
-        self.events.append("letters")
-
 
 class Transactions(World):
     """With a transaction every 0.1 s."""
@@ -131,4 +128,4 @@ async def test_retried_dead_letters_are_settled_once_they_are_stored() -> None:
         await worker.wait_idle()
     number = world.dead_letters.added[0].record.sequence
     assert world.source.handed == [["a1"], [number], [number]]
-    assert world.source.events == ["begin", "recover", "letters"]
+    assert world.source.events == ["begin", "recover"]

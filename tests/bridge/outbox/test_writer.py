@@ -266,7 +266,7 @@ async def test_what_makes_room_goes_before_what_waits_for_it(writer: Writer, dis
     assert kinds(disk) == ["much", "next"]
 
 
-async def test_what_an_operator_asks_for_is_refused_on_a_full_disk_and_never_done(
+async def test_what_finds_no_room_is_refused_and_never_done(
     writer: Writer, disk: Disk, facts: list[Fact]
 ) -> None:
     await writer.submit(put_much)

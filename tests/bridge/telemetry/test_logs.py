@@ -402,7 +402,7 @@ def test_a_repeated_library_line_is_logged_each_30_seconds() -> None:
     ]
 
 
-def test_a_rejected_record_is_named_with_its_object_and_dead_letter() -> None:
+def test_a_rejected_record_is_named_with_its_dead_letter() -> None:
     log = io.StringIO()
     set_up_logging("info", "json", log)
     logs = Logs(clock=Clock())
