@@ -84,7 +84,8 @@ async def verify(
             comparison = _Comparison(
                 reader, view, coverage, Holdings(cluster, coverage, shard), expected, states, progress
             )
-            return await comparison.run(source, tuple(meant.unresolved.values()), settle)
+            unknown = tuple(f"{name}: {reason}" for name, reason in meant.unresolved.items())
+            return await comparison.run(source, unknown, settle)
     except ApiError as error:
         raise ClusterUnavailable(str(error)) from error
     finally:

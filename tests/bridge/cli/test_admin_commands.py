@@ -599,9 +599,7 @@ async def test_dead_letters_are_a_table_for_people(running: AdminCommand, state:
     )
 
 
-async def test_parked_records_have_no_rows_of_their_own(
-    running: AdminCommand, state: FakeAdmin
-) -> None:
+async def test_parked_records_have_no_rows_of_their_own(running: AdminCommand, state: FakeAdmin) -> None:
     first, again = a_dead_letter(7), a_dead_letter(1000, retrying=True)
     state.stored = [first, again]
     state.chains = {7: DeadLetterChain(first, 1, 681), 1000: DeadLetterChain(again, 2, 1)}

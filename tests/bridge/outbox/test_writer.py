@@ -266,9 +266,7 @@ async def test_what_makes_room_goes_before_what_waits_for_it(writer: Writer, dis
     assert kinds(disk) == ["much", "next"]
 
 
-async def test_what_finds_no_room_is_refused_and_never_done(
-    writer: Writer, disk: Disk, facts: list[Fact]
-) -> None:
+async def test_what_finds_no_room_is_refused_and_never_done(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
     await writer.submit(put_much)
     await writer.submit(fill)
     with pytest.raises(UnknownTarget, match="the disk of the state is full, nothing changed"):
