@@ -68,7 +68,13 @@ async def _ask(found: OperatorSettings, request: ReloadRequest) -> tuple[Reloade
                 for each in troubles_of(status)
                 if each.subject not in before or any(_concerns(change, each.subject) for change in done.changes)
             ]
-            if not any(each.under_way for each in since) or asyncio.get_running_loop().time() >= until:
+            unanswered = any(
+                each.backlog_records and not each.delivered and not each.fails
+                for each in status.sinks
+                if any(_concerns(change, f"sinks.{each.name}") for change in done.changes)
+            )
+            settled = not unanswered and not any(each.under_way for each in since)
+            if settled or asyncio.get_running_loop().time() >= until:
                 return done, since
             await asyncio.sleep(_LOOK_EVERY)
 
