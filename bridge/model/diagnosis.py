@@ -14,6 +14,7 @@ import msgspec
 from bridge.model.primitives.election import ElectionStatus
 from bridge.model.primitives.printable import counted
 from bridge.model.status import (
+    OTHERS_FIRST,
     InformerState,
     InformerStatus,
     SinkState,
@@ -92,7 +93,7 @@ def _of_informer(informer: InformerStatus) -> Iterator[Trouble]:
     }.get(informer.state, "not ready")
     scope = f" ({informer.scope})" if informer.scope else ""
     what = f"{state}{scope}" + (f": {informer.reason}" if informer.reason else "")
-    waits = not informer.reason and informer.state is not InformerState.REFUSED
+    waits = informer.reason in ("", OTHERS_FIRST) and informer.state is not InformerState.REFUSED
     yield Trouble(f"resources.{informer.resource}", what, command="top" if waits else "check", under_way=waits)
 
 

@@ -60,6 +60,10 @@ class CircuitState(StrEnum):
     """One delivery is tried, and decides."""
 
 
+OTHERS_FIRST = "other resources are listed first"
+"""The reason of an informer that waits for its turn. Not a failure."""
+
+
 class InformerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The informer of a resource in a scope."""
 

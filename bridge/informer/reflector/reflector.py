@@ -71,6 +71,7 @@ from bridge.model.answers import (
 )
 from bridge.model.primitives.backoff import Backoff
 from bridge.model.resource import Resource, Scope
+from bridge.model.status import OTHERS_FIRST
 
 
 class Reflector:
@@ -197,7 +198,6 @@ class Reflector:
                 verb, (step, answer) = "list", await self._list(request)
             case ProofRequest():
                 verb = "proof"
-                self.last_error = self.last_error or "the API server's history is being proven"
                 answer = await self._assurance.prove()
                 if isinstance(answer, SameHistory) and self._comparison.has_begun and self._fifo.is_listing:
                     # Its listed part proves too little: the second restore may have undone newer changes only.
@@ -214,7 +214,7 @@ class Reflector:
 
     async def _wait_for_turn(self) -> None:
         if self._turn.must_wait:
-            self.last_error = "other resources are listed first"
+            self.last_error = OTHERS_FIRST
         self._waits_for_turn = True
         try:
             await self._turn.begin()

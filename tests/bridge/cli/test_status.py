@@ -19,6 +19,7 @@ from bridge.model.diagnosis import troubles_of
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.election import ElectionState, ElectionStatus, FollowerStatus
 from bridge.model.status import (
+    OTHERS_FIRST,
     CircuitState,
     ConfigurationStatus,
     InformerState,
@@ -57,6 +58,15 @@ def test_a_bridge_that_delivers_has_no_trouble() -> None:
     assert troubles_of(but(sinks=(busy, a_sink("other", SinkState.IDLE)))) == []
     changing = (an_informer("pods", InformerState.LISTING),)
     assert troubles_of(but(informers=changing, changing=True)) == [], "these were ready before the change"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [(InformerState.RECONNECTING, ""), (InformerState.LISTING, ""), (InformerState.LISTING, OTHERS_FIRST)],
+)
+def test_an_informer_without_an_error_is_under_way(state: InformerState, reason: str) -> None:
+    [trouble] = troubles_of(but(informers=(an_informer("pods", state, reason),)))
+    assert trouble.under_way, "a reload waits for it, and does not call it failed"
 
 
 @pytest.mark.parametrize(
