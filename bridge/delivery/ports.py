@@ -41,6 +41,11 @@ class RecordSource(Protocol):
 class TransactionSource(RecordSource, Protocol):
     """The records of a sink whose destination stores the progress with the records."""
 
+    @property
+    def taken(self) -> int:
+        """Sequence number through which the log was taken, and is settled where no fetch is in flight."""
+        ...
+
     async def begin(self) -> None:
         """Before the sink is opened. Durable on return."""
         ...
@@ -70,6 +75,11 @@ class DeadLetterStore(Protocol):
     @property
     def retrying(self) -> bool:
         """Dead letters that an operator asked to retry are still to be delivered."""
+        ...
+
+    @property
+    def newest_at_start(self) -> int:
+        """The highest sequence number of a dead letter that was there when the state was opened; 0 without any."""
         ...
 
     @property

@@ -40,8 +40,11 @@ class TransactionWorker(Worker):
         await self._source.recover()
         clock = asyncio.get_running_loop().time
         while True:
-            while self._dead_letters.retrying and await self._retry_dead_letters():
-                pass
+            # A dead letter of before a kill may stand in front of the settled log: its record comes again, and is known
+            # by the dead letter, which a retry would remove.
+            if self._source.taken >= self._dead_letters.newest_at_start:
+                while self._dead_letters.retrying and await self._retry_dead_letters():
+                    pass
             if (pause := self._begins_at - clock()) > 0:
                 await asyncio.sleep(pause)
             fetch = await self._source.take(self._max_batch)

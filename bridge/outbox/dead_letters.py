@@ -34,6 +34,8 @@ class DeadLetters:
         """Objects that have a dead letter → the sequence number of their first."""
         self.retrying = found.retrying
         """True while some dead letters are marked for another delivery."""
+        self.newest_at_start = max((sequence for _, sequence, _ in found.dead_letters.values()), default=0)
+        """The highest sequence number of a dead letter that was there when the state was opened; 0 without any."""
         for number, (key, sequence, parked) in found.dead_letters.items():
             self._note(number, key, sequence, parked)
 

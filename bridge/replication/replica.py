@@ -228,7 +228,11 @@ class Replica:
             return ElectionStatus(state=named, identity=identity, term=term, reason="the Lease was not read yet")
         known, now = state.known, asyncio.get_running_loop().time()
         followers = () if self.term is None else self.term.followers_status()
-        in_sync = any(each.in_sync for each in followers) if self.term is not None else self._elector.is_clean
+        if self.term is not None:
+            in_sync = any(each.in_sync for each in followers)
+        else:
+            # Where nobody has led, nothing is watched yet, and each replica would be a clean successor of nobody.
+            in_sync = self._elector.is_clean and self._leader is not None
         return ElectionStatus(
             state=named,
             identity=identity,

@@ -112,6 +112,7 @@ class FakeDeadLetters:
     added: list[NewDeadLetter] = field(default_factory=list)
     pending: FakeRecordSource | None = None
     """Is woken when there is something to deliver again."""
+    newest_at_start: int = 0
 
     @property
     def keys(self) -> Mapping[OrderingKey, int]:

@@ -30,6 +30,10 @@ class FakeTransactionSource(FakeRecordSource):
         self.handed: list[list[str] | list[int]] = []
         self.events: list[str] = []
 
+    @property
+    def taken(self) -> int:
+        return self.records[self._taken - 1].sequence if self._taken else 0
+
     async def begin(self) -> None:
         self.events.append("begin")
 
@@ -129,3 +133,18 @@ async def test_retried_dead_letters_are_settled_once_they_are_stored() -> None:
     number = world.dead_letters.added[0].record.sequence
     assert world.source.handed == [["a1"], [number], [number]]
     assert world.source.events == ["begin", "recover"]
+
+
+@virtual
+async def test_a_dead_letter_is_retried_behind_its_own_record() -> None:
+    """A kill came between the dead letter and the transaction, so that the record is taken once more."""
+    world = Transactions(ScriptedSink(Receipt((0,), RetryLater("aborted"), {1: "too large"})), pods("ab"))
+    async with world.running():
+        await world.until(lambda: world.dead_letters.kept)
+    world.source.begin_anew()
+    world.dead_letters.newest_at_start = 2
+    world.dead_letters.retry()
+    async with world.running() as worker:
+        await world.until(lambda: not world.dead_letters.kept)
+        await worker.wait_idle()
+    assert named(world.sink.stored) == ["a1", "b2"]
