@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import nats
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig
+from nats.js.errors import ServiceUnavailableError
 
 from tests.cluster.servers.ports import reserve_port
 from tests.cluster.servers.process import Server, says_ok
@@ -52,9 +54,16 @@ class Nats(Server):
                 return []
             reader = await jetstream.pull_subscribe("", stream=stream, config=ConsumerConfig(ack_policy=AckPolicy.NONE))
             records: list[NatsRecord] = []
+            clock = asyncio.get_running_loop().time
+            deadline = clock() + timeout
             while len(records) < count:
                 try:
                     fetched = await reader.fetch(min(1000, count - len(records)), timeout=timeout)
+                except ServiceUnavailableError:  # The consumer of a replicated stream has no leader yet.
+                    if clock() > deadline:
+                        raise
+                    await asyncio.sleep(0.1)
+                    continue
                 except NatsTimeout:
                     raise TimeoutError(f"{stream} gave {len(records)} of {count} messages") from None
                 records += [
