@@ -42,6 +42,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Nothing: asyncio's own waits for a thread, and what stands for an executor here has none."""
+
 
 class StandingClock:
     """Stands until a test moves it."""
