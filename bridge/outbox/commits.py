@@ -67,6 +67,11 @@ def history_of(database: apsw.Connection) -> CommitHistory:
     return CommitHistory(terms, one(database, "SELECT committed FROM meta"))
 
 
+def newest_term(database: apsw.Connection) -> int:
+    """Of all terms that led to the database, those that were forgotten included; 0 without any."""
+    return one(database, "SELECT max(term, (SELECT coalesce(max(term), 0) FROM terms)) FROM meta")
+
+
 def forget(database: apsw.Connection) -> None:
     """For a process that writes and captures nothing: no point of before leads to what the database has then."""
     if one(database, "SELECT count(*) FROM terms"):
@@ -182,7 +187,7 @@ class Capture:
         """Begins the term, durably, before the first write of opening; what opening writes is one frame. Whatever
         happens to this process from here on, no other database has this commit."""
         self._connection = connection
-        newest = one(connection, "SELECT max(term, (SELECT coalesce(max(term), 0) FROM terms)) FROM meta")
+        newest = newest_term(connection)
         if newest >= self.term:
             raise ValueError(f"term {self.term} is not above {newest}, the newest of the database")
         self.begin()

@@ -18,12 +18,12 @@ import apsw
 
 from bridge.model.primitives.shard import Shard
 from bridge.outbox.checks.integrity import find_damage
-from bridge.outbox.commits import CommitHistory, LargePatchset, history_of
+from bridge.outbox.commits import CommitHistory, LargePatchset, history_of, newest_term
 from bridge.outbox.encryption.cipher import Cipher
 from bridge.outbox.encryption.key_registry import missing_keys
 from bridge.outbox.errors import Damaged, StateUnusable, UnknownFormat
 from bridge.outbox.storage import schema
-from bridge.outbox.storage.database import CHECKPOINT_BYTES, connect_file, one, page_bytes, understood, usable
+from bridge.outbox.storage.database import CHECKPOINT_BYTES, connect_file, page_bytes, understood, usable
 from bridge.outbox.storage.directory_lock import COMPANIONS, FILE
 from bridge.outbox.storage.state_directory import StateDirectory
 
@@ -97,7 +97,7 @@ class CopiedState:
         if self._connection is None:
             return 0
         with understood():
-            return one(self._connection, "SELECT max(term, (SELECT coalesce(max(term), 0) FROM terms)) FROM meta")
+            return newest_term(self._connection)
 
     def free_bytes(self) -> int:
         """Of the disk."""

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+import msgspec
+
 from bridge.facts import Report
 from bridge.facts.election import FollowerInSync, FollowerLost, FollowingFailed, TookOverLacking
 from bridge.model.primitives.addresses import host_and_port
@@ -75,11 +77,6 @@ class Term:
         """For the outbox."""
         self.published = Published(leader=settings.identity, term=tenure.term)
         self._server: ReplicationServer | None = None
-        self._stack: asyncio.TaskGroup
-
-    @property
-    def number(self) -> int:
-        return self.tenure.term
 
     @property
     def lacking(self) -> bool:
@@ -89,8 +86,8 @@ class Term:
     @asynccontextmanager
     async def replicating(self) -> AsyncIterator[None]:
         """Around the time in which the state is open. At its end, in order, the followers have everything."""
-        async with asyncio.TaskGroup() as self._stack:
-            publishing = self._stack.create_task(self.replicator.run(self._publish), name="in-sync list")
+        async with asyncio.TaskGroup() as tasks:
+            publishing = tasks.create_task(self.replicator.run(self._publish), name="in-sync list")
             try:
                 yield
                 with suppress(TimeoutError):
@@ -113,11 +110,8 @@ class Term:
         server = ReplicationServer(served, self.replicator, identity, secret, (host, election.port), self._report)
         await server.start()
         self._server = server
-        self.published = Published(
-            leader=settings.identity,
-            term=self.tenure.term,
-            address=host_and_port(host, server.port),
-            fingerprint=identity.fingerprint,
+        self.published = msgspec.structs.replace(
+            self.published, address=host_and_port(host, server.port), fingerprint=identity.fingerprint
         )
         self._took_over()
         await self.tenure.confirmed()
@@ -127,13 +121,7 @@ class Term:
 
     async def _publish(self, runs: frozenset[str]) -> str:
         before, names = set(self.published.in_sync), self.followers
-        self.published = Published(
-            leader=self.published.leader,
-            term=self.published.term,
-            address=self.published.address,
-            fingerprint=self.published.fingerprint,
-            in_sync=tuple(sorted(runs)),
-        )
+        self.published = msgspec.structs.replace(self.published, in_sync=tuple(sorted(runs)))
         await self.tenure.confirmed()
         for run in sorted(before - runs):
             self._report(FollowerLost(replica_of(run), connected=run in names))
@@ -186,7 +174,6 @@ class Replica:
         self._state: CopiedState | None = state
         self._follower: StateFollower | None = None
         self._leader: Leader | None = None
-        self._lease: Lease | None = None
         self._news = asyncio.Event()
         self._failure = ""
         self._following: asyncio.Task[None] | None = None
@@ -274,14 +261,15 @@ class Replica:
 
     def observed(self, lease: Lease | None) -> None:
         """See Duties."""
-        self._lease = lease
         published = None if lease is None else lease.published
         follower = self._follower
-        if follower is not None and published is not None and lease is not None and follower.named.term:
-            # A leader names this replica in the Lease before it says so. Another list behind that means it is out.
-            is_named = published.term == follower.named.term and self._settings.identity in published.in_sync
-            if not is_named and not is_older(lease.version, follower.named.version):
-                follower.forget()
+        # A leader names this replica in the Lease before it says so. Another list behind that means it is out.
+        if (
+            (follower is not None and lease is not None and published is not None)
+            and (follower.named.term and not self.is_in_sync(published))
+            and not is_older(lease.version, follower.named.version)
+        ):
+            follower.forget()
         leads = (
             published is not None and lease is not None and published.leader == lease.holder != self._settings.identity
         )
