@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -42,17 +42,13 @@ def unusable() -> dict[str, str]:
 
 def create(name: str, type: str, options: SinkOptions, cluster: str) -> Sink:
     """A sink that is not open. ``name``: the sink's name in the configuration. ``options``: of the class that the type
-    names. Raises UnknownSinkType."""
-    return load(type, options)(name, options, cluster=cluster)
-
-
-def load(type: str, options: SinkOptions) -> Callable[..., Sink]:
-    """Imports the code of a sink with these options: up to a second where the processor is busy. Raises
+    names. The first one of a type imports its code: up to a second where the processor is busy. Raises
     UnknownSinkType."""
     kind = types().get(type)
     if kind is None:
         raise UnknownSinkType(_unknown(type))
-    return kind.load() if kind.load_for is None else kind.load_for(options)
+    make = kind.load() if kind.load_for is None else kind.load_for(options)
+    return make(name, options, cluster=cluster)
 
 
 def find(built_in: Iterable[SinkType], offers: Iterable[EntryPoint]) -> InstalledTypes:

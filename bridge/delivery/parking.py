@@ -70,6 +70,6 @@ class Parking:
 
 
 def _behind(sequence: int | None) -> str:
-    # None: an operator has dropped the dead letter in front meanwhile. 0: another replica has it.
+    # None: an operator has dropped the dead letter in front meanwhile.
     front = f"record {sequence}" if sequence else "an earlier record"
     return f"parked behind {front} of this object, which was rejected"

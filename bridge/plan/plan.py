@@ -63,9 +63,7 @@ class SinkPlan(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     type: str
     make: Callable[[], Sink]
-    """Creates the sink anew for each attempt to open it."""
-    load: Callable[[], object] = tuple
-    """Imports the code of the sink, which ``make`` does otherwise. Blocks."""
+    """Creates the sink anew for each attempt to open it. The first call imports its code, and blocks."""
     max_batch: int
     window: int = 5000
     resync_seconds: float = 0.0

@@ -161,7 +161,6 @@ def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
         name=name,
         type=settings.type,
         make=partial(registry.create, name, settings.type, options, cluster=cluster),
-        load=partial(registry.load, settings.type, options),
         max_batch=kind.max_batch if transactions is None else transactions.records,
         window=settings.window,
         resync_seconds=settings.resync_seconds,

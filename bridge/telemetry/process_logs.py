@@ -33,9 +33,6 @@ from bridge.facts import (
 from bridge.facts.election import BaseCopySent, FollowerInSync, FollowerLost, FollowingFailed, TookOverLacking
 from bridge.telemetry.throttled_log import ThrottledLog
 
-_MOST_SECTIONS = 20
-"""Names in a log line."""
-
 
 class ProcessLogs:
     def __init__(self, throttled: ThrottledLog) -> None:

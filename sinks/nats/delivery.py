@@ -78,7 +78,6 @@ class NatsDelivery:
         self.last_stored = 0
         """The number of the newest message in the stream that an answer named; 0 before the first answer, and when the
         stream knew the message."""
-        self.exchanges = 0
 
     async def run(self) -> Receipt:
         pending = list(self._messages)
@@ -109,7 +108,6 @@ class NatsDelivery:
         self._renamed.difference_update(indexes)
         self._duplicates.expected = True  # Holds if this exchange is cut short.
         window = await self.publish(indexes)
-        self.exchanges += 1
         self._note(window, len(indexes))
         return window
 

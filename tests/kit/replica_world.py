@@ -102,9 +102,6 @@ class Line:
             self._send(_CLOSED)
             self._end()
 
-    def crosses(self, one: str, other: str) -> bool:
-        return set(self._way) == {one, other}
-
     def break_off(self) -> None:
         """What is under way is lost, both ways."""
         for each in (self, self.other):

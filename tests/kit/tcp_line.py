@@ -28,8 +28,6 @@ class Line:
         """What the server says is lost on the way."""
         self._flows = asyncio.Event()
         self._flows.set()
-        self._connections = self._half_open = 0
-        """How many there were; how many of these, the first ones, are half-open."""
         self._left: dict[bool, int] = {}
         """Bytes that may still pass until the line is cut: back from the server, or towards it."""
         self._ends: set[asyncio.StreamWriter] = set()
@@ -57,16 +55,10 @@ class Line:
         """Reset every connection, once. New ones may be made."""
         self.cuts += 1
         self._left.clear()
-        self._half_open = 0
         for end in self._ends:
             with suppress(OSError):  # It may be closed already, and only its flow not be done.
                 end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             end.transport.abort()
-
-    def half_open(self) -> None:
-        """Nothing passes on the present connections until they are cut, also not that an end has closed its side. New
-        ones pass."""
-        self._half_open = self._connections
 
     def cut_after(self, passed: int, *, back: bool = False) -> None:
         """Cut when that many more bytes went towards the server, or came back from it."""
@@ -98,22 +90,19 @@ class Line:
         with suppress(OSError):
             onward_reader, onward_writer = await asyncio.open_connection("127.0.0.1", self.target)
             self._ends.add(onward_writer)
-            self._connections += 1
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._pass(reader, onward_writer, self._connections, back=False))
-                    group.create_task(self._pass(onward_reader, writer, self._connections, back=True))
+                    group.create_task(self._pass(reader, onward_writer, back=False))
+                    group.create_task(self._pass(onward_reader, writer, back=True))
             finally:
                 self._ends.discard(onward_writer)
                 onward_writer.close()
 
-    async def _pass(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int, *, back: bool
-    ) -> None:
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, back: bool) -> None:
         with suppress(OSError):
             while data := await reader.read(1 << 16):
                 await self._flows.wait()
-                if (back and self.swallowing) or number <= self._half_open:
+                if back and self.swallowing:
                     continue
                 data = self._within_what_is_left(data, back)
                 if back:
@@ -126,8 +115,6 @@ class Line:
                     await asyncio.sleep(len(data) / rate)
                 if self._left.get(back) == 0:
                     self.cut()
-        while number <= self._half_open:  # noqa: ASYNC110  # Until the cut.
-            await asyncio.sleep(0.05)
         with suppress(OSError, RuntimeError):
             writer.write_eof() if writer.can_write_eof() else None
 

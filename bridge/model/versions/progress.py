@@ -47,7 +47,8 @@ def encode_progress(progress: Progress) -> bytes:
 
 def decode_progress(stored: bytes) -> Progress:
     """Raises ValueError for bytes that are no progress of this version."""
-    _require_size(stored)
+    if len(stored) > LARGEST:
+        raise ValueError(f"{len(stored)} bytes, and {LARGEST} are the most")
     try:
         found = _decode(stored)
     except _UNREADABLE as error:
@@ -55,8 +56,3 @@ def decode_progress(stored: bytes) -> Progress:
     if found.v != _VERSION:
         raise ValueError(f"version {found.v}, and this kubedelta reads version {_VERSION}")
     return found
-
-
-def _require_size(stored: bytes) -> None:
-    if len(stored) > LARGEST:
-        raise ValueError(f"{len(stored)} bytes, and {LARGEST} are the most")

@@ -30,10 +30,6 @@ class Starts:
     ends: Mapping[str, int] = field(default_factory=dict)
     """Id of an earlier start → the newest of its records that this state directory has."""
 
-    def have(self, start: str, newest: int) -> bool:
-        """Whether this state directory has all records up to ``newest`` that a bridge has numbered in this start."""
-        return start == self.present or newest <= self.ends.get(start, -1)
-
     def unknown(self, progress: Progress, cursor: SinkCursor) -> str:
         """Why the progress is not of this cursor; empty if it is."""
         if not progress.start:

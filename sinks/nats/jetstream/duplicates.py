@@ -34,13 +34,13 @@ class Duplicates:
         objects: set[OrderingKey] = set()
         for index, sequence in stored.items():
             record = batch[index]
-            known = index in duplicates and (sequence in lost or self._is_overtaken(record, sequence))
+            known = index in duplicates and (sequence in lost or self._is_behind_newer(record, sequence))
             if known or record.ordering_key in objects:
                 again.append(index)
                 objects.add(record.ordering_key)
         return again
 
-    def _is_overtaken(self, record: Record, sequence: int) -> bool:
+    def _is_behind_newer(self, record: Record, sequence: int) -> bool:
         older, newest = self._newest.get(record.ordering_key, (record.sequence, 0))
         return older < record.sequence and sequence < newest
 

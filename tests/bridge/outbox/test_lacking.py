@@ -99,7 +99,7 @@ def story(records: Sequence[Record]) -> list[str]:
     ]
 
 
-async def copied_and_overtaken(folder: Path, *, lacking: bool = False) -> tuple[Path, list[int]]:
+async def copied_and_taken_over(folder: Path, *, lacking: bool = False) -> tuple[Path, list[int]]:
     """A leader delivers what its copy does not have. Returns the copy, and the numbers that have left."""
     async with leading(folder / "a", 1, lacking=lacking) as leader:
         await leader.exports("added shop/a", "added shop/gone")
@@ -112,7 +112,7 @@ async def copied_and_overtaken(folder: Path, *, lacking: bool = False) -> tuple[
 
 
 async def test_numbers_ascend_behind_those_never_seen_here(tmp_path: Path) -> None:
-    copy, left = await copied_and_overtaken(tmp_path)
+    copy, left = await copied_and_taken_over(tmp_path)
     async with leading(copy, 2, lacking=True) as successor:
         await successor.exports("updated shop/a", "added shop/new")
         after = numbers(await successor.delivered("audit"))
@@ -123,7 +123,7 @@ async def test_numbers_ascend_behind_those_never_seen_here(tmp_path: Path) -> No
 
 
 async def test_numbers_ascend_over_several_such_takeovers(tmp_path: Path) -> None:
-    copy, left = await copied_and_overtaken(tmp_path)
+    copy, left = await copied_and_taken_over(tmp_path)
     async with leading(copy, 2, lacking=True) as leader:
         await leader.exports("updated shop/a")
         left += numbers(await leader.delivered("audit"))
@@ -138,13 +138,13 @@ async def test_numbers_ascend_over_several_such_takeovers(tmp_path: Path) -> Non
 
 
 async def test_a_new_state_that_lacks_everything_begins_behind_all(tmp_path: Path) -> None:
-    _, left = await copied_and_overtaken(tmp_path)
+    _, left = await copied_and_taken_over(tmp_path)
     async with leading(tmp_path / "empty", 2, lacking=True) as successor:
         assert min(numbers(await successor.delivered("audit"))) > left[-1]
 
 
 async def test_a_state_damaged_behind_it_leaves_no_number_twice(tmp_path: Path) -> None:
-    copy, left = await copied_and_overtaken(tmp_path)
+    copy, left = await copied_and_taken_over(tmp_path)
     async with leading(copy, 2, lacking=True) as leader:
         await leader.exports("updated shop/a")
         left += numbers(await leader.delivered("audit"))
@@ -157,7 +157,7 @@ async def test_a_state_damaged_behind_it_leaves_no_number_twice(tmp_path: Path) 
 
 async def test_a_takeover_with_a_damaged_state_leaves_no_number_twice(tmp_path: Path) -> None:
     """That of a former leader, which took over so itself, and which this replica has never followed."""
-    copy, left = await copied_and_overtaken(tmp_path)
+    copy, left = await copied_and_taken_over(tmp_path)
     async with leading(crashed(copy, tmp_path / "c"), 2, lacking=True) as leader:
         left += numbers(await leader.delivered("audit"))
     alter(copy, DAMAGED)
@@ -168,7 +168,7 @@ async def test_a_takeover_with_a_damaged_state_leaves_no_number_twice(tmp_path: 
 
 
 async def test_a_state_without_its_files_leaves_no_number_twice(tmp_path: Path) -> None:
-    copy, left = await copied_and_overtaken(tmp_path)
+    copy, left = await copied_and_taken_over(tmp_path)
     with suppress(Damaged):
         async with leading(copy, 2, lacking=True) as leader:
             await leader.exports("updated shop/a")
@@ -180,7 +180,7 @@ async def test_a_state_without_its_files_leaves_no_number_twice(tmp_path: Path) 
 
 @pytest.mark.parametrize("sink", SINKS)
 async def test_each_sink_gets_a_gap_and_behind_it_a_snapshot(tmp_path: Path, sink: str) -> None:
-    copy, _ = await copied_and_overtaken(tmp_path)
+    copy, _ = await copied_and_taken_over(tmp_path)
     async with leading(copy, 2, lacking=True) as successor:
         owed = successor.outbox.sinks[sink].owes_snapshot
         await successor.schedule.look()
@@ -195,7 +195,7 @@ async def test_each_sink_gets_a_gap_and_behind_it_a_snapshot(tmp_path: Path, sin
 
 
 async def test_the_snapshot_is_owed_until_it_begins_whoever_restarts(tmp_path: Path) -> None:
-    copy, _ = await copied_and_overtaken(tmp_path)
+    copy, _ = await copied_and_taken_over(tmp_path)
     async with leading(copy, 2, lacking=True) as successor:
         await successor.delivered("audit")
         await successor.outbox.maintain()
