@@ -10,11 +10,9 @@ from contextlib import asynccontextmanager, nullcontext
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from bridge.admin.live_operations import about
-from bridge.admin.server import AdminServer
 from bridge.app.failures import for_the_operator
 from bridge.app.following import FollowerOperations
-from bridge.app.page import RunningSources, start_page
+from bridge.app.operators import RunningSources, open_to_operators
 from bridge.app.running import RunningBridge
 from bridge.app.status import informers_status
 from bridge.facts import Report
@@ -23,7 +21,6 @@ from bridge.model.primitives.election import ElectionStatus
 from bridge.model.record import Record
 from bridge.model.resource import LEASES
 from bridge.model.status import StatusSnapshot
-from bridge.outbox import StateUnusable
 from bridge.pipelines.feeds import Feeds
 from bridge.plan.encryption_keys import load_cipher
 from bridge.plan.plan import ElectionPlan, Plan, PlanRefused
@@ -141,28 +138,9 @@ class Bridge:
     @asynccontextmanager
     async def _standing_by(self) -> AsyncIterator[None]:
         """While this replica follows: commands and the page say who leads."""
-        plan = self._plan
-        operations = FollowerOperations(self.snapshot)
-        admin = AdminServer(plan.state, operations, self._report, about=about(plan))
-        try:
-            await admin.start()
-        except OSError as error:
-            raise StateUnusable(f"state.directory: cannot make admin.sock in {plan.state}: {error}") from error
-        page = None
-        try:
-            sources = RunningSources(SharedProcessor[Record](targets=attrgetter("targets")), {}, self.snapshot)
-            page = await start_page(plan, operations, sources, self._report)
-            async with asyncio.TaskGroup() as tasks:
-                drawing = None if page is None else tasks.create_task(page.run(), name="page")
-                try:
-                    yield
-                finally:
-                    if drawing is not None:
-                        drawing.cancel()
-        finally:
-            if page is not None:
-                await page.stop()
-            await admin.stop()
+        sources = RunningSources(SharedProcessor[Record](targets=attrgetter("targets")), {}, self.snapshot)
+        async with open_to_operators(self._plan, FollowerOperations(self.snapshot), sources, self._report):
+            yield
 
     def _election(self) -> ElectionStatus | None:
         return None if self._replica is None else self._replica.status()

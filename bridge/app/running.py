@@ -9,9 +9,8 @@ from functools import partial
 
 import msgspec
 
-from bridge.admin.live_operations import LiveOperations, about
-from bridge.admin.server import AdminServer
-from bridge.app.page import RunningSources, start_page
+from bridge.admin.live_operations import LiveOperations
+from bridge.app.operators import RunningSources, open_to_operators
 from bridge.app.status import informers_status, is_stuck, snapshot_of
 from bridge.app.steady_readiness import SteadyReadiness
 from bridge.delivery import HeldLease
@@ -22,7 +21,6 @@ from bridge.kube import Catalogue, KubeClient
 from bridge.model.primitives.election import ElectionStatus
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import StatusSnapshot
-from bridge.outbox import StateUnusable
 from bridge.pipelines.backpressure import Backpressure
 from bridge.pipelines.exporter import Exporter
 from bridge.pipelines.feeds import Feeds
@@ -90,38 +88,31 @@ class RunningBridge:
         """The end of the grace period, on the event loop's clock, once ``stop`` was called."""
 
     async def run(self, client: KubeClient, stopping: asyncio.Event) -> None:
-        admin = AdminServer(self.plan.state, self._admin, self._report, about=about(self.plan))
-        try:
-            await admin.start()
-        except OSError as error:
-            raise StateUnusable(f"state.directory: cannot make admin.sock in {self.plan.state}: {error}") from error
-        page = None
-        try:
-            page = await start_page(self.plan, self._admin, self._page_sources(), self._report)
-            async with asyncio.TaskGroup() as tasks:
-                retention = [
-                    tasks.create_task(self._outbox.run(), name="outbox"),
-                    tasks.create_task(self._backlogs.run(), name="backpressure"),
-                    tasks.create_task(self._selecting.run(), name="selections"),
-                    tasks.create_task(self._snapshots.run(), name="snapshots"),
-                ]
-                if page is not None:
-                    retention.append(tasks.create_task(page.run(), name="page"))
-                self._sinks.start(tasks)
-                watching = tasks.create_task(self._watch(client, stopping), name="watching")
-                await asyncio.wait([watching])
-                if self._leads:  # Another replica goes on with the backlog, as soon as nothing is in flight here.
-                    await self._sinks.end(tuple(self._sinks.pipelines), by=self._grace_ends)
-                else:
-                    await self._sinks.wait_settled(self._grace_ends)
-                self._sinks.cancel()
-                for task in retention:
-                    task.cancel()
-        finally:
-            self._live_tail.close()
-            if page is not None:
-                await page.stop()
-            await admin.stop()
+        sources = RunningSources(self._processor, self._sinks.pipelines, self.snapshot)
+        async with open_to_operators(self.plan, self._admin, sources, self._report):
+            try:
+                await self._export(client, stopping)
+            finally:
+                self._live_tail.close()
+
+    async def _export(self, client: KubeClient, stopping: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            retention = [
+                tasks.create_task(self._outbox.run(), name="outbox"),
+                tasks.create_task(self._backlogs.run(), name="backpressure"),
+                tasks.create_task(self._selecting.run(), name="selections"),
+                tasks.create_task(self._snapshots.run(), name="snapshots"),
+            ]
+            self._sinks.start(tasks)
+            watching = tasks.create_task(self._watch(client, stopping), name="watching")
+            await asyncio.wait([watching])
+            if self._leads:  # Another replica goes on with the backlog, as soon as nothing is in flight here.
+                await self._sinks.end(tuple(self._sinks.pipelines), by=self._grace_ends)
+            else:
+                await self._sinks.wait_settled(self._grace_ends)
+            self._sinks.cancel()
+            for task in retention:
+                task.cancel()
 
     async def _watch(self, client: KubeClient, stopping: asyncio.Event) -> None:
         """Watches until ``stopping``. On return, reading has ended; changes that are not durable are read again at the
@@ -168,17 +159,14 @@ class RunningBridge:
     def snapshot(self) -> StatusSnapshot:
         informers = informers_status(self.plan.wanted, self._factory, self._watched_resources)
         snapshot = snapshot_of(informers, self._sinks.pipelines, self._outbox, self._backlogs)
-        snapshot = msgspec.structs.replace(snapshot, election=self._election())
         return msgspec.structs.replace(
             snapshot,
             changing=self._steady.covers(snapshot),
+            election=self._election(),
             configuration=None if self._reloader is None else self._reloader.status,
             shard=self.plan.shard,
             state_directory=str(self.plan.state),
         )
-
-    def _page_sources(self) -> RunningSources:
-        return RunningSources(self._processor, self._sinks.pipelines, self.snapshot)
 
     def alive(self) -> bool:
         return self._factory is None or not any(is_stuck(informer) for informer in self._factory.informers)

@@ -1,0 +1,88 @@
+"""Where operators reach the process: the control socket for commands and, if one is configured, the page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from bridge.admin.live_operations import about
+from bridge.admin.server import AdminServer
+from bridge.facts import Report
+from bridge.model.admin import AdminOperations
+from bridge.model.primitives.addresses import host_and_port
+from bridge.model.record import Record
+from bridge.model.status import StatusSnapshot
+from bridge.outbox import StateUnusable
+from bridge.pipelines.sink_pipeline import SinkPipeline
+from bridge.plan.plan import Plan, PlanRefused
+from bridge.processor.shared_processor import SharedProcessor
+
+if TYPE_CHECKING:
+    from bridge.page.server import PageServer
+    from bridge.page.tail import Form
+
+
+class RunningSources:
+    """See PageSources."""
+
+    def __init__(
+        self,
+        processor: SharedProcessor[Record],
+        pipelines: Mapping[str, SinkPipeline],
+        snapshot: Callable[[], StatusSnapshot],
+    ) -> None:
+        """``pipelines``: those of the configured sinks at each moment."""
+        self.processor = processor
+        self.snapshot = snapshot
+        self._pipelines = pipelines
+
+    def form(self, sink: str) -> Form | None:
+        return self._pipelines[sink].seen if sink in self._pipelines else None
+
+
+@asynccontextmanager
+async def open_to_operators(
+    plan: Plan, operations: AdminOperations, sources: RunningSources, report: Report
+) -> AsyncIterator[None]:
+    """Raises StateUnusable if the socket cannot be made, PlanRefused if the page's address is taken."""
+    admin = AdminServer(plan.state, operations, report, about=about(plan))
+    try:
+        await admin.start()
+    except OSError as error:
+        raise StateUnusable(f"state.directory: cannot make admin.sock in {plan.state}: {error}") from error
+    try:
+        page = await _start_page(plan, operations, sources, report)
+        if page is None:
+            yield
+            return
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                drawing = tasks.create_task(page.run(), name="page")
+                try:
+                    yield
+                finally:
+                    drawing.cancel()
+        finally:
+            await page.stop()
+    finally:
+        await admin.stop()
+
+
+async def _start_page(
+    plan: Plan, operations: AdminOperations, sources: RunningSources, report: Report
+) -> PageServer | None:
+    """The page, which listens already; None without one in the plan. The room is imported only here, so that a bridge
+    without a page does not have it in memory."""
+    if plan.page is None:
+        return None
+    from bridge.page.server import PageServer
+
+    page = PageServer(plan.page, operations, sources, report, cluster=plan.cluster)
+    try:
+        await page.start()
+    except OSError as error:
+        where = host_and_port(plan.page.host, plan.page.port)
+        raise PlanRefused(f"page.listen: cannot listen on {where}: {error.strerror or error}") from error
+    return page
