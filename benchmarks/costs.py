@@ -6,7 +6,7 @@ python -m benchmarks.costs [--results FILE]
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.cases import BRIDGE, FLOOR, RATES
@@ -22,21 +22,6 @@ def table(results: Results) -> str:
     """A column for each rate; a cell without a measured figure is a dash."""
     headings = ["changes a second", *(f"{rate:,}" for rate in RATES)]
     return "\n".join(lines(headings, [[name, *(cell(results, rate) for rate in RATES)] for name, cell in ROWS.items()]))
-
-
-def in_words(results: Results) -> Sequence[str]:
-    """The costs to Kafka, for the README: figures of all rates, each with its unit."""
-
-    def all_rates(row: str) -> str:
-        *some, last = (ROWS[row](results, rate) for rate in RATES)
-        return f"{', '.join(some)} and {last}"
-
-    return (
-        f"{all_rates('cores, to Kafka')} of a core",
-        f"{all_rates('memory with 10,000 pods, MB')} MB",
-        f"{all_rates('written to disk, KB a second')} KB",
-        f"{all_rates('fsyncs a second')} fsyncs",
-    )
 
 
 def _per_second(figure: str, scale: float, digits: int) -> Cell:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import runpy
+import textwrap
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -72,6 +73,19 @@ def test_the_readme_configuration_loads_and_its_folder_is_made(tmp_path: Path) -
 
     assert [entry.resource for entry in settings.resources] == ["pods", "deployments.apps"]
     assert f"mkdir {settings.state.directory.relative_to(tmp_path)} " in README
+
+
+def test_the_readme_configuration_with_an_account_loads(tmp_path: Path) -> None:
+    _, _, others = _configuration().partition("resources:")
+    [account] = re.findall(r"^    cluster:\n(?:      .*\n)*      token_file: .*\n(?:      .*\n)*", README, re.MULTILINE)
+    path = tmp_path / "kubedelta.yaml"
+    path.write_text(textwrap.dedent(account) + "resources:" + others, encoding="utf-8")
+
+    cluster = load(path, {}, TYPES).cluster
+
+    assert [cluster.token_file, cluster.ca_file] == [tmp_path / "token", tmp_path / "ca.crt"]
+    assert "create token kubedelta --duration 24h > token\n" in README
+    assert "| base64 -d > ca.crt\n" in README
 
 
 async def test_the_quick_start_delivers_resumes_and_verifies(tmp_path: Path) -> None:
