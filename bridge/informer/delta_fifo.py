@@ -4,6 +4,10 @@ As in client-go: ``items`` by key and ``queue`` of keys hold the same keys in th
 merged; Replace infers missing deletes; Resync skips keys with pending deltas. Different: ``drain`` takes all deltas in
 arrival order, so that a batch is a transaction with the position that it reaches; the queue is bounded; a list may
 arrive in pages; HasSynced becomes true when the first list is processed, not when it is popped.
+
+client-go collects a whole list and replaces the store at once: 100,000 pods are then in memory twice. Here pages are
+compared as they arrive, and the deletes follow the last page. The price: between the first and the last page the store
+mixes two moments. Handlers that need a single moment wait for HasSynced; exported deltas carry their own versions.
 """
 
 from __future__ import annotations

@@ -6,6 +6,12 @@ its end, and by all watches in the same turn, so that everything behind them (co
 delivery) happens once for the whole window. While windows have bytes, they are twice as long: half as many wake-ups,
 and the mean wait is ``latency``. Bytes that come after a pause are passed on at once, and so are many bytes: at full
 speed there is no window to speak of.
+
+A batch costs 1.8 ms of CPU at 500 changes a second, and each change in it 0.08 ms, so the number of batches decides:
+windows of 20 ms in place of 10 ms save three tenths. ``latency`` itself stays at 10 ms, for a change that follows a
+lone change. A window that began with the first change of a batch would delay every lone change by the whole window;
+windows of the writer and of the Kafka producer, in place of this one, would come one after another. The price: a second
+change within the window waits for its end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Lists and watches a resource in a scope over HTTP. Failures of the server and of the network are values.
 
 Hot.
+
+Custom resources have the version of a list behind its items, and until then the age of the list is unknown. So up to
+``HELD`` bytes of such a page are held. A longer one is requested again, smaller and past the server's cache.
 """
 
 from __future__ import annotations

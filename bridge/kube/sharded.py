@@ -1,4 +1,12 @@
-"""Lists and watches the objects of a shard alone, whether the API server selects them (KEP-5866) or sends all. Hot."""
+"""Lists and watches the objects of a shard alone, whether the API server selects them (KEP-5866) or sends all. Hot.
+
+KEP-5866 lets API servers select objects by a range of the FNV-1a hash of the uid. It is alpha, a watch does not say
+whether its server selects, and servers behind an address may differ, so a bridge that relied on the server alone would
+export objects twice, or never. Therefore every bridge drops the objects of other shards itself, as early as it can
+(``wire.shard_frames``). The server is asked to select where a list of a single object, before each watch and each list,
+echoes the selector: a small request every five to ten minutes. ``python -m benchmarks.shards`` prints the cost of a
+dropped object.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +47,9 @@ def shard_selector(shard: Shard) -> str:
 class ShardListerWatcher:
     """The ListerWatcher of a shard, over that of all objects.
 
-    Objects of other shards are dropped here, even where the server selects: no answer to a watch says so, and behind a
-    load balancer the servers may differ. A watch gets a bookmark in place of the last changes that were dropped, so
-    that its position moves on. Lists of a single object and of an earlier state have no selector, since they are few:
-    there, an object of another shard under a name is as absent."""
+    Objects of other shards are dropped here, even where the server selects. A watch gets a bookmark in place of the last
+    changes that were dropped, so that its position moves on. Lists of a single object and of an earlier state have no
+    selector, since they are few: there, an object of another shard under a name is as absent."""
 
     def __init__(
         self, source: ListerWatcher, shard: Shard, notice: Callable[[bool], None] = lambda _selects: None

@@ -1,4 +1,8 @@
-"""The identity of the cluster: the uid of the namespace kube-system."""
+"""The identity of the cluster: the uid of the namespace kube-system.
+
+A wrong kubeconfig would otherwise export every object as deleted. If the uid may not be read, the log says so once, and
+the state is assumed to belong to this cluster.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Starts and stops informers as configured resources appear on the cluster, change, and vanish."""
+"""Starts and stops informers as configured resources appear on the cluster, change, and vanish.
+
+A definition that comes back with another scope, or a short name that appears beside a wildcard, changes the watched
+parts of a resource. Its informers then end and begin as at a restart, and the ledger assigns their objects to those of
+the new parts; to move single informers would need a second way to assign objects. Where the parts stay the same, an
+informer goes on with the version that is served now: an object's key shows whether it has a namespace, and its record
+shows the version and kind under which it was exported.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +37,8 @@ class WatchedResources:
     """Starts an informer when a configured resource appears, and stops it when the resource is gone.
 
     A resource counts as gone when two discoveries in a row are without it, and a list of it answers 404: otherwise a
-    short failure of discovery would export all its objects as deleted. For the same reason, new scopes of a resource
+    short failure of discovery would export all its objects as deleted. A group whose server does not answer keeps its
+    resources. For the same reason, new scopes of a resource
     take effect after two discoveries: when its definition came back with another scope, or when another entry of the
     configuration means it now (a short name that appeared).
     """

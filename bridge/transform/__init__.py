@@ -12,4 +12,9 @@ redaction_key   a key of the digests (pure)
 rules           redacts the values at configured paths (pure)
 structure       the presets on a decoded object (pure)
 transform       stripping (``model.object``) and redaction for each resource, with the presets (pure)
+
+The pipeline runs in the Controller, as a transform of new states, before the Indexer keeps a body. Between the
+comparison and the outbox it would leave unredacted bodies in the Indexer, and redact a delete found by a list for a
+second time. So it runs once for each exported change, and never for an unchanged object of a relist; client-go's
+transform at the enqueue runs for those, too.
 """

@@ -3,6 +3,11 @@
 Only the members that ``_Secret`` and ``_Metadata`` declare are exported, with the declared types. Kubernetes has no
 other members in a Secret (core/v1 types.go); a member of a later version is held back until it is added here. Names of
 keys are exported. Values of labels and annotations are redacted too: tools keep tokens there.
+
+A digest and not a constant, since a constant hides a rotation, which is the first question of an audit; keyed, since a
+plain hash can be guessed from a dictionary. The digest covers the place of the value, so a password in two Secrets is
+not recognizable as shared; nor is a copy. The key is a file beside the database and no row in it: it outlives a damaged
+database, and stays out of copies made for support.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@ Credentials of the presets stand in the places of ``places.PLACES``. Lists there
 and of these only the items with credentials are decoded. That reading is right for lists in Go's format: compact, with
 plain letters in plain form. A body with another list, or with a map in such a place, is decoded as a whole
 (``structure``), with the same result.
+
+A pod costs 4 to 5 µs here, a twentieth of its way to Kafka; to decode and encode it costs some thirty. Lists named
+``env``, ``args`` and ``command`` are found at any depth, so no list of kinds grows old (the known paths of the built-in
+workloads would miss custom resources), and lists without credentials are remembered.
 """
 
 from __future__ import annotations

@@ -3,6 +3,17 @@
 A store that was restored from a backup uses its versions a second time, for other states. A server whose version is
 past the newest known version may still have got there in another history. So a proof needs a known object: the server
 must have had the newest known object at its version, in its known state.
+
+If the version of the newest known object is compacted, the object must exist now, in the same version or a newer one.
+If the newest known change is a delete, the object must have existed one version before the delete, must not exist at it
+(``Deleted``; after a restart the newest delete is read from the log), and must not be back unchanged. States are
+compared because an object that changes all the time gets the same versions in both histories. Only values present in
+both states count, since another API server may add defaults.
+
+If the answer is unknown, everything is listed, and an epoch begins when a list shows another history: an object older
+than its known version, or an unknown object that is not newer than the position. An epoch for every unknown answer
+would begin one after each long absence, and a list after each broken connection would cost the server more than this
+proof.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Bounds the number of informers that list at the same time, to spare an API server that comes back after a failure."""
+"""Bounds the number of informers that list at the same time, to spare an API server that comes back after a failure.
+
+Every informer of a bridge lists when its API server comes back. A bound on single requests would let hundreds of slow
+lists run side by side until their continue tokens expire; a bound on lists without a limit of time would let ten stuck
+lists block all others. So lists count, each for at most a minute.
+"""
 
 from __future__ import annotations
 

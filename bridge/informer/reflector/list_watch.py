@@ -13,6 +13,18 @@ Differences from client-go (tools/cache/reflector.go): a failed page is requeste
 watch continues from its version, and only a second failure causes a list; an unreadable item or line does not end the
 list or the watch, but causes a later list, and no position is saved until then; an event older than its predecessor is
 dropped.
+
+The reasons. A version that is still valid costs the API server less than a list, so a failed watch is repeated from its
+version once; a watch that is reset or torn in its first second is an ordinary failure, and only a server that ends a
+watch properly, that soon and without an event, may mean 410. To end a watch at an unreadable line, and repeat it from
+the last version, gives the same line again, and to skip the line passes over a version silently; so the stream goes on,
+no position is saved, and after a back-off a list repairs the gap (``Doubting``).
+
+An idle timeout is a half-open connection, which a new watch from the same version repairs. But a server that was
+restored from a backup accepts a watch from a version that it has not reached, and sends no events until it has (seen on
+kube-apiserver 1.36). Proving finds that after the first timeout. A second timeout in a row causes a list, where
+client-go waits for ever: a resource whose server sends no bookmarks at all is listed every three minutes and compared,
+without exporting a record.
 """
 
 from __future__ import annotations

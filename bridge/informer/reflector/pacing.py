@@ -1,4 +1,12 @@
-"""Computes the pause before the next request. Pure: the caller passes the time and the jitter."""
+"""Computes the pause before the next request. Pure: the caller passes the time and the jitter.
+
+A starting kube-apiserver answers 403 until it has read its RBAC objects, and then 410, since its watch cache is new.
+Pauses for an operator made 80 s of that. So a refusal of a request that was granted before is doubted: the request is
+repeated within 5 s, and only after a minute of refusals follow the slow rhythm, and the log line that says which right
+to grant. (A SelfSubjectAccessReview would ask the same cold cache.) The list behind the first expired version begins at
+once. The next within a minute of that list backs off: lists that take longer than the server's history would follow one
+another for ever.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Resolves kubectl's names for resources on a cluster. Pure."""
+"""Resolves kubectl's names for resources on a cluster. Pure.
+
+kubectl searches the plurals of all groups first, and then the short names, so there an aggregated API server with a
+resource called ``po`` gets the name of the pods. Here the plurals, kinds and short names of the core group come first,
+and then those of the other groups that kube-apiserver serves itself.
+"""
 
 from __future__ import annotations
 

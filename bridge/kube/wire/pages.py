@@ -5,6 +5,10 @@ guessed first, from the beginning of the next one (``},{"metadata":{"name":"``),
 decoder reads the item anyway: it fails where the guess was wrong, because the item holds objects that begin like
 itself. Then the decoder is asked for the end (``end_of_whole``), at the price of reading the item twice, whatever its
 format. Brackets are counted (``Nesting``) only in items that no decoder can read, and beyond the longest object.
+
+Held whole, a page of 500 objects of 1 MB took 1.1 GiB, and a server that answers from its cache sends all objects as a
+single page, whatever the limit. Items that are passed on as they complete let the bound of the queue slow the server
+down. A limit that suits the largest objects would cost eight times as many requests for all others.
 """
 
 from __future__ import annotations

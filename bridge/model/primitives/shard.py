@@ -1,4 +1,10 @@
-"""A shard: the part of all objects that a bridge has, by a range of hashes."""
+"""A shard: the part of all objects that a bridge has, by a range of hashes.
+
+The number of shards is a power of two and static, as in kube-state-metrics: shards that are assigned while bridges run
+(Argo CD) leave objects to nobody when a heartbeat lies. A uid keeps all versions of an object together and makes even
+shards, but an object that is created again under its name has another uid. A destination that keeps the newest record
+of a name is therefore refused, or needs ``by: namespace``.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +37,8 @@ class Shard(msgspec.Struct, frozen=True):
 
     The hash of a uid is FNV-1a of 64 bits, as in the API server (apimachinery's ``pkg/sharding``). Its high bits, which
     decide, do not depend on the last two characters of a text. Uids are random; names of namespaces may differ in a
-    number at their end alone, so that their hash is mixed once more."""
+    number at their end alone (``team-10`` to ``team-99``), so that their hash is mixed once more. API servers cannot
+    select by that."""
 
     of: Annotated[int, Meta(description="Number of shards: a power of two.")]
     index: Annotated[int, Meta(description="From 0.")]
