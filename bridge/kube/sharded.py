@@ -47,9 +47,9 @@ def shard_selector(shard: Shard) -> str:
 class ShardListerWatcher:
     """The ListerWatcher of a shard, over that of all objects.
 
-    Objects of other shards are dropped here, even where the server selects. A watch gets a bookmark in place of the last
-    changes that were dropped, so that its position moves on. Lists of a single object and of an earlier state have no
-    selector, since they are few: there, an object of another shard under a name is as absent."""
+    Objects of other shards are dropped here, even where the server selects. A watch gets a bookmark in place of the
+    last changes that were dropped, so that its position moves on. Lists of a single object and of an earlier state have
+    no selector, since they are few: there, an object of another shard under a name is as absent."""
 
     def __init__(
         self, source: ListerWatcher, shard: Shard, notice: Callable[[bool], None] = lambda _selects: None
