@@ -1,4 +1,8 @@
-"""Forbids core dumps, which would put objects, keys and credentials on a disk, or into a crash reporter."""
+"""Forbids core dumps, which would put objects, keys and credentials on a disk, or into a crash reporter.
+
+A limit on cores and not PR_SET_DUMPABLE, which would also take py-spy and gdb from the bridge's own user, who can read
+the state anyway.
+"""
 
 from __future__ import annotations
 

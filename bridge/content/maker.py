@@ -2,6 +2,12 @@
 
 Content is made of what others wrote into objects. So no failure of it is a failure of the bridge: what the content of a
 record raises is the reason for which that record alone is rejected.
+
+The expression of ``data`` is evaluated before each attempt, on the record as it leaves. Its failure is a rejection by
+the sink, so nothing is lost, order is kept, the reason is stored, and a retry after a correction delivers. The object
+in place of the data would break the receiver, and leak members that the expression leaves out; to skip the record would
+lose it silently. The price: an expression that forgets about a missing member fills the dead letters until somebody
+looks. ``kubedelta check`` evaluates it on every live object before.
 """
 
 from __future__ import annotations

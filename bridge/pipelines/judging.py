@@ -1,5 +1,10 @@
 """Judges records of the log anew, by a sink's present selection: for replays, and for new sinks that begin with the
-earliest record."""
+earliest record.
+
+The stored decisions would not do: they are those of an earlier selection, and of none before the sink was there. The
+price of judging anew: a replay reads and evaluates all records of its range, some 20 µs for each, while its sink waits;
+and it is refused until the sink has the difference of its last change (``judge_anew``).
+"""
 
 from __future__ import annotations
 

@@ -42,4 +42,15 @@ How it fails: a follower that is slow, full or cut off holds deliveries up for `
 Lease, and follows again when it can. A leader that cannot write the Lease waits, until it is no leader any more. Who
 has neither the redaction key nor the right to write the Lease can open some connections; who can write the Lease can
 keep all replicas from leading, and neither reads nor changes what they have.
+
+Why a copy. Replicas that watch for themselves, each with a log of its own, have to prove which of their records the
+leader's correspond to, and everything that hangs on a record (a dead letter, a pause, a snapshot, a changed selection,
+the progress of a transaction) needs another rule between replicas. With the leader's database a takeover goes the way
+of a restart, which is the best-tested one. PostgreSQL's synchronous replication, and Kafka's in-sync replicas with
+leader epochs (KIP-101), have this shape. Copied files of the write-ahead log (Litestream) are larger than patchsets,
+and bind both sides to one checkpoint; a common database or a replicated log is a further system to run; a follower that
+copies afterwards, without deliveries that wait for it, loses its last second. Without a follower in sync the leader
+goes on alone, since most operators would rather have changes than wait. The price: an acknowledgement in front of each
+delivery, up to a second of waiting for a follower that hangs, a base copy where tables change, and a takeover that says
+what it may lack where no follower was in sync.
 """

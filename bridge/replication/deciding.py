@@ -9,6 +9,12 @@ Differences from client-go (tools/leaderelection): a conflict is followed by a r
 answer costs the Lease; a deleted Lease is created anew by its holder, who goes on; whoever else creates one does not
 hold it yet, but takes it a duration later if nobody has changed it, since the holder of a Lease that was deleted unseen
 may still work; a successor in the same state directory need not wait.
+
+The election is our own, on one Lease. It is compare-and-swap on an object, and no consensus: a thousand lines, of which
+the decisions are pure and tested with skewed clocks, late and lost requests. Both Python clients with an election
+compare wall clocks, block the loop, or go on working behind a lost Lease. A replica that finds no Lease waits for its
+whole duration, at the very first start too (15 s): to create and hold it at once, as client-go does, lets two leaders
+deliver for up to ten seconds after a delete.
 """
 
 from __future__ import annotations

@@ -5,6 +5,10 @@ certificate's fingerprint: a follower speaks TLS to nobody else. But whoever can
 fingerprint there. So both sides also show that they have the redaction key, which all replicas share: the follower by a
 token, the leader by a proof over a number that the follower chose. Both are made of the key *and* the fingerprint by
 HKDF (RFC 5869): what a false leader gets to see is of no use with the true one.
+
+All replicas have the redaction key anyway. Certificates from outside would cost an operator an authority, two Secrets
+and their renewal, for a connection on which both ends are the same program. The price: who has that key can read the
+state over the network.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 To lead is to run the bridge on the state directory, as it runs without an election: ``lead``, which the composition
 root gives, does that within ``Term.replicating``. Nothing watches, decides or delivers while a replica follows.
+
+A lost Lease ends the bridge's run, and no process. client-go's users exit; then every hiccup of the API server costs a
+new process. Here the replica closes its state, follows again, and resumes its watches from their positions when it
+leads. The price: every watch and sink is opened and closed with a tenure.
 """
 
 from __future__ import annotations

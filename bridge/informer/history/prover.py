@@ -1,11 +1,7 @@
 """Chooses the members whose servers are asked for a proof, and draws the conclusion.
 
 Versions of two stores are not comparable, so each store behind the API server has a proof of its own
-(``kube.store_of``). Discovery does not say which groups an aggregated server serves, and to list APIServices is a right
-that the bridge does not have. But kube-apiserver writes the verbs of custom resources in an order of its own: a group
-that is neither built in nor made by definitions counts as an aggregated server's. Events count as a store too, since
-many clusters keep them in an etcd of their own. A group that is wrongly separated costs two more requests after a
-broken connection; a group that is wrongly merged would be proven by objects of another store.
+(``kube.store_of``).
 
 A resource that cannot be listed (403, a failing conversion webhook, 429) does not prevent the proof: the next newest
 object is asked for. Its proof covers only its own knowledge, so informers that know newer versions list and compare

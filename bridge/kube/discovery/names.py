@@ -99,10 +99,11 @@ def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
 def store_of(resource: Resource, catalogue: Catalogue) -> str:
     """The name of the store that holds the objects of a resource; "" for kube-apiserver's own etcd.
 
-    Discovery does not show which groups an aggregated API server serves. A group counts as aggregated if it is neither
-    built in nor made by definitions alone, and each counts as a store of its own: two groups on the same server are
-    proven twice, at the price of two requests. Events have a store of their own too, because many clusters keep them
-    apart (``--etcd-servers-overrides``).
+    Discovery does not show which groups an aggregated API server serves, and to list APIServices is a right that the
+    bridge does not have. But kube-apiserver writes the verbs of custom resources in an order of its own: a group that
+    is neither built in nor made by definitions alone counts as aggregated, and as a store of its own. Events have one
+    too, because many clusters keep them apart (``--etcd-servers-overrides``). A group that is wrongly separated costs
+    two more requests after a broken connection; a group that is wrongly merged would be proven by another store.
     """
     if resource.plural == "events" and resource.group in {"", "events.k8s.io"}:
         return "events"

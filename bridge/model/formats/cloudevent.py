@@ -1,6 +1,10 @@
 """Records as CloudEvents 1.0: attributes for the binary form, a JSON object for the structured form.
 
 Hot. An object's bytes are spliced in unchanged, and never decoded.
+
+After versions ran backwards, a uid and a version may come again with another state. The identity of a CloudEvent is
+source and id, so the source names the epoch, from the second on. Ids that stand alone (``Nats-Msg-Id``, ``webhook-id``)
+begin with the epoch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Records as envelopes of change data capture: the states before and after the change, in Debezium's words."""
+"""Records as envelopes of change data capture: the states before and after the change, in Debezium's words.
+
+Envelopes are about objects only: a notice with an ``op`` of its own, or with Debezium's ``m``, stops Flink's
+debezium-json. So a notice has its own form in its own place, and every later envelope names the gap (``source.gap``).
+"""
 
 from __future__ import annotations
 

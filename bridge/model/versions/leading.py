@@ -1,4 +1,9 @@
-"""Records as they leave under the leader of a term."""
+"""Records as they leave under the leader of a term.
+
+The log's own numbers stay, so that a takeover rewrites no state. Where it may lack records, the distance grows, and is
+added when a record leaves. Numbers stay below 2^53, which every reader of JSON holds: the term as the upper digits
+would exceed that in the first term, since numbers begin at the clock. The term is an attribute of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Reads the state of a bridge from another process, whether the bridge runs or not: takes no lock, writes no file."""
+"""Reads the state of a bridge from another process, whether the bridge runs or not: takes no lock, writes no file.
+
+A running bridge answers over the admin socket with the path of its configuration: the same path is the operator's own
+bridge, also after an edit. The comparison itself is made here, since the running bridge would check its own
+configuration and not that of the file. If no bridge runs, the file is opened as one that does not change, because
+SQLite would leave files of its own beside it.
+"""
 
 from __future__ import annotations
 

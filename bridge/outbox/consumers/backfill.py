@@ -5,6 +5,10 @@ A backfill is a list of items in the database: numbers of records in the order o
 the sink gets, or a notice. The sink reads the log through ``starts_after``, then the items, then the log behind
 ``resumes_after``. A backfill survives a crash; items that were delivered and not yet saved as settled are delivered
 again.
+
+Snapshot, compaction, drop and replay are this one mechanism. A snapshot in a long read transaction would keep the WAL
+from being reset; a log that is rewritten for a compaction is not possible, since all sinks share the log; and a replay
+would need a second cursor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,16 @@
-"""Plans of replays and of snapshots on demand: records of the log, and last states of objects, once more."""
+"""Plans of replays and of snapshots on demand: records of the log, and last states of objects, once more.
+
+A snapshot on demand is as old as the last record that its sink has taken. The newest states behind the backlog would
+make it wait for the backlog, and in front of the backlog would be newer than the steps that follow. The ledger keeps
+the records that another one replaced until every sink has settled that, so older states cost nothing. Its objects are
+``sync``, with ids of their own: readers who leave out known ids would miss the objects that they have seen, and take
+them for gone.
+
+All of its records have the number of the snapshot, as Debezium's have the log position of theirs. With the number of
+the object's last change, a record behind a changed selection would be older than the ``deleted`` by which the object
+had left, and a table that had lost the ``added`` would stay without it. A number for each record would say the same,
+and the log would skip these numbers.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,16 @@
 ``log.takes``, ``enters`` and ``leaves`` have the decision on each record, and ``ledger.members`` the sinks whose
 selection contains an object; see ``model.record.Selected``. A sink that
 had a selection once keeps its bit until its cursor is forgotten: without ``select`` its selection contains everything.
+
+The decision is stored with the record. To evaluate when a sink takes a record would need no columns, but membership
+depends on the record before, which a compaction, a restart or a changed selection hides, and each sink would evaluate
+again. As bits, the decision costs nothing to a sink that skips the record, and a backlog keeps the meaning that it had.
+The price: at most 62 sinks with a selection.
+
+The difference that a changed selection makes is appended to the log, as records for that sink. As items of a backfill
+it would need bodies, numbers and ids that no record has; as records it is ordered behind the backlog, is compacted and
+replayed like others, and shares a transaction with the bits that it changes. The price: its bodies are stored twice
+until the log is trimmed.
 """
 
 from __future__ import annotations

@@ -4,6 +4,13 @@ The key of a frame is derived (HKDF-SHA256) from the operator's key and the salt
 the number of the message is the nonce. So a nonce never repeats under a key, however many messages there are.
 
 A frame is bound to its place in the database: it can be read nowhere else.
+
+Random nonces of 96 bits allow 2^32 messages under a key (NIST SP 800-38D): at 5,000 events a second these are gone
+after ten days, and nobody rotates that often. With numbers under derived keys no nonce comes twice before 2^64
+messages, and salts of two starts are equal with a chance of 2^-64 after 2^32 starts. AES-GCM-SIV would forgive a
+repeated nonce, but not every OpenSSL has that. The price: 24 bytes a frame for salt and number; and a process that is
+cloned while it runs (a snapshot of a virtual machine's memory, continued twice) uses numbers twice: restart the bridge
+after such a restore.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""A key of the operator, and its id. Pure."""
+"""A key of the operator, and its id. Pure.
+
+The id of a key is a digest of the key, as in redaction: a file cannot be given the name of another key, and a wrong key
+is a missing key, which is an error of the configuration and never damage.
+"""
 
 from __future__ import annotations
 

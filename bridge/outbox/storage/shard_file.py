@@ -1,4 +1,9 @@
-"""The file with the shard whose objects the state has. A state of all objects has no such file."""
+"""The file with the shard whose objects the state has. A state of all objects has no such file.
+
+Another number of shards begins new states, and every object comes once more. A single process carries more than an API
+server sends, so shards are for the very largest clusters, which choose their number once. To hand positions, dead
+letters and progress from old shards to new ones would take a protocol of its own.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,12 @@ as ``object.spec.containers``, is given; every other size is a sum or a product 
 value, whose sizes together are at most that of the value. The work on all of them is at most that on as many empty
 items, and once that on the whole value, since products of sizes grow faster than sizes do: a loop inside of a loop over
 its own item costs no product, and a loop over another list does.
+
+A list of 44 KB in ``map`` took 1.3 GB and five seconds, a search of a long text in a loop 40 s, and the library holds
+Python's lock to the end. The decision depends on the object alone, as a selection needs it; a clock would decide
+otherwise on a busy machine. In a worker process an evaluation would cost 100 µs in place of 5, and a killed one would
+still be a matter of the clock. The price: some products that would have been fast are refused. Patterns and time zones,
+whose cost no size bounds, have to be constants, and at most 4 loops nest.
 """
 
 from __future__ import annotations
