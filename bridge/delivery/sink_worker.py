@@ -1,4 +1,8 @@
-"""The common part of both workers, and their state for status and admin commands."""
+"""The common part of both workers, and their state for status and admin commands.
+
+A pause is durable, since an operator who paused a sink during an incident would be surprised if a restart resumed it.
+It shows in ``/readyz?verbose``, ``kubedelta cursors``, the metrics and, at every start, the log.
+"""
 
 from __future__ import annotations
 

@@ -10,4 +10,10 @@ server        serves the files, the event stream and the commands
 stream        server-sent events to a viewer
 tail          records as a sink gets them, by a viewer's choice
 viewers       who looks, and what each is sent; works only while someone looks
+
+A tap on the processor, a picture each second and the form of a sink's records exist from the first viewer to the last.
+The sample exists always, because a chart of the last hour cannot be made afterwards. Rates are counted at the tap, so
+the hot path counts nothing for the page. A picture of 100 resources and 6 sinks takes 0.4 ms, a record 0.5 µs, and a
+record that a viewer sees 23 µs. A page that reads ``/metrics`` and keeps rates in the browser would need no code here,
+but has neither records nor dead letters nor a past.
 """

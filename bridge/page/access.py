@@ -5,6 +5,10 @@ look who reaches its loopback address: this machine's users, and whoever a proxy
 
 There are no cookies, so a foreign page cannot act for a viewer: only our script, on our origin, has the token. Requests
 that a browser marks as another site's are refused all the same, and so is a foreign Host on loopback (DNS rebinding).
+
+Our script sends the token as a header, from the tab's sessionStorage. A browser would send a cookie by itself, for
+every other server on localhost too. The price: EventSource sends no header, so the script reads the event stream by
+fetch.
 """
 
 from __future__ import annotations

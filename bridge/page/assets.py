@@ -1,4 +1,9 @@
-"""The files of the page, in memory, with the headers of their answers."""
+"""The files of the page, in memory, with the headers of their answers.
+
+The page is written by hand and has no build step: modules of plain JavaScript, and a vendored file for the chart. A
+framework would bring a bundler, a second lock file and a second world of releases for one page; the price is that our
+own code keeps and updates rows and nodes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The difference between two configurations, and the part of it that a running bridge can put into effect. Pure."""
+"""The difference between two configurations, and the part of it that a running bridge can put into effect. Pure.
+
+An option that needs a restart refuses the whole file, so that the configuration in effect is always the content of one
+file, with one digest. More than ``MOST_DELETES`` objects that the configuration no longer covers, or covers in another
+way, fail the check; objects that really left the cluster do not count. A warning would have no reader in a pipeline,
+and a bound of zero would fail every change of a selector. ``run`` exports them in any case, since it cannot ask.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Mistakes that no retry can mend, found before the first watch and without any network."""
+"""Mistakes that no retry can mend, found before the first watch and without any network.
+
+A configuration that can never work ends the start: to retry looked like an endless outage of the destination. Every
+type of sink is asked about its files and settings (``SinkType.examine``, ``claims``), and the way to the cluster reads
+its token and certificates at once. The same mistake later, when a file is renewed, is ``SinkUnavailable`` and is tried
+again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Notices that the configuration file changed, also behind the symbolic links of a mounted ConfigMap."""
+"""Notices that the configuration file changed, also behind the symbolic links of a mounted ConfigMap.
+
+A ``stat`` sees an editor's write, a rename, and the link that the kubelet replaces. inotify would need a watch on each
+link of the path, and saves a system call every three seconds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The connections of a server's clients: how many, and how long each may take, from the moment of their acceptance."""
+"""The connections of a server's clients: how many, and how long each may take, from the moment of their acceptance.
+
+To refuse the newest connection would keep probes out for as long as an attacker likes; a proxy in front needs a
+container of its own.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,12 @@
 ``[+]`` is ready. ``[-]`` makes the answer 503: a resource that is not synced and live, a blocked intake, or a follower
 that is not in sync. ``[!]`` is a sink with failures or dead letters, a leader without a follower in sync, a refused
 change of the configuration, or a resource that begins again because of a change, which leave the answer at 200: the
-bridge works."""
+bridge works.
+
+A bridge with a blocked intake is not ready: its resources are synced and their watches may be open, but their changes
+reach no sink, and ready with a gauge beside it looked healthy to roll-outs. Sinks do not decide, until one with the
+policy ``block`` stops the intake.
+"""
 
 from __future__ import annotations
 

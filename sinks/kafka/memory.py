@@ -4,6 +4,9 @@ A gap with a marker in every partition where it belongs needs no further mention
 of every later record. For each snapshot the sink counts the records in each partition, because the marker at the end of
 the snapshot has that number. Of each topic the memory has the id and the number of partitions, because changes of both
 concern consumers.
+
+The memory is a few bytes beside the sink's cursor, saved in the same transaction. Topics of the sink itself would need
+a consumer and another right.
 """
 
 from __future__ import annotations

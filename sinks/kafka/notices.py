@@ -1,4 +1,15 @@
-"""Notices (gaps, edges of a snapshot) as markers in the partitions that they are about."""
+"""Notices (gaps, edges of a snapshot) as markers in the partitions that they are about.
+
+A gap in a topic of its own would have no order relative to any object, so each partition with missing records has a
+marker. A marker has no key, since a record with a key is a row to every reader of tables; so a compacted topic refuses
+markers. There, among envelopes, and beyond 1,000 partitions, a header on every later record has the same information.
+
+The contents of a dropped backlog are read at the drop, by resource and namespace, and beyond 1,000 pairs by resource.
+Those of a rebuilt database are unknown, so its gap waits until discovery has answered with the watched resources.
+Objects of a snapshot are counted by acknowledgement, and each partition learns how many records the whole snapshot
+lacks: expected objects per partition would need the partitioner, and parked records never reach the sink. The price: a
+rejected object makes the part of every partition incomplete.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Records as the headers and the body of an HTTP request. Hot."""
+"""Records as the headers and the body of an HTTP request. Hot.
+
+A replayed record keeps its ``webhook-id``. The consumer of a webhook remembers ids itself, and has had the event; the
+window of a stream belongs to the transport, and would drop messages that its consumer asked for. A receiver that wants
+a replay in spite of its memory forgets the ids first.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,10 @@
 
 The values belong to whoever may write objects, and the text around them to the operator. So a value can neither end its
 segment of the path, nor its parameter of the query, nor its line of the header. Pure.
+
+Values are percent-encoded, and refused where a server or proxy may resolve them after decoding (a slash, a backslash, a
+segment of dots), because proxies that decode before they route undo ``%2F`` and ``%2E%2E``. Elsewhere placeholders are
+names (``{resource}``); here they are CEL, since the API of a destination needs values of the object in its paths.
 """
 
 from __future__ import annotations

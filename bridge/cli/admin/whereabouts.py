@@ -1,4 +1,11 @@
-"""Where the bridge of a configuration file runs: on its ``state.directory``, or still on a former one."""
+"""Where the bridge of a configuration file runs: on its ``state.directory``, or still on a former one.
+
+A command on a running bridge needs ``state.directory`` alone, because the file on disk is not the configuration that
+runs: it may be half edited, refused, or wait for a restart. So commands read that option, from its own section if the
+rest is no YAML, and warn; the bridge judges the file. Where the directory itself was changed, ``/readyz?verbose`` names
+that of the running bridge, which has to say that it runs with this file. A second socket at a fixed place would need a
+directory that every pod may write.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Bounds of a sink's backlog, and the records to drop above them (pure)."""
+"""Bounds of a sink's backlog, and the records to drop above them (pure).
+
+By default a backlog is compacted, at 4 GiB: ``block`` lets a single dead sink stop all, and ``drop`` loses states.
+Consumers of state lose nothing by ``compact``; consumers of history should choose ``block``.
+"""
 
 from __future__ import annotations
 

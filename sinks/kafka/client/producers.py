@@ -1,4 +1,10 @@
-"""The present producer of a sink, replaced when it fails."""
+"""The present producer of a sink, replaced when it fails.
+
+Brokers refuse a batch because of a single record in it, and librdkafka is then unusable. To drop the records in flight
+to other partitions and send them again delivered them twice, so a broken producer waits for its answers first. To
+compare sizes with each topic's ``max.message.bytes`` before needs another right, and compressed sizes are not known
+then.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Messages that the stream calls duplicates but no longer has. Pure."""
+"""Messages that the stream calls duplicates but no longer has. Pure.
+
+Duplicates are verified with the first and the last number of the stream: a request for each exchange with a duplicate,
+and requests for single messages only where the stream has holes. Ids that are never used twice would store every record
+in flight at a kill a second time. While duplicates are expected (after a start, a broken connection, a failure) no two
+messages of an object are in flight at once: a message behind a lost duplicate would overtake it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Whether a stream has lost messages that the sink had stored there. Pure."""
+"""Whether a stream has lost messages that the sink had stored there. Pure.
+
+A stream that was deleted is created again without a Gap. A Gap stands for records that a sink never gets; this sink got
+them, and its consumers, whose own cursors were in the stream, know that they are gone. A snapshot would be more than
+the operator who deleted the stream asked for. There are a warning and a metric, and ``kubedelta replay``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Which number of the stream's last message each message of an exchange names. Pure."""
+"""Which number of the stream's last message each message of an exchange names. Pure.
+
+Messages name numbers and not the id of the message before. A stream of three replicas verifies that id behind the
+agreement of its servers, and nats-server 2.15.2 stops at the first unexpected one, on all servers and for good; a
+record above the stream's largest size is enough. A number is verified before. The price, of 1,000 records: 400 known
+ones in front cost 7 exchanges in place of 1; every second one known, 500 exchanges, with 9 messages for each record.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The meaning of an HTTP response for the posted records. Pure."""
+"""The meaning of an HTTP response for the posted records. Pure.
+
+410 ends deliveries as a pause does, durably and with a cause of its own: Standard Webhooks and CloudEvents ask senders
+to stop there. A retry every half minute would be no stop, a restart is no reason to try again, and rejections would
+fill the dead letters with records that are not at fault.
+"""
 
 from __future__ import annotations
 
