@@ -27,7 +27,7 @@ FOR_OPERATORS = (
     "docs/troubleshooting.md",
 )
 """Pages that name options, commands, metrics and types of events."""
-FOR_DEVELOPERS = ("ARCHITECTURE.md", "docs/decisions.md", "docs/performance.md", "docs/state.md")
+FOR_DEVELOPERS = ("ARCHITECTURE.md", "docs/performance.md", "docs/state.md")
 
 
 def everything() -> list[Path]:
