@@ -39,9 +39,7 @@ class BaseCopy:
             self._remove()
             self._expect_room()
             os.close(open_private(self._folder, NAME, os.O_RDWR | os.O_CREAT | os.O_EXCL))
-            self._target = connect_file(directory / NAME)
-            self._target.pragma("journal_mode", "off")
-            self._target.pragma("synchronous", "off")
+            self._target = _empty_database(directory / NAME, like=self._reader)
             self._backup = self._target.backup("main", self._reader, "main")
         except BaseException:
             self.close()
@@ -78,3 +76,16 @@ class BaseCopy:
         found = os.fstatvfs(self._folder)
         if found.f_bavail * found.f_frsize < 2 * self.bytes:
             raise OSError(28, f"a copy of {self.bytes} bytes needs twice as much free space")
+
+
+def _empty_database(file: Path, *, like: apsw.Connection) -> apsw.Connection:
+    """A database whose first page is on disk: it says whether pages have checksums, and SQLite's cksumvfs computes none
+    for a page that is written before it. Pages that come out of the write-ahead log have none yet, and a copy larger
+    than the page cache writes them as they come."""
+    target = connect_file(file)
+    target.pragma("journal_mode", "off")
+    target.pragma("synchronous", "off")
+    target.reserve_bytes("main", like.reserve_bytes("main"))
+    target.pragma("page_size", page_bytes(like))
+    target.pragma("user_version", 1)
+    return target

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from random import Random
 
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
@@ -27,6 +29,8 @@ class Informed:
     evidence: Evidence = Evidence.WATCHED
     padding: int = 0
     """Bytes of every body that say nothing."""
+    noise: int = 0
+    """Bytes of every body that no compression makes smaller."""
     known: dict[str, ObjectVersion] = field(default_factory=dict)
     bodies: dict[str, bytes] = field(default_factory=dict)
 
@@ -69,5 +73,8 @@ class Informed:
 
     def _object(self, key: str, uid: str) -> ApiObject:
         version = str(next(self.versions))
-        body = f'{{"kind":"{self.resource.kind}","key":"{key}","version":"{version}","x":"{"x" * self.padding}"}}'
+        noise = b64encode(Random(version).randbytes(self.noise)).decode()
+        body = (
+            f'{{"kind":"{self.resource.kind}","key":"{key}","version":"{version}","x":"{"x" * self.padding}{noise}"}}'
+        )
         return ApiObject(key, uid, version, body.encode())

@@ -68,6 +68,16 @@ async def test_a_copy_is_of_one_moment_while_the_writer_goes_on(tmp_path: Path) 
         assert len(again.known) == 400
 
 
+async def test_a_copy_larger_than_the_page_cache_has_checksums(tmp_path: Path) -> None:
+    (state := tmp_path / "state").mkdir()
+    async with opened(state, SINKS) as outbox:
+        pods = await Informed(noise=10_000).begin(outbox)
+        await pods.exports(outbox, *(f"added shop/{number}" for number in range(400)))
+        content = copied(state)
+    assert len(content) > 4 << 20, "else nothing of it was written before its first page"
+    assert find_damage(installed(content, tmp_path / "other") / FILE) == ""
+
+
 @pytest.mark.parametrize("shard", [Shard(4, 1), None])
 async def test_a_copy_is_of_the_shard_of_both_replicas(tmp_path: Path, shard: Shard | None) -> None:
     (state := tmp_path / "state").mkdir()
