@@ -74,6 +74,7 @@ def snapshot_of(
         disk_free_bytes=disk.free,
         ledger_objects=sum(each.objects for each in informers),
         intake_blocked=outbox.no_room or backlogs.blocked,
+        disk_full=bool(outbox.no_room),
     )
 
 

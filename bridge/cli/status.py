@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from bridge.cli.exits import Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
 from bridge.cli.terminal.output import complain, say
 from bridge.cli.terminal.text import plain
-from bridge.model.admin import About, AdminOperations, CursorStatus, UnknownTarget
+from bridge.model.admin import About, AdminOperations, CursorStatus, DeadLetterChain, UnknownTarget
 from bridge.model.diagnosis import Trouble, troubles_of, troubles_of_sink
 from bridge.model.primitives.printable import counted
 from bridge.model.status import ConfigurationStatus, SinkState, SinkStatus, StatusSnapshot
@@ -64,7 +64,8 @@ async def _report(found: OperatorSettings) -> _Report:
     try:
         async with AdminClient(await directory_of(found)) as admin:
             about, snapshot = admin.about, await admin.status()
-        troubles = [*troubles_of(snapshot), *_of_file(found, about, snapshot.configuration)]
+            rejected = {each.name: await _rejected(admin, each.name) for each in snapshot.sinks if each.dead_letters}
+        troubles = [*troubles_of(snapshot, rejected), *_of_file(found, about, snapshot.configuration)]
     except NotRunning:
         what = f"no bridge runs on {found.directory}: nothing is watched or delivered"
         troubles = [Trouble("bridge", what, "see why its log ended, and what a start would find:", "check")]
@@ -110,9 +111,14 @@ async def _of_state(found: OperatorSettings) -> list[Trouble]:
         async with AsyncExitStack() as stack:
             admin = await stack.enter_async_context(on_files(found.settings))
             sinks = [await _stopped(admin, each) for each in (await admin.cursors()).sinks]
+            rejected = {each.name: await _rejected(admin, each.name) for each in sinks if each.dead_letters}
     except (StateError, Damaged) as error:
         return [Trouble("state", str(error), command="check")]
-    return [trouble for each in sinks for trouble in troubles_of_sink(each)]
+    return [trouble for each in sinks for trouble in troubles_of_sink(each, rejected.get(each.name, ()))]
+
+
+async def _rejected(admin: AdminOperations, sink: str) -> Sequence[DeadLetterChain]:
+    return await admin.dead_letter_chains(sink, limit=2)
 
 
 async def _stopped(admin: AdminOperations, cursor: CursorStatus) -> SinkStatus:

@@ -7,14 +7,18 @@ makes the bridge not ready is a trouble, a first list too, because it has to be 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
 
 import msgspec
 
+from bridge.model.admin import DeadLetterChain
 from bridge.model.primitives.election import ElectionStatus
 from bridge.model.primitives.printable import counted
 from bridge.model.status import (
     OTHERS_FIRST,
+    ConfigurationStatus,
     InformerState,
     InformerStatus,
     SinkState,
@@ -47,7 +51,11 @@ class Trouble(msgspec.Struct, frozen=True):
         return f"{self.subject}: {self.what}"
 
 
-def troubles_of(status: StatusSnapshot) -> list[Trouble]:
+Rejected: TypeAlias = Mapping[str, Sequence[DeadLetterChain]]
+"""Sink → the first two chains of dead letters, or all of one or none. What is missing is not named."""
+
+
+def troubles_of(status: StatusSnapshot, rejected: Rejected = MappingProxyType({})) -> list[Trouble]:
     """All troubles, those that hold up everything first. Empty if all is well."""
     found = [*_of_intake(status)]
     if status.election is not None:
@@ -57,16 +65,27 @@ def troubles_of(status: StatusSnapshot) -> list[Trouble]:
     found += [each for each in of_informers if not (status.changing and each.under_way)]
     if not status.informers and not status.changing:
         found.append(Trouble("resources", "none is known yet: the API server has not answered", command="check"))
-    found += [trouble for each in status.sinks for trouble in troubles_of_sink(each)]
+    found += [trouble for each in status.sinks for trouble in troubles_of_sink(each, rejected.get(each.name, ()))]
     if status.configuration is not None and status.configuration.refused:
-        refused = f"the changed file is refused, and the former configuration stays: {status.configuration.refused}"
-        found.append(Trouble("configuration", refused, "correct the file, then", "reload"))
+        found.append(_of_refusal(status.configuration))
     return found
+
+
+def _of_refusal(configuration: ConfigurationStatus) -> Trouble:
+    if configuration.tried_again:
+        what = f"the changed file is not in effect, and is tried again every half minute: {configuration.refused}"
+        return Trouble("configuration", what, "when that is mended, it takes effect, or at once with", "reload")
+    what = f"the changed file is refused, and the former configuration stays: {configuration.refused}"
+    return Trouble("configuration", what, "correct the file, then", "reload")
 
 
 def _of_intake(status: StatusSnapshot) -> Iterator[Trouble]:
     if status.intake_blocked:
-        yield Trouble("intake", f"the bridge reads nothing: {status.intake_blocked}", command="cursors")
+        what = f"the bridge reads nothing: {'the disk is full: ' * status.disk_full}{status.intake_blocked}"
+        advice = (
+            "make room on that disk, or enlarge it, and it goes on; the longest backlog:" if status.disk_full else ""
+        )
+        yield Trouble("intake", what, advice, "cursors")
     elif status.disk_free_bytes is not None and status.disk_free_bytes < LOW_DISK_BYTES:
         what = f"the disk of state.directory has {status.disk_free_bytes >> 20} MiB free"
         yield Trouble("state.directory", what, "enlarge the volume, or find the longest backlog:", "cursors")
@@ -97,8 +116,8 @@ def _of_informer(informer: InformerStatus) -> Iterator[Trouble]:
     yield Trouble(f"resources.{informer.resource}", what, command="top" if waits else "check", under_way=waits)
 
 
-def troubles_of_sink(sink: SinkStatus) -> Iterator[Trouble]:
-    """Of one sink, of a stopped bridge as well."""
+def troubles_of_sink(sink: SinkStatus, rejected: Sequence[DeadLetterChain] = ()) -> Iterator[Trouble]:
+    """Of one sink, of a stopped bridge as well. ``rejected``: see Rejected."""
     subject = f"sinks.{sink.name}"
     backlog = f"; {counted(sink.backlog_records, 'record')} wait" if sink.backlog_records else ""
     because = f": {sink.last_error}" if sink.last_error else ""
@@ -115,14 +134,27 @@ def troubles_of_sink(sink: SinkStatus) -> Iterator[Trouble]:
         case SinkState.OPENING:
             yield Trouble(subject, f"not set up yet{because}{backlog}", command="check", under_way=not because)
         case _ if sink.fails:
-            wait = "" if sink.retry_in is None else f"; next attempt in {sink.retry_in:.0f} s"
+            wait = "; an attempt is under way" if sink.state is SinkState.DELIVERING else ""
+            wait = wait if sink.retry_in is None else f"; next attempt in {sink.retry_in:.0f} s"
             what = f"deliveries fail{because}{wait}{backlog}"
             yield Trouble(subject, what, "repair the destination, then", again)
         case _ if sink.backlog_seconds > BEHIND_SECONDS:
             what = f"behind{backlog}, the oldest for {sink.backlog_seconds / 60:.0f} minutes"
             yield Trouble(subject, what, command="top --sort lag")
     if sink.dead_letters:
-        rejected = sink.dead_letters - sink.parked
-        parked = f", {sink.parked} parked behind" if sink.parked else ""
-        what = f"{counted(rejected, 'record')} rejected{parked}"
-        yield Trouble(subject, what, command=f"dead-letters list {sink.name}")
+        yield _of_dead_letters(sink, rejected)
+
+
+def _of_dead_letters(sink: SinkStatus, rejected: Sequence[DeadLetterChain]) -> Trouble:
+    """Names the first object, and where it is the only one its dead letter, which a retry takes."""
+    parked = f", {sink.parked} parked behind" if sink.parked else ""
+    what = f"{counted(sink.dead_letters - sink.parked, 'record')} rejected{parked}"
+    if not rejected:
+        return Trouble(f"sinks.{sink.name}", what, command=f"dead-letters list {sink.name}")
+    first = rejected[0].first
+    again = "; it is tried again" if first.retrying else ""
+    named = f"dead letter {first.number}, {first.resource} {first.key}: {first.reason}{again}"
+    if len(rejected) > 1:
+        return Trouble(f"sinks.{sink.name}", f"{what}; the first: {named}", command=f"dead-letters list {sink.name}")
+    retry = f"dead-letters retry {sink.name} {first.number}"
+    return Trouble(f"sinks.{sink.name}", f"{what}: {named}", "when the destination takes it:", retry)

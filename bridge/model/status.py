@@ -142,6 +142,8 @@ class ConfigurationStatus(msgspec.Struct, frozen=True, kw_only=True):
     """When the last refused change was read; 0 without any."""
     refused: str = ""
     """Why the file as it is now is not in effect; empty if it is."""
+    tried_again: bool = False
+    """The file that is refused has no fault: the bridge tries it again by itself."""
     changed: int = 0
     """Reloads that changed an option."""
     unchanged: int = 0
@@ -170,6 +172,8 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that were exported, and not yet exported as deleted."""
     intake_blocked: str = ""
     """Why the bridge does not read from the API server; empty while it does."""
+    disk_full: bool = False
+    """That is because the state has no room for more."""
     configuration: ConfigurationStatus | None = None
     """None for a bridge without a file."""
     changing: bool = False

@@ -237,6 +237,10 @@ class Outbox:
         """Why appends wait at the moment; empty while they succeed."""
         return self._store.no_room
 
+    async def find_room(self) -> None:
+        """See Writer.find_room."""
+        await self._store.find_room()
+
     def disk(self) -> Disk:
         """Sizes of the database files, and the free space."""
         return self._store.state_directory.disk()

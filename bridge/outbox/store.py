@@ -47,6 +47,7 @@ class Store:
         self._readers: list[apsw.Connection] = []
         self._writer = Writer(connection, state_directory, min_free=min_free, report=report, capture=capture)
         self.write = self._writer.submit
+        self.find_room = self._writer.find_room
         self.codec = codec
         self.cipher = codec.bodies.cipher
         self._suspicion: Exception | None = None

@@ -34,6 +34,10 @@ it must have no effect outside the database. It may raise UnknownTarget before i
 RETRY = 0.5
 """Seconds between two attempts on a full disk."""
 
+ROOM_FOR_A_CHANGE = 1 << 20
+"""Bytes that a change of the configuration needs at least, even if ``state.min_free_bytes`` is less: cursors, and pages
+of the write-ahead log."""
+
 
 class OutboxClosed(Exception):
     """The outbox was closed before the job was committed; the job has no effect."""
@@ -115,6 +119,11 @@ class Writer:
         self._jobs.put(_Job(work, done, committed, shrinks or asked, asked))
         return done
 
+    async def find_room(self) -> None:
+        """For an operator who asks for a change that consists of many jobs: raises DiskFull if these would wait for
+        room now."""
+        await self.submit(self._has_room, asked=True)
+
     async def close(self) -> None:
         """Commits the queue, with a single attempt on a full disk, and ends the thread."""
         self._closing.set()
@@ -152,10 +161,12 @@ class Writer:
                 self._refuse(group, error)
                 if not group and stuck_since is None:
                     return
-                self.no_room = str(error)
+                self.no_room = (
+                    str(error) if isinstance(error, NoRoom) else f"{self._state_directory.directory}: {error}"
+                )
                 if stuck_since is None:
                     stuck_since = time.monotonic()
-                    self._report_on_loop(OutboxFull(str(error), self._retry))
+                    self._report_on_loop(OutboxFull(self.no_room, self._retry))
                 self._closing.wait(self._retry)
             else:
                 break
@@ -203,7 +214,7 @@ class Writer:
         refused = [job for job in group if job.asked]
         group[:] = [job for job in group if not job.asked]
         for job in refused:
-            job.refused = DiskFull(f"the disk of the state is full, nothing changed: {error}")
+            job.refused = _disk_full(error)
         if refused:
             self._loop.call_soon_threadsafe(_finish, refused)
 
@@ -224,6 +235,16 @@ class Writer:
         if None in jobs:
             self._jobs.put(None)
         return [job for job in jobs if job is not None]
+
+    def _has_room(self, _: apsw.Connection) -> None:
+        if self.no_room:
+            raise _disk_full(self.no_room)
+        if (free := self._state_directory.free_bytes()) < ROOM_FOR_A_CHANGE:
+            raise _disk_full(f"{self._state_directory.directory} has {free} bytes free")
+        try:
+            self._look_for_room()
+        except NoRoom as error:
+            raise _disk_full(error) from error
 
     def _look_for_room(self) -> None:
         free = self._state_directory.free_bytes()
@@ -258,6 +279,10 @@ class Writer:
             if not job.done.done():
                 job.done.set_exception(error)
                 job.done.exception()  # Retrieved here, since some futures have no waiter and asyncio would log them.
+
+
+def _disk_full(why: object) -> DiskFull:
+    return DiskFull(f"the disk of the state is full, nothing changed: {why}")
 
 
 def _nothing() -> None:

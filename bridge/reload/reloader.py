@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bridge.facts import ConfigurationReloaded, ReloadRefused, Report
-from bridge.model.admin import Reloaded, ReloadRequest, UnknownTarget
+from bridge.model.admin import DiskFull, Reloaded, ReloadRequest, UnknownTarget
 from bridge.model.status import ConfigurationStatus
 from bridge.plan.difference import MOST_DELETES, SettingsDifference, difference
 from bridge.plan.plan import Plan, PlanRefused
@@ -187,8 +187,10 @@ class Reloader:
             raise _Refused([f"{where}: {reason}" for where, reason in mistakes])
         if not found.lines:
             return _Change(settings, plan, found, None)
-        if live.outbox.no_room:
-            raise _Refused([f"state.directory: {live.outbox.no_room}"], is_final=False)
+        try:
+            await live.outbox.find_room()
+        except DiskFull as error:
+            raise _Refused([f"state.directory: {error}"], is_final=False) from error
         return _Change(settings, plan, found, await _foreseen(live, plan, found, request.allow_deletes))
 
     def _accept(self, order: _Order, change: _Change, seconds: float) -> None:
@@ -219,7 +221,11 @@ class Reloader:
     def _refuse(self, order: _Order, refusal: _Refused) -> None:
         path, problems = str(self._file.path), tuple(refusal.problems)
         self.status = msgspec.structs.replace(
-            self.status, refused="; ".join(problems), refused_at=time.time(), refusals=self.status.refusals + 1
+            self.status,
+            refused="; ".join(problems),
+            tried_again=not refusal.is_final,
+            refused_at=time.time(),
+            refusals=self.status.refusals + 1,
         )
         self._report(
             ReloadRefused(configuration=path, trigger=order.trigger, digest=self._file.digest, problems=problems)

@@ -27,14 +27,21 @@ class SmallDisk:
     def free(self) -> int:
         return shutil.disk_usage(self.folder).free
 
-    def fill(self, leave: int = 0) -> None:
-        """Until no more than this many bytes are free."""
-        with (self.folder / "filler").open("ab", buffering=0) as filler, suppress(_DiskFull):
-            while (more := self.free - leave) > 0:
-                _write(filler.fileno(), bytes(min(more, MEBIBYTE)))
+    def fill(self, leave: int = 0) -> int:
+        """Until no more than this many bytes are free. Returns how many it took."""
+        with (self.folder / "filler").open("ab", buffering=0) as filler:
+            before = filler.tell()
+            with suppress(_DiskFull):
+                while (more := self.free - leave) > 0:
+                    _write(filler.fileno(), bytes(min(more, MEBIBYTE)))
+            return os.fstat(filler.fileno()).st_size - before
 
     def make_room(self) -> None:
         (self.folder / "filler").unlink()
+
+    def enlarge(self, size: int) -> None:
+        """To this many bytes, as an operator enlarges a volume. What is not used costs nothing."""
+        _as_root("mount", "-o", f"remount,size={size}", str(self.folder))
 
     def make_read_only(self) -> None:
         _as_root("mount", "-o", "remount,ro", str(self.folder))

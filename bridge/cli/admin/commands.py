@@ -125,7 +125,7 @@ def drop(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> 
 def retry_sink(path: Path, sink: str, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
         changed = await access.admin.retry_sink(sink)
-        said = f"{sink} is tried now" if changed else f"{sink} was not waiting"
+        said = f"{sink} is tried now" if changed else f"{sink} was not waiting: an attempt is under way, or none is due"
         if not access.running:
             said = f"no bridge runs: the next one tries {sink} as soon as it starts"
         return _say_result("changed", changed, said, access, as_json=as_json)

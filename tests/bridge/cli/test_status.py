@@ -14,7 +14,7 @@ import yaml
 from bridge.admin.server import AdminServer
 from bridge.cli.exits import Exit
 from bridge.facts import discard
-from bridge.model.admin import About
+from bridge.model.admin import About, DeadLetterChain
 from bridge.model.diagnosis import troubles_of
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.election import ElectionState, ElectionStatus, FollowerStatus
@@ -31,7 +31,7 @@ from bridge.model.status import (
 )
 from bridge.outbox import Outbox
 from tests.bridge.cli.conftest import Command
-from tests.kit.fake_admin import FakeAdmin
+from tests.kit.fake_admin import FakeAdmin, a_dead_letter
 
 EVIL = "\x1b]0;owned\x07\n\u202e"
 
@@ -72,7 +72,13 @@ def test_an_informer_without_an_error_is_under_way(state: InformerState, reason:
 @pytest.mark.parametrize(
     ("changes", "subject", "what", "command"),
     [
-        ({"intake_blocked": "disk full"}, "intake", "reads nothing: disk full", "cursors"),
+        ({"intake_blocked": "the backlog is full"}, "intake", "reads nothing: the backlog is full", "cursors"),
+        (
+            {"intake_blocked": "/state: no", "disk_full": True},
+            "intake",
+            "reads nothing: the disk is full: /state: no",
+            "cursors",
+        ),
         ({"disk_free_bytes": 300 << 20}, "state.directory", "300 MiB free", "cursors"),
         ({"informers": ()}, "resources", "not answered", "check"),
         (
@@ -92,7 +98,7 @@ def test_an_informer_without_an_error_is_under_way(state: InformerState, reason:
         (
             {"sinks": (a_sink(state=SinkState.DELIVERING, last_error="refused", backlog_records=3),)},
             "sinks.hook",
-            "deliveries fail: refused; 3 records wait",
+            "deliveries fail: refused; an attempt is under way; 3 records wait",
             "sinks retry hook",
         ),
         (
@@ -125,6 +131,12 @@ def test_an_informer_without_an_error_is_under_way(state: InformerState, reason:
             "reload",
         ),
         (
+            {"configuration": ConfigurationStatus(digest="0", loaded_at=0.0, refused="disk full", tried_again=True)},
+            "configuration",
+            "not in effect, and is tried again every half minute: disk full",
+            "reload",
+        ),
+        (
             {
                 "election": ElectionStatus(
                     state=ElectionState.FOLLOWING, identity="a_1", holder="b_1", reason="connection refused"
@@ -154,6 +166,17 @@ def test_each_trouble_has_its_next_step(changes: dict[str, object], subject: str
     assert what in found.what
     assert found.command == command
     assert found.command or found.advice
+
+
+def test_a_rejected_record_is_named_with_its_dead_letter() -> None:
+    one = DeadLetterChain(a_dead_letter(17, reason="answers 400"), 1, 2)
+    other = DeadLetterChain(a_dead_letter(20), 1, 0)
+    [alone] = troubles_of(but(sinks=(a_sink(dead_letters=3, parked=2),)), {"hook": [one]})
+    assert alone.what == "1 record rejected, 2 parked behind: dead letter 17, pods shop/web-17: answers 400"
+    assert alone.command == "dead-letters retry hook 17"
+    [several] = troubles_of(but(sinks=(a_sink(dead_letters=4, parked=2),)), {"hook": [one, other]})
+    assert several.what.startswith("2 records rejected, 2 parked behind; the first: dead letter 17, pods shop/web-17")
+    assert several.command == "dead-letters list hook"
 
 
 def test_every_unhealthy_state_is_a_trouble() -> None:
@@ -216,6 +239,7 @@ async def test_each_trouble_is_followed_by_a_command_to_paste(
         informers=(an_informer("pods", InformerState.REFUSED, EVIL),),
         sinks=(a_sink(state=SinkState.WAITING, last_error="Connection refused", dead_letters=1),),
     )
+    bridge.stored = [a_dead_letter(17, key=EVIL)]
     code, out, err = await command("status", "-c", str(config))
     assert (code, err) == (Exit.NO, "")
     assert "\x1b" not in out
@@ -224,7 +248,7 @@ async def test_each_trouble_is_followed_by_a_command_to_paste(
     assert [line.split(" -c ")[0] for line in out.splitlines() if line.startswith("  ")] == [
         "  kubedelta check",
         "  repair the destination, then kubedelta sinks retry hook",
-        "  kubedelta dead-letters list hook",
+        "  when the destination takes it: kubedelta dead-letters retry hook 17",
     ]
 
 

@@ -13,13 +13,13 @@ import apsw
 import pytest
 
 from bridge.facts import Fact, OutboxFull, OutboxHasRoom
-from bridge.model.admin import UnknownTarget
+from bridge.model.admin import DiskFull, UnknownTarget
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import open_writer
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import StateDirectory
-from bridge.outbox.writer import OutboxClosed, Writer
+from bridge.outbox.writer import ROOM_FOR_A_CHANGE, OutboxClosed, Writer
 from tests.kit.deadlines import BUSY
 
 QUICK = 0.01
@@ -289,6 +289,30 @@ async def test_what_an_operator_asks_for_is_done_where_it_fits(writer: Writer, d
     assert await writer.submit(an_insert("asked"), asked=True) == "asked"
     disk.free = 1000
     await waiting
+
+
+@pytest.mark.parametrize("free", [0, ROOM_FOR_A_CHANGE - 1])
+async def test_nothing_large_is_begun_without_room(writer: Writer, disk: Disk, facts: list[Fact], free: int) -> None:
+    """Before anybody has noticed that the disk is full."""
+    disk.free = free
+    with pytest.raises(DiskFull, match=rf"full, nothing changed: .* has {free} bytes free"):
+        await writer.find_room()
+    assert facts == []
+    disk.free = ROOM_FOR_A_CHANGE
+    await writer.find_room()
+
+
+async def test_nothing_large_is_begun_while_others_wait_for_room(writer: Writer, disk: Disk, facts: list[Fact]) -> None:
+    disk.free = ROOM_FOR_A_CHANGE
+    await writer.submit(put_much)
+    await writer.submit(fill)
+    waiting = writer.submit(partial(put_much, name="more"))
+    await until(facts, OutboxFull)
+    with pytest.raises(DiskFull, match=r"nothing changed: .*full"):
+        await writer.find_room()
+    await writer.submit(lambda database: database.execute("DELETE FROM log"), shrinks=True)
+    await waiting
+    await writer.find_room()
 
 
 async def test_what_is_to_be_kept_free_is_kept_free(writer: Writer, disk: Disk, facts: list[Fact]) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from bridge.facts import ReloadRefused
 from bridge.model.admin import UnknownTarget
+from bridge.model.diagnosis import troubles_of
 from bridge.model.status import SinkState
+from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.web.readiness import report
 from tests.bridge.app.test_restart import lists_and_watches
 from tests.bridge.reload.reloading import Reloading, a_config_map, reloading
@@ -63,6 +65,22 @@ async def test_the_first_sink_with_managers_needs_a_restart(tmp_path: Path) -> N
         run.write_sinks(late={**run.to_file("late"), "format": "row", "include": ["managers"]})
         [problem] = await refused(run)
         assert problem.startswith("sinks: include: managers needs a restart")
+
+
+async def test_a_full_disk_refuses_a_change_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with reloading(tmp_path) as run:
+        with monkeypatch.context() as disk:
+            disk.setattr(StateDirectory, "free_bytes", lambda _: 4711)
+            run.write_sinks(late=run.to_file("late"))
+            done = await run.reload()
+            assert done.changes == []
+            assert "the disk of the state is full, nothing changed" in done.problems[0]
+            assert "4711 bytes free" in done.problems[0]
+            [trouble] = [each for each in troubles_of(run.bridge.snapshot()) if each.subject == "configuration"]
+            assert "tried again" in trouble.what
+            assert [sink.name for sink in run.bridge.snapshot().sinks] == ["copy"]
+        assert await run.accepted() == ["sinks.late: added"]
+        assert [each for each in troubles_of(run.bridge.snapshot()) if each.subject == "configuration"] == []
 
 
 def _section(run: Reloading, name: str) -> dict[str, Any]:
