@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bridge.model.formats.content import ContentRequest, Include, Makes
 from bridge.selection.language import Expression, ExpressionProblem, Language, Purpose
@@ -43,7 +44,7 @@ def compile_content(request: ContentRequest, path: str, language: Callable[[], L
             compiled = language().compile(each.text, _PURPOSES[each.makes])
         except ExpressionProblem as problem:
             if problem.line == 1:
-                problem = replace(problem, column=problem.column + each.offset)
+                problem = dataclasses.replace(problem, column=problem.column + each.offset)
             problems.append(f"{path}.{each.option}: {problem}")
         else:
             parts.append(ContentPart(each.option, each.makes, compiled))

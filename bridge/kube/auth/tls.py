@@ -47,12 +47,12 @@ def show_certificate(context: ssl.SSLContext, certificate: bytes | Path, key: by
     Raises CredentialsError for an unusable certificate, and then leaves ``context`` unchanged; ``whose`` names the
     setting.
     """
-    for field, pem in (("client-certificate", certificate), ("client-key", key)):
+    for setting, pem in (("client-certificate", certificate), ("client-key", key)):
         if isinstance(pem, Path):
             try:
                 pem.open("rb").close()
             except OSError as error:
-                raise CredentialsError(f"{whose}: {field}: {pem} cannot be read: {reason_of(error)}") from error
+                raise CredentialsError(f"{whose}: {setting}: {pem} cannot be read: {reason_of(error)}") from error
     with as_file(certificate) as certificate_file, as_file(key) as key_file:
         try:
             # load_cert_chain keeps the certificate even if the key does not fit: a spare context tries the pair first.

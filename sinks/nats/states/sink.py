@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from time import monotonic
 
-from msgspec.structs import replace as replace_fields
+from msgspec.structs import replace
 
 from bridge.model.change import Op
 from bridge.model.primitives.election import TermBegan
@@ -74,7 +74,7 @@ class NatsSinkWithState(NatsSink):
         created = _joined(receipt.created, f"bucket {self._options.state}" if self._bucket.created else "")
         self._bucket_lost = self._bucket_new = ""
         self._bucket.created = False
-        return replace(receipt, created=created, lost=lost, changed=changed)
+        return dataclasses.replace(receipt, created=created, lost=lost, changed=changed)
 
     async def check(self) -> str:
         connection = await self._new_connection()
@@ -179,7 +179,7 @@ class NatsSinkWithState(NatsSink):
             else:
                 subject = subject or message.subject
         if known is not None and subject != known.subject:
-            self.known_bucket = replace_fields(known, subject=subject)
+            self.known_bucket = replace(known, subject=subject)
 
 
 def _key(delta: Delta) -> Hashable:
