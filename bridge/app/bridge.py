@@ -121,7 +121,7 @@ class Bridge:
                 identity=f"{election.name}_{secrets.token_hex(4)}",
                 cluster=plan.cluster,
                 shard=plan.shard,
-                key=keys[0].derived("replication"),
+                keys=[key.derived("replication") for key in keys],
                 state=plan.state,
                 cipher=load_cipher(plan),
                 api_server=client.server,

@@ -8,7 +8,7 @@ flow control holds up the leader, which takes a follower off its list that is to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -63,8 +63,8 @@ class Me:
     name: str
     cluster: str
     shard: Shard | None
-    key: bytes
-    """The redaction key."""
+    keys: Sequence[bytes]
+    """Of the redaction."""
     bridge: str
     """See SharedSecret."""
 
@@ -117,13 +117,13 @@ class StateFollower:
     @asynccontextmanager
     async def _connected(self, leader: Leader) -> AsyncIterator[ClientWebSocketResponse]:
         """Connected to the leader that has the redaction key, and to no other server."""
-        secret, nonce = SharedSecret(self._me.key, self._me.bridge, leader.fingerprint), new_nonce()
+        secret, nonce = SharedSecret(self._me.keys, self._me.bridge, leader.fingerprint), new_nonce()
         try:
             pin = aiohttp.Fingerprint(bytes.fromhex(leader.fingerprint))
         except ValueError as error:
             raise CannotFollow("the Lease has no fingerprint of a certificate") from error
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=None)
-        headers = {"Authorization": f"Bearer {secret.token}", wire.NONCE: nonce}
+        headers = {"Authorization": secret.authorization, wire.NONCE: nonce}
         async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session:
             async with asyncio.timeout(_WELCOME_SECONDS):
                 socket = await session.ws_connect(
@@ -138,7 +138,7 @@ class StateFollower:
                     welcome = await _heard(socket)
                 if not isinstance(welcome, wire.Welcome) or not secret.proves(nonce, welcome.proof):
                     raise CannotFollow(
-                        "the server that the Lease names has not the redaction key of this replica: somebody else may "
+                        "the server that the Lease names has no redaction key of this replica: somebody else may "
                         "have written the Lease"
                     )
                 yield socket

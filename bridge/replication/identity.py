@@ -4,7 +4,8 @@ The leader makes a key and a certificate for itself in memory, at the start of e
 certificate's fingerprint: a follower speaks TLS to nobody else. But whoever can write the Lease could put another
 fingerprint there. So both sides also show that they have the redaction key, which all replicas share: the follower by a
 token, the leader by a proof over a number that the follower chose. Both are made of the key *and* the fingerprint by
-HKDF (RFC 5869): what a false leader gets to see is of no use with the true one.
+HKDF (RFC 5869): what a false leader gets to see is of no use with the true one. While the key is renewed, a replica has
+several, of which the other side needs one.
 
 All replicas have the redaction key anyway. Certificates from outside would cost an operator an authority, two Secrets
 and their renewal, for a connection on which both ends are the same program. The price: who has that key can read the
@@ -19,6 +20,7 @@ import hmac
 import secrets
 import ssl
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +30,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import NameOID
 
+MOST_KEYS = 5
+"""The present key and the former ones that a configuration can name."""
 _NAME = "kubedelta-replication"
 _DAYS = 3650
+_SCHEME = "Bearer "
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +78,45 @@ def new_identity(folder: Path) -> ServerIdentity:
 
 
 class SharedSecret:
-    """What is made of the redaction key for the connections to one leader."""
+    """What is made of the redaction keys for the connections to one leader. Both sides say what they make of each of
+    their keys, in the keys' order, and one key in common is enough: so a key is renewed replica by replica."""
 
-    def __init__(self, key: bytes, bridge: str, fingerprint: str) -> None:
-        """``bridge``: tells bridges with the same key apart. ``fingerprint``: of the leader's certificate."""
-        made = HKDF(
-            hashes.SHA256(), 64, salt=b"kubedelta replication", info=f"{bridge}\0{fingerprint}".encode()
-        ).derive(key)
-        self.token = made[:32].hex()
-        """The follower's."""
-        self._proofs = made[32:]
+    def __init__(self, keys: Sequence[bytes], bridge: str, fingerprint: str) -> None:
+        """``keys``: the present one and former ones, at most ``MOST_KEYS``. ``bridge``: tells bridges with the same key
+        apart. ``fingerprint``: of the leader's certificate."""
+        info = f"{bridge}\0{fingerprint}".encode()
+        made = [HKDF(hashes.SHA256(), 64, salt=b"kubedelta replication", info=info).derive(key) for key in keys]
+        self._tokens = [each[:32].hex() for each in made]
+        self._provers = [each[32:] for each in made]
+
+    @property
+    def authorization(self) -> str:
+        """The follower's header."""
+        return _SCHEME + ".".join(self._tokens)
 
     def opens(self, authorization: str) -> bool:
-        """Whether this header has the token."""
-        return hmac.compare_digest(authorization.encode(), f"Bearer {self.token}".encode())
+        """Whether this header has a token of ours."""
+        return authorization.startswith(_SCHEME) and _share(self._tokens, authorization.removeprefix(_SCHEME))
 
     def proof(self, nonce: str) -> str:
         """The leader's answer to the number that a follower chose."""
-        return hmac.new(self._proofs, nonce.encode(), hashlib.sha256).hexdigest()
+        return ".".join(self._proofs(nonce))
 
     def proves(self, nonce: str, proof: str) -> bool:
-        return hmac.compare_digest(proof.encode(), self.proof(nonce).encode())
+        """Whether this answer has a proof of ours."""
+        return _share(self._proofs(nonce), proof)
+
+    def _proofs(self, nonce: str) -> list[str]:
+        chosen = nonce.encode("utf-8", "surrogateescape")
+        return [hmac.new(each, chosen, hashlib.sha256).hexdigest() for each in self._provers]
+
+
+def _share(ours: Sequence[str], theirs: str) -> bool:
+    """Whether one of ours is among theirs, which somebody else has said. Each is compared with each, however the
+    comparisons before ended: the time tells nothing of ours but their number."""
+    said = theirs.encode("utf-8", "surrogateescape").split(b".", MOST_KEYS)[:MOST_KEYS]
+    alike = [hmac.compare_digest(each.encode(), other) for each in ours for other in said]
+    return any(alike)
 
 
 def new_nonce() -> str:

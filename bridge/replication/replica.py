@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ from bridge.replication.lease import Lease, Published
 from bridge.replication.ports import LeaseApi, Tenure
 from bridge.replication.predecessor import read_predecessor, write_identity
 from bridge.replication.serving import ReplicationServer, Replicator, ServedState
-from bridge.replication.states import Ended, Starting
+from bridge.replication.states import Ended, Starting, SteppingDown
 from bridge.replication.status import state_of
 
 _PAUSE = 0.5
@@ -58,8 +58,8 @@ class ReplicaSettings:
     """Of this process alone."""
     cluster: str
     shard: Shard | None
-    key: bytes
-    """Made of the redaction key, which all replicas share."""
+    keys: Sequence[bytes]
+    """Made of the redaction keys, the present one first: replicas that have one in common know each other."""
     state: Path
     """The state directory."""
     cipher: Cipher | None
@@ -107,7 +107,7 @@ class Term:
         if the port is taken."""
         settings, election = self._settings, self._settings.election
         identity = await asyncio.to_thread(new_identity, settings.state)
-        secret = SharedSecret(settings.key, bridge_of(settings), identity.fingerprint)
+        secret = SharedSecret(settings.keys, bridge_of(settings), identity.fingerprint)
         shard = "" if settings.shard is None else settings.shard.name
         served = ServedState(settings.state, self.capture.history, settings.cluster, shard)
         host = await asyncio.to_thread(own_address, settings.api_server)
@@ -249,13 +249,16 @@ class Replica:
         self._published = self.term.published
         try:
             await self._lead(self.term)
+        except asyncio.CancelledError:
+            if not isinstance(self._elector.state, SteppingDown):
+                raise
         finally:
             self.term = None
-            if not tenure.ending.is_set():
-                self._state = await asyncio.get_running_loop().run_in_executor(
-                    self._thread, CopiedState, self._settings.state
-                )
-                self._begin_following()
+        if isinstance(self._elector.state, SteppingDown) and not tenure.ending.is_set():
+            self._state = await asyncio.get_running_loop().run_in_executor(
+                self._thread, CopiedState, self._settings.state
+            )
+            self._begin_following()
 
     def published(self) -> Published:
         """See Duties."""
@@ -323,7 +326,7 @@ class Replica:
             settings.election.name,
             settings.cluster,
             settings.shard,
-            settings.key,
+            settings.keys,
             bridge_of(settings),
         )
         self._follower = follower = StateFollower(state, self._thread, settings.state, me, settings.cipher)

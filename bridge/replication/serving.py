@@ -206,7 +206,7 @@ class ReplicationServer:
 
     def _judge(self, request: web.Request) -> None:
         if not self._secret.opens(request.headers.get("Authorization", "")):
-            raise web.HTTPUnauthorized(text="only a replica with the same redaction key may follow\n")
+            raise web.HTTPUnauthorized(text="only a replica with a redaction key of the leader's may follow\n")
 
     async def _serve(self, request: web.Request) -> web.WebSocketResponse:
         nonce = request.headers.get(wire.NONCE, "")

@@ -96,7 +96,8 @@ class ElectionSettings(Section):
         default=False,
         description="The holder of the Lease watches and delivers; the others follow it with a copy of its state, and "
         "one of them takes over when it ends. Each needs a state.directory of its own, and the same "
-        "redaction.key_file. A single replica needs no election.",
+        "redaction.key_file (or one that the other names in redaction.former_key_files, while the key is renewed). A "
+        "single replica needs no election.",
     )
     lease: LeaseName = Field(
         default="kubedelta",

@@ -213,7 +213,7 @@ class Process:
             identity=self.identity,
             cluster="prod",
             shard=None,
-            key=b"k" * 32,
+            keys=[b"k" * 32],
             state=self.directory,
             cipher=None,
             api_server=host.name,

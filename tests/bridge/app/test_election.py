@@ -53,15 +53,17 @@ class Replica(World):
         grace: float = 60.0,
         wanted: Wanted = Wanted("configmaps"),  # noqa: B008  # frozen
         timing: LeaseTiming = LATE,
-        key: str = "k",
+        keys: str = "k",
     ) -> None:
-        """``select``: labels of the objects that the sink gets. ``grace``: a busy machine cuts no release off."""
+        """``select``: labels of the objects that the sink gets. ``grace``: a busy machine cuts no release off.
+        ``keys``: a letter for each key, the present one first."""
         self.sink = sink or RecordingSink()
         self.state = state
         state.mkdir(exist_ok=True, mode=0o700)
-        key_file = state.parent / f"{name}.key"
-        key_file.write_text(key * 32)
-        key_file.chmod(0o600)
+        key_files = [state.parent / f"{name}.key-{key}" for key in keys]
+        for file, key in zip(key_files, keys, strict=True):
+            file.write_text(key * 32)
+            file.chmod(0o600)
         plan = Plan(
             cluster="test",
             access=ClusterAccess(server=cluster.url),
@@ -79,7 +81,8 @@ class Replica(World):
             discovery_seconds=0.05,
             grace_seconds=grace,
             state=state,
-            redaction_key_file=key_file,
+            redaction_key_file=key_files[0],
+            former_key_files=tuple(key_files[1:]),
             election=ElectionPlan(
                 namespace="default", lease="kubedelta", name=name, timing=timing, ack_timeout=PATIENCE
             )
@@ -188,7 +191,7 @@ async def test_a_replica_with_another_key_does_not_follow(tmp_path: Path) -> Non
     async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
         a_free_lease(cluster)
         first = Replica(cluster, "first", tmp_path / "first")
-        other = Replica(cluster, "other", tmp_path / "other", key="o")
+        other = Replica(cluster, "other", tmp_path / "other", keys="o")
         first.start(tasks)
         await first.until(lambda: first.leads)
         other.start(tasks)
@@ -197,6 +200,22 @@ async def test_a_replica_with_another_key_does_not_follow(tmp_path: Path) -> Non
         assert "401" in report(other.bridge.snapshot())
         for each in (first, other):
             each.bridge.stop()
+
+
+@pytest.mark.parametrize(("leaders", "followers"), [("a", "ba"), ("ba", "a")])
+async def test_a_key_is_renewed_replica_by_replica(tmp_path: Path, leaders: str, followers: str) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
+        a_free_lease(cluster)
+        first = Replica(cluster, "first", tmp_path / "first", keys=leaders)
+        second = Replica(cluster, "second", tmp_path / "second", keys=followers)
+        first.start(tasks)
+        await first.until(lambda: first.leads)
+        second.start(tasks)
+        await second.until_ready()
+        await first.stop()
+        await second.until(lambda: second.leads)
+        assert second.reported(TookOverLacking) == []
+        await second.stop()
 
 
 # ── Takeovers ────────────────────────────────────────────────────────────────

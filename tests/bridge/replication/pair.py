@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -105,6 +105,7 @@ async def leading(
     rest: float = 0.1,
     frames: int = FRAMES,
     lease: Lease | None = None,
+    keys: Sequence[bytes] = (KEY,),
     **options: Any,
 ) -> AsyncIterator[Leading]:
     await asyncio.to_thread(directory.mkdir, mode=0o700, exist_ok=True)
@@ -120,7 +121,7 @@ async def leading(
             await Outbox.open(directory, SINKS, report=discard, capture=capture, **options)
         )
         served = ServedState(directory, capture.history, "prod", "")
-        secret = SharedSecret(KEY, BRIDGE, identity.fingerprint)
+        secret = SharedSecret(keys, BRIDGE, identity.fingerprint)
         server = ReplicationServer(served, replicator, identity, secret, ("127.0.0.1", 0), discard)
         await server.start()
         async with asyncio.TaskGroup() as tasks:
@@ -163,12 +164,12 @@ class Following:
 
 @asynccontextmanager
 async def following(
-    directory: Path, leader: Leader, run: str = "follower-1", key: bytes = KEY
+    directory: Path, leader: Leader, run: str = "follower-1", keys: Sequence[bytes] = (KEY,)
 ) -> AsyncIterator[Following]:
     """Inside, follows again whenever the connection ends."""
     await asyncio.to_thread(directory.mkdir, mode=0o700, exist_ok=True)
     state = await asyncio.to_thread(CopiedState, directory)
-    me = Me(run, run, "prod", None, key, BRIDGE)
+    me = Me(run, run, "prod", None, keys, BRIDGE)
     thread = ThreadPoolExecutor(1)
     follower = StateFollower(state, thread, directory, me, None)
     failures: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,11 +25,44 @@ OTHER_KEY = b"o" * 32
 
 async def test_a_follower_with_another_key_is_refused(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1) as leader:
-        async with following(tmp_path / "b", leader.address, key=OTHER_KEY) as follower:
+        async with following(tmp_path / "b", leader.address, keys=[OTHER_KEY]) as follower:
             while not follower.failures:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             assert "401" in follower.failures[0]
         assert leader.replicator.lags() == {}
+
+
+@pytest.mark.parametrize(
+    ("leaders", "followers"), [([KEY], [OTHER_KEY, KEY]), ([OTHER_KEY, KEY], [KEY]), ([OTHER_KEY, KEY], [OTHER_KEY])]
+)
+async def test_one_key_in_common_is_enough(tmp_path: Path, leaders: list[bytes], followers: list[bytes]) -> None:
+    """While a key is renewed, replica by replica."""
+    async with (
+        leading(tmp_path / "a", term=1, keys=leaders) as leader,
+        following(tmp_path / "b", leader.address, keys=followers) as follower,
+    ):
+        await leader.lease.until({"follower-1"})
+        assert follower.failures == []
+
+
+@pytest.mark.parametrize(
+    "authorization", ["", "Bearer ", "Bearer .", "Bearer " + ".".join(["0" * 64] * 100), "Basic x", "Bearer \udcff"]
+)
+def test_what_is_no_token_opens_nothing(authorization: str) -> None:
+    secret = SharedSecret([KEY, OTHER_KEY], BRIDGE, "0")
+    assert not secret.opens(authorization)
+    assert not secret.opens(secret.authorization.removeprefix("Bearer "))
+    assert not secret.proves("nonce", authorization)
+
+
+async def test_a_header_of_other_bytes_is_refused_as_any_other(tmp_path: Path) -> None:
+    async with leading(tmp_path / "a", term=1) as leader:
+        trusting = ssl.create_default_context()
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+        reader, writer = await asyncio.open_connection("127.0.0.1", leader.server.port, ssl=trusting)
+        writer.write(b"GET /replication HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+        writer.close()
 
 
 async def test_a_follower_speaks_to_no_server_with_another_certificate(tmp_path: Path) -> None:
@@ -61,7 +95,7 @@ async def test_a_false_leader_changes_nothing_and_learns_no_token(tmp_path: Path
         tokens.append(request.headers["Authorization"])
         socket = web.WebSocketResponse()
         await socket.prepare(request)
-        proof = SharedSecret(OTHER_KEY, BRIDGE, identity.fingerprint).proof(request.headers[wire.NONCE])
+        proof = SharedSecret([OTHER_KEY], BRIDGE, identity.fingerprint).proof(request.headers[wire.NONCE])
         await socket.send_bytes(wire.encode(wire.Welcome(proof)))
         await socket.send_bytes(wire.encode(wire.BaseCopyBegins(1 << 20)))
         await socket.send_bytes(wire.encode(wire.NextPart(b"x" * 1000)))
@@ -84,14 +118,14 @@ async def test_a_false_leader_changes_nothing_and_learns_no_token(tmp_path: Path
         await runner.cleanup()
     assert rows_of_all_tables(tmp_path / "b") == before
     async with leading(tmp_path / "a", term=2) as leader:
-        assert not SharedSecret(KEY, BRIDGE, leader.identity.fingerprint).opens(tokens[0])
+        assert not SharedSecret([KEY], BRIDGE, leader.identity.fingerprint).opens(tokens[0])
 
 
 async def test_who_breaks_the_protocol_with_the_key_ends_alone(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
         await leader.lease.until({"follower-1"})
-        secret = SharedSecret(KEY, BRIDGE, leader.identity.fingerprint)
-        headers = {"Authorization": f"Bearer {secret.token}", wire.NONCE: "0" * 16}
+        secret = SharedSecret([KEY], BRIDGE, leader.identity.fingerprint)
+        headers = {"Authorization": secret.authorization, wire.NONCE: "0" * 16}
         url, pin = (
             f"wss://{leader.address.address}{wire.PATH}",
             aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint)),
@@ -126,8 +160,8 @@ async def test_a_replica_that_cannot_follow_gets_the_reason(
     tmp_path: Path, change: dict[str, str | int], reason: str
 ) -> None:
     async with leading(tmp_path / "a", term=1) as leader:
-        secret = SharedSecret(KEY, BRIDGE, leader.identity.fingerprint)
-        headers = {"Authorization": f"Bearer {secret.token}", wire.NONCE: "0" * 16}
+        secret = SharedSecret([KEY], BRIDGE, leader.identity.fingerprint)
+        headers = {"Authorization": secret.authorization, wire.NONCE: "0" * 16}
         url, pin = (
             f"wss://{leader.address.address}{wire.PATH}",
             aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint)),
@@ -143,10 +177,10 @@ async def test_a_replica_that_cannot_follow_gets_the_reason(
 
 async def test_a_token_of_an_earlier_term_opens_nothing(tmp_path: Path) -> None:
     async with leading(tmp_path / "a", term=1) as leader:
-        token = SharedSecret(KEY, BRIDGE, leader.identity.fingerprint).token
+        token = SharedSecret([KEY], BRIDGE, leader.identity.fingerprint).authorization
     async with leading(tmp_path / "a", term=2) as leader:
         pin = aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint))
-        headers = {"Authorization": f"Bearer {token}", wire.NONCE: "0" * 16}
+        headers = {"Authorization": token, wire.NONCE: "0" * 16}
         async with aiohttp.ClientSession() as session:
             with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
                 await session.ws_connect(f"wss://{leader.address.address}{wire.PATH}", ssl=pin, headers=headers)
@@ -176,8 +210,8 @@ async def test_a_message_that_is_too_large_ends_its_connection_alone(tmp_path: P
     """Of a replica that has the key."""
     async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address) as follower:
         await leader.lease.until({"follower-1"})
-        secret = SharedSecret(KEY, BRIDGE, leader.identity.fingerprint)
-        headers = {"Authorization": f"Bearer {secret.token}", wire.NONCE: "0" * 16}
+        secret = SharedSecret([KEY], BRIDGE, leader.identity.fingerprint)
+        headers = {"Authorization": secret.authorization, wire.NONCE: "0" * 16}
         pin = aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint))
         url = f"wss://{leader.address.address}{wire.PATH}"
         async with aiohttp.ClientSession() as session, session.ws_connect(url, ssl=pin, headers=headers) as socket:
@@ -198,7 +232,7 @@ def test_any_bytes_are_a_message_or_none(message: bytes) -> None:
 
 def test_a_secret_belongs_to_a_bridge_and_a_leader() -> None:
     tokens = {
-        SharedSecret(key, bridge, fingerprint).token
+        SharedSecret([key], bridge, fingerprint).authorization
         for key in (KEY, OTHER_KEY)
         for bridge in ("a", "b")
         for fingerprint in ("0", "1")

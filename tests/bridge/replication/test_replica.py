@@ -1,0 +1,108 @@
+"""The loop of a replica: it follows, leads, and follows again only behind a lost Lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bridge.facts import discard
+from bridge.model.primitives.election import LeaseTiming
+from bridge.outbox.copied_state import CopiedState
+from bridge.plan.plan import ElectionPlan
+from bridge.replication import replica
+from bridge.replication.replica import Lead, Replica, ReplicaSettings, Term
+from tests.bridge.replication.lease_store import FakeLeaseApi, LeaseStore
+from tests.kit.replica_world import Inline, run_world
+
+
+@pytest.fixture(autouse=True)
+def threads_in_virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica, "ThreadPoolExecutor", Inline)
+
+
+class Kept:
+    """A replica that is alone, and how often it began to follow."""
+
+    def __init__(self, folder: Path, lead: Lead) -> None:
+        self.api = FakeLeaseApi(LeaseStore())
+        self.followed = 0
+        election = ElectionPlan(namespace="apps", lease="kubedelta", name="a", timing=LeaseTiming())
+        settings = ReplicaSettings(
+            election=election,
+            identity="a_1",
+            cluster="prod",
+            shard=None,
+            keys=[b"k" * 32],
+            state=folder,
+            cipher=None,
+            api_server="https://127.0.0.1:6443",
+        )
+        self.replica = Replica(settings, CopiedState(folder), self.api, lead=lead, beside=self._beside, report=discard)
+
+    @asynccontextmanager
+    async def _beside(self) -> AsyncIterator[None]:
+        self.followed += 1
+        yield
+
+
+def test_a_leader_that_fails_does_not_follow(tmp_path: Path) -> None:
+    async def lead(_: Term) -> None:
+        raise ValueError("a bug")
+
+    async def run() -> None:
+        kept = Kept(tmp_path, lead)
+        with pytest.raises(ExceptionGroup) as failed:
+            await kept.replica.run()
+        assert failed.group_contains(ValueError, match="a bug")
+        assert kept.followed == 1
+
+    run_world(run)
+
+
+def test_a_leader_that_is_cancelled_does_not_follow(tmp_path: Path) -> None:
+    async def run() -> None:
+        leads = asyncio.Event()
+
+        async def lead(_: Term) -> None:
+            leads.set()
+            await asyncio.Event().wait()
+
+        kept = Kept(tmp_path, lead)
+        running = asyncio.get_running_loop().create_task(kept.replica.run())
+        await leads.wait()
+        running.cancel()
+        await asyncio.wait([running])
+        assert kept.followed == 1
+
+    run_world(run)
+
+
+def test_a_leader_without_a_lease_follows_and_leads(tmp_path: Path) -> None:
+    async def run() -> None:
+        terms: list[int] = []
+        again = asyncio.Event()
+
+        async def lead(term: Term) -> None:
+            terms.append(term.tenure.term)
+            if len(terms) > 1:
+                again.set()
+            await term.tenure.ending.wait()
+
+        kept = Kept(tmp_path, lead)
+        running = asyncio.get_running_loop().create_task(kept.replica.run())
+        await asyncio.sleep(20)
+        kept.api.reachable = False
+        await asyncio.sleep(20)
+        assert kept.followed == 2
+        kept.api.reachable = True
+        await again.wait()
+        assert terms == [1, 2]
+        kept.replica.stop()
+        await running
+        assert kept.followed == 2
+
+    run_world(run)
