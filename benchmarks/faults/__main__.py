@@ -91,11 +91,12 @@ async def _attempt(
             )
             for number in range(rounds):
                 await fault.work(stage, number, chance)
+                await stage.compare()
                 _say(f"{fault.name}: round {number + 1} of {rounds}, {time.monotonic() - began:.0f} s")
             counts = await stage.counts()
             if chosen.keep is not None:
                 await asyncio.to_thread(stage.keep, chosen.keep / name)
-    except* (CannotBuild, CannotMount, ServerFailed, TimeoutError, OSError) as group:
+    except* (CannotBuild, CannotMount, ServerFailed, TimeoutError, OSError, AssertionError) as group:
         for each in _leaves(group):
             _say(f"{fault.name} FAILED: {each!r}\n" + "\n".join(getattr(each, "__notes__", ())))
             measured.failures.append(f"{type(each).__name__}: {each}".replace(str(folder), "…"))

@@ -32,7 +32,8 @@ Two replicas of a bridge, with the default election (15 s, 10 s, 2 s), run besid
 etcd, Kafka, NATS (JetStream) and a webhook. The leader delivers to four sinks at once: Kafka, Kafka with
 `exactly_once`, NATS with `sole_writer`, and the webhook. Each fault happens while some 22 objects a second change. The
 truth is etcd's history: every version of every object. Kafka is one broker, except where one of three is killed: each
-of these is a controller, too, topics have three copies, and `min.insync.replicas` is 2.
+of these is a controller, too, topics have three copies, and `min.insync.replicas` is 2. After each round, all tables of
+the follower are compared with the leader's, row by row, at the same commit: a difference is a failure of the fault.
 
 - **steps**: versions that happened, counted for each sink. **lost**: those that a sink did not receive, or received by
   a list alone. **unseen**: those of objects that came and went while the API server was down or forgetful, and of which

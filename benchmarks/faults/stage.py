@@ -97,8 +97,10 @@ class Stage:
         await self._mark()
         await self._remember()
         by = time.monotonic() + _CAUGHT_UP_SECONDS
-        last = list({each.uid: each for each in self._happened}.values())
-        while behind := [name for name, each in self.arrivals.items() if not each.have(last)]:
+        whole = list({each.uid: each for each in self._happened}.values())
+        newest = list({each.subject: each for each in self._happened}.values())
+        owed = {name: newest if name in self.reduced else whole for name in self.arrivals}
+        while behind := [name for name, each in self.arrivals.items() if not each.have(owed[name])]:
             if time.monotonic() > by:
                 self.say(f"{', '.join(behind)}: not caught up after {_CAUGHT_UP_SECONDS} s")
                 break
@@ -136,6 +138,12 @@ class Stage:
             "".join(f"{each} in {name}\n" for name, rounds in self.rounds.items() for each in rounds)
         )
         (folder / "history.txt").write_text("".join(f"{each}\n" for each in self._happened))
+
+    async def compare(self) -> None:
+        """Waits until both replicas are ready. Raises AssertionError unless they have equal rows in all tables at the
+        same commit."""
+        await self.ready()
+        await self.replicas.until_equal()
 
     # ── The result ───────────────────────────────────────────────────────────
 

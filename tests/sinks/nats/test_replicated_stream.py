@@ -16,6 +16,7 @@ from nats.js.errors import APIError
 
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED
+from sinks.nats.delivery import MOST_IN_FLIGHT
 from sinks.nats.leading import StreamInDoubt
 from sinks.nats.sink import NatsSink
 from tests.cluster.fixtures import NatsStream
@@ -102,6 +103,33 @@ async def test_a_replicated_stream_refuses_a_former_leader_and_goes_on(cluster: 
 
     assert await ids_of_stream(server, STREAM) == ["term/1", *ids_of(batch[:sent]), "term/2", *ids_of(batch[sent:])]
     assert await no_ids_named(server)
+
+
+@pytest.mark.long
+async def test_messages_of_a_former_leader_that_arrive_late_are_refused(cluster: Sequence[Nats]) -> None:
+    """They were on their way when the next leader took the stream over, and come behind its notice, and behind another
+    choice of the stream's leader. The first one names a number before the notice. The second one would name that of the
+    notice, if no others were in front of it, and the stream would store it, and all behind it."""
+    await make(cluster)
+    server, batch = cluster[0], [a_delta(n, key=f"a/{n}") for n in range(1, MOST_IN_FLIGHT + 1)]
+    async with leading(server, STREAM, FORMER) as former:
+        last, connection = former._last, former._connection
+        assert last is not None
+        assert connection is not None
+        async with leading(cluster[1], STREAM, NEXT):
+            await change_leader(cluster[1], STREAM.name)
+            await until_led(server)
+            for index, record in enumerate(in_term(FORMER, batch)):
+                message = former._encoder.encode(record)
+                headers, _ = message.behind(last + index)
+                await connection.publish(message.subject, message.payload, headers)
+            await connection._client.flush()
+        async with leading(cluster[2], STREAM, NEXT) as successor:
+            assert await successor.deliver(in_term(NEXT, batch)) == ALL_STORED, "nobody else has stored anything"
+
+    assert await ids_of_stream(server, STREAM) == ["term/1", "term/2", *ids_of(batch)]
+    found = await terms(server, STREAM)
+    assert found == sorted(found), "nothing of term 1 behind term 2"
 
 
 @pytest.mark.long
