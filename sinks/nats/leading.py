@@ -60,7 +60,14 @@ async def take_over(
     In front of the notice it writes ``MOST_IN_FLIGHT - 1`` others, and the notice only when no other message is in
     between. An earlier leader has read a number before all of them, or finds a later term at the end; so its messages
     name numbers before that of the notice, and the stream refuses them from then on. Those that it stores in between
-    stand in front of the notice."""
+    stand in front of the notice.
+
+    The others are there because a stream compares a number, and nothing else. A former leader that was frozen, or whose
+    messages are late, has messages on their way that name L, L + 1, L + 2 …, L being the last number that it knew. A
+    notice alone takes the number L + 1. The stream refuses the first of those messages, but now its last number is the
+    one that the second message names: it stores the second one, and all that follow, behind the notice. With as many
+    messages in front as can be on their way, the last number is beyond all that they name. Without them, streams of one
+    server and of three take what the notice is there to end (``test_replicated_stream``)."""
     found = await term_at_end(stream, connection, began, last, in_doubt)
     if found is not None and found.began and found.term == began.term:
         return last

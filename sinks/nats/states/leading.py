@@ -26,7 +26,8 @@ async def take_over(
 
     It writes ``MOST_IN_FLIGHT`` markers with no other message in between. An earlier leader, or an earlier connection
     of this one, has read a number before the markers, or finds them at the end; so its messages name numbers before
-    that of the last marker, and the bucket refuses them from then on."""
+    that of the last marker, and the bucket refuses them from then on. Why one marker is not enough: see the stream's
+    ``take_over``."""
     try:
         await term_at_end(bucket, connection, began, last, in_doubt)
         marker = entries.term(replace(began, behind=last), expires=bucket.expires_markers)

@@ -106,7 +106,7 @@ async def test_a_replicated_stream_refuses_a_former_leader_and_goes_on(cluster: 
 
 
 @pytest.mark.long
-async def test_messages_of_a_former_leader_that_arrive_late_are_refused(cluster: Sequence[Nats]) -> None:
+async def test_late_messages_of_a_former_leader_are_refused(cluster: Sequence[Nats]) -> None:
     """They were on their way when the next leader took the stream over, and come behind its notice, and behind another
     choice of the stream's leader. The first one names a number before the notice. The second one would name that of the
     notice, if no others were in front of it, and the stream would store it, and all behind it."""
