@@ -34,7 +34,8 @@ class CopiedState:
     """Holds the lock of the directory from its creation to ``close``. Every method blocks; one thread at a time."""
 
     def __init__(self, directory: Path) -> None:
-        """Opens the database that is there, whatever wrote it, if a follower can go on with it. Raises StateError."""
+        """Opens the database that is there, if a follower can go on with it; a base copy takes the place of a damaged
+        one. Raises StateError, also for a database that a later version wrote: it stays as it is."""
         self._files = StateDirectory(directory)
         self._connection: apsw.Connection | None = None
         self._incoming: BinaryIO | None = None
@@ -162,8 +163,12 @@ class CopiedState:
             if damage := find_damage(file, cipher):
                 raise Damaged(damage)
             with closing(connect_file(file)) as database:
-                if schema.format_for_followers(database) is None:
-                    raise UnknownFormat(f"the leader's state has another format than {schema.FORMAT}, or none")
+                try:
+                    found = schema.format_for_followers(database)
+                except UnknownFormat as error:
+                    raise UnknownFormat(f"the copy of the leader's state cannot be used: {error}") from error
+                if found is None:
+                    raise Damaged("the copy of the leader's state has not the tables of its format")
                 if missing := missing_keys(database, cipher):
                     raise StateUnusable(
                         f"the leader's state has content under the key {missing[0]}: give state.encryption that key"

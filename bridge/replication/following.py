@@ -23,7 +23,7 @@ from bridge.model.primitives.shard import Shard
 from bridge.outbox import Cipher, Damaged, StateError
 from bridge.outbox.commits import LargePatchset
 from bridge.outbox.copied_state import CopiedState
-from bridge.outbox.storage.schema import FORMAT
+from bridge.outbox.storage import schema
 from bridge.replication import wire
 from bridge.replication.identity import SharedSecret, new_nonce
 
@@ -153,7 +153,7 @@ class StateFollower:
         self.commit = 0 if point is None else point.commit
         shard = "" if me.shard is None else me.shard.name
         term = 0 if point is None else point.term
-        hello = wire.FollowerHello(me.run, me.name, me.cluster, shard, found, FORMAT, term, self.commit)
+        hello = wire.FollowerHello(me.run, me.name, me.cluster, shard, found, schema.FORMAT, term, self.commit)
         await socket.send_bytes(wire.encode(hello))
 
     # ── Receiving ────────────────────────────────────────────────────────────

@@ -26,7 +26,7 @@ from bridge.facts.election import BaseCopySent
 from bridge.facts.process import REPLICATION_SERVER
 from bridge.outbox import BaseCopy, StateError
 from bridge.outbox.commits import CommitHistory, Frame, FrameLog, Point
-from bridge.outbox.storage.schema import FORMAT
+from bridge.outbox.storage import schema
 from bridge.replication import wire
 from bridge.replication.identity import ServerIdentity, SharedSecret
 from bridge.replication.in_sync import REST, InSync, Lag
@@ -236,10 +236,10 @@ class ReplicationServer:
             return f"this is a bridge of the cluster {served.cluster!r}, and not of {hello.cluster!r}"
         if hello.shard != served.shard:
             return f"this is the shard {served.shard or 'of all objects'}, and not {hello.shard or 'of all objects'}"
-        if hello.newest_format < FORMAT:
+        if hello.newest_format < schema.FORMAT:
             return (
-                f"the leader's state has format {FORMAT}, and this version of kubedelta has {hello.newest_format}: "
-                "run the leader's version"
+                f"the leader's state has format {schema.FORMAT}, and this version of kubedelta has "
+                f"{hello.newest_format}: run the leader's version"
             )
         return ""
 
@@ -279,7 +279,7 @@ class ReplicationServer:
         hello, replicator = connection.hello, self._replicator
         history = CommitHistory(self._served.history.terms, replicator.frames.newest)
         point = Point(hello.term, hello.commit)
-        if hello.format != FORMAT or not history.contains(point):
+        if hello.format != schema.FORMAT or not history.contains(point):
             connection.at = -1
         elif replicator.frames.behind(connection.at) is not None or connection.at == replicator.frames.newest:
             self._joined(connection)

@@ -9,8 +9,8 @@ from bridge.outbox.checks import integrity
 from bridge.outbox.encryption.cipher import Cipher
 from bridge.outbox.encryption.key_registry import bytes_by_key
 from bridge.outbox.log.ledger_sql import PRESENT
+from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import one, page_bytes, row
-from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.shard_file import found_in
 from bridge.outbox.storage.state_directory import Disk
 
@@ -48,7 +48,7 @@ def report_without_database(disk: Disk, reason: str) -> StateReport:
     return StateReport(
         path=str(disk.path),
         sqlite=apsw.sqlite_lib_version(),
-        format=FORMAT,
+        format=schema.FORMAT,
         cluster="",
         problems=[reason],
         records=0,

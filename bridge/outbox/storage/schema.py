@@ -89,9 +89,11 @@ def recognise(database: apsw.Connection, *, new: bool) -> int:
 
 def format_for_followers(database: apsw.Connection) -> int | None:
     """The format of a database that a follower of this version can have: its own, or an earlier one, which is migrated
-    when the follower leads. None for any other file."""
-    found = _format(database)
-    if int(database.pragma("application_id")) != APPLICATION_ID:
+    when the follower leads. None for a file that has lost its header or its tables: a base copy takes its place. Raises
+    UnknownFormat for one that another version or program wrote: nothing may take its place."""
+    try:
+        found = recognise(database, new=False)
+    except Damaged:
         return None
     return found if found in migrations.STEPS or _has_our_shape(database) else None
 

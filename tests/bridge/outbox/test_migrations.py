@@ -1,10 +1,8 @@
-"""A state of an earlier format goes on in this version's format. No format was changed since the first release, so that
-the next change is made up here: another column."""
+"""A state of an earlier format goes on in the format of the next version."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import apsw
@@ -12,28 +10,13 @@ import pytest
 
 from bridge.facts import Fact, OutboxRebuilt, StateMigrated, discard
 from bridge.outbox import Outbox, StateUnusable, UnknownFormat, look_at
-from bridge.outbox.storage import migrations, schema
+from bridge.outbox.copied_state import CopiedState
+from bridge.outbox.storage import schema
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
-from bridge.outbox.storage.tables import SQL
 from tests.bridge.outbox.opened import AUDIT, alter, crashed, opened, rows_of
 from tests.kit.informed import Informed
-
-ANOTHER_COLUMN = "ALTER TABLE kinds ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue';"
-
-
-@contextmanager
-def next_version(step: str = ANOTHER_COLUMN) -> Iterator[None]:
-    """Inside, the version has the next format, with one more column."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "FORMAT", FORMAT + 1)
-        patch.setattr(schema, "SQL", SQL + ANOTHER_COLUMN)
-        patch.setattr(migrations, "STEPS", {FORMAT: step})
-        schema.expected.cache_clear()
-        try:
-            yield
-        finally:
-            schema.expected.cache_clear()
+from tests.kit.next_version import ANOTHER_COLUMN, next_version
 
 
 async def a_state(directory: Path) -> int:
@@ -116,3 +99,48 @@ async def test_a_format_that_no_release_wrote_is_refused_by_name(tmp_path: Path,
     alter(tmp_path, f"DROP TABLE terms; PRAGMA user_version = {number}")
     with pytest.raises(UnknownFormat, match=f"an unreleased kubedelta .format {number}."):
         await Outbox.open(tmp_path, AUDIT, report=discard)
+
+
+async def test_a_follower_refuses_a_newer_format_by_name(tmp_path: Path) -> None:
+    """A base copy of the leader would take the place of everything in there."""
+    with next_version():
+        last = await a_state(tmp_path)
+    with pytest.raises(UnknownFormat, match=f"has format {FORMAT + 1}, written by another kubedelta; .* {FORMAT}:"):
+        CopiedState(tmp_path)
+    with next_version():
+        async with opened(tmp_path) as outbox:
+            assert outbox.last == last
+
+
+async def test_a_follower_refuses_what_is_no_state_by_name(tmp_path: Path) -> None:
+    with closing(apsw.Connection(str(tmp_path / FILE))) as connection:
+        connection.execute("CREATE TABLE theirs (id)")
+    with pytest.raises(UnknownFormat, match="is a database, but none of kubedelta's: move it away"):
+        CopiedState(tmp_path)
+    assert rows_of(tmp_path, "SELECT count(*) FROM theirs") == [(0,)]
+
+
+async def test_a_follower_gets_a_copy_for_a_lost_header(tmp_path: Path) -> None:
+    await a_state(tmp_path)
+    alter(tmp_path, "PRAGMA application_id = 0")
+    with closing(CopiedState(tmp_path)) as state:
+        assert (state.format, state.history().point) == (0, None)
+
+
+@pytest.mark.parametrize("ours", [FORMAT, FORMAT + 1])
+async def test_a_follower_takes_a_copy_that_it_can_migrate(tmp_path: Path, ours: int) -> None:
+    (tmp_path / "leader").mkdir()
+    (tmp_path / "follower").mkdir(mode=0o700)
+    with next_version() if ours == FORMAT else nullcontext():
+        await a_state(tmp_path / "leader")
+    content = (tmp_path / "leader" / FILE).read_bytes()
+    with next_version() if ours > FORMAT else nullcontext(), closing(CopiedState(tmp_path / "follower")) as state:
+        state.begin_incoming()
+        state.write_incoming(content)
+        if ours > FORMAT:
+            state.install(None, None)
+            assert state.format == FORMAT
+        else:
+            with pytest.raises(UnknownFormat, match=f"the copy of the leader's state .* has format {FORMAT + 1}, "):
+                state.install(None, None)
+            assert state.format == 0
