@@ -16,4 +16,11 @@ kafka         records of Kafka topics
 nats          messages of a JetStream stream
 webhook       HTTP requests to an endpoint
 file          lines of JSON in a file or a pipe
+
+Invariants, each with its test:
+
+- Every sink keeps the promise of ``base``: the same examination holds for all. ``tests/contracts/test_every_sink.py``
+- An answer brings no credentials back. Refusals that are kept pass ``excerpt``: a bounded part, without our secret
+  headers, keys, signatures and URL however quoted, and without control characters. The excerpt is in the dead letter,
+  and in no log. ``tests/sinks/test_excerpt.py``
 """

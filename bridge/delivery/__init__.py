@@ -13,6 +13,12 @@ sink_worker        the common part of all workers
 transaction_worker  the worker of sinks that deliver in transactions
 worker             the worker of sinks that take batches
 workqueue          client-go's WorkQueue
+
+Invariant, with its tests:
+
+- Later records of an object wait behind its rejected record (``on_rejected: park``). Records before its first dead
+  letter are delivered again only after a crash. ``tests/bridge/delivery/test_worker.py``,
+  ``tests/contracts/test_refusals.py``
 """
 
 from bridge.delivery.attempts import MakeContent

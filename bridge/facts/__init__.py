@@ -7,6 +7,10 @@ election   the Lease: who holds it, and its renewals
 informer   lists, watches, the server's history
 outbox     commits, the state directory, backlogs and backfills
 process    the process, its signals and its clients
+
+Invariant, with its test:
+
+- Rooms report facts, and neither count nor log. ``tests/bridge/telemetry/test_logs.py``
 """
 
 from __future__ import annotations

@@ -18,6 +18,18 @@ resync            periodic resyncs
 running_status    the status of an informer
 shared_informer   all of the above, for a resource in a scope
 tombstones        the newest exported deletes (pure)
+
+Invariants, each with its test:
+
+- A version is exported once. The Controller compares uid and resourceVersion with the Indexer, which begins as the
+  ledger; an unchanged object of a relist is no change. A repeated delete is recognized by its version, which the
+  position has passed; without a position, by the last 500 deletes. The id of a change (``uid/resourceVersion/op``)
+  depends on the change only. ``tests/bridge/informer/test_controller.py``, ``tests/bridge/informer/test_tombstones.py``
+- Known and requested state belong to one history. After a start, and after a watch that ended otherwise than by its own
+  timeout, watches and lists wait until the server's history is proven to be the known one (``history``). In another
+  history all informers of that server begin a new epoch and compare states, and all of them lose their old positions
+  before any of them exports a change. ``tests/bridge/informer/test_history.py``, ``tests/properties/test_restores.py``,
+  ``tests/scenarios/test_a_cluster_restored_from_a_backup.py``
 """
 
 from bridge.informer.delta_fifo import DeltaFIFO

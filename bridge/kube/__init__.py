@@ -13,6 +13,17 @@ paths            URL paths (pure)
 sharded          list and watch of the objects of a shard alone
 transport        httpx over aiohttp, one connection for each watch
 wire             bytes of lists, watches and errors into values (pure, hot)
+
+Whatever the server sends is bounded before it is in memory, and names that it chose stay names.
+
+Invariants, each with its test:
+
+- An object has at most 16 MiB (of a longer one, its identity is exported), the part of a page beside its items 1 MiB,
+  and a document that is read whole 32 MiB. All of these count inflated bytes, and at most 256 KiB are inflated at once.
+  Names that are stored, sent back or used as keys are bounded in ``wire.bounds``. ``tests/bridge/kube/test_pages.py``,
+  ``tests/scenarios/test_a_page_of_500_megabytes.py``
+- Of a discovery document only DNS names are accepted, every segment of a path is quoted, and no other group can claim
+  the names of built-in groups. ``tests/scenarios/test_names_that_an_aggregated_server_chose.py``
 """
 
 from bridge.kube.auth.access import ClusterAccess, ClusterConnection, resolve

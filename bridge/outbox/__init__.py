@@ -27,6 +27,21 @@ writer        the writer thread with group commit
 Log, ledger, positions and cursors are one database, because they change in one transaction. Segment files append twice
 as fast, but every tool of this field with a file format of its own took years to stop losing data, each time because
 two files that were saved separately disagreed. LMDB needs its size in advance, and never shrinks.
+
+Invariants, each with its test:
+
+- The ledger has exactly the exported objects, each from its first record to its ``deleted``, with the number of the
+  record that has its last state; that record stays as long as the object does. An object exists while a row names an
+  informer for it and no other row replaces that row (``ledger_sql.PRESENT``). The informer's own store names the
+  replaced record (``Change.before``), so the ledger is never searched for that. ``tests/bridge/outbox/test_ledger.py``,
+  ``tests/properties/test_outbox.py``
+- A possible delivery counts as a delivery. Compaction leaves out the ``added`` of an object that came and went only if
+  the sink cannot have received it: not handed out in this run, and not in the log when this run began.
+  ``tests/properties/test_compaction.py``
+- A pause outlasts the process: it is in the cursor's row, and a crash resumes no sink.
+  ``tests/bridge/admin/test_operations.py``
+- Order and age never depend on the wall clock: order is the sequence, and ages are counted while the bridge runs.
+  ``tests/bridge/outbox/test_room.py``
 """
 
 from bridge.outbox.appender import utc_now

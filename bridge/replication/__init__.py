@@ -30,13 +30,18 @@ status       the names of these states, for people (pure)
 watching     the watch of the Lease
 wire         the messages (pure)
 
-Invariants:
+Invariants, each with its test:
 
+- Two replicas never deliver at the same time. A holder stops at a deadline, counted from the start of its last renewal;
+  another waits longer, from the last change that it saw. ``tests/properties/test_election.py``
 - A transaction counts as done, and its records are delivered, when every replica that the Lease may name has it. So
   whoever is on the Lease's list has all that any destination can have seen.
+  ``tests/bridge/replication/test_in_sync.py``
 - A replica is taken off the list in the Lease *before* the leader goes on without it.
-- A commit number means one thing within a term, and a term has one leader; a state with another history than the
-  leader's gets a base copy, whatever it has.
+  ``tests/bridge/replication/test_in_sync.py``, ``tests/bridge/replication/test_copies.py``
+- A commit number means one thing within a term. A term has one leader, and begins with a commit of its own before
+  anything else is written. A state with another history than the leader's gets a base copy, whatever it has.
+  ``tests/bridge/replication/test_copies.py``
 
 How it fails: a follower that is slow, full or cut off holds deliveries up for ``patience`` seconds and a write of the
 Lease, and follows again when it can. A leader that cannot write the Lease waits, until it is no leader any more. Who

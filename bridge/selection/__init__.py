@@ -10,6 +10,14 @@ language      CEL expressions: compile, check, find the paths that they read, ev
 names         entries that name no watched resource
 selector      an entry of ``select``, and the selection of a sink
 views         the selections of all sinks, by resource
+
+Invariants, each with its test:
+
+- A sink has exactly the selected objects. Which sinks a record is for is decided once, before the commit, and stored
+  with the record; so is, with each object, which selections contain it. A changed selection appends its difference to
+  the log. ``tests/properties/test_selected_sinks.py``, ``tests/scenarios/test_sinks_that_select.py``
+- An expression is evaluated only if the sizes of the values that it reads bound its time and memory
+  (``language.cost``). ``tests/bridge/selection/test_cost.py``
 """
 
 from bridge.selection.compile import SelectorText, WrongSelection, compile_selection

@@ -17,4 +17,13 @@ The pipeline runs in the Controller, as a transform of new states, before the In
 comparison and the outbox it would leave unredacted bodies in the Indexer, and redact a delete found by a list for a
 second time. So it runs once for each exported change, and never for an unchanged object of a relist; client-go's
 transform at the enqueue runs for those, too.
+
+Invariant, with its tests:
+
+- Secrets lose their values before anything is stored. An allow-list of members and types decides (``redact``), and an
+  object that is not shaped as a Secret leaves bare. An object that calls itself a Secret is redacted, whatever its
+  resource; so is every item of a list that calls itself one of Secrets, since kube-apiserver writes no kind into items.
+  Other objects lose the credentials that presets and rules find; an object that these cannot read, or whose redaction
+  costs too much, leaves bare. ``tests/bridge/transform/test_transform.py``,
+  ``tests/scenarios/test_no_secret_leaves.py``
 """

@@ -8,21 +8,32 @@ from pathlib import Path
 from bridge.outbox.storage.database import open_writer
 from tests.documents.pages import ROOT, read, section
 
-INVARIANT = re.compile(r"^\*\*(\d+)\. (.*?)(?=^\*\*\d+\. |^#|\Z)", re.MULTILINE | re.DOTALL)
+NUMBERED = re.compile(r"^\*\*(\d+)\. (.*?)(?=^\*\*\d+\. |^#|\Z)", re.MULTILINE | re.DOTALL)
+OF_A_ROOM = re.compile(r"^Invariants?, .*:\n\n((?:[- ] .*\n)+)", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+NUMBERED_ONES = NUMBERED.findall(section("ARCHITECTURE.md", "## Invariants"))
 
 
-def test_every_invariant_is_numbered_and_names_a_test() -> None:
-    invariants = INVARIANT.findall(section("ARCHITECTURE.md", "## Invariants"))
+def invariants() -> list[tuple[str, str]]:
+    """Place and text of each: those that span rooms, and those of a room in its ``__init__``."""
+    found = [("ARCHITECTURE.md", text) for _, text in NUMBERED_ONES]
+    for path in (*ROOT.glob("bridge/*/__init__.py"), ROOT / "sinks/__init__.py"):
+        source = path.read_text(encoding="utf-8")
+        blocks = OF_A_ROOM.findall(source)
+        assert blocks or "Invariant" not in source, f"{path}: begin with 'Invariants, each with its test:'"
+        for block in blocks:
+            found += [(str(path.relative_to(ROOT)), text) for text in re.split(r"^- ", block, flags=re.MULTILINE)[1:]]
+    return found
 
-    assert [int(number) for number, _ in invariants] == list(range(1, len(invariants) + 1))
-    assert len(invariants) > 20
-    for number, text in invariants:
-        assert TEST.search(text), f"invariant {number} names no test"
+
+def test_every_invariant_names_its_test() -> None:
+    assert [int(number) for number, _ in NUMBERED_ONES] == list(range(1, len(NUMBERED_ONES) + 1))
+    assert len(invariants()) > 25
+    assert [(place, text) for place, text in invariants() if not TEST.search(text)] == []
 
 
-def test_every_test_that_a_document_names_exists() -> None:
-    for file, name in TEST.findall(read("ARCHITECTURE.md")):
+def test_every_named_test_exists() -> None:
+    for file, name in TEST.findall("\n".join([read("ARCHITECTURE.md"), *(text for _, text in invariants())])):
         assert (ROOT / file).is_file(), file
         tests = re.findall(r"^(?:async )?def (test_\w+)|^(Test\w+) = ", read(file), re.MULTILINE)
         found = {function or machine for function, machine in tests}
