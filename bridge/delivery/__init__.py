@@ -14,6 +14,13 @@ transaction_worker  the worker of sinks that deliver in transactions
 worker             the worker of sinks that take batches
 workqueue          client-go's WorkQueue
 
+A worker takes records in the order of the log (``ports.RecordSource``), hands them to its sink, and reads the Receipt:
+stored records are done, a rejected record becomes a dead letter, and later records of its object are parked behind it;
+pending records are tried again before newer ones of their objects. A fetch is settled when nothing of it is left, so a
+crash repeats what was in flight, with the same ids. Attempts go through a circuit: after five failures in a row, or
+while the destination is unavailable, none begins before a pause is over, and then a single one decides. Where only a
+part of the destination fails (a topic), its records wait aside, and those of other objects go past.
+
 Invariant, with its tests:
 
 - Later records of an object wait behind its rejected record (``on_rejected: park``). Records before its first dead

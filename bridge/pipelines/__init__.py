@@ -13,4 +13,10 @@ sink_feed       the records of one sink in order: the log, with backfills in bet
 sink_pipeline   creates a sink, its feed and the worker that delivers to it
 sink_view       the records of the log as a sink with a selection gets them
 snapshots       snapshots on demand and by schedule
+
+An informer's batch goes through ``Exporter`` into the outbox, whose commit distributes the records to the listener of
+every sink. A sink's ``SinkFeed`` reads its listener and, in front of the log, its backfills; ``sink_view`` makes of
+each record the one that a sink with a selection gets; and a worker of ``delivery`` takes from the feed and settles
+there. Beside this way stand those who change it: ``Backpressure`` compacts or drops a backlog, or stops the intake, and
+``Selecting`` and ``Snapshots`` append or plan records for a single sink.
 """

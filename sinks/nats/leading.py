@@ -6,14 +6,13 @@ proof, since a former leader that connects anew would read that of the notice; s
 message. To wait for a renewal of the Lease after each read would hold up every takeover for two seconds; that is left
 for a last message that is gone.
 
-Numbers leak: where a message of a successor takes the place of the first one in flight, the stream reaches the numbers
-of those behind. So at most ``MOST_IN_FLIGHT`` messages are in flight, of different objects, and a takeover writes one
-notice less than that in front of its own: every number that a former leader can have named is smaller. Those in front
-name the former term, since some of its records may come between them. Equal notices would not do (a reader that drops a
-former term behind the first would lose records), nor the last number of the notices' subject (a replicated stream has
-one such message in flight), nor atomic batches (an option of the stream, since 2.12). The price: a hundred messages and
-4 ms for each takeover (14 ms on two busy cores), a further right, and notices that consumers meet; and in the stream of
-an undeclared second writer, a record that comes again may stand behind an older one of its object.
+At most ``MOST_IN_FLIGHT`` messages are in flight, of different objects, and a takeover writes one notice less than that
+in front of its own (``take_over`` says why). Those in front name the former term, since some of its records may come
+between them. Equal notices would not do (a reader that drops a former term behind the first would lose records), nor
+the last number of the notices' subject (a replicated stream has one such message in flight), nor atomic batches (an
+option of the stream, since 2.12). The price: a hundred messages and 4 ms for each takeover (14 ms on two busy cores), a
+further right, and notices that consumers meet; and in the stream of an undeclared second writer, a record that comes
+again may stand behind an older one of its object.
 """
 
 from __future__ import annotations

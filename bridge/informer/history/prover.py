@@ -1,7 +1,7 @@
 """Chooses the members whose servers are asked for a proof, and draws the conclusion.
 
 Versions of two stores are not comparable, so each store behind the API server has a proof of its own
-(``kube.store_of``).
+(``kube.store_of`` tells them apart).
 
 A resource that cannot be listed (403, a failing conversion webhook, 429) does not prevent the proof: the next newest
 object is asked for. Its proof covers only its own knowledge, so informers that know newer versions list and compare
