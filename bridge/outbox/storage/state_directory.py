@@ -4,8 +4,8 @@ The directory is not created: a volume that is not mounted would be a new state,
 again.
 
 Whether the open files still have their names is checked twice a second (once while no record comes) and not at each
-commit: records exported in between are covered by the numbers of the mark, and a kill loses the mark at any rhythm. inotify would notice
-at once, but needs a thread, and a kernel with free watches.
+commit: records exported in between are covered by the numbers of the mark, and a kill loses the mark at any rhythm.
+inotify would notice at once, but needs a thread, and a kernel with free watches.
 """
 
 from __future__ import annotations
