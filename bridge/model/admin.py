@@ -188,7 +188,7 @@ class UnknownTarget(LookupError):
 
 
 class DiskFull(UnknownTarget):
-    """The state has no room for the change; nothing is changed."""
+    """The state has no room for the change."""
 
 
 class AdminOperations(Protocol):

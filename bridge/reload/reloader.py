@@ -24,6 +24,8 @@ from config.schema import Settings
 
 LOOK_EVERY = 3.0
 """Seconds between two looks at the file. The kubelet takes a minute for a changed ConfigMap."""
+LOOK_FOR_ROOM = 1.0
+"""Seconds between two looks of an operator who waits for a change, whether the disk holds it up."""
 SETTLE = 1.0
 """Seconds after a look that found a change, until the look that finds whether its writer is done."""
 RETRY_AFTER = 30.0
@@ -89,7 +91,8 @@ class Reloader:
         self._use = use
         self._report = report
         self._orders: asyncio.Queue[_Order] = asyncio.Queue()
-        self._runs = False
+        self._live: LiveChange | None = None
+        self._applies = False
         self.status = ConfigurationStatus(digest=file.digest, loaded_at=time.time())
 
     def request(self, trigger: str) -> None:
@@ -97,12 +100,23 @@ class Reloader:
         self._orders.put_nowait(_Order(trigger))
 
     async def reload(self, request: ReloadRequest) -> Reloaded:
-        """See AdminOperations.reload."""
-        if not self._runs:
+        """See AdminOperations.reload. A change that has begun when the disk becomes full cannot be undone: nobody waits
+        for it any more, and a change that waits behind it is not made."""
+        live = self._live
+        if live is None:
             raise UnknownTarget("the bridge waits for its first answer of the API server: ask again when it has it")
         answer: asyncio.Future[Reloaded] = asyncio.get_running_loop().create_future()
         self._orders.put_nowait(_Order("command", request, answer))
-        return await answer
+        try:
+            while not (await asyncio.wait([answer], timeout=LOOK_FOR_ROOM))[0]:
+                if self._applies and live.outbox.no_room:
+                    raise DiskFull(
+                        "the disk of the state became full while a change took effect, which goes on when there is "
+                        f"room: {live.outbox.no_room}"
+                    )
+            return answer.result()
+        finally:
+            answer.cancel()
 
     async def newest(self, plan: Plan) -> Plan:
         """The plan of the file as it is now, for a bridge that begins to run; ``plan``, which was used so far, if the
@@ -129,18 +143,20 @@ class Reloader:
     async def run(self, live: LiveChange) -> None:
         """Reloads until cancelled. Raises what a start raises."""
         await live.watched_resources.wait_started()
-        self._runs = True
+        self._live = live
         now, retry_at = asyncio.get_running_loop().time, float("inf")
         try:
             while True:
                 order = await self._next(retry_at)
+                if order.answer is not None and order.answer.done():
+                    continue
                 try:
                     is_final = await self._reload(live, order)
                 finally:
                     order.give_up()
                 retry_at = float("inf") if is_final else now() + RETRY_AFTER
         finally:
-            self._runs = False
+            self._live = None
             while not self._orders.empty():
                 self._orders.get_nowait().give_up()
 
@@ -165,7 +181,11 @@ class Reloader:
             self._refuse(order, refusal)
             return refusal.is_final
         if change.foreseen is not None:
-            await live.apply(change.plan, change.difference, change.foreseen.resources)
+            self._applies = True
+            try:
+                await live.apply(change.plan, change.difference, change.foreseen.resources)
+            finally:
+                self._applies = False
         self._settings = change.settings
         self._use(change.settings)
         self._accept(order, change, time.monotonic() - began)

@@ -178,14 +178,6 @@ async def test_a_server_that_is_gone_is_asked_again_later(tmp_path: Path, monkey
         await run.until_held("copy", {"a": there["a"]})
 
 
-async def test_a_command_before_the_first_answer_is_refused(tmp_path: Path) -> None:
-    async with reloading(tmp_path) as run:
-        run.reloader._runs = False
-        with pytest.raises(UnknownTarget, match="first answer"):
-            await run.reload()
-        run.reloader._runs = True
-
-
 async def test_an_end_during_a_reload_is_polite(tmp_path: Path, receiver: WebhookReceiver) -> None:
     """The reload waits for a record in flight, whose answer never comes."""
     stuck = asyncio.Event()
