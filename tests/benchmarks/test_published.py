@@ -17,7 +17,7 @@ REPLICAS_AND_TRANSACTIONS = {
     "a leader with a follower": ("election", LEADER),
     "the follower": ("election", FOLLOWER),
     "a single bridge, to a reader of committed records": ("exactly-once", BRIDGE),
-    "the same with [`exactly_once`](sinks.md#exactly-once)": ("exactly-once", EXACTLY_ONCE),
+    "the same with [`exactly_once`](sinks/kafka.md#exactly-once)": ("exactly-once", EXACTLY_ONCE),
 }
 """Rows of the table: case, and contender."""
 

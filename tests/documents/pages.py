@@ -23,7 +23,7 @@ FOR_OPERATORS = (
     "docs/replicas.md",
     "docs/metrics.md",
     "docs/operation.md",
-    "docs/sinks.md",
+    *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/sinks/*.md")),
     "docs/troubleshooting.md",
 )
 """Pages that name options, commands, metrics and types of events."""
@@ -32,7 +32,7 @@ FOR_DEVELOPERS = ("ARCHITECTURE.md", "docs/performance.md", "docs/state.md")
 
 def everything() -> list[Path]:
     """Every document that a person wrote."""
-    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "sinks/README.md", ROOT / "benchmarks/README.md"]
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "sinks/README.md", ROOT / "benchmarks/README.md"]
     return sorted(found)
 
 

@@ -16,7 +16,7 @@ import pytest
 from bridge.kube import ClusterAccess
 from bridge.playground import Playground
 from config.load import load
-from tests.documents.pages import TYPES, read
+from tests.documents.pages import ROOT, TYPES, read
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import fork_server
@@ -63,6 +63,21 @@ async def test_the_controller_example_works_on_every_pod(tmp_path: Path, capsys:
         await main(ClusterAccess(server=cluster.url))
 
     assert sorted(capsys.readouterr().out.splitlines()) == ["exists default/db", "exists default/web"]
+
+
+SINK_PAGES = sorted(path.name for path in ROOT.glob("docs/sinks/*.md") if "```yaml" in path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", SINK_PAGES)
+def test_the_sinks_of_a_page_load(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "kubedelta.yaml"
+    for sinks in re.findall(r"```yaml\n(sinks:\n.*?)```", read(f"docs/sinks/{name}"), re.DOTALL):
+        path.write_text(f"cluster: {{name: x}}\nresources: [deployments.apps, events]\n{sinks}", encoding="utf-8")
+        assert load(path, {}, TYPES).sinks
+
+
+def test_every_built_in_type_has_a_page_with_an_example() -> None:
+    assert {f"{kind}.md" for kind in ("kafka", "nats", "webhook", "file")} <= set(SINK_PAGES)
 
 
 def test_the_readme_configuration_loads_and_its_folder_is_made(tmp_path: Path) -> None:

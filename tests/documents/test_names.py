@@ -112,7 +112,7 @@ def test_a_documented_option_exists_with_that_value(named: str) -> None:
 
 
 def test_the_options_of_every_sink_have_all_their_values() -> None:
-    page = read("docs/sinks.md")
+    page = read("docs/sinks/index.md")
     rows = dict(re.findall(r"^\| `(start|max_backlog|when_full|on_rejected)` \| (.*) \|$", page, re.MULTILINE))
     for option in ("start", "when_full", "on_rejected"):
         [line] = re.findall(rf"^ +#{option}: (.*)$", REFERENCE, re.MULTILINE)
@@ -136,7 +136,7 @@ def test_options_in_pages_for_developers_exist() -> None:
 def test_the_table_of_sinks_has_every_built_in_type() -> None:
     built_in = {name for name in registry.types() if name in ("kafka", "nats", "webhook", "file")}
     assert len(built_in) == 4
-    assert built_in <= set(re.findall(r"^\| `(\w+)` \|", read("docs/sinks.md"), re.MULTILINE))
+    assert built_in <= set(re.findall(r"^\| \[`(\w+)`\]", read("docs/sinks/index.md"), re.MULTILINE))
 
 
 def test_every_type_of_notice_is_documented() -> None:

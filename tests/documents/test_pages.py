@@ -16,8 +16,9 @@ def test_every_link_leads_to_a_file() -> None:
 
 
 def test_the_index_links_to_every_page() -> None:
-    linked = set(re.findall(r"\]\(([^)#]+)\)", read("docs/index.md")))
-    assert {path.name for path in ROOT.glob("docs/*.md")} - {"index.md"} <= linked
+    for folder in ("docs", "docs/sinks"):
+        linked = set(re.findall(r"\]\(([^)#]+)\)", read(f"{folder}/index.md")))
+        assert {path.name for path in (ROOT / folder).glob("*.md")} - {"index.md"} <= linked
 
 
 def test_the_glossary_defines_our_words() -> None:

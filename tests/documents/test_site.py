@@ -21,7 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_page_of_the_repository_is_on_the_site(site: Path) -> None:
-    pages = {str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
+    pages = {str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))}
     made = {re.sub(r"README\.md$", "index.html", page).replace(".md", ".html") for page in pages}
     assert made <= {str(path.relative_to(site)) for path in site.rglob("*.html")}
 
