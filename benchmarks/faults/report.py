@@ -37,7 +37,8 @@ the follower are compared with the leader's, row by row, at the same commit: a d
 
 - **steps**: versions that happened, counted for each sink. **lost**: those that a sink did not receive, or received by
   a list alone. **unseen**: those of objects that came and went while the API server was down or forgetful, and of which
-  nobody promises a trace ([Steps that no watch announced](../../docs/guarantees.md#steps-that-no-watch-announced)).
+  nobody promises a trace ([Steps that no watch announced](../../docs/guarantees.md#steps-that-no-watch-announced)), or
+  in a backlog that was compacted.
 - **disordered**: records behind a newer one of their object, also among repetitions, or with another content than what
   happened.
 - **repeated**: delivered again with an equal id. **other ids**: the same version with another id. **oldest repeated**:

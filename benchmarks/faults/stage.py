@@ -33,6 +33,7 @@ WRITERS, OBJECTS, PAUSE = 6, 4, 0.25
 That makes some 22 changes a second."""
 
 _CAUGHT_UP_SECONDS = 300
+_MARKER = "marker-"
 _DISK = 160 * MEBIBYTE
 """More than the bridge keeps free, with room for a copy of the state."""
 
@@ -92,14 +93,15 @@ class Stage:
             self.rounds[name].append(Round.of(began, ended, () if name in gone else ends))
 
     async def catch_up(self) -> None:
-        """Waits until every destination has all that happened by now. If one has not after five minutes, the counts
+        """Waits until every destination has all that happened by now; one with a compacted backlog never gets an object
+        that is deleted in there, and has the markers behind all others. If one has not after five minutes, the counts
         show it."""
         await self._mark()
         await self._remember()
         by = time.monotonic() + _CAUGHT_UP_SECONDS
         whole = list({each.uid: each for each in self._happened}.values())
-        newest = list({each.subject: each for each in self._happened}.values())
-        owed = {name: newest if name in self.reduced else whole for name in self.arrivals}
+        markers = [each for each in whole if each.subject.rpartition("/")[2].startswith(_MARKER)]
+        owed = {name: markers if name in self.reduced else whole for name in self.arrivals}
         while behind := [name for name, each in self.arrivals.items() if not each.have(owed[name])]:
             if time.monotonic() > by:
                 self.say(f"{', '.join(behind)}: not caught up after {_CAUGHT_UP_SECONDS} s")
@@ -113,7 +115,7 @@ class Stage:
         async with KubeClient(self.servers.api) as kube:
             for kind in self.judged:
                 await kube.create(
-                    f"/api/v1/namespaces/{self.namespace}/{kind}", an_object(kind, f"marker-{self._marks}")
+                    f"/api/v1/namespaces/{self.namespace}/{kind}", an_object(kind, f"{_MARKER}{self._marks}")
                 )
 
     async def _remember(self) -> None:
