@@ -62,6 +62,12 @@ class StateMigrated(msgspec.Struct, frozen=True):
     was: int
 
 
+class ReplicasLeft(msgspec.Struct, frozen=True):
+    """A bridge without an election began with the state of a replica: each sink gets a Gap, and a snapshot."""
+
+    file: str
+
+
 class StateExposed(msgspec.Struct, frozen=True):
     """Other users may read the files of the state, and the bridge cannot change that."""
 
@@ -185,6 +191,7 @@ OutboxFact: TypeAlias = (
     | OutboxFull
     | OutboxHasRoom
     | OutboxRebuilt
+    | ReplicasLeft
     | StateMigrated
     | StateExposed
     | SinkForgotten

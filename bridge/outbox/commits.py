@@ -10,7 +10,7 @@ term number is used by one leader only, so two databases with the same newest ``
 database whose point is not in another one's history has commits that the other never had.
 
 What is not seen this way: the making of tables, and writes of a process that captures nothing. Both end the history
-(``forget``), so that a follower of the time before gets a base copy.
+(``end_history``), so that a follower of the time before gets a base copy.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class CommitHistory:
 
     @property
     def point(self) -> Point | None:
-        """None for a database without a history."""
-        return Point(self.terms[-1][0], self.commit) if self.terms else None
+        """None for a database without a history, or behind the end of it."""
+        return Point(self.terms[-1][0], self.commit) if self.terms and self.terms[-1][1] <= self.commit else None
 
     def contains(self, point: Point) -> bool:
         """Whether this database was once at that point."""
@@ -72,10 +72,24 @@ def newest_term(database: apsw.Connection) -> int:
     return one(database, "SELECT max(term, (SELECT coalesce(max(term), 0) FROM terms)) FROM meta")
 
 
-def forget(database: apsw.Connection) -> None:
-    """For a process that writes and captures nothing: no point of before leads to what the database has then."""
-    if one(database, "SELECT count(*) FROM terms"):
-        database.execute("DELETE FROM terms")
+def is_of_a_replica(database: apsw.Connection) -> bool:
+    """Whether a replica wrote this database, and no bridge without an election has opened it since: another replica may
+    have gone on without it."""
+    return bool(one(database, "SELECT count(*) FROM terms"))
+
+
+def end_history(database: apsw.Connection) -> None:
+    """Before the first write of a process that captures nothing: no point of before leads to what the database has
+    then. The newest term stays, without a commit: see ``is_of_a_replica``."""
+    if is_of_a_replica(database):
+        with database:
+            database.execute("DELETE FROM terms WHERE term < (SELECT max(term) FROM terms)")
+            database.execute("UPDATE terms SET first_commit = (SELECT committed + 1 FROM meta)")
+
+
+def leave_replicas(database: apsw.Connection) -> None:
+    """For a bridge without an election. Part of a transaction."""
+    database.execute("DELETE FROM terms")
 
 
 # ── Frames ───────────────────────────────────────────────────────────────────

@@ -12,6 +12,7 @@ from bridge.facts import (
     OutboxHasRoom,
     OutboxOpened,
     OutboxRebuilt,
+    ReplicasLeft,
     ScopeChanged,
     SelectionChanged,
     SelectionUnreadable,
@@ -44,6 +45,12 @@ class StateLogs:
                 self._log.error(text, aside=aside or "no file was left", reason=reason)
             case StateMigrated(file, was):
                 self._log.info("the state is migrated to this version's format", file=file, was=was)
+            case ReplicasLeft(file):
+                text = (
+                    "this is the state of one of several replicas, and another may have delivered what it lacks: each "
+                    "sink gets a Gap, then a snapshot"
+                )
+                self._log.warning(text, file=file)
             case StateExposed(directory, reason):
                 text = (
                     "other users may read the files of the state: restrict the directory to the bridge's user (chmod "

@@ -12,7 +12,7 @@ import apsw
 
 from bridge.model.policies import StartPolicy
 from bridge.outbox.checks.integrity import find_damage, require_small
-from bridge.outbox.commits import Capture, forget
+from bridge.outbox.commits import Capture, end_history, is_of_a_replica, leave_replicas
 from bridge.outbox.consumers import beginnings, cursors, own_log, selections
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.selections import StoredSelection
@@ -70,6 +70,8 @@ class OpenedState:
     """Why the earlier database was moved aside; empty if it was not."""
     aside: Path | None = None
     """New path of the damaged database, if a file was left."""
+    left_replicas: bool = False
+    """A bridge without an election begins with the state of a replica; see ``rebuild.begin_lacking``."""
 
 
 def open_state(
@@ -86,7 +88,8 @@ def open_state(
     """Opens or creates the state. Blocks: seconds for a log of millions of records. A crash in the middle of a repair
     repeats the repair. ``selecting``: the sinks that have a selection now. ``behind``: the number behind which the
     records of a new database begin. ``capture``: records what is written from here on. ``lacking``: see
-    ``rebuild.begin_lacking``. Raises StateError."""
+    ``rebuild.begin_lacking``; so is the state of a replica without ``capture``, since another replica may have gone on
+    without it. Raises StateError."""
     state_directory = StateDirectory(directory)
     try:
         mark = state_directory.mark()
@@ -100,8 +103,7 @@ def open_state(
                 # Removed after the repair: a crash during the repair repeats it.
                 state_directory.mark_damaged(mark.reason)
         last, epoch = last_exported(state_directory.file, mark), unused_epoch(state_directory.file, mark)
-        if lacking:
-            last = max(last, behind)
+        last = max(last, behind)  # Another replica may have gone on with the numbers.
         aside = state_directory.move_aside()
         connection = _open(state_directory, capture=capture)
         begin_anew(connection, last, epoch, sinks, now)
@@ -126,7 +128,7 @@ def open_existing(
         if not state_directory.has(FILE) and not state_directory.has(WAL):
             raise StateUnusable(f"state.directory: there is no {FILE} in {directory}: no bridge has run on it")
         _expect_file(state_directory)
-        return _read_all(state_directory, dict.fromkeys(sinks), now, (), cipher, migrates=False)
+        return _read_all(state_directory, dict.fromkeys(sinks), now, (), cipher, starts=False)
     except BaseException:
         state_directory.release()
         raise
@@ -139,19 +141,28 @@ def _read_all(
     selecting: Collection[str],
     cipher: Cipher | None,
     *,
-    migrates: bool = True,
+    starts: bool = True,
     behind: int = 0,
     capture: Capture | None = None,
     lacking: bool = False,
 ) -> OpenedState:
-    """Examines the database after any error of reading. Raises StateError, Damaged, or a bug."""
+    """``starts``: a bridge begins to run, and no command. Examines the database after any error of reading. Raises
+    StateError, Damaged, or a bug."""
     formats: list[int] = []
     try:
-        connection = _open(state_directory, formats.append if migrates else None, behind, capture)
+        connection = _open(state_directory, formats.append if starts else None, behind, capture)
+        left = starts and capture is None and is_of_a_replica(connection)
         opened = _read_or_close(
-            state_directory, connection, sinks, now, selecting, cipher, lacking=behind if lacking else None
+            state_directory,
+            connection,
+            sinks,
+            now,
+            selecting,
+            cipher,
+            lacking=behind if lacking or left else None,
+            left=left,
         )
-        return replace(opened, migrated=formats[0] if formats else 0)
+        return replace(opened, migrated=formats[0] if formats else 0, left_replicas=left)
     except Exception as error:
         if isinstance(error, Damaged | StateError) and not isinstance(error.__cause__, apsw.ReadOnlyError):
             raise
@@ -173,7 +184,7 @@ def _open(
     try:
         with usable(state_directory.file):
             if capture is None:
-                forget(connection)
+                end_history(connection)
             else:
                 capture.open(connection)
     except BaseException:
@@ -208,9 +219,10 @@ def _read_or_close(
     cipher: Cipher | None,
     *,
     lacking: int | None = None,
+    left: bool = False,
 ) -> OpenedState:
     try:
-        return _read(state_directory, connection, sinks, now, selecting, cipher, lacking)
+        return _read(state_directory, connection, sinks, now, selecting, cipher, lacking, left=left)
     except BaseException:
         connection.close()  # Now: SQLite's last close removes the write-ahead log by name, even the next database's.
         raise
@@ -224,6 +236,8 @@ def _read(
     selecting: Collection[str],
     cipher: Cipher | None,
     lacking: int | None,
+    *,
+    left: bool,
 ) -> OpenedState:
     with usable(state_directory.file):
         _check(connection)
@@ -233,6 +247,8 @@ def _read(
             beginnings.configure(connection, sinks, selecting, now)
             if lacking is not None:
                 begin_lacking(connection, lacking, now)
+            if left:
+                leave_replicas(connection)
             renew_dictionaries(connection, cipher)
         last, log_start, term, ahead = row(connection, "SELECT last, log_start, term, ahead FROM meta")
         ranges = list(_ranges(connection, log_start, now))  # First, since it examines the records.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import apsw
 
-from bridge.facts import OutboxOpened, OutboxRebuilt, Report, StateExposed, StateMigrated
+from bridge.facts import OutboxOpened, OutboxRebuilt, ReplicasLeft, Report, StateExposed, StateMigrated
 from bridge.outbox.recovery.opening import OpenedState
 
 
@@ -16,6 +16,8 @@ def report_opened(opened: OpenedState, records: int, sinks: Iterable[str], repor
     report(OutboxOpened(str(files.file), apsw.sqlite_lib_version(), records, opened.objects))
     if opened.migrated:
         report(StateMigrated(str(files.file), opened.migrated))
+    if opened.left_replicas:
+        report(ReplicasLeft(str(files.file)))
     if files.exposed:
         report(StateExposed(str(files.file.parent), files.exposed))
     if opened.damage:

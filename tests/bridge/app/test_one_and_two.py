@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bridge.facts import ListCompleted, OutboxRebuilt
-from bridge.model.record import Delta
+from bridge.model.change import Op
+from bridge.model.record import Delta, Gap, Snapshot
 from tests.bridge.app.test_bridge import a_config_map
 from tests.bridge.app.test_election import LEASE, Replica
 from tests.kit.playground import Playground
@@ -53,14 +54,6 @@ async def both(
             each.bridge.stop()
 
 
-def assert_delivered_once(sink: RecordingSink, expected: Sequence[str]) -> None:
-    """In this order, with ascending numbers, and nothing else: no snapshot, no gap."""
-    assert all(isinstance(each, Delta) for each in sink.records)
-    assert sink.delivered() == expected
-    numbers = [each.sequence for each in sink.records]
-    assert numbers == sorted(set(numbers))
-
-
 def assert_resumed(replica: Replica) -> None:
     assert not replica.reported(ListCompleted)
     assert not replica.reported(OutboxRebuilt)
@@ -94,17 +87,25 @@ async def test_one_becomes_two_and_one_again(cluster: Playground, tmp_path: Path
         assert_resumed(first)
 
     cluster.delete("configmaps", "c")
+    before = len(sink.records)
     async with alone(cluster, volumes[kept], sink) as again:
+        await sink.until(lambda sink: sum(isinstance(each, Snapshot) for each in sink.records) == 2)
         cluster.patch("configmaps", "a", {"data": {"value": "4"}})
-        await sink.until(lambda sink: len(sink.records) == 8)
+        await sink.until(lambda sink: sink.delivered()[-1] == "updated default/a")
         assert_resumed(again)
+    notices = [each for each in sink.records[before:] if not isinstance(each, Delta)]
+    assert [type(each) for each in notices] == [Gap, Snapshot, Snapshot]
+    left = len(sink.records)
     async with both(cluster, [volumes[kept], tmp_path / "state-2"], sink) as (again, _):
         cluster.create("configmaps", a_config_map("d"))
-        await sink.until(lambda sink: len(sink.records) == 9)
+        await sink.until(lambda sink: sink.delivered()[-1] == "added default/d")
         assert_resumed(again)
 
-    deltas = sink.deltas
+    assert [each for each in sink.records[left:] if not isinstance(each, Delta)] == []
+    deltas = [each for each in sink.deltas if each.op is not Op.SYNC]
     assert [each.term for each in deltas] == [0] * 2 + [1] * 3 + [1 + kept] * 3 + [2 + kept]
+    numbers = [each.sequence for each in deltas]
+    assert numbers == sorted(set(numbers))
     steps = [
         "added a",
         "added b",
@@ -116,7 +117,26 @@ async def test_one_becomes_two_and_one_again(cluster: Playground, tmp_path: Path
         "updated a",
         "added d",
     ]
-    assert_delivered_once(sink, [step.replace(" ", " default/") for step in steps])
+    assert [f"{each.op} {each.key}" for each in deltas] == [step.replace(" ", " default/") for step in steps]
+
+
+@pytest.mark.parametrize("led_last", [True, False], ids=["followed", "led before another"])
+async def test_a_volume_that_did_not_lead_last_says_so(cluster: Playground, tmp_path: Path, led_last: bool) -> None:
+    volumes, sink = [tmp_path / "state-0", tmp_path / "state-1"], RecordingSink()
+    async with both(cluster, volumes, sink) as (first, second):
+        cluster.create("configmaps", a_config_map("a"))
+        await sink.until(lambda sink: "added default/a" in sink.delivered())
+        await (second if led_last else first).stop()
+        leader = first if led_last else second
+        await leader.until(lambda: leader.leads)
+        cluster.create("configmaps", a_config_map("lost"))
+        await sink.until(lambda sink: "added default/lost" in sink.delivered())
+    cluster.delete("configmaps", "lost")
+    alone_sink = RecordingSink()
+    async with alone(cluster, volumes[1 if led_last else 0], alone_sink):
+        await alone_sink.until(lambda sink: sum(isinstance(each, Snapshot) for each in sink.records) == 2)
+    notices = [each for each in alone_sink.records if not isinstance(each, Delta)]
+    assert [type(each) for each in notices] == [Gap, Snapshot, Snapshot]
 
 
 async def test_what_one_had_not_delivered_the_leader_of_two_does(cluster: Playground, tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import discard
+from bridge.facts import Fact, ReplicasLeft, discard
 from bridge.model.gaps import TAKEN_OVER
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Record, Snapshot, SnapshotEdge
 from bridge.model.versions.leading import in_term
 from bridge.outbox import Capture, Damaged, Outbox
-from bridge.outbox.commits import Frame
+from bridge.outbox.commits import Frame, Point
 from bridge.outbox.recovery.rebuild import number_of_now
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.pipelines.feeds import Feeds
@@ -25,6 +25,7 @@ from bridge.pipelines.sink_feed import SinkFeed
 from bridge.pipelines.snapshots import SnapshotSchedule
 from bridge.plan.plan import SinkPlan
 from tests.bridge.outbox.opened import alter, crashed
+from tests.bridge.replication.pair import history_in
 from tests.kit.informed import Informed
 from tests.kit.pipelines import without_worker
 from tests.kit.sinks import RecordingSink
@@ -56,6 +57,9 @@ class NoReplicas:
 
 class Leader:
     """In its term."""
+
+    left = False
+    """It was a replica before, and says so."""
 
     def __init__(self, feeds: Feeds, informer: Informed, term: int) -> None:
         self.outbox = feeds.outbox
@@ -206,3 +210,63 @@ async def test_the_snapshot_is_owed_until_it_begins_whoever_restarts(tmp_path: P
     async with leading(copy, 4) as again:
         assert not again.outbox.sinks["audit"].owes_snapshot
         assert again.outbox.sinks["other"].owes_snapshot
+
+
+# ── Without an election ──────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def alone(directory: Path) -> AsyncIterator[Leader]:
+    facts: list[Fact] = []
+    feeds = await Feeds.open(directory, SINKS, report=facts.append)
+    async with feeds.outbox as outbox:
+        leader = Leader(feeds, await Informed().begin(outbox), 0)
+        yield leader
+    assert any(isinstance(each, ReplicasLeft) for each in facts) is bool(leader.left)
+
+
+async def test_a_state_of_a_replica_lacks_what_another_has(tmp_path: Path) -> None:
+    copy, left = await copied_and_taken_over(tmp_path)
+    async with alone(copy) as bridge:
+        bridge.left = True
+        after = await bridge.delivered("audit")
+        assert isinstance(after[-1], Gap)
+        assert after[-1].reason == TAKEN_OVER
+        assert after[-1].sequence > left[-1]
+        assert all(bridge.outbox.sinks[sink].owes_snapshot for sink in SINKS)
+        await bridge.outbox.maintain()
+    async with alone(copy) as again:  # An ordinary start.
+        assert await again.delivered("audit") == []
+
+
+async def test_a_command_leaves_that_to_the_next_start(tmp_path: Path) -> None:
+    copy, _ = await copied_and_taken_over(tmp_path)
+    newest = history_in(copy)
+    for _ in range(2):
+        outbox = await Outbox.open(copy, SINKS, report=discard, only_existing=True)
+        assert not any(outbox.sinks[sink].owes_snapshot for sink in SINKS)
+        await outbox.close()
+        assert history_in(copy).point is None, "it may have written what no replica has"
+        assert newest.point is not None
+        assert not history_in(copy).contains(newest.point)
+    async with alone(copy) as bridge:
+        bridge.left = True
+        assert isinstance((await bridge.delivered("audit"))[-1], Gap)
+
+
+async def test_a_replica_goes_on_behind_a_command(tmp_path: Path) -> None:
+    copy, _ = await copied_and_taken_over(tmp_path)
+    outbox = await Outbox.open(copy, SINKS, report=discard, only_existing=True)
+    await outbox.close()
+    async with leading(copy, 2) as leader:
+        assert not any(isinstance(each, Gap) for each in await leader.delivered("audit"))
+    history = history_in(copy)
+    assert history.point == Point(2, history.commit)
+
+
+async def test_a_damaged_state_of_a_replica_leaves_no_number_twice(tmp_path: Path) -> None:
+    copy, left = await copied_and_taken_over(tmp_path)
+    alter(copy, DAMAGED)
+    async with alone(copy) as bridge:
+        after = await bridge.delivered("audit")
+    assert after[0].sequence > left[-1]

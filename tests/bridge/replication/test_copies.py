@@ -51,7 +51,8 @@ async def test_an_ordinary_outbox_goes_on_with_the_copy(tmp_path: Path) -> None:
         await leader.lease.until({"follower-1"})
         informed = await Informed().begin(leader.outbox)
         [last] = await informed.exports(leader.outbox, "added shop/a")
-    async with opened(tmp_path / "b", SINKS) as outbox:
+    async with leading(tmp_path / "b", term=2) as successor:
+        outbox = successor.outbox
         assert outbox.last == last.sequence
         assert not (await outbox.check()).problems
         assert list((await Informed().begin(outbox)).known) == ["shop/a"]
