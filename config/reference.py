@@ -85,13 +85,25 @@ def _resources() -> Iterator[str]:
 
 
 def _sinks(sink_options: SinkOptionTypes) -> Iterator[str]:
+    """Each option is described once: a type that has the same one as a type above names it."""
+    described: dict[tuple[str, str], str] = {}
     for name, options in sorted(sink_options.items()):
         summary = (options.__doc__ or "").strip().partition("\n\n")[0]
         yield ""
         yield from _comment(" ".join(summary.split()))
         yield f"{name}:"
         yield f"  type: {name}"
-        yield from _indented(_options(options.model_fields))
+        own: dict[str, FieldInfo] = {}
+        same: dict[str, list[str]] = {}
+        for option, field in options.model_fields.items():
+            above = described.setdefault((option, repr(field)), name)
+            if above == name or field.is_required():
+                own[option] = field
+            else:
+                same.setdefault(above, []).append(option)
+        for above, shared in same.items():
+            yield from _indented(_comment(f"As under {above}: {', '.join(shared)}."))
+        yield from _indented(_options(own))
     yield ""
     yield from _comment("Beside its own options, a sink of any type has these:")
     yield from _indented(_options(DeliverySettings.model_fields))
