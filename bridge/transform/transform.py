@@ -8,6 +8,9 @@ plain letters in plain form. A body with another list, or with a map in such a p
 A pod costs 4 to 5 µs here, a twentieth of its way to Kafka; to decode and encode it costs some thirty. Lists named
 ``env``, ``args`` and ``command`` are found at any depth, so no list of kinds grows old (the known paths of the built-in
 workloads would miss custom resources), and lists without credentials are remembered.
+
+Each search of a body costs as much as decoding its object did. Long ConfigMaps are mostly texts, in which no member can
+stand: their names are decoded, and their texts are not searched.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from bridge.transform.structure import redacted_structure
 
 _RELEASE = PathRules((RedactionRule(RELEASE),))
 _RELEASE_NAME = "sh.helm.release."
+_QUOTE = ord('"')
 
 _COMPACT = b'"metadata":{"'
 _HEAD = 200
@@ -69,10 +73,26 @@ _TOKENS = tuple(
 
 _LONGEST_LIST: Final = 4096
 """Bytes of a list that is looked for among those of earlier bodies."""
+_LONG: Final = 2048
+"""Bytes of a ConfigMap whose texts are worth leaving out."""
 _LARGE_SECRET: Final = 65_536
 """Bytes from which on the values of a Secret are counted."""
 _BLANKS: Final = 64
 """Bytes before a bracket that are searched for its key. Blanks alone count as if they hid one."""
+
+
+class _ConfigMap(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
+    """The members of a ConfigMap without binary data, in Go's order."""
+
+    kind: str
+    api_version: str
+    metadata: msgspec.Raw
+    immutable: bool | None = None
+    data: dict[str, msgspec.Raw] = {}
+
+
+_config_map = msgspec.json.Decoder(_ConfigMap).decode
+_SEARCHED_NAMES = frozenset({*PLACES, "release"})
 
 _text = msgspec.json.Decoder(str).decode
 _texts = msgspec.json.Decoder(list[str]).decode
@@ -90,7 +110,6 @@ def transform_for(
     secrets = is_secret(resource)
     presets = Presets(resource, redaction)
     rules = PathRules(redaction.rules)
-    releases = resource.name == "configmaps" and Preset.HELM_RELEASES in redaction.presets
 
     def transform(thing: ApiObject) -> ApiObject:
         effort = Effort(redaction, resource, thing.key)
@@ -101,8 +120,6 @@ def transform_for(
                 body = redacted(thing, resource, redaction)
             else:
                 body = presets.redacted(thing, effort)
-            if releases and b'"release"' in body and _is_release(thing):
-                body = _RELEASE.redacted(body, effort)
             if redaction.rules:
                 body = rules.redacted(body, effort)
         except UNREDACTED as error:
@@ -134,6 +151,8 @@ class Presets:
         self._in_members = has_free_members(resource)
         self._tokens = self._in_members and Preset.BOOTSTRAP_TOKENS in on
         self._any = self._in_places or self._tokens
+        self._config_maps = resource.name == "configmaps"
+        self._releases = self._config_maps and Preset.HELM_RELEASES in on
         self._harmless_env: Harmless[bytes] = Harmless()
         """Lists ``env`` without credentials, which most updates of an object repeat."""
         self._harmless_variables: Harmless[bytes] = Harmless()
@@ -147,19 +166,30 @@ class Presets:
         has none of them. Raises one of ``UNREDACTED`` for a body of an unexpected shape, or one that takes too much
         work; then the body must not be exported."""
         body = thing.body
+        if self._config_maps and len(body) > _LONG:
+            rest = _without_texts(body)
+            if rest is not None and self._without_credentials(rest, effort, thing.stripped) is rest:
+                return body
+        body = self._without_credentials(body, effort, thing.stripped)
+        if self._releases and b'"release"' in body and _is_release(thing):
+            return _RELEASE.redacted(body, effort)
+        return body
+
+    def _without_credentials(self, body: bytes, effort: Effort, is_stripped: bool) -> bytes:
         if not self._any:
-            return body if thing.stripped else self._redacted_metadata(effort, body)
+            return body if is_stripped else self._redacted_metadata(effort, body)
         if body.find(_COMPACT, 0, _HEAD) < 0 or (b"\\" in body and _UNUSUAL_ESCAPE.search(body)):
             return self._redacted_metadata(effort, self._decoded(effort, body))
-        if not thing.stripped:
+        if not is_stripped:
             body = self._redacted_metadata(effort, body)
-        whole = body
+        whole, has_place = body, self._in_places
         if self._in_members:
-            if self._in_places and self._has_map_or_text(effort, body):
+            has_place = has_place and any(key in body for key in _KEYS)
+            if has_place and self._has_map_or_text(effort, body):
                 return self._decoded(effort, body)
             if self._tokens:
                 body = self._redacted_tokens(effort, body)
-        if not self._in_places:
+        if not has_place:
             return body
         left: list[bytes] = []
         at = 0
@@ -281,6 +311,26 @@ def _is_spaced(body: bytes, start: int) -> bool:
     elif before:
         return False
     return not before or before.endswith(_KEYS)
+
+
+def _without_texts(body: bytes) -> bytes | None:
+    """A ConfigMap without its data, which decides about the whole. None for data that must be searched: other values
+    than texts, names that matter, or another format than Go's. Encoded again, the ConfigMap is the same, so it has no
+    other member, none twice, no blank between tokens, and no escape in a name."""
+    try:
+        found = _config_map(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    names = "\n".join((*found.data, ""))
+    if (
+        not found.data.keys().isdisjoint(_SEARCHED_NAMES)
+        or any(f"{end}\n" in names for end in TOKEN_NAMES)
+        or {memoryview(text)[0] for text in found.data.values()} != {_QUOTE}
+        or _encode(found) != body
+    ):
+        return None
+    found.data = {}
+    return _encode(found)
 
 
 def _is_release(thing: ApiObject) -> bool:
