@@ -60,6 +60,7 @@ class _Secret(msgspec.Struct, rename="camel"):
 
 
 _read_secret = msgspec.json.Decoder(_Secret).decode
+_text_in = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 _Values = dict[str, Raw] | None | UnsetType
@@ -103,13 +104,14 @@ def _without_last_applied(annotations: _Values) -> _Values:
 
 
 def _text(digest: str, *, base64: bool) -> Raw:
-    return Raw(_encode(b64encode(digest.encode()).decode() if base64 else digest))
+    text = digest.encode()  # No letter of a digest is escaped in JSON.
+    return Raw(b'"%b"' % (b64encode(text) if base64 else text))
 
 
 def _value(raw: Raw) -> bytes:
     """The bytes to digest: a string's text without its escapes, or the JSON of another value."""
     try:
         # A letter in front, so that the text "1" and the number 1 have different digests.
-        return b"s" + msgspec.json.decode(raw, type=str).encode()
+        return b"s" + _text_in(raw).encode()
     except (msgspec.DecodeError, UnicodeError):
         return b"j" + bytes(raw)

@@ -74,4 +74,4 @@ class RedactionKey:
 
 def _bounded(parts: tuple[bytes, ...]) -> bytes:
     # With its length in front of each part: (ab, c) and (a, bc) must have different digests.
-    return b"".join([piece for part in parts for piece in (_length(len(part)), part)])
+    return b"".join([_length(len(part)) + part for part in parts])
