@@ -10,7 +10,7 @@ from bridge.playground.objects.catalogue import EVERY_VERB, Kind, Subresource
 from bridge.playground.objects.objects import Manifest
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
-NAME = f"{PLURAL}.{GROUP}"
+NAME: str = f"{PLURAL}.{GROUP}"
 
 _MATURITY = {"": 2, "beta": 1, "alpha": 0}
 
