@@ -21,7 +21,7 @@ identity     how both know each other: a certificate of the term, and the redact
 in_sync      who is in sync, and how far deliveries may go (pure)
 lease        the Lease: its values, and the objects that an elector writes (pure)
 ports        the API server and the holder's work, as the elector sees them
-predecessor  the last identity that took the Lease with a state directory
+predecessor  the last identities that took the Lease with a state directory
 replica      the loop: follow, lead, follow
 requests     requests about the Lease, and their answers
 serving      the leader: frames, base copies, and when a transaction is done

@@ -60,12 +60,12 @@ _Knowing: TypeAlias = Following | Acquiring | TakingOver | Leading | Releasing |
 class Rules:
     """The decisions of one elector."""
 
-    def __init__(self, identity: str, timing: LeaseTiming, predecessor: str = "") -> None:
-        """``identity``: of this process alone. ``predecessor``: the last identity that took the Lease with this state
-        directory, whose process is known to have ended; empty for none."""
+    def __init__(self, identity: str, timing: LeaseTiming, *predecessors: str) -> None:
+        """``identity``: of this process alone. ``predecessors``: identities that took the Lease with this state
+        directory, whose processes are known to have ended."""
         self.timing = timing
         self.identity = identity
-        self.ours = frozenset({identity, predecessor} - {""})
+        self.ours = frozenset({identity, *predecessors} - {""})
 
     # ── What to do ───────────────────────────────────────────────────────────
 

@@ -66,6 +66,8 @@ class Elector:
         self._tenure: Tenure | None = None
         """The present, or else the last."""
         self._takes_cleanly = False
+        self._before: Published | None = None
+        """What the Lease said when this replica took it."""
         self._publishes = False
         """The work of the tenure has begun: it says who is in sync."""
         self._at_deadline: asyncio.TimerHandle | None = None
@@ -141,9 +143,13 @@ class Elector:
         action = self._rules.next_action(self.state, self._now(), clean=clean)
         if isinstance(self.state, Following) and action == Take(term):  # Else the watch brought news meanwhile.
             lease, self._takes_cleanly = self.state.known.lease, clean
+            self._before = None if lease is None else lease.published
             self._enter(self._rules.taking(self.state, term))
             await self._write(
-                lease, self._new(term - 1, None) if lease is None else taken(lease, self._rules.claim(term), utc())
+                lease,
+                self._new(term - 1, None)
+                if lease is None
+                else taken(lease, self._rules.claim(term), utc(), clean=clean),
             )
 
     async def _renew(self) -> None:
@@ -186,12 +192,14 @@ class Elector:
         return created(self._rules.claim(term), self._namespace, self._name, published, utc())
 
     def _published(self) -> Published | None:
-        """What to write: that of the holder before, until the work has begun. Whatever somebody else wrote meanwhile is
+        """What to write: until the work has begun, what ``taken`` left. Whatever somebody else wrote meanwhile is
         replaced."""
         tenure = self._tenure
         if tenure is None:
             return None
-        return self._duties.published() if self._publishes else tenure.before
+        if self._publishes:
+            return self._duties.published()
+        return tenure.before if tenure.clean else None
 
     # ── The watch ────────────────────────────────────────────────────────────
 
@@ -230,10 +238,9 @@ class Elector:
         self._enter(self._rules.at(self.state, max(deadline, self._now())))  # A timer may be early by a tick.
 
     def _begin_work(self, state: TakingOver) -> None:
-        before = None if state.known.lease is None else state.known.lease.published
         lasts = self._rules.timing.renew_deadline
         self._tenure = Tenure(
-            state.term, before, state.deadline, self._now, lasts, clean=self._takes_cleanly, hasten=self.hasten
+            state.term, self._before, state.deadline, self._now, lasts, clean=self._takes_cleanly, hasten=self.hasten
         )
         self._publishes = False
         self._work = self._tasks.create_task(self._run_work(self._tenure), name="leadership")

@@ -156,12 +156,13 @@ def created(claim: LeaseHolder, namespace: str, name: str, published: Published 
     return msgspec.json.encode({**head, "metadata": metadata, "spec": spec})
 
 
-def taken(lease: Lease, claim: LeaseHolder, now: datetime) -> bytes:
+def taken(lease: Lease, claim: LeaseHolder, now: datetime, *, clean: bool) -> bytes:
     """The object with another holder, for an update: the API server refuses it with 409 if another version is current.
     What the leader before published stays: until the new one publishes, and it delivers nothing before, whoever was in
-    sync with the leader before is in sync."""
+    sync with the leader before is in sync. Behind a holder that is not ``clean`` nobody is, until it publishes: what
+    the Lease said may have been of a backup."""
     spec = {**_claimed(claim, now), "leaseTransitions": lease.transitions + 1}
-    return _changed(lease, spec, {TERM: str(claim.term)})
+    return _changed(lease, spec, {TERM: str(claim.term)} if clean else _annotations(claim.term, None))
 
 
 def _claimed(claim: LeaseHolder, now: datetime) -> Mapping[str, Any]:

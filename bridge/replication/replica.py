@@ -37,7 +37,7 @@ from bridge.replication.following import CannotFollow, Leader, Me, StateFollower
 from bridge.replication.identity import SharedSecret, new_identity
 from bridge.replication.lease import Lease, Published
 from bridge.replication.ports import LeaseApi, Tenure
-from bridge.replication.predecessor import read_predecessor, write_identity
+from bridge.replication.predecessor import read_predecessors, write_identities
 from bridge.replication.serving import ReplicationServer, Replicator, ServedState
 from bridge.replication.states import Ended, Starting, SteppingDown
 from bridge.replication.status import state_of
@@ -186,10 +186,11 @@ class Replica:
         self.term: Term | None = None
         """While this replica leads."""
         election = settings.election
+        self._predecessors = read_predecessors(settings.state, election.name)
         self._elector = Elector(
             api,
             self,
-            Rules(settings.identity, election.timing, read_predecessor(settings.state, election.name)),
+            Rules(settings.identity, election.timing, *self._predecessors),
             namespace=election.namespace,
             name=election.lease,
             highest_term=state.newest_term(),
@@ -299,7 +300,7 @@ class Replica:
     async def remember(self, identity: str) -> None:
         """See Duties. Without the file, the next process only waits for longer."""
         with suppress(OSError):
-            await asyncio.to_thread(write_identity, self._settings.state, identity)
+            await asyncio.to_thread(write_identities, self._settings.state, [identity, *self._predecessors])
 
     # ── Following ────────────────────────────────────────────────────────────
 

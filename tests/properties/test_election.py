@@ -200,7 +200,7 @@ class SimulatedElector:
                 new = (
                     created(self.claim(term - 1), "apps", "x", None, self.wall)
                     if lease is None
-                    else taken(lease, claim, self.wall)
+                    else taken(lease, claim, self.wall, clean=True)
                 )
                 self.request(new, lease)
             case Renew():

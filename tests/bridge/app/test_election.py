@@ -22,7 +22,7 @@ from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.model.status import SinkState
 from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
 from bridge.replication.lease import LAST_TERM, PUBLISHED, TERM
-from bridge.replication.predecessor import FILE, read_predecessor, write_identity
+from bridge.replication.predecessor import FILE, read_predecessors, write_identities
 from bridge.selection import SelectorText
 from bridge.web.readiness import report
 from sinks.base import Receipt
@@ -415,11 +415,11 @@ async def test_what_somebody_else_published_is_replaced(tmp_path: Path, text: st
 
 
 def test_a_copied_directory_has_no_predecessor(tmp_path: Path) -> None:
-    write_identity(tmp_path, "kubedelta-0_cafe")
-    assert read_predecessor(tmp_path, "kubedelta-0") == "kubedelta-0_cafe"
-    assert read_predecessor(tmp_path, "kubedelta-1") == ""
+    write_identities(tmp_path, ["kubedelta-0_cafe", "kubedelta-0_beef"])
+    assert read_predecessors(tmp_path, "kubedelta-0") == ("kubedelta-0_cafe", "kubedelta-0_beef")
+    assert read_predecessors(tmp_path, "kubedelta-1") == ()
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
     (tmp_path / FILE).write_bytes(b"\xff")
-    assert read_predecessor(tmp_path, "kubedelta-0") == ""
+    assert read_predecessors(tmp_path, "kubedelta-0") == ()
     (tmp_path / FILE).unlink()
-    assert read_predecessor(tmp_path, "kubedelta-0") == ""
+    assert read_predecessors(tmp_path, "kubedelta-0") == ()

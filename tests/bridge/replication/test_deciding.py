@@ -58,7 +58,7 @@ def action(state: State, now: float, *, clean: bool = True) -> object:
 def test_a_lease_taken_too_late_is_not_led() -> None:
     free = a_lease("")
     candidate = Acquiring(known=Known.first(free, 80.0, 3), term=4)
-    won = _stored(taken(free, LeaseHolder(holder="a", seconds=15, term=4), NOW), 6)
+    won = _stored(taken(free, LeaseHolder(holder="a", seconds=15, term=4), NOW, clean=True), 6)
 
     state = RULES.written(candidate, won, began=100.0, now=110.0)
 
@@ -84,7 +84,7 @@ def test_a_create_of_ours_that_came_late_is_waited_out() -> None:
     assert action(late, 115.0) == Take(4)
     assert action(following(a_lease("a")), 100.0) == Take(4)
     assert action(following(a_lease("pod_before")), 100.0) == Take(4)
-    update = taken(a_lease("x"), LeaseHolder(holder="a", seconds=15, term=4), NOW)
+    update = taken(a_lease("x"), LeaseHolder(holder="a", seconds=15, term=4), NOW, clean=True)
     assert action(following(lease_of(update)), 100.0) == Take(5)
 
 

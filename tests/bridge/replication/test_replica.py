@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,9 @@ from bridge.model.primitives.election import LeaseTiming
 from bridge.outbox.copied_state import CopiedState
 from bridge.plan.plan import ElectionPlan
 from bridge.replication import replica
+from bridge.replication.lease import PUBLISHED, LeaseHolder, Published, created
 from bridge.replication.replica import Lead, Replica, ReplicaSettings, Term
+from bridge.replication.requests import utc
 from tests.bridge.replication.lease_store import FakeLeaseApi, LeaseStore
 from tests.kit.replica_world import Inline, run_world
 
@@ -27,13 +30,13 @@ def threads_in_virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
 class Kept:
     """A replica that is alone, and how often it began to follow."""
 
-    def __init__(self, folder: Path, lead: Lead) -> None:
-        self.api = FakeLeaseApi(LeaseStore())
+    def __init__(self, folder: Path, lead: Lead, store: LeaseStore | None = None, run: int = 1) -> None:
+        self.api = FakeLeaseApi(store or LeaseStore())
         self.followed = 0
         election = ElectionPlan(namespace="apps", lease="kubedelta", name="a", timing=LeaseTiming())
         settings = ReplicaSettings(
             election=election,
-            identity="a_1",
+            identity=f"a_{run}",
             cluster="prod",
             shard=None,
             keys=[b"k" * 32],
@@ -104,5 +107,59 @@ def test_a_leader_without_a_lease_follows_and_leads(tmp_path: Path) -> None:
         kept.replica.stop()
         await running
         assert kept.followed == 2
+
+    run_world(run)
+
+
+def test_who_was_killed_before_publishing_lacked_nothing(tmp_path: Path) -> None:
+    """It has delivered nothing: the directory has what the last one had that did."""
+    store = LeaseStore()
+
+    async def killed(number: int, *, publishes: bool) -> bool:
+        leads: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        async def lead(term: Term) -> None:
+            if publishes:
+                term._took_over()
+                await term.tenure.confirmed()
+            leads.set_result(term.lacking)
+            await asyncio.Event().wait()
+
+        kept = Kept(tmp_path, lead, store, number)
+        running = asyncio.get_running_loop().create_task(kept.replica.run())
+        lacking = await leads
+        running.cancel()
+        await asyncio.wait([running])
+        return lacking
+
+    async def run() -> None:
+        assert not await killed(1, publishes=True)
+        for number in (2, 3, 4):
+            assert not await killed(number, publishes=False)
+
+    run_world(run)
+
+
+def test_a_takeover_that_lacks_something_ends_what_was_said(tmp_path: Path) -> None:
+    """Else whoever takes it from a backup, and is killed before it publishes, would lack nothing the next time."""
+    store = LeaseStore()
+    said = Published(leader="b_1", term=7, in_sync=("c_1",))
+    store.write(json.loads(created(LeaseHolder(holder="", seconds=1, term=7), "apps", "kubedelta", said, utc())))
+
+    async def run() -> None:
+        found: list[object] = []
+
+        async def lead(term: Term) -> None:
+            found.append((term.lacking, term.tenure.before, store.annotation(PUBLISHED)))
+            await asyncio.sleep(5)
+            found.append(store.annotation(PUBLISHED))
+            await term.tenure.ending.wait()
+
+        kept = Kept(tmp_path, lead, store)
+        running = asyncio.get_running_loop().create_task(kept.replica.run())
+        await asyncio.sleep(60)
+        assert found == [(True, said, ""), ""]
+        kept.replica.stop()
+        await running
 
     run_world(run)
