@@ -132,5 +132,5 @@ class KafkaBehindALine(Kafka):
 
 
 def fresh_id() -> str:
-    """A UUID in Kafka's form."""
-    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    """A UUID in Kafka's form. As in Kafka, none begins with a dash: its tools would take it for an option."""
+    return "A" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]

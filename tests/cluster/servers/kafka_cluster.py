@@ -17,6 +17,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from tests.cluster.servers.kafka import Kafka, fresh_id
 from tests.cluster.servers.kafka_topics import KafkaTopics
 from tests.cluster.servers.ports import reserve_port
+from tests.cluster.servers.process import ServerFailed
 from tests.kit.deadlines import BUSY
 
 NODES = (1, 2, 3)
@@ -56,7 +57,9 @@ class KafkaNode(Kafka):
         """Before the first start, as an operator does it: transactions have the protocol of a new cluster then."""
         if not (self.folder / "data").exists():
             tool = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(self._settings)]
-            subprocess.run([*self.java(), *tool], check=True, capture_output=True)
+            done = subprocess.run([*self.java(), *tool], check=False, capture_output=True, text=True)
+            if done.returncode:
+                raise ServerFailed(f"{self} cannot be formatted: {done.returncode}\n{done.stdout}{done.stderr}")
 
     def leads_controllers(self) -> int | None:
         """The epoch in which this node was elected as the active controller, as its disk has it; None if another one
