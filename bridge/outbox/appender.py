@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import gmtime, strftime, time_ns
 
+from msgspec.structs import replace
+
 from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
@@ -13,9 +15,10 @@ from bridge.outbox.log import informer_sql, statements
 from bridge.outbox.log.informer_sql import InformerProgress
 from bridge.outbox.log.managing import with_managers
 from bridge.outbox.log.retention import Retention
-from bridge.outbox.log.selecting import Decide, decided
+from bridge.outbox.log.selecting import Decide, deciding
 from bridge.outbox.log.sparse_index import LogEnd
 from bridge.outbox.log.statements import Append, RunningInformer
+from bridge.outbox.log.turns import Turns
 from bridge.outbox.store import Store
 
 
@@ -46,6 +49,8 @@ class Appender:
         """Running informers by resource name and scope. See ``begin``."""
         self.decide: Decide | None = None
         """Decides which sinks get each record; None if no sink has a selection."""
+        self.turns = Turns()
+        """In which selections are evaluated."""
         self.observe: Callable[[Sequence[Record], int], None] | None = None
         """Called before ``committed``, with the bytes of the batch on disk."""
         self._reached: dict[int, InformerProgress] = {}
@@ -68,12 +73,20 @@ class Appender:
             informer.resource, informer.resource_number = batch.resource, await self._store.number_of(batch.resource)
             informer.has_forms = self._store.has_forms(batch.resource.name)
         self._reached.pop(informer.id, None)
-        batch.first = self._assigned + 1
-        deltas, resources, are_states, replaced = self._number(informer, batch, rebuilding)
+        first = self._assigned + 1
+        deltas, resources, are_states, replaced = self._numbered(informer, batch, rebuilding)
+        if self.decide is not None:
+            steps = zip(batch.changes, deltas, strict=True)
+            selected = await self.turns.map(deciding(self.decide, self._state), steps)
+            if self._assigned + 1 != first:  # Others numbered theirs meanwhile.
+                first = self._assigned + 1
+                deltas, resources, are_states, replaced = self._numbered(informer, batch, rebuilding)
+            deltas = [replace(delta, selected=each) for delta, each in zip(deltas, selected, strict=True)]
+            batch.members = [each.members for each in selected]
+        self._assigned += len(deltas)
+        batch.first = first
         if self._keeps_managers:
             deltas = with_managers(batch.changes, deltas, self._store.managers)
-        if self.decide is not None:
-            deltas, batch.members = decided(batch.changes, deltas, self.decide, self._state)
         ready = Append(
             informer.id,
             informer.kind,
@@ -160,10 +173,11 @@ class Appender:
             self.observe(records, size)
         self._committed(records, last)
 
-    def _number(
+    def _numbered(
         self, informer: RunningInformer, batch: ChangeBatch, rebuilding: bool
     ) -> tuple[list[Delta], list[int], list[bool], list[int | None]]:
-        """The records of these changes, and three lists of ``statements.Append``: resources, are_states, replaced.
+        """The records of these changes with the next numbers, which the caller assigns, and three lists of
+        ``statements.Append``: resources, are_states, replaced.
         Deletes and resyncs keep the resource that their object's last record names, even if the informer follows
         another version by now. An object that changes twice in a batch replaces its record of the same batch, which had
         no number when the informer made the change. KeyError is a bug: an informer stops after a batch that could not
@@ -201,7 +215,6 @@ class Appender:
                     change.targets,
                 )
             )
-        self._assigned += len(deltas)
         return deltas, resources, [change.op not in (Op.DELETED, Op.SYNC) for change in batch.changes], replaced
 
     def _state(self, known: ObjectVersion) -> bytes:

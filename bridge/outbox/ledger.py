@@ -155,7 +155,7 @@ class Ledger:
         orphaned = some[: len(states)]
         deltas = [
             Delta(
-                self._appender.number_next(),
+                0,
                 Op.DELETED,
                 Evidence.UNWATCHED,
                 self._store.codec.resources[each.resource],
@@ -169,10 +169,13 @@ class Ledger:
             for each, state in zip(orphaned, states, strict=True)
         ]
         if (decide := self._appender.decide) is not None:
-            deltas = [
-                replace(delta, selected=decide(delta, each.members, partial(bytes, delta.body)))
-                for delta, each in zip(deltas, orphaned, strict=True)
-            ]
+
+            def selected(step: tuple[Delta, ledger_sql.OrphanedObject]) -> Delta:
+                delta, each = step
+                return replace(delta, selected=decide(delta, each.members, partial(bytes, delta.body)))
+
+            deltas = await self._appender.turns.map(selected, zip(deltas, orphaned, strict=True))
+        deltas = [replace(delta, sequence=self._appender.number_next()) for delta in deltas]
         resources, replaced = [each.resource for each in orphaned], [each.sequence for each in orphaned]
         await self._appender.write(deltas, statements.without_informer(kind, resources, replaced, removing=True))
         return len(orphaned)

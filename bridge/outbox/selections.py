@@ -57,6 +57,8 @@ class Selections:
         self._clock = clock
         self.stored = dict(stored)
         """Sink → its selection; sinks without a selection are absent."""
+        self.turns = appender.turns
+        """In which selections are evaluated."""
 
     def decide_by(self, decide: Decide) -> None:
         """Lets ``decide`` decide on all records from now on."""
@@ -110,7 +112,7 @@ class Selections:
         while found := await self._store.ask(
             partial(judged.read, codec=self._store.codec, after=after, through=through, condition=where, values=values)
         ):
-            records.judge(found)
+            await self.turns.map(records.judge, found)
             after = found[-1].sequence
         return records
 

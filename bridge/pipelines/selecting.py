@@ -7,7 +7,7 @@ the end of the log, for this sink alone. So the backlog keeps its decisions, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -128,8 +128,9 @@ class Selecting:
         if compiled:
             views = Views(compiled, self._cluster)
             async for states in self._selections.states():
-                for name in (each for state in states for each in _leaving(views, stored, state)):
-                    counts[name] += 1
+                for leaving in await self._selections.turns.map(partial(_leaving, views, stored), states):
+                    for name in leaving:
+                        counts[name] += 1
         return counts
 
     # ── The entries ──────────────────────────────────────────────────────────
@@ -197,7 +198,8 @@ class Selecting:
         views, stored = Views(changed, self._cluster), self._selections.stored
         counts = {sink: dict.fromkeys((Op.ADDED, Op.DELETED), 0) for sink in changed}
         async for states in self._selections.states():
-            moved = [each for state in states if (each := _moved(views, stored, state))]
+            found = await self._selections.turns.map(partial(_moved, views, stored), states)
+            moved = [each for each in found if each is not None]
             await self._selections.move(moved)
             for sink, op in (exported for each in moved for exported in each.exported):
                 counts[sink][op] += 1
@@ -206,14 +208,17 @@ class Selecting:
             self._report(SelectionChanged(sink, ops[Op.ADDED], ops[Op.DELETED], stored[sink].number))
 
 
-def _leaving(views: Views, stored: Mapping[str, StoredSelection], state: LastState) -> Iterator[str]:
+def _leaving(views: Views, stored: Mapping[str, StoredSelection], state: LastState) -> list[str]:
     """The sinks of ``views`` that have the object, and would get it as deleted."""
     held, here = state.held, views.of(state.resource)
     evaluation = here.evaluator.evaluation(held.key, held.body, held.body)
-    for sink, selection in here.selections.items():
-        was_in = sink not in stored or bool(held.members & stored[sink].mask)
-        if was_in and not selection.matches(evaluation):
-            yield from [sink] if selection.takes(evaluation, Op.DELETED, Evidence.UNSELECTED) else []
+    return [
+        sink
+        for sink, selection in here.selections.items()
+        if (sink not in stored or held.members & stored[sink].mask)
+        and not selection.matches(evaluation)
+        and selection.takes(evaluation, Op.DELETED, Evidence.UNSELECTED)
+    ]
 
 
 def _moved(views: Views, stored: Mapping[str, StoredSelection], state: LastState) -> Moved | None:

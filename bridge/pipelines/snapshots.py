@@ -11,7 +11,7 @@ from bridge.facts import Report
 from bridge.model.admin import UnknownTarget
 from bridge.model.record import SnapshotScope
 from bridge.model.status import SnapshotStatus
-from bridge.outbox import Outbox, utc_now
+from bridge.outbox import LastState, Outbox, utc_now
 from bridge.pipelines.judging import expect_effective, report_failures
 from bridge.pipelines.sink_feed import SinkFeed
 from bridge.pipelines.sink_pipeline import SinkPipeline
@@ -84,13 +84,15 @@ def _views_of(scope: SnapshotScope | None, cluster: str) -> Views | None:
 
 async def _matching(outbox: Outbox, views: Views, states: Sequence[int]) -> Sequence[int]:
     """The states for which the expression holds, or fails, as in ``select``."""
-    found = []
+
+    def matches(state: LastState) -> bool:
+        here, held = views.of(state.resource), state.held
+        return here.selections[_NAME].matches(here.evaluator.evaluation(held.key, held.body))
+
+    found: list[int] = []
     async for part in outbox.snapshots.read(states):
-        for state in part:
-            here, held = views.of(state.resource), state.held
-            if here.selections[_NAME].matches(here.evaluator.evaluation(held.key, held.body)):
-                found.append(held.sequence)
-        await asyncio.sleep(0)
+        chosen = await outbox.selections.turns.map(matches, part)
+        found += [state.held.sequence for state, is_chosen in zip(part, chosen, strict=True) if is_chosen]
     return found
 
 

@@ -9,7 +9,7 @@ and, by nine bytes, with that of records.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import apsw
@@ -37,12 +37,11 @@ class JudgedRecords:
         self._sequences = array("q")
         self._ops = bytearray()
 
-    def judge(self, records: Iterable[Record]) -> None:
-        for record in records:
-            op = self._op(record) if isinstance(record, Delta) else record_codec.GAP
-            if op is not None:
-                self._sequences.append(record.sequence)
-                self._ops.append(_OPS.index(op))
+    def judge(self, record: Record) -> None:
+        op = self._op(record) if isinstance(record, Delta) else record_codec.GAP
+        if op is not None:
+            self._sequences.append(record.sequence)
+            self._ops.append(_OPS.index(op))
 
     def items(self, first: int) -> Iterator[BackfillItem]:
         """Items of a backfill, for the records from sequence number ``first`` on."""

@@ -12,4 +12,5 @@ retention          the records kept beyond need, and the start of the log that f
 selecting          the decision of the sinks' selections on new records
 sparse_index       bytes and ages of records, without a read of the log (pure)
 statements         the writer's transactions, and the informers as the outbox follows them
+turns              turns of the event loop, for work whose length others choose
 """
