@@ -20,7 +20,7 @@ from bridge.facts import (
     SinkOpened,
 )
 from bridge.model.primitives.backoff import Backoff
-from bridge.model.record import Record, body_bytes
+from bridge.model.record import Record, body_bytes, unfit
 from bridge.model.status import PauseCause
 from sinks.base import Receipt, RetryLater, Sink, SinkUnavailable
 
@@ -47,6 +47,7 @@ class SinkAttempts:
         jitter: Callable[[], float],
         save_pause: Callable[[PauseCause], Awaitable[object]],
         make_content: MakeContent | None = None,
+        redacts: bool = False,
         leaving: Callable[[Record], Record] | None = None,
         lease: HeldLease | None = None,
     ) -> None:
@@ -54,6 +55,7 @@ class SinkAttempts:
         self._name = name
         self._save_pause = save_pause
         self._make_content = make_content
+        self._redacts = redacts
         self._leaving, self._elected, self._fencing = leaving, lease is not None, Fencing(name, lease, report)
         self._make_sink, self._backlog_records = make_sink, backlog_records
         self._report = report
@@ -154,10 +156,13 @@ class SinkAttempts:
 
     async def deliver(self, batch: Sequence[Record], lane: Hashable = None) -> tuple[Receipt, float]:
         """Waits until circuit and Lease permit an attempt, and makes it. Returns the receipt and, if the attempt
-        failed, the seconds until the next attempt. Records that the sink withheld are pending without a failure.
-        ``lane``: see ``Circuit.failed``."""
+        failed, the seconds until the next attempt. Records that the sink withheld are pending without a failure; so are
+        those of a batch with ``unfit`` ones, which are rejected first. ``lane``: see ``Circuit.failed``."""
         if self._sink is None:
             raise RuntimeError("deliver() before open()")
+        if self._redacts and (rejected := {index: why for index, record in enumerate(batch) if (why := unfit(record))}):
+            self.rejected += len(rejected)
+            return Receipt([index for index in range(len(batch)) if index not in rejected], rejected=rejected), 0.0
         # In front of the waits: nothing stands between these and the attempt.
         records = batch if self._make_content is None else await self._make_content(batch)
         if self.suspended is not None or self._elected or self.circuit.state is not AT_REST:

@@ -55,6 +55,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """With which this replica leads; None without an election."""
     make_content: MakeContent | None = None
     """Called for each attempt; None if the sink's options ask for no content. Dead letters are without it."""
+    redacts: bool = False
+    """Records come in a form of the sink's own. One that has none (``unfit``) is rejected without an attempt."""
     leaving: Callable[[Record], Record] | None = None
     """Makes the form in which a record leaves, right before each attempt: with the leader's term. Dead letters are
     without it. None for the record as it is."""
@@ -97,6 +99,7 @@ class SinkWorker(ABC):
             jitter=settings.jitter,
             save_pause=settings.save_pause,
             make_content=settings.make_content,
+            redacts=settings.redacts,
             leaving=settings.leaving,
             lease=settings.lease,
         )

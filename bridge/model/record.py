@@ -71,7 +71,8 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     """The field managers of the state, and those that changed in this step (``formats.managers``). None where no sink
     asked for them when the change was recorded."""
     content: Content | None = None
-    """Made for a sink whose options have expressions, anew for each attempt; None for others, and at rest."""
+    """Made for a sink whose options have expressions, anew for each attempt; None for others, and at rest. A record
+    that cannot be redacted for the sink comes with it, see ``unfit``."""
     term: int = 0
     """Of the leader that delivers it; 0 without an election, and at rest."""
 
@@ -237,6 +238,11 @@ Record: TypeAlias = Delta | Notice
 def body_bytes(record: Record) -> int:
     """Size of the record's body; 0 for a notice."""
     return len(record.body) if isinstance(record, Delta) else 0
+
+
+def unfit(record: Record) -> str:
+    """Why there is no form of the record for its sink, before its content is made; empty if there is one."""
+    return record.content.failure if isinstance(record, Delta) and record.content is not None else ""
 
 
 def _of_replay(identity: str, replay: int) -> str:

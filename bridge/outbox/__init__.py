@@ -64,6 +64,7 @@ from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.ledger_sql import covering
 from bridge.outbox.log.retention import Retention
 from bridge.outbox.log.selecting import Decide
+from bridge.outbox.log.turns import Turns
 from bridge.outbox.outbox import Outbox
 from bridge.outbox.recovery.rebuild import number_of_now
 from bridge.outbox.selections import LastState, Moved, Selections
@@ -102,6 +103,7 @@ __all__ = [
     "StateInspection",
     "StateUnusable",
     "StoredSelection",
+    "Turns",
     "UnknownFormat",
     "condition",
     "covering",

@@ -75,7 +75,7 @@ class Feeds:
         # The feed before this one was ended, perhaps with records in flight; and so was the process before.
         uncertain_through = self.outbox.last if sink in self._fed else self.outbox.last_at_start
         self._fed.add(sink)
-        feed = kind(sink, listener, self.outbox.sinks, uncertain_through)
+        feed = kind(sink, listener, self.outbox.sinks, uncertain_through, self.outbox.selections.turns)
         if selection is not None:
             feed.view, feed.held = view_of(selection), bool(selection.start)
         return feed

@@ -11,7 +11,7 @@ import msgspec
 
 from bridge.model.admin import Followed, UnknownTarget
 from bridge.model.formats.cloudevent import CloudEvents
-from bridge.model.record import Delta, Record, body_bytes
+from bridge.model.record import Delta, Record, body_bytes, unfit
 from bridge.outbox import SinkCursors
 from bridge.pipelines.sink_pipeline import SinkPipeline
 from bridge.processor.log import ListenerClosed
@@ -101,6 +101,8 @@ class LiveTail:
         encoded: list[msgspec.Raw] = []
         rejected: list[str] = []
         found: Sequence[Record] = [seen for each in records if (seen := _seen(each, pipeline)) is not None]
+        rejected += [f"{seen.id}: {why}" for seen in found if (why := unfit(seen))]
+        found = [seen for seen in found if not unfit(seen)]
         if pipeline is not None and pipeline.make_content is not None:
             found = await pipeline.make_content(found)
         for seen in found:

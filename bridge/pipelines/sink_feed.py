@@ -11,7 +11,7 @@ import msgspec
 from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Record
-from bridge.outbox import Backfill, JudgedRecords, SinkCursors, condition
+from bridge.outbox import Backfill, JudgedRecords, SinkCursors, Turns, condition
 from bridge.pipelines.judging import Judge
 from bridge.processor.shared_processor import ProcessorListener
 from sinks.base import StatefulSink
@@ -30,8 +30,10 @@ class SinkFeed:
         listener: ProcessorListener[Record],
         sinks: SinkCursors,
         uncertain_through: int,
+        turns: Turns,
     ) -> None:
-        """``uncertain_through``: an earlier feed of the sink may have handed out the log up to here."""
+        """``uncertain_through``: an earlier feed of the sink may have handed out the log up to here. Records are
+        redacted in ``turns``."""
         self.sink = sink
         self._uncertain_through = uncertain_through
         self.stateful: StatefulSink | None = None
@@ -47,6 +49,7 @@ class SinkFeed:
         """True for a new sink with a selection, until ``begin_selection``: ``take`` returns no records."""
         self._listener = listener
         self._sinks = sinks
+        self._turns = turns
         self._cursor = sinks[sink]
         self._planning = asyncio.Lock()  # Held while a backfill is planned.
         self._taking = False
@@ -124,7 +127,7 @@ class SinkFeed:
                 fetch = await self._take_log(limit)
             if self.redact is None:
                 return fetch
-            return msgspec.structs.replace(fetch, items=[self.redact(record) for record in fetch.items])
+            return msgspec.structs.replace(fetch, items=await self._turns.map(self.redact, fetch.items))
         finally:
             self._taking = False
             if self._planning.locked():

@@ -196,6 +196,7 @@ def _make_worker(
         on_rejected=plan.on_rejected,
         save_pause=partial(outbox.sinks.pause, plan.name),
         make_content=make_content,
+        redacts=bool(plan.redact),
         leaving=leaving,
         lease=lease,
     )

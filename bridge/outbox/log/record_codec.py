@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.managers import parted
@@ -120,10 +121,10 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 def encode_record(record: Record) -> bytes:
-    """The content of a dead letter."""
+    """The content of a dead letter. The record is at rest: content is made anew for each attempt."""
     match record:
         case Delta():
-            dead_letter = _Content(delta=record)
+            dead_letter = _Content(delta=record if record.content is None else replace(record, content=None))
         case Gap():
             dead_letter = _Content(gap=record)
         case Snapshot():

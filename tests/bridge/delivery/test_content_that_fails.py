@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from bridge.content.compile import SinkContent
 from bridge.content.maker import ContentMaker
 from bridge.content.recent import RecentValues, RecordValues
-from bridge.model.formats.content import Include
+from bridge.facts import RecordRejected
+from bridge.model.formats.content import Content, Include
 from bridge.model.record import Delta, Record
 from bridge.pipelines.content_thread import ContentThread
 from sinks.base import BatchResult, Lanes, Receipt
@@ -96,6 +97,25 @@ def test_what_encoding_raises_is_one_records_dead_letter(kind: str, error: Excep
     async def story() -> None:
         reason = str(error) if isinstance(error, ValueError) else f"it cannot be encoded: {type(error).__name__}"
         await judged(world_of(kind, Encoding(error)), reason)
+
+    story()
+
+
+@KINDS
+def test_a_record_that_cannot_be_redacted_is_one_dead_letter(kind: str) -> None:
+    @virtual
+    async def story() -> None:
+        world = world_of(kind, Encoding(AssertionError("no sink sees the record")))
+        unfit = Content(failure="redact: redaction fails: KeyError")
+        world.pending.records = [
+            replace(each, content=unfit) if isinstance(each, Delta) and is_bad(each) and each.sequence == 2 else each
+            for each in world.pending.records
+        ]
+        world._settings = replace(world._settings, redacts=True)
+        await judged(world, "redact: redaction fails: KeyError")
+        [rejected] = world.reported(RecordRejected)
+        assert (rejected.sink, rejected.resource, rejected.key, rejected.number) == ("audit", "pods", "shop/b", 1)
+        assert world.worker.rejected == 1
 
     story()
 
