@@ -103,12 +103,11 @@ class EventOptions(SinkOptions):
     include: Annotated[tuple[Include, ...], AfterValidator(_each_once), Field(min_length=1)] | None = Field(
         default=None,
         json_schema_extra={"uniqueItems": True},
-        description="With format envelope or row: further members or columns, which are null where the state before is"
-        " unknown. before: the object before the change; the events become twice as large. patch: a JSON Merge Patch"
-        " (RFC 7396) from before to after. json_patch: a JSON Patch (RFC 6902). changed: the paths that differ"
-        " (spec.replicas), without counters of the API server. For these three both states are decoded, once for all"
-        " sinks. managers: the field managers that changed something in this step, as metadata.managedFields names them"
-        " (manager, operation, subresource, time); of a new object all.",
+        description="With format envelope or row: further members or columns; null where the state before is"
+        " unknown. before: the object before the change, which doubles the events. patch: a JSON Merge"
+        " Patch (RFC 7396). json_patch: a JSON Patch (RFC 6902). changed: the paths that differ"
+        " (spec.replicas), without counters of the API server. managers: the field managers that changed"
+        " something, as metadata.managedFields names them; of a new object all.",
         examples=[["before", "changed"]],
     )
     row: RowSettings | None = Field(
@@ -116,12 +115,11 @@ class EventOptions(SinkOptions):
     )
     data: Expression | None = Field(
         default=None,
-        description="A CEL expression that makes the data of an object's event in place of the object: a map, a list or"
-        " a text. With format raw it is the whole message, for any API. Names: object (the state after the change; of a"
-        " deleted object the last known state), oldObject (null where unknown), op, evidence, time, changed (the"
-        " changed paths), resource, cluster."
-        " Where it fails, such as by a missing member, the record becomes a dead letter. It needs the extra"
-        " kubedelta[cel].",
+        description="A CEL expression that makes the data of an object's event: a map, a list or a text. With"
+        " format raw it is the whole message. Names: object (the state after the change, or before a"
+        " delete), oldObject (null where unknown), op, evidence, time, changed (the changed paths),"
+        " resource, cluster. Where it fails, such as by a missing member, the record becomes a dead"
+        " letter. It needs the extra kubedelta[cel].",
         examples=["{'text': object.metadata.name + ' was ' + op}"],
     )
 

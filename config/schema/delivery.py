@@ -24,8 +24,8 @@ class MaxBacklogSettings(Section):
     # A bound below one batch would be reached by every batch.
     bytes: Annotated[Size, Between(1024**2)] | None = Field(
         default=Size(4 * 1024**3),
-        description="Most bytes of the backlog in the outbox, where bodies are compressed: 4GiB hold about two million "
-        "changes to pods. A number, or with a unit such as 10GiB; null for no bound. It must fit the disk.",
+        description="Most bytes of the backlog in the outbox, compressed: 4GiB hold about two million changes to"
+        " pods. null for no bound. It must fit the disk.",
     )
     age: Annotated[Duration, Between(1)] | None = Field(
         default=None,
@@ -43,9 +43,9 @@ class SnapshotSettings(Section):
 
     # A snapshot of a large cluster takes a minute.
     every: Annotated[Duration, Between(60)] = Field(
-        description="Time between the beginnings of two snapshots, also over restarts; at least 1m. The first begins "
-        "this long after the sink or the option appeared. What became due while no bridge ran, or during another "
-        "backfill, begins once, as soon as it can.",
+        description="Time between the beginnings of two snapshots, also over restarts; at least 1m. The first"
+        " begins this long after the sink or the option appeared. One that became due while no bridge"
+        " ran begins as soon as it can.",
         examples=["24h"],
     )
 
@@ -55,10 +55,9 @@ class DeliverySettings(Section):
 
     start: StartPolicy = Field(
         default=StartPolicy.SNAPSHOT,
-        description="Where a sink begins whose name the state does not know yet; for other sinks the option has no "
-        "effect. snapshot: with every known object as added, between a snapshot.began and a snapshot.ended, so that "
-        "its consumers know the whole state. now: with the next change. earliest: with the oldest record "
-        "that the outbox still has (state.retain).",
+        description="Where a sink with a new name begins. snapshot: with every known object as added, between a"
+        " snapshot.began and a snapshot.ended. now: with the next change. earliest: with the oldest"
+        " record that the outbox has (state.retain).",
     )
     snapshot: SnapshotSettings | None = Field(
         default=None,
@@ -74,17 +73,16 @@ class DeliverySettings(Section):
     )
     when_full: WhenFull = Field(
         default=WhenFull.COMPACT,
-        description="What happens at the bound of max_backlog. compact: the backlog is reduced to the newest state of "
-        "each object: enough for consumers that keep state, while an audit trail loses the steps in between. block: "
-        "the bridge stops reading from the API server, for every sink, until this sink has caught up. Changes that "
-        "the API server forgets meanwhile (a watch reaches back 75 seconds, or less) are found by comparison, without "
-        "the steps in between. drop: the backlog is dropped, and a Gap record in its place says so.",
+        description="At the bound of max_backlog. compact: the newest state of each object stays, without the steps"
+        " in between. block: the bridge stops reading from the API server, for every sink, until this"
+        " one has caught up; changes that the API server forgets meanwhile (after 75 seconds, or less)"
+        " are found by comparison, without the steps in between. drop: a Gap record takes the place of"
+        " the backlog.",
     )
     on_rejected: OnRejected = Field(
         default=OnRejected.PARK,
-        description="The fate of an object's later records after the destination rejected a record of it, which is "
-        "now a dead letter. park: they wait behind it as dead letters, so that the destination never gets them "
-        "without it. pass: they are delivered.",
+        description="For an object's later records after the destination rejected one. park: they wait behind it as"
+        " dead letters. pass: they are delivered.",
     )
     redact: tuple[RedactEntry, ...] = Field(
         default=(),
@@ -95,9 +93,9 @@ class DeliverySettings(Section):
     )
     select: Select | None = Field(
         default=None,
-        description="The objects, and the steps of these objects, that this sink gets: alternatives, each of which "
-        "names a watched resource. Without it, the sink gets everything. After a change of it, the sink gets objects "
-        "that the selection contains now as added, and objects that it does not contain any more as deleted.",
+        description="The objects, and the steps of these objects, that this sink gets: alternatives, each of which"
+        " names a watched resource. Without it, the sink gets everything. After a change, the sink gets"
+        " added and deleted for the objects that came and left.",
         examples=[["deployments.apps", {"resource": "events", "where": "object.type == 'Warning'"}]],
     )
     window: Count = Field(

@@ -51,8 +51,8 @@ class PageSettings(Ruled, Section):
     )
     token_file: Path | None = Field(
         default=None,
-        description="A file with a token of at least 16 characters. Who enters it on the page may look, retry dead "
-        "letters, replay, and pause sinks; nobody else may look. Without it, the page changes nothing, and whoever "
-        "reaches its address may look. The file is read at each request.",
+        description="A file with a token of at least 16 characters. Who enters it on the page may look, retry dead"
+        " letters, replay, and pause sinks; nobody else may look. Without it, the page changes nothing,"
+        " and whoever reaches its address may look.",
         examples=["/run/secrets/page-token"],
     )

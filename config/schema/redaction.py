@@ -90,10 +90,10 @@ class RedactionSettings(Section):
     former_key_files: tuple[Path, ...] = Field(
         default=(),
         max_length=4,
-        description="Files with former keys, while a key is renewed. Every redacted value then has a digest under each "
-        "key, that of key_file first, with a blank in between: readers compare digests with the same key id, and see "
-        "whether the value changed. Take a key out again when readers have seen the new digests, and do not name a key "
-        "that others may know.",
+        description="Files with former keys, while a key is renewed. Every redacted value then has a digest under"
+        " each key, that of key_file first, with a blank in between: readers compare digests with the"
+        " same key id. Take a key out again when readers have seen the new digests, and name no key that"
+        " others may know.",
         examples=[["/run/secrets/redaction.key.2026"]],
     )
     presets: tuple[RedactionPreset, ...] = Field(

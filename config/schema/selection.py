@@ -65,9 +65,9 @@ class SelectSettings(Section):
     )
     on_error: OnError = Field(
         default=OnError.SELECT,
-        description="The meaning of an expression that fails on an object, such as by a missing member or too much "
-        "work, and of a label selector where only the object's identity is known. select: as if it were true, so that "
-        "no object is lost by a mistake. skip: as if it were false.",
+        description="For an expression that fails on an object, such as by a missing member or too much work, and"
+        " for a label selector where only the object's identity is known. select: as if it were true, so"
+        " that no object is lost by a mistake. skip: as if it were false.",
     )
 
 

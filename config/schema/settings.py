@@ -59,9 +59,9 @@ class Settings(BaseSettings):
     )
     latency: Annotated[Duration, Between(0, 1)] = Field(
         default=Duration(0.01),
-        description="How long a change may wait for others, to be stored and delivered with them, which saves CPU; "
-        "twice as long while changes keep coming. A change after a pause does not wait, and neither do many changes at "
-        "once. With 0, no change waits. More than the default saves CPU on a cluster with 20 to 200 changes a second.",
+        description="How long a change may wait for others, to be stored and delivered with them, which saves CPU;"
+        " twice as long while changes keep coming. A change after a pause does not wait, nor do many at"
+        " once. 0: none waits. More than the default saves CPU at 20 to 200 changes a second.",
         examples=["50ms"],
     )
     redaction: RedactionSettings = Field(

@@ -36,10 +36,10 @@ class EncryptionSettings(Section):
 
     key_files: tuple[Path, ...] = Field(
         default=(),
-        description="Files with keys of 32 to 4096 bytes, such as the output of `openssl rand -hex 32`. Objects, and "
-        "everything made of them, are encrypted in the state directory with AES-256-GCM: new content with the key of "
-        "the first file; the others are for content from before. Names, namespaces, uids and versions stay readable. "
-        "It needs kubedelta[encryption]; the image has it.",
+        description="Files with keys of 32 to 4096 bytes, such as the output of `openssl rand -hex 32`. The content"
+        " of objects is encrypted with AES-256-GCM: new content with the key of the first file; the"
+        " others are for content from before. Names, namespaces, uids and versions stay readable. It"
+        " needs kubedelta[encryption]; the image has it.",
         examples=[["/etc/kubedelta/state-2026-11.key", "/etc/kubedelta/state-2026-05.key"]],
     )
     encrypt_new: Flag = Field(
@@ -54,10 +54,10 @@ class StateSettings(Section):
 
     directory: Path = Field(
         default=Path("state"),
-        description="Directory of the database that survives a restart: unsettled records, every known object, the "
-        "positions of watches and the cursors of sinks. It must exist, be writable, and belong to a single bridge; "
-        "else the bridge does not start (exit code 78). The bridge does not create it, because a missing mount would "
-        "go unnoticed. It must be on a local disk or a block volume: NFS does not keep SQLite's locks.",
+        description="Directory of the database with everything that survives a restart. It must exist, since a"
+        " missing mount would go unnoticed, be writable, and belong to a single bridge; else the bridge"
+        " does not start (exit code 78). It must be on a local disk or a block volume: NFS does not keep"
+        " SQLite's locks.",
         examples=["/var/lib/kubedelta"],
     )
     on_cluster_change: OnClusterChange = Field(

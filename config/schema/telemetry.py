@@ -106,9 +106,9 @@ class TracingSettings(Section):
     )
     sample: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.01,
-        description="The share of batches that are traced. Each has a span for the wait of its bytes, the comparison,"
-        " the commit and the distribution, and three for each delivery; with resource, sink, counts and sequence"
-        " numbers, without anything of an object.",
+        description="The share of batches that are traced. Each has a span for the wait of its bytes, the"
+        " comparison, the commit and the distribution, and three for each delivery, without anything of"
+        " an object.",
     )
     ca_file: Path | None = Field(
         default=None,

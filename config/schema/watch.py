@@ -43,9 +43,9 @@ class WatchSettings(Section):
 
     silence_seconds: Annotated[Duration, Between(1)] = Field(
         default=Duration(90),
-        description="Idle timeout of a watch: after this time without a byte, the watch is closed and opened again at "
-        "its last position, without a list. The API server sends a bookmark every minute, so 90 leaves it half a "
-        "minute. Much less causes lists on a quiet cluster, because a second idle timeout in a row leads to a list.",
+        description="After this time without a byte, a watch is closed and opened again at its position. The API"
+        " server sends a bookmark every minute, so 90 leaves half a minute. Much less causes lists on a"
+        " quiet cluster: a second idle timeout in a row leads to one.",
     )
     discovery_seconds: Annotated[Duration, Between(0.1)] = Field(
         default=Duration(10),
@@ -68,10 +68,10 @@ class WatchSettings(Section):
         BeforeValidator(_section_of, json_schema_input_type=RecoverStepsSettings | bool | None),
     ] = Field(
         default=RecoverStepsSettings(),
-        description="After a watch that could not be resumed (the API server restarted, or the bridge was down for "
-        "more than about 75 s), the steps between the listed and the known states are looked for in etcd's history, by "
-        "lists of single objects at exact versions, and exported with evidence recovered. What etcd has forgotten "
-        "(after five to ten minutes) stays relisted. false: no such requests.",
+        description="After a watch that could not be resumed (the API server restarted, or the bridge was down for"
+        " more than about 75 s), lost steps are looked for in etcd's history, by lists of single objects"
+        " at exact versions, and exported with evidence recovered. What etcd has forgotten (after five"
+        " to ten minutes) stays relisted. false: no such requests.",
     )
 
 

@@ -88,22 +88,22 @@ class FileOptions(EventOptions):
     )
     fsync: Fsync = Field(
         default=Fsync.BATCH,
-        description="batch: a batch counts as stored when the disk has it. It costs an fdatasync for each batch, about"
-        " a millisecond, and survives a power cut. interval: the same, with fsync_interval between two of them."
-        " never: a batch counts as stored when the operating system has it, which survives a crash of the bridge alone."
-        " The option has no effect on pipes and devices.",
+        description="When a batch counts as stored. batch: when the disk has it, which costs about a millisecond."
+        " interval: the same, with fsync_interval between two fsyncs. never: when the operating system"
+        " has it, which survives a crash of the bridge, but no power cut. No effect on pipes and"
+        " devices.",
     )
     fsync_interval: Annotated[Duration, Between(0.01, 10)] | None = Field(
         default=None,
-        description="With fsync interval: the least time between two fsyncs, for slow disks; 1s unless it is set."
-        " Lines are in the file at once, and their records count as stored after the fsync: a power cut loses none."
-        " A batch of 1,000 records does not wait for it.",
+        description="With fsync interval: the least time between two fsyncs; 1s unless it is set. Lines are in the"
+        " file at once, and count as stored after the fsync. A batch of 1,000 records does not wait for"
+        " it.",
         examples=["500ms"],
     )
     rotation: Rotation | None = Field(
         default=None,
-        description="The sink closes the file by its size and age. A closed part has the time of its end and its first"
-        " and last sequence number behind the name of the file, and sorts by them. Without rotation, the file grows"
+        description="The sink closes the file by its size and age. A closed part has the time of its end and its"
+        " first and last sequence number behind the name of the file. Without rotation, the file grows"
         " until something moves it away.",
     )
 

@@ -62,10 +62,10 @@ class KafkaOptions(TransactionOptions):
     )
     state_topic: TopicTemplate | None = Field(
         default=None,
-        description="A compacted topic with the newest record of each object, beside the history: key and form as in"
-        " the topic above, without a value when the object is deleted. Placeholders as in topic. A record is settled"
-        " when both topics have it. The topic must have cleanup.policy compact, and no other records. Set it with a new"
-        " sink: a sink that has begun writes the objects that change from then on.",
+        description="A compacted topic with the newest record of each object, beside the history, in the same form;"
+        " a deleted object has no value. Placeholders as in topic. A record is settled when both topics"
+        " have it. The topic must have cleanup.policy compact, and no other records. Set it with a new"
+        " sink: a sink that has begun writes only objects that change from then on.",
         examples=["k8s-state.{resource}"],
     )
     create_topics: CreateTopics | None = Field(
@@ -77,10 +77,10 @@ class KafkaOptions(TransactionOptions):
     )
     key: RecordKey = Field(
         default=RecordKey.OBJECT,
-        description="The key of records, which decides on their partition and on compaction. object: cluster, group,"
-        " resource, namespace and name. uid: an object that is created again under its name is another one. namespace:"
-        " all records of a namespace are in order, and a compacted topic keeps only the last of them, so not for"
-        " compacted topics. Change it with a new topic only: the records that are there keep their keys.",
+        description="The key of records, which decides on their partition and on compaction. object: cluster,"
+        " group, resource, namespace and name. uid: an object that is created again under its name is"
+        " another one. namespace: all records of a namespace are in order; not for compacted topics,"
+        " which would keep only the last of them. Change it with a new topic only.",
     )
     tombstones: Flag = Field(
         default=False,
@@ -99,9 +99,9 @@ class KafkaOptions(TransactionOptions):
     too_large: WhenTooLarge = Field(
         default=WhenTooLarge.REJECT,
         description="For a record above max_message_bytes, or one that brokers refuse for its size. reject: a dead"
-        " letter. trim: the record is sent without what include adds; if that is not enough without"
-        " annotations, then without status, then as a bare object; the header ce_trimmed lists what it lacks. compress:"
-        " only the compressed record counts (up to 32MiB before compression), and brokers decide.",
+        " letter. trim: the record is sent without what include adds, then without annotations, without"
+        " status, at last as a bare object, until it fits; the header ce_trimmed lists what it lacks."
+        " compress: only the compressed record counts (up to 32MiB before compression).",
     )
     ack_timeout: Annotated[Duration, Between(0.001, 300)] = Field(
         default=Duration(10),

@@ -111,8 +111,8 @@ class NatsOptions(EventOptions):
     mode: DeliveryMode = Field(
         default=DeliveryMode.JETSTREAM,
         description="jetstream: a stream stores every message. core: the server hands messages to the present"
-        " subscribers and keeps none, so at most once: whoever is away, or slow, misses messages, and nobody can read"
-        " them again. Account: core needs permission to publish to inbox_prefix.",
+        " subscribers and keeps none, so at most once. The account of core needs permission to publish"
+        " to inbox_prefix.",
     )
     stream: Annotated[Stream | None, NeededByDefaults()] = Field(
         default=None,
@@ -129,17 +129,17 @@ class NatsOptions(EventOptions):
     )
     sole_writer: Flag = Field(
         default=True,
-        description="Only this sink writes into the stream. Then every message names the number of the last message"
-        " before it, the server stores it only behind that one, whole batches are in flight at once, and with an"
-        " election a former leader is refused. Set false for a shared stream: messages of an object then wait for each"
-        " other.",
+        description="Only this sink writes into the stream. Then the server stores a message only behind the one"
+        " before it, whole batches are in flight at once, and with an election a former leader is"
+        " refused. Set false for a shared stream: messages of an object then wait for each other.",
     )
     state: BucketName | None = Field(
         default=None,
-        description="A JetStream key-value bucket with the newest message of each object, beside the stream: the key is"
-        " <cluster>.<group>.<resource>.<namespace>.<name>, each part written as in a subject, with =3A for a colon. A"
-        " deleted object is purged. A record is settled when both have it. The bucket has no other writer. Set it with"
-        " a new sink: a sink that has begun writes the objects that change from then on.",
+        description="A JetStream key-value bucket with the newest message of each object, beside the stream: the"
+        " key is <cluster>.<group>.<resource>.<namespace>.<name>, each part as in a subject, with =3A"
+        " for a colon. A deleted object is purged. A record is settled when both have it. The bucket has"
+        " no other writer. Set it with a new sink: a sink that has begun writes only objects that change"
+        " from then on.",
         examples=["k8s-state"],
     )
     create_stream: CreateStream | None = Field(

@@ -78,9 +78,9 @@ class WebhookOptions(EventOptions):
     )
     oauth2: OAuth2Options | None = Field(
         default=None,
-        description="Every request carries an access token (Authorization: Bearer) that the sink gets by the client"
-        " credentials grant of OAuth 2.0. A token is renewed before its end, and once when the endpoint answers 401."
-        " While there is no token, the sink waits as for an endpoint that cannot be reached.",
+        description="Every request carries an access token by the client credentials grant of OAuth 2.0. It is"
+        " renewed before its end, and once when the endpoint answers 401. While there is no token, the"
+        " sink waits.",
         examples=[
             {
                 "token_url": "https://idp.example.test/oauth2/token",
@@ -91,11 +91,10 @@ class WebhookOptions(EventOptions):
     )
     secret_file: Path | None = Field(
         default=None,
-        description="Signs every request after Standard Webhooks (webhook-id, webhook-timestamp, webhook-signature)."
-        " The file holds a key per line: whsec_ and base64 of 24 to 64 bytes for v1 (HMAC-SHA256), or whsk_ and base64"
-        " of an Ed25519 key (32 bytes, or 64 with the public key) for v1a, whose public half alone the endpoint needs."
-        " With several lines, while a key is replaced, each gives a signature. A changed file is read again. Without"
-        " the option requests are not signed.",
+        description="Signs every request after Standard Webhooks. The file holds a key per line: whsec_ and base64"
+        " of 24 to 64 bytes for v1 (HMAC-SHA256), or whsk_ and base64 of an Ed25519 key (32 bytes, or 64"
+        " with the public key) for v1a. Several lines, while a key is replaced, give a signature each. A"
+        " changed file is read again.",
         examples=["/run/secrets/hook"],
     )
     timeout: Annotated[Duration, Between(0.001, 600)] = Field(
@@ -119,9 +118,9 @@ class WebhookOptions(EventOptions):
     )
     request_origin: Origin | None = Field(
         default=None,
-        description="Abuse protection of CloudEvents' WebHooks: before the first delivery, the endpoint must agree to"
-        " this sender, a DNS name (OPTIONS with WebHook-Request-Origin). A WebHook-Allowed-Rate holds beside rate."
-        " Permission by callback is not supported. Without the option the endpoint is not asked.",
+        description="Abuse protection of CloudEvents' WebHooks: before the first delivery, the endpoint must agree"
+        " to this sender, a DNS name. A WebHook-Allowed-Rate holds beside rate. Permission by callback"
+        " is not supported.",
         examples=["kubedelta.example.com"],
     )
     rate: RateOptions | None = Field(
@@ -157,11 +156,11 @@ class WebhookOptions(EventOptions):
     allow_networks: tuple[Network, ...] | None = Field(
         default=None,
         max_length=100,
-        description="The networks that the sink may connect to, as addresses with or without a prefix. Each connection"
-        " is checked by its real address, so that a name cannot lead elsewhere. Without the option all addresses are"
-        " permitted, private ones and loopback too, as endpoints in a cluster need, but not link-local addresses"
-        " (169.254.0.0/16, fe80::/10) and others where clouds serve credentials of the machine. Those are permitted by"
-        " entries of their own only, such as 169.254.7.7; 0.0.0.0/0 does not permit them.",
+        description="The networks that the sink may connect to, as addresses with or without a prefix; each"
+        " connection is checked by its real address. Without the option all are permitted, private ones"
+        " and loopback too, but not link-local addresses (169.254.0.0/16, fe80::/10) and others where"
+        " clouds serve credentials of the machine. Those need an entry of their own, such as"
+        " 169.254.7.7; 0.0.0.0/0 does not permit them.",
         examples=[["10.0.0.0/8", "fd00::/8"]],
     )
 

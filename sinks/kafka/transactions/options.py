@@ -19,9 +19,9 @@ class TransactionOptions(EventOptions):
 
     exactly_once: Flag = Field(
         default=False,
-        description="Deliver in transactions: readers with isolation.level read_committed see every record once, also"
-        " through kills of the bridge and of brokers. A transaction begins every 100 ms at most, or with 2000 waiting"
-        " records, and takes some 50 ms, so records arrive later. The transactional id is <cluster>/<sink>/0, and that"
+        description="Deliver in transactions: readers with isolation.level read_committed see every record once,"
+        " through kills of the bridge and of brokers. A transaction begins every 100 ms at most, or with"
+        " 2000 waiting records, and takes some 50 ms. The transactional id is <cluster>/<sink>/0, that"
         " of a shard <cluster>/<sink>/1-of-4: allow Describe and Write on the prefix <cluster>/<sink>/.",
     )
     progress_topic: TopicName | None = Field(
