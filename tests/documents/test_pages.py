@@ -15,6 +15,19 @@ def test_every_link_leads_to_a_file() -> None:
             assert (path.parent / target).is_file(), f"{path.name} links to {target}"
 
 
+def test_every_link_into_a_page_leads_to_a_heading() -> None:
+    found = 0
+    for path in everything():
+        for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#([^)]+)\)", path.read_text(encoding="utf-8")):
+            page = path.parent / target if target else path
+            if page.suffix == ".md":
+                headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+                anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+                assert anchor in anchors, f"{path.name} links to {target}#{anchor}"
+                found += 1
+    assert found > 50
+
+
 def test_the_index_links_to_every_page() -> None:
     for folder in ("docs", "docs/sinks"):
         linked = set(re.findall(r"\]\(([^)#]+)\)", read(f"{folder}/index.md")))
