@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import yaml
@@ -81,7 +81,7 @@ def reference(sink_options: SinkOptionTypes) -> str:
 def _resources() -> Iterator[str]:
     yield "- pods"
     yield "- # Or a mapping with more options."
-    yield from _indented(_options(ResourceSettings.model_fields))
+    yield from _indented(_options(ResourceSettings.model_fields, _items_of_sections()))
 
 
 def _sinks(sink_options: SinkOptionTypes) -> Iterator[str]:
@@ -106,14 +106,22 @@ def _sinks(sink_options: SinkOptionTypes) -> Iterator[str]:
         yield from _indented(_options(own))
     yield ""
     yield from _comment("Beside its own options, a sink of any type has these:")
-    yield from _indented(_options(DeliverySettings.model_fields))
+    yield from _indented(_options(DeliverySettings.model_fields, _items_of_sections()))
 
 
-def _options(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+def _items_of_sections() -> set[type[BaseModel]]:
+    """Items of lists that a section has, too, and describes: those of redaction.rules."""
+    sections = (model for field in Settings.model_fields.values() if (model := model_of(field.annotation)))
+    fields = (field for section in sections for field in section.model_fields.values())
+    return {item for field in fields if (item := item_model_of(field.annotation))}
+
+
+def _options(fields: Mapping[str, FieldInfo], elsewhere: Set[type[BaseModel]] = frozenset()) -> Iterator[str]:
+    """``elsewhere``: items of lists that are described under another option."""
     for name, field in fields.items():
         yield ""
         yield from _comment(field.description or "")
-        if model := item_model_of(field.annotation):
+        if (model := item_model_of(field.annotation)) and model not in elsewhere:
             for inner, inner_field in model.model_fields.items():
                 yield from _comment(f"{inner}: {inner_field.description}")
         if model := model_of(field.annotation):

@@ -61,9 +61,9 @@ class DeliverySettings(Section):
     )
     snapshot: SnapshotSettings | None = Field(
         default=None,
-        description="Snapshots by schedule: every known object of the sink once more (op: sync), between a "
-        "snapshot.began and a snapshot.ended, so that its consumers can correct their state. They cost the API server "
-        "nothing. kubedelta snapshot begins one at once.",
+        description="Snapshots by schedule: every known object of the sink once more (op: sync), between a"
+        " snapshot.began and a snapshot.ended, so that its consumers can correct their state. They cost"
+        " the API server nothing.",
         examples=[{"every": "24h"}],
     )
     max_backlog: MaxBacklogSettings = Field(

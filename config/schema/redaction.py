@@ -82,9 +82,9 @@ class RedactionSettings(Section):
 
     key_file: Path | None = Field(
         default=None,
-        description="A file with the key of the digests that replace a Secret's values and other redacted values: 32 "
-        "bytes at least, such as the output of `openssl rand -hex 32`. A digest changes with its value and with the "
-        "key. Without the option, the bridge creates a key in state.directory, which is lost with that directory.",
+        description="A file with the key of the digests that replace redacted values: 32 bytes at least, such as"
+        " the output of `openssl rand -hex 32`. Without the option, the bridge creates a key in"
+        " state.directory, which is lost with that directory.",
         examples=["/run/secrets/redaction.key"],
     )
     former_key_files: tuple[Path, ...] = Field(

@@ -58,9 +58,10 @@ class SelectSettings(Section):
     )
     when: Expression | None = Field(
         default=None,
-        description="Only steps for which this CEL expression is true. Names beside those of where: oldObject (the "
-        "object before the step; null for an added object), op (added, updated, deleted, sync), evidence (watched, "
-        "listed, relisted, recovered, unwatched, unselected). Consumers that keep state should not use it.",
+        description="Only steps for which this CEL expression is true. Names beside those of where: oldObject (the"
+        " object before the step; null for an added object), op (added, updated, deleted, sync),"
+        " evidence (watched, listed, relisted, recovered, unwatched, unselected). Not for consumers that"
+        " keep state.",
         examples=["op != 'updated' || object.spec.replicas != oldObject.spec.replicas"],
     )
     on_error: OnError = Field(

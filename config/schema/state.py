@@ -62,10 +62,10 @@ class StateSettings(Section):
     )
     on_cluster_change: OnClusterChange = Field(
         default=OnClusterChange.REFUSE,
-        description="The reaction to a state of another cluster, which the bridge recognizes by the uid of the "
-        "namespace kube-system. refuse: the bridge does not start (exit code 78), since with a wrong kubeconfig it "
-        "would export every object as deleted. restart: the bridge compares the state with this cluster, and begins a "
-        "new epoch (source: /clusters/<name>/epochs/<n>).",
+        description="The reaction to a state of another cluster (by the uid of the namespace kube-system). refuse:"
+        " the bridge does not start (exit code 78), since with a wrong kubeconfig it would export every"
+        " object as deleted. restart: it compares the state with this cluster, and begins a new epoch"
+        " (source: /clusters/<name>/epochs/<n>).",
     )
     retain: RetainSettings = Field(
         default=RetainSettings(),

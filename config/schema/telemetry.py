@@ -69,9 +69,9 @@ class TelemetrySettings(Section):
     )
     details_token_file: Path | None = Field(
         default=None,
-        description="A file with a token. Whoever sends it (Authorization: Bearer …) gets the details of "
-        "/readyz?verbose, and others the short answer. Without it, requests from the bridge's own machine (in a pod: "
-        "kubectl port-forward) get them. The file is read at each such request.",
+        description="A file with a token. Whoever sends it (Authorization: Bearer …) gets the details of"
+        " /readyz?verbose. Without it, requests from the bridge's own machine (in a pod: kubectl"
+        " port-forward) get them. The file is read at each such request.",
         examples=["/run/secrets/telemetry-token"],
     )
     log_level: LogLevel = Field(

@@ -103,8 +103,8 @@ class ShardSettings(Section):
     )
     by: ShardBy = Field(
         default=ShardBy.UID,
-        description="The field whose hash decides on the shard of an object. uid: even shards; but an object that is "
-        "created again under its name may be in another shard, whose records have no order with those of the former. "
-        "namespace: each namespace is in a shard as a whole, so that all records of a name have an order; all "
-        "cluster-scoped objects are in a single shard.",
+        description="The field whose hash decides on the shard of an object. uid: even shards, but an object that"
+        " is created again under its name may be in another shard, without an order between the two."
+        " namespace: all records of a name have an order; all cluster-scoped objects are in a single"
+        " shard.",
     )

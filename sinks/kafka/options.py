@@ -50,9 +50,9 @@ class KafkaOptions(TransactionOptions):
     topic: TopicTemplate = Field(
         default="k8s.{resource}",
         description="The topic of records. Placeholders: {cluster} {group} {version} {resource} {kind} {namespace};"
-        " characters that Kafka forbids in a topic's name become _. {resource} is the plural; the core group is called"
-        " core. Notices (gaps, the edges of a snapshot) go to notice_topic. All records of an object must be in the"
-        " same topic, so there is no {name}.",
+        " characters that Kafka forbids become _. {resource} is the plural; the core group is called"
+        " core. Notices go to notice_topic. All records of an object must be in the same topic, so there"
+        " is no {name}.",
     )
     notice_topic: TopicName | None = Field(
         default=None,
@@ -71,8 +71,8 @@ class KafkaOptions(TransactionOptions):
     create_topics: CreateTopics | None = Field(
         default=None,
         description="Create missing topics, a state_topic as a compacted topic. Off because the owner of a topic"
-        " should decide on its partitions and its retention. Without it, brokers with auto.create.topics.enable create"
-        " missing topics as they like, but none that must be compacted.",
+        " should decide on its partitions and its retention. Brokers with auto.create.topics.enable"
+        " create others as they like, but none that must be compacted.",
         examples=[{"partitions": 12, "replication_factor": 3}],
     )
     key: RecordKey = Field(
@@ -127,10 +127,10 @@ class KafkaOptions(TransactionOptions):
     token_command: tuple[Annotated[str, _ARGUMENT], ...] | None = Field(
         default=None,
         min_length=1,
-        description="For OAUTHBEARER: a program and its arguments, run without a shell. It prints a JSON object with"
-        " token (or access_token) and its end, as expires_at (RFC 3339, or seconds since 1970) or expires_in (seconds),"
-        " and if needed principal. It runs again when four fifths of the token's lifetime are over. Its standard error"
-        " is logged at level debug only.",
+        description="For OAUTHBEARER: a program and its arguments, run without a shell. It prints a JSON object"
+        " with token (or access_token), expires_at (RFC 3339, or seconds since 1970) or expires_in"
+        " (seconds), and if needed principal. It runs again after four fifths of the token's lifetime."
+        " Its standard error is logged at level debug only.",
         examples=[["/opt/msk-token", "--region", "eu-central-1"]],
     )
     token_timeout: Annotated[Duration, Between(0.1, 300)] = Field(

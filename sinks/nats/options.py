@@ -122,10 +122,10 @@ class NatsOptions(EventOptions):
     )
     subject: Subject = Field(
         default="k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
-        description="The subject of messages. Placeholders: {cluster} {group} {version} {resource} {kind} {namespace}"
-        " {name}. In a value, a dot becomes _, and every other character except letters, digits, - and : becomes =XX."
-        " The core group is called core; the namespace of a cluster-scoped object is _. Notices (gaps, the edges of a"
-        " snapshot) have notice as their {resource}.",
+        description="The subject of messages. Placeholders: {cluster} {group} {version} {resource} {kind}"
+        " {namespace} {name}. In a value, a dot becomes _, and other characters except letters, digits,"
+        " - and : become =XX. The core group is called core; the namespace of a cluster-scoped object is"
+        " _. Notices have notice as their {resource}.",
     )
     sole_writer: Flag = Field(
         default=True,

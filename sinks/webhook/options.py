@@ -35,10 +35,10 @@ class WebhookOptions(EventOptions):
     data of a binary CloudEvent."""
 
     url: TemplateUrl = Field(
-        description="The URL of the POST: http:// or https://. Redirects are not followed. User and password do not"
-        " belong here: see username and password_file. With format raw or row, path and query may have CEL expressions"
-        " in braces, with the names of data: https://example.test/{resource}/{object.metadata.name}. Their values are"
-        " percent-encoded; a record whose value is empty, or has a slash, becomes a dead letter.",
+        description="The URL of the POST, without user and password: see username. Redirects are not followed. With"
+        " format raw or row, path and query may have CEL expressions in braces, with the names of data:"
+        " https://example.test/{resource}/{object.metadata.name}. Values are percent-encoded; a record"
+        " whose value is empty, or has a slash, becomes a dead letter.",
         examples=["https://example.test/hook"],
     )
     headers: Headers = Field(
@@ -50,9 +50,9 @@ class WebhookOptions(EventOptions):
     )
     content_type: MediaType | None = Field(
         default=None,
-        description="With format raw, the Content-Type of the body, in place of application/json, or of text/plain for"
-        " a text. With application/x-ndjson (or another type of lines), each record is a line, and a list in data is a"
-        " line for each of its items: so a batch suits endpoints for bulks.",
+        description="With format raw, the Content-Type of the body, in place of application/json, or of text/plain"
+        " for a text. With application/x-ndjson (or another type of lines), each record, and each item"
+        " of a list, is a line: for endpoints for bulks.",
         examples=["application/x-ndjson"],
     )
     header_files: HeaderFiles = Field(
