@@ -15,10 +15,11 @@ from bridge.model.change import Evidence, Op
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.record import Delta
 from bridge.model.resource import Resource
-from bridge.selection import Decisions, SelectorText, Views, compile_selection
-from bridge.selection.language import Cel
-from bridge.transform.annotations import stripped
 from bridge.transform.digest import IgnoredPaths
+from bridge.transform.transform import stripped
+from bridge.views.decisions import Decisions, Views
+from bridge.views.language import Cel
+from bridge.views.selector import SelectorText, compile_selection
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 OBJECTS = Path(__file__).parent / "load" / "objects"

@@ -12,10 +12,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from config.document import ConfigFile, read, section
 from config.environment import PREFIX, Overlay, merged, overlay
 from config.errors import ConfigError, Path, Problem
-from config.mistakes.pydantic_errors import Mistake, mistakes
+from config.mistakes import Mistake, mistakes
 from config.schema import Settings, SinkOptionTypes, SinkSettings, settings_type
+from config.schema.process import StateSettings
 from config.schema.resources import ResourceEntry, ResourceSettings, overlaps
-from config.schema.state import StateSettings
 from config.values import why_no_path
 
 _ENTRY: TypeAdapter[ResourceSettings] = TypeAdapter(ResourceEntry)

@@ -1,21 +1,19 @@
 """Sinks. Each has the same modules: options, encode, connection (or producer), delivery, sink, readback, examine.
 
-base          the promise that every sink keeps, and all names that an author of a sink needs
-errors        SinkUnavailable, NotLeading, WrongOption
-options       options that sinks have in common
-channels      where a sink sends which messages, with their schemas
-receipt       the result of a delivery; no record behind a rejected record
-gaps          names the newest gap in later envelopes
-state         the newest form of each object, beside the history
-secret_files  secrets in files
-excerpt       an excerpt of a destination's answer
-template      names of topics and subjects
-tls           TLS contexts
-registry      the types of sinks
-kafka         records of Kafka topics
-nats          messages of a JetStream stream
-webhook       HTTP requests to an endpoint
-file          lines of JSON in a file or a pipe
+base           the promise that every sink keeps, and all names that an author of a sink needs
+channels       where a sink sends which messages, with their schemas
+excerpt        an excerpt of a destination's answer
+file           lines of JSON in a file or a pipe
+gaps           names the newest gap in later envelopes
+kafka          records of Kafka topics
+nats           messages of a JetStream stream
+options        options that sinks have in common
+receipt        SinkUnavailable, NotLeading, WrongOption; the result of a delivery; no record behind a rejected record
+registry       the types of sinks
+secret_files   secrets in files; TLS contexts
+state          the newest form of each object, beside the history
+template       names of topics and subjects
+webhook        HTTP requests to an endpoint
 
 Invariants, each with its test:
 

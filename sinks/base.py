@@ -18,10 +18,20 @@ from bridge.model.versions.followed_record import RecordFollower
 from bridge.model.versions.progress import Progress
 from bridge.model.versions.stored_version import SinkReader
 from sinks.channels import Channel
-from sinks.errors import NotLeading, SinkUnavailable, WrongOption, wrong_options
 from sinks.gaps import NamesGaps
 from sinks.options import EventOptions, Format, SinkOptions
-from sinks.receipt import ALL_STORED, WITHHELD, BatchResult, Receipt, RetryLater, is_blocked
+from sinks.receipt import (
+    ALL_STORED,
+    WITHHELD,
+    BatchResult,
+    NotLeading,
+    Receipt,
+    RetryLater,
+    SinkUnavailable,
+    WrongOption,
+    is_blocked,
+    wrong_options,
+)
 from sinks.secret_files import SecretFile, read_secret
 
 __all__ = [

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from bridge.model.formats.cloudevent import CloudEvents
-from bridge.model.gaps import later_gap, lost_gap
-from bridge.model.record import Concern, Gap, Record
+from bridge.model.record import Concern, Gap, Record, later_gap, lost_gap
 from bridge.model.resource import Resource
 from sinks.receipt import Receipt
 

@@ -11,13 +11,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from bridge.model.formats.cloudevent import CloudEvents, DeltaForm
 from bridge.model.formats.content import ContentRequest, Include, Makes, OptionExpression
 from bridge.model.formats.envelope import Envelopes
-from bridge.model.formats.made import MadeData
-from bridge.model.formats.raw import RawObjects
+from bridge.model.formats.raw import MadeData, RawObjects
 from bridge.model.formats.row import RowObject, Rows
 from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import Given, Is, Rule, Ruled
 from config.values import Expression
-from sinks.errors import WrongOption
+from sinks.receipt import WrongOption
 
 
 class SinkOptions(Ruled):

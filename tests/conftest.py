@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from bridge.cli.memory import COLLECTIONS
+from bridge.cli.process import COLLECTIONS
 from tests.kit.examples import examples
 from tests.kit.numbering import count_from_one
 from tests.kit.webhook_receiver import WebhookReceiver

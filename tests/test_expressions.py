@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bridge.kube.wire.nesting import Nesting, members
+from bridge.kube.wire.objects import Nesting, members
 from bridge.transform.credentials import Harmless, redacted_arguments, redacted_text
 from tests.kit.expressions import Pump, pumps
 from tests.kit.growth import LONGEST, LONGEST_OPTION, is_linear
@@ -164,9 +164,8 @@ def test_an_expression_that_is_not_linear_is_found(bad: str | bytes) -> None:
 
 
 MADE = {
-    "bridge/transform/rules.py": "a name of the configuration, and repetitions that are possessive",
-    "sinks/kafka/topics/names.py": "a template of the configuration with classes of letters; topics "
-    "have 249 characters",
+    "bridge/transform/redaction.py": "a name of the configuration, and repetitions that are possessive",
+    "sinks/kafka/topics.py": "a template of the configuration with classes of letters; topics have 249 characters",
     "config/values.py": "those of Matching, which are pumped where they are written",
 }
 """Modules with expressions that are made when the program runs, and why these are linear."""
@@ -188,11 +187,11 @@ def _redacted(text: str) -> None:
 LOOPS: Mapping[str, Callable[[str], object] | str] = {
     "bridge/transform/credentials.py: _named": _redacted,
     "bridge/transform/credentials.py: _in_urls": _redacted,
-    "bridge/kube/wire/nesting.py: members": lambda text: list(members(b"{" + text.encode())),
-    "bridge/kube/wire/nesting.py: end": lambda text: Nesting().end(text.encode()),
+    "bridge/kube/wire/objects.py: members": lambda text: list(members(b"{" + text.encode())),
+    "bridge/kube/wire/objects.py: end": lambda text: Nesting().end(text.encode()),
     "bridge/kube/wire/frames.py: _read": "each step goes on behind the line that it has found",
     "bridge/kube/wire/pages.py: _cut": "each step goes on behind the item that it has found, or what it has searched",
-    "sinks/file/reading/lines.py: end_of_last_line": "each block of our own file is searched once",
+    "sinks/file/lines.py: end_of_last_line": "each block of our own file is searched once",
 }
 """Each as a function of a text; or why it is linear, for one that has no expression."""
 

@@ -1,36 +1,83 @@
-"""A run of the bridge, from the lock of its state to the release of it; with an election, as often as this replica
-leads."""
+"""Chooses the exception with which a run ends.
+
+What a replica that follows answers to its operator: who leads, and whether it is in sync.
+
+A run of the bridge, from the lock of its state to the release of it; with an election, as often as this replica
+leads.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from bridge.app.failures import for_the_operator
-from bridge.app.following import FollowerOperations
 from bridge.app.operators import RunningSources, open_to_operators
-from bridge.app.running import RunningBridge
-from bridge.app.status import informers_status
-from bridge.facts import Report
+from bridge.app.reloader import Reloader
+from bridge.app.running import RunningBridge, informers_status
+from bridge.delivery.feeds import Feeds
 from bridge.kube import connect
-from bridge.model.primitives.election import ElectionStatus
+from bridge.model.admin import AdminOperations, Followed, UnknownTarget
+from bridge.model.primitives.election import ElectionStatus, replica_of
 from bridge.model.record import Record
 from bridge.model.resource import LEASES
 from bridge.model.status import StatusSnapshot
-from bridge.pipelines.feeds import Feeds
-from bridge.plan.encryption_keys import load_cipher
+from bridge.outbox import Damaged, StateError
+from bridge.plan.keys import load_cipher, load_keys
 from bridge.plan.plan import ElectionPlan, Plan, PlanRefused
-from bridge.plan.redaction_key_file import load_keys
 from bridge.processor.shared_processor import SharedProcessor
-from bridge.reload.reloader import Reloader
+from bridge.telemetry.facts import Report
 from bridge.transform.redaction import Redaction
 
 if TYPE_CHECKING:
     from bridge.replication.replica import Replica, Term
+
+
+def for_the_operator(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first exception for an operator (StateError, Damaged, PlanRefused), if the group has no other exceptions than
+    those of tasks that came too late."""
+    understood, others = group.split((StateError, Damaged, PlanRefused))
+    if understood is None or (others is not None and others.split(_came_too_late)[1] is not None):
+        return group
+    first: BaseException = understood
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
+
+
+def _came_too_late(error: BaseException) -> bool:
+    """A task was made right after a failure had ended its TaskGroup: what made it is cancelled a moment later."""
+    return isinstance(error, RuntimeError) and str(error).endswith("is shutting down")
+
+
+class FollowerOperations(AdminOperations):
+    """The state here is the leader's, and only the leader changes it: every command but ``status`` says who that is."""
+
+    def __init__(self, snapshot: Callable[[], StatusSnapshot]) -> None:
+        self._snapshot = snapshot
+
+    async def status(self) -> StatusSnapshot:
+        return self._snapshot()
+
+    async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
+        self._refuse()
+        yield
+
+    def _refuse(self) -> NoReturn:
+        election = self._snapshot().election
+        holder = "" if election is None else election.holder
+        leader = f"the leader, {replica_of(holder)}" if holder else "the leader, once there is one"
+        raise UnknownTarget(f"this replica follows, with a copy of the leader's state: ask {leader}")
+
+    async def _refused(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse()
+
+    cursors = replay = snapshot = snapshots = cancel_snapshot = _refused
+    dead_letters = dead_letter_chains = dead_letter_body = retry = drop = _refused
+    retry_sink = pause_sink = resume_sink = reload = state_check = _refused
 
 
 class Bridge:

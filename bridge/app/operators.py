@@ -7,21 +7,21 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from bridge.admin.live_operations import about
-from bridge.admin.server import AdminServer
-from bridge.facts import Report
+from bridge.delivery.sink_pipeline import SinkPipeline
 from bridge.model.admin import AdminOperations
-from bridge.model.primitives.addresses import host_and_port
+from bridge.model.primitives.network import host_and_port
 from bridge.model.record import Record
 from bridge.model.status import StatusSnapshot
+from bridge.operations.admin.operations import about
+from bridge.operations.admin.server import AdminServer
 from bridge.outbox import StateUnusable
-from bridge.pipelines.sink_pipeline import SinkPipeline
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.processor.shared_processor import SharedProcessor
+from bridge.telemetry.facts import Report
 
 if TYPE_CHECKING:
-    from bridge.page.server import PageServer
-    from bridge.page.tail import Form
+    from bridge.operations.page.server import PageServer
+    from bridge.operations.page.viewers import Form
 
 
 class RunningSources:
@@ -77,7 +77,7 @@ async def _start_page(
     without a page does not have it in memory."""
     if plan.page is None:
         return None
-    from bridge.page.server import PageServer
+    from bridge.operations.page.server import PageServer
 
     page = PageServer(plan.page, operations, sources, report, cluster=plan.cluster)
     try:

@@ -1,43 +1,182 @@
-"""A bridge whose outbox is open: its rooms, and the order in which they begin and end."""
+"""Readiness over a change of the configuration, which replaces informers for a moment.
+
+The StatusSnapshot of a running bridge.
+
+A bridge whose outbox is open: its rooms, and the order in which they begin and end.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import msgspec
 
-from bridge.admin.live_operations import LiveOperations
+from bridge.app.live_change import LiveChange
 from bridge.app.operators import RunningSources, open_to_operators
-from bridge.app.status import informers_status, is_stuck, snapshot_of
-from bridge.app.steady_readiness import SteadyReadiness
+from bridge.app.reloader import Reloader
+from bridge.app.watched_resources import WatchedResources
 from bridge.delivery import HeldLease
-from bridge.facts import ObjectLeftBare, Report
-from bridge.informer import RecoverySlots, SharedInformerFactory
+from bridge.delivery.backpressure import Backpressure
+from bridge.delivery.feeds import Exporter, Feeds
+from bridge.delivery.live_tail import LiveTail
+from bridge.delivery.selecting import Selecting
+from bridge.delivery.sink_pipeline import RunningSinks, SinkPipeline, seconds_until
+from bridge.delivery.snapshots import SnapshotSchedule
+from bridge.informer import RecoverySlots, SharedInformer, SharedInformerFactory
 from bridge.informer.controller import Transform
 from bridge.kube import Catalogue, KubeClient
 from bridge.model.primitives.election import ElectionStatus
 from bridge.model.resource import Resource, Scope
-from bridge.model.status import StatusSnapshot
-from bridge.pipelines.backpressure import Backpressure
-from bridge.pipelines.exporter import Exporter
-from bridge.pipelines.feeds import Feeds
-from bridge.pipelines.live_tail import LiveTail
-from bridge.pipelines.running_sinks import RunningSinks
-from bridge.pipelines.selecting import Selecting
-from bridge.pipelines.snapshots import SnapshotSchedule
-from bridge.plan.plan import Plan
-from bridge.reload.live_change import LiveChange
-from bridge.reload.reloader import Reloader
-from bridge.resources.cluster_identity import identify
-from bridge.resources.current_resources import CurrentResources
-from bridge.resources.resolve import ignored_by, recovers_steps, rules_for
-from bridge.resources.watched_resources import WatchedResources
+from bridge.model.status import InformerState, InformerStatus, SinkStatus, StatusSnapshot
+from bridge.operations.admin.operations import LiveOperations
+from bridge.outbox import Outbox
+from bridge.plan.cluster_identity import identify
+from bridge.plan.current_resources import CurrentResources
+from bridge.plan.plan import Plan, Wanted
+from bridge.plan.resolve import ignored_by, recovers_steps, rules_for
+from bridge.telemetry.facts import ObjectLeftBare, Report
 from bridge.transform.digest import IgnoredPaths
 from bridge.transform.redaction import Redaction
 from bridge.transform.transform import naming_managers, transform_for
+
+SETTLING = 10.0
+"""Seconds behind a change in which the new informers may open their watches: the kubelet's time between two probes."""
+
+
+class SteadyReadiness:
+    """A bridge that was ready before a change counts as ready until all its informers are live again, for at most
+    ``SETTLING`` behind the change."""
+
+    def __init__(self) -> None:
+        self._until = float("-inf")
+        """On the event loop's clock."""
+
+    @contextmanager
+    def changing(self, before: StatusSnapshot) -> Iterator[None]:
+        """Surrounds a change."""
+        was_ready = before.ready
+        self._until = float("inf") if was_ready else float("-inf")
+        try:
+            yield
+        finally:
+            if was_ready:
+                self._until = asyncio.get_running_loop().time() + SETTLING
+
+    def covers(self, now: StatusSnapshot) -> bool:
+        """Whether ``now``, which says nothing of the change, counts as ready because of the change."""
+        if asyncio.get_running_loop().time() >= self._until:
+            return False
+        if now.ready and self._until != float("inf"):
+            self._until = float("-inf")  # A watch that ends from now on is no matter of the change.
+        return True
+
+
+STUCK_AFTER = 900.0
+"""Seconds without any answer after which an informer counts as stuck. Watches end after ten minutes at the latest, the
+idle timeout ends a watch after a minute and a half, and every retry brings an answer."""
+
+
+def _informer_status(informer: SharedInformer) -> InformerStatus:
+    age = asyncio.get_running_loop().time() - informer.last_contact
+    return InformerStatus(
+        resource=informer.resource.name,
+        scope=str(informer.scope),
+        state=_informer_state(informer),
+        synced=informer.has_synced,
+        live=informer.live,
+        objects=len(informer.indexer),
+        queued=informer.queued,
+        last_contact=age,
+        reason="" if informer.live else informer.last_error or "",
+    )
+
+
+def _unresolved_status(name: str, reason: str) -> InformerStatus:
+    return InformerStatus(resource=name, scope="", state=InformerState.UNKNOWN, synced=False, live=False, reason=reason)
+
+
+def _empty_status(name: str, reason: str) -> InformerStatus:
+    """The status of a wildcard that covers no resource at this moment: synced and live."""
+    return InformerStatus(resource=name, scope="", state=InformerState.LIVE, synced=True, live=True, reason=reason)
+
+
+def informers_status(
+    wanted: Sequence[Wanted], factory: SharedInformerFactory | None, watched_resources: WatchedResources | None
+) -> tuple[InformerStatus, ...]:
+    """A status for each informer, and for each configured name without an informer."""
+    running = [_informer_status(informer) for informer in factory.informers] if factory else []
+    if watched_resources is None:
+        return (*running, *(_unresolved_status(each.name, "not looked up yet") for each in wanted))
+    return (
+        *running,
+        *(_unresolved_status(name, reason) for name, reason in watched_resources.unresolved.items()),
+        *(_empty_status(name, reason) for name, reason in watched_resources.empty.items()),
+    )
+
+
+def snapshot_of(
+    informers: tuple[InformerStatus, ...],
+    pipelines: Mapping[str, SinkPipeline],
+    outbox: Outbox,
+    backlogs: Backpressure,
+) -> StatusSnapshot:
+    disk = outbox.disk()
+    return StatusSnapshot(
+        informers=informers,
+        sinks=tuple(_sink_status(pipeline, outbox) for pipeline in pipelines.values()),
+        outbox_records=outbox.records,
+        outbox_bytes=outbox.size,
+        outbox_oldest_seconds=outbox.oldest_seconds,
+        outbox_file_bytes=disk.file,
+        outbox_wal_bytes=disk.wal,
+        disk_free_bytes=disk.free,
+        ledger_objects=sum(each.objects for each in informers),
+        intake_blocked=outbox.no_room or backlogs.blocked,
+        disk_full=bool(outbox.no_room),
+    )
+
+
+def _sink_status(pipeline: SinkPipeline, outbox: Outbox) -> SinkStatus:
+    worker, dead_letters, feed = pipeline.worker, pipeline.dead_letters, pipeline.feed
+    backlog, backfill = outbox.backlog_of(pipeline.plan.name), feed.backfill
+    return SinkStatus(
+        name=pipeline.plan.name,
+        type=pipeline.plan.type,
+        state=worker.state,
+        backlog_records=backlog.records,
+        backlog_bytes=backlog.bytes,
+        backlog_seconds=backlog.age,
+        window=feed.in_memory,
+        delivered=worker.delivered,
+        rejected=worker.rejected,
+        dead_letters=len(dead_letters),
+        parked=dead_letters.parked,
+        backfill="" if backfill is None else backfill.kind.value,
+        backfill_left=0 if backfill is None else backfill.left,
+        circuit=worker.circuit,
+        last_error=worker.last_error or "",
+        retry_in=seconds_until(worker.retry_at),
+        asked=None if worker.retry_at is None else worker.asked,
+    )
+
+
+def is_stuck(informer: SharedInformer) -> bool:
+    """Whether an informer got no answer for far longer than any timeout allows, although its queue is empty. A queue
+    that waits explains a pause: a full backlog blocks the queue, and a running delivery the proof of the server's
+    history."""
+    age = asyncio.get_running_loop().time() - informer.last_answer
+    return age > STUCK_AFTER and informer.caught_up
+
+
+def _informer_state(informer: SharedInformer) -> InformerState:
+    if informer.refused:
+        return InformerState.REFUSED
+    if not informer.has_synced:
+        return InformerState.LISTING
+    return InformerState.LIVE if informer.live else InformerState.RECONNECTING
 
 
 class RunningBridge:

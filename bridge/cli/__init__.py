@@ -1,25 +1,36 @@
 """The `kubedelta` command: parses the arguments, then calls the room of the command.
 
-admin           cursors, replay, dead-letters, state, sinks, reload
+admin           a function for each command, but reload and snapshot; begins, shows and cancels snapshots on demand;
+                lets the running bridge read its configuration again
+admin_access    reaches the running bridge through its socket, or its files; finds the running bridge of a file;
+                waits for what a command has begun, with its progress
+admin_tables    their output for people
+arguments       types of arguments and their errors
 command_line    the table of commands, and its parser
+command_table   the part of the table about the state and the running bridge; every command with its arguments and
+                its function
 commands        check, rbac, sinks
 completion      completion
-cores           disables core dumps
+console         the console of displays
 default_file    the configuration of a command line without -c
-demo            demo
+demo            draws each delta and the state of the sinks; runs a bridge on the playground
 exits           exit codes
-first_lists     progress of the first lists of run
-memory          returns memory to the system, and collects garbage less often
+process         disables core dumps; returns memory to the system, and collects garbage less often; warns of a
+                foreign package with the name of one of ours; signals that end the process
 profile         prints the table of --profile-stages
-running         run
-schema          schema
+progress        progress of what takes long
+running         progress of the first lists of run; run
+schema          AsyncAPI document of all sinks; JSON Schema of the records that sinks send; schema, schema events,
+                schema asyncapi
 settings        loads the configuration file of a command
 status          status
-shadows         warns of a foreign package with the name of one of ours
-signals         signals that end the process
-tail            tail
-terminal        text on standard output and standard error
-top             top
+tail            the records that the options choose; a record as a line for people; prints records; records that the
+                running bridge commits; reads records and prints them, until the reader leaves
+terminal        colours of texts, on a terminal alone; writes lines, and ends quietly when the reader closes its
+                pipe; JSON for people; aligned columns, shortened cells
+top             single keys of the terminal; rows as lines that fit the terminal; asks the running bridge again and
+                again, and shows its answers
+top_figures     two answers as rates; figures as rows of text, in the chosen order
 verify          verify
 """
 
@@ -31,7 +42,7 @@ import traceback
 from collections.abc import Sequence
 
 from bridge.cli.exits import Exit
-from bridge.cli.shadows import shadowed
+from bridge.cli.process import shadowed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,10 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # First of all: with a foreign package of such a name, the imports below fail without a reason.
     for warning in shadowed():
         print(warning, file=sys.stderr)
-    from bridge.cli.command_line.arguments import UsageError
-    from bridge.cli.command_line.parser import parse
-    from bridge.cli.cores import forbid_core_dumps
-    from bridge.cli.terminal.output import complain, discard_output, flush, prepare_streams
+    from bridge.cli.arguments import UsageError
+    from bridge.cli.command_line import parse
+    from bridge.cli.process import forbid_core_dumps
+    from bridge.cli.terminal import complain, discard_output, flush, prepare_streams
 
     forbid_core_dumps()
     prepare_streams()

@@ -6,19 +6,15 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from bridge.check.check import check_all
-from bridge.check.findings import CheckResult, Finding
-from bridge.check.noise import NoisyPath
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings, of_cluster
-from bridge.cli.terminal.output import complain, say
-from bridge.cli.terminal.text import shortened, table
+from bridge.cli.terminal import complain, say, shortened, table
 from bridge.kube import ApiError, Catalogue, CredentialsError, UnknownResource, connect
 from bridge.model.primitives.printable import escaped
-from bridge.plan.plan import Plan
-from bridge.plan.plan_from_settings import plan_of
-from bridge.plan.preflight import wrong_election, wrong_selections
-from bridge.rights import (
+from bridge.operations.check.check import check_all
+from bridge.operations.check.findings import CheckResult, Finding
+from bridge.operations.check.noise import NoisyPath
+from bridge.operations.rights import (
     IDENTITY,
     ClusterWide,
     Right,
@@ -31,6 +27,9 @@ from bridge.rights import (
     manifests,
     rights_of,
 )
+from bridge.plan.plan import Plan
+from bridge.plan.plan_from_settings import plan_of
+from bridge.plan.preflight import wrong_election, wrong_selections
 from config.errors import ConfigError
 from sinks import registry
 

@@ -6,11 +6,10 @@ import asyncio
 import signal
 from collections.abc import Awaitable
 
-from bridge.cli.terminal.output import complain
-from bridge.cli.terminal.text import table
-from bridge.profiling.figures import Profile, Row
-from bridge.profiling.hooks import profiled
-from bridge.profiling.threads import Thread
+from bridge.app.profiling.figures import Profile, Row
+from bridge.app.profiling.hooks import profiled
+from bridge.app.profiling.threads import Thread
+from bridge.cli.terminal import complain, table
 
 
 async def with_profile(running: Awaitable[int]) -> int:

@@ -1,4 +1,7 @@
-"""``kubedelta run``: loads the configuration, runs the bridge, and logs the end with its reason."""
+"""Shows the progress of the first lists of ``kubedelta run``.
+
+``kubedelta run``: loads the configuration, runs the bridge, and logs the end with its reason.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +17,46 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from bridge.app.bridge import Bridge
+from bridge.app.reloader import ConfigurationFile, Reloader
 from bridge.cli.exits import Exit
-from bridge.cli.first_lists import show_first_lists
-from bridge.cli.memory import tune_memory
+from bridge.cli.process import WITHOUT_MEANING, handle_signals, ignore_early, tune_memory
+from bridge.cli.progress import ProgressLine
 from bridge.cli.settings import load_settings, of_cluster
-from bridge.cli.signals import WITHOUT_MEANING, handle_signals, ignore_early
-from bridge.cli.terminal.output import complain
-from bridge.cli.terminal.progress import ProgressLine
-from bridge.facts import BridgeBroke, BridgeEnded, BridgeStarted, ConfigurationRefused
+from bridge.cli.terminal import complain
+from bridge.http.access import TokenFile
+from bridge.http.server import WebServer
 from bridge.kube import CredentialsError
+from bridge.model.status import InformerState, StatusSnapshot
 from bridge.outbox import Damaged, StateError
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import preflight
-from bridge.reload.configuration_file import ConfigurationFile
-from bridge.reload.reloader import Reloader
+from bridge.telemetry.facts import BridgeBroke, BridgeEnded, BridgeStarted, ConfigurationRefused
 from bridge.telemetry.log_stream import set_log_level, set_up_logging
 from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry
-from bridge.web.access import TokenFile
-from bridge.web.server import WebServer
 from config.errors import ConfigError
 from config.schema import Settings, TelemetrySettings
+
+_LOOK_EVERY = 0.25
+"""Seconds."""
+_WAITS_FOR_OTHERS = (InformerState.UNKNOWN, InformerState.REFUSED)
+
+
+async def show_first_lists(snapshot: Callable[[], StatusSnapshot], line: ProgressLine) -> None:
+    """Returns when every resource that can be listed was listed once."""
+    while True:
+        informers = snapshot().informers
+        expected = [each for each in informers if each.state not in _WAITS_FOR_OTHERS]
+        synced = sum(each.synced for each in expected)
+        if expected and synced == len(expected):
+            line.clear()
+            return
+        if expected:
+            note = f"{synced} of {len(expected)} resources"
+            line.show("objects listed", sum(each.objects for each in expected), note=note)
+        await asyncio.sleep(_LOOK_EVERY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +83,7 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
     set_up_logging(
         settings.telemetry.log_level,
         settings.telemetry.log_format,
-        cast(TextIO, line) if line.on else sys.stderr,
+        cast("TextIO", line) if line.on else sys.stderr,
         shard="" if plan.shard is None else plan.shard.name,
     )
     running = _run(file, settings, plan, [each for each in ignored if each is not signal.SIGHUP], line)
@@ -118,7 +138,7 @@ async def _run(
     reload = partial(reloader.request, signal.SIGHUP.name)
     async with AsyncExitStack() as stack:
         if plan.tracing is not None:
-            from bridge.tracing.hooks import traced
+            from bridge.app.tracing.hooks import traced
 
             stack.enter_context(traced(plan.tracing, plan.cluster, telemetry.report))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())

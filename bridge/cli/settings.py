@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridge.cli.terminal.output import complain
+from bridge.cli.terminal import complain
 from bridge.kube import CredentialsError
 from config.errors import ConfigError, Problem
 from config.load import load, state_directory

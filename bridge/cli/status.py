@@ -14,19 +14,17 @@ from pathlib import Path
 
 import msgspec
 
-from bridge.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
-from bridge.cli.admin.access import on_files
-from bridge.cli.admin.whereabouts import directory_of
+from bridge.app.reloader import ConfigurationFile
+from bridge.cli.admin_access import directory_of, on_files
 from bridge.cli.exits import Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
-from bridge.cli.terminal.output import complain, say
-from bridge.cli.terminal.text import plain
+from bridge.cli.terminal import complain, plain, say
 from bridge.model.admin import About, AdminOperations, CursorStatus, DeadLetterChain, UnknownTarget
 from bridge.model.diagnosis import Trouble, troubles_of, troubles_of_sink
 from bridge.model.primitives.printable import counted
 from bridge.model.status import ConfigurationStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
 from bridge.outbox import Damaged, StateError
-from bridge.reload.configuration_file import ConfigurationFile
 from config.errors import ConfigError
 
 

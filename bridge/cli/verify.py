@@ -10,22 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from bridge.cli.exits import Exit
+from bridge.cli.progress import progress
 from bridge.cli.settings import load_settings, of_cluster
-from bridge.cli.terminal.output import complain, say
-from bridge.cli.terminal.progress import progress
-from bridge.cli.terminal.text import plain
+from bridge.cli.terminal import complain, plain, say
 from bridge.kube import CredentialsError
 from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.printable import counted
 from bridge.model.versions.stored_version import CannotReadBack, SinkReader
+from bridge.operations.verify.cluster_view import ClusterRefuses, ClusterUnavailable, ignoring_by, selected_by
+from bridge.operations.verify.compare import Difference, DifferenceKind, Version
+from bridge.operations.verify.verify import Verification
+from bridge.operations.verify.verify import verify as compare
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import wrong_selections
-from bridge.verify.cluster_view import ClusterRefuses, ClusterUnavailable
-from bridge.verify.compare import Difference, DifferenceKind, Version
-from bridge.verify.ignored import ignoring_by
-from bridge.verify.selected import selected_by
-from bridge.verify.verify import Verification
-from bridge.verify.verify import verify as compare
 from config.errors import ConfigError
 from config.schema import Settings
 from sinks import registry

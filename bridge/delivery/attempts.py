@@ -1,28 +1,140 @@
-"""A sink behind its circuit breaker. Times, counts and reports each attempt."""
+"""What a destination has stored, what it says about itself in a receipt, and why a sink makes no attempts.
+
+A destination that knows another leader: nothing is sent to it until the Lease says who leads.
+
+A sink behind its circuit breaker. Times, counts and reports each attempt.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
 
 from bridge.delivery.circuit import AT_REST, Circuit, Retry
-from bridge.delivery.destination_facts import Suspended, opening_failure, pause_cause, report_destination, report_halt
-from bridge.delivery.fencing import Fencing, HeldLease
-from bridge.facts import (
+from bridge.model.primitives.backoff import Backoff
+from bridge.model.record import Record, body_bytes, unfit
+from bridge.model.status import PauseCause
+from bridge.telemetry.facts import (
     BatchDelivered,
     CircuitClosed,
     CircuitOpened,
     DeliveryDelayed,
+    DestinationChanged,
+    DestinationCreated,
+    DestinationGone,
+    DestinationLost,
+    LeadershipDoubted,
     Report,
+    SinkFenced,
     SinkOpened,
 )
-from bridge.model.primitives.backoff import Backoff
-from bridge.model.record import Record, body_bytes, unfit
-from bridge.model.status import PauseCause
-from sinks.base import Receipt, RetryLater, Sink, SinkUnavailable
+from sinks.base import AsksToSend, Receipt, RetryLater, Sink, SinkUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """No attempt begins until an operator resumes the sink."""
+
+    cause: PauseCause
+    reason: str
+    """Why the destination ended deliveries; empty if an operator paused the sink."""
+
+    @property
+    def by_destination(self) -> bool:
+        return self.cause is not PauseCause.OPERATOR
+
+
+def report_destination(report: Report, sink: str, receipt: Receipt, *, delivered: bool) -> None:
+    """``delivered``: the sink has delivered records in this run."""
+    if receipt.created:
+        report(DestinationCreated(sink, receipt.created, again=delivered))
+    if receipt.lost:
+        report(DestinationLost(sink, receipt.lost))
+    if receipt.changed:
+        report(DestinationChanged(sink, receipt.changed))
+
+
+def opening_failure(error: SinkUnavailable) -> RetryLater:
+    return RetryLater(str(error), fenced=error.fenced, doubted=error.doubted)
+
+
+def pause_cause(failure: RetryLater) -> PauseCause:
+    """Whether the failure ends deliveries, and why."""
+    return PauseCause.FENCED if failure.fenced else PauseCause.GONE if failure.gone else PauseCause.NONE
+
+
+def report_halt(report: Report, sink: str, reason: str, cause: PauseCause) -> None:
+    """The destination ended deliveries, now or before this start."""
+    report(SinkFenced(sink, reason) if cause is PauseCause.FENCED else DestinationGone(sink, reason))
+
+
+_MOST_FENCES = 3
+"""In a term. More of them come from a process outside of the election, which would go on for ever."""
+
+
+class HeldLease(Protocol):
+    """The Lease with which this replica leads."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Asked before each request; where the answer is no, the worker is about to be cancelled."""
+        ...
+
+    async def confirmed(self) -> None:
+        """Returns once the Lease was renewed by a request that began after this call. A replica that has lost it is
+        cancelled in here."""
+        ...
+
+
+class Fencing:
+    """Of a sink, in a term."""
+
+    def __init__(self, sink: str, lease: HeldLease | None, report: Report) -> None:
+        """``lease``: None without an election. Then a fence is for the operator."""
+        self._sink = sink
+        self._lease = lease
+        self._report = report
+        self._fences = 0
+        self._in_doubt = 0
+        """Attempts that met another leader and wait for the Lease."""
+
+    def may_send(self) -> bool:
+        """Whether this replica leads for certain, and no destination doubts it. Asked before each request."""
+        return not self._in_doubt and (self._lease is None or self._lease.is_valid)
+
+    def join(self, sink: Sink) -> None:
+        """Before the sink is opened: it asks before each request, too."""
+        if self._lease is not None and isinstance(sink, AsksToSend):
+            sink.may_send = self.may_send
+
+    async def until_certain(self) -> None:
+        """Returns when ``may_send`` says yes. Another attempt may have met the fence, at any time."""
+        while self._lease is not None and not self.may_send():
+            await self._lease.confirmed()
+
+    def withheld(self, failure: RetryLater) -> bool:
+        """The destination has no part in the failure: the next attempt waits ``until_certain``."""
+        return self._lease is not None and failure.withheld
+
+    async def cleared(self, failure: RetryLater) -> bool:
+        """Whether this replica leads, all the same, and may try again. Meanwhile no request of the sink begins. False
+        for a failure that is no fence, and where the election does not know the other process."""
+        if self._lease is None or not (failure.fenced or failure.doubted):
+            return False
+        self._fences += failure.fenced
+        if self._fences > _MOST_FENCES:
+            return False
+        self._report(LeadershipDoubted(self._sink, failure.reason))
+        self._in_doubt += 1
+        try:
+            await self._lease.confirmed()
+        finally:
+            self._in_doubt -= 1
+        return True
+
 
 MakeContent: TypeAlias = Callable[[Sequence[Record]], Awaitable[Sequence[Record]]]
 """Makes of records the same records with the content that a sink's options ask for. Never raises: a sink rejects a

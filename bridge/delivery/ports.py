@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
 from bridge.model.primitives.fetch import Fetch
-from bridge.model.record import OrderingKey, Record
+from bridge.model.record import NewDeadLetter, OrderingKey, Record, RetriedDeadLetter
 
 
 class RecordSource(Protocol):

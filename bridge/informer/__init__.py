@@ -3,21 +3,17 @@
 As a library: SharedInformerFactory makes informers with handlers and listers, as in client-go; a DeltaFIFO works alone,
 with ``add``, ``update``, ``delete``, ``replace`` and ``pop``.
 
-controller        compares queued deltas with the known versions; the only writer of the Indexer (pure)
+controller        the newest exported deletes (pure); updates that change only ignored paths (pure); compares queued
+                  deltas with the known versions; the only writer of the Indexer (pure)
 delta_fifo        the queue between Reflector and Controller: per key, deduplicated, bounded
 deltas            an entry of the DeltaFIFO
 factory           shares an informer among all users of a resource and scope
 handlers          event handlers of an informer that is used as a library
 history           proves that the API server still has the known history
-ignoring          updates that change only ignored paths (pure)
-indexer           the store: known versions and indexes
-lister            read access to the store
+indexer           the store: known versions and indexes; read access to the store
 recovery          finds the steps that a lost watch did not announce
 reflector         lists and watches
-resync            periodic resyncs
-running_status    the status of an informer
-shared_informer   all of the above, for a resource in a scope
-tombstones        the newest exported deletes (pure)
+shared_informer   periodic resyncs; the status of an informer; all of the above, for a resource in a scope
 
 Invariants, each with its test:
 
@@ -35,9 +31,8 @@ Invariants, each with its test:
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import FifoClosed
 from bridge.informer.factory import NotSyncedInTime, SharedInformerFactory
-from bridge.informer.indexer import by_label, by_name, by_namespace
-from bridge.informer.lister import Lister
-from bridge.informer.recovery.allowance import RecoveryLimits, RecoverySlots
+from bridge.informer.indexer import Lister, by_label, by_name, by_namespace
+from bridge.informer.recovery.exact_lists import RecoveryLimits, RecoverySlots
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.shared_informer import SharedInformer
 

@@ -7,20 +7,17 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from bridge.facts import Report, discard
-from bridge.informer.controller import DeliverBatch, Transform
+from bridge.informer.controller import DeliverBatch, Ignoring, Transform, usable
 from bridge.informer.history.history import DiscardPositions, History, no_positions
-from bridge.informer.ignoring import Ignoring, usable
-from bridge.informer.indexer import IndexFunc, Stored, by_namespace
-from bridge.informer.lister import NAMESPACE
-from bridge.informer.recovery.allowance import RecoverySlots
+from bridge.informer.indexer import NAMESPACE, IndexFunc, Stored, by_namespace
+from bridge.informer.recovery.exact_lists import RecoverySlots
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Timing
-from bridge.informer.resync import ResyncPeriods
-from bridge.informer.shared_informer import SharedInformer
+from bridge.informer.shared_informer import ResyncPeriods, SharedInformer
 from bridge.model.answers import ListerWatcher
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint
+from bridge.telemetry.facts import Report, discard
 
 Source: TypeAlias = Callable[[Resource, Scope], ListerWatcher]
 

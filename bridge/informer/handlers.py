@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TypeAlias
 
-from bridge.facts import ListenerOverrun, Report
 from bridge.informer.indexer import Indexer
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.primitives.ring import Ring, Slice
-from bridge.processor.log import ListenerClosed
-from bridge.processor.shared_processor import ProcessorListener, SharedProcessor
+from bridge.processor.shared_processor import ListenerClosed, ProcessorListener, SharedProcessor
+from bridge.telemetry.facts import ListenerOverrun, Report
 
 Handler: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
 """Receives changes in order, at most BATCH per call. An error that it raises ends the informer."""

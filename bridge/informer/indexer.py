@@ -5,20 +5,23 @@ version and body (or the number of the record with the body) of each object, and
 
 The bridge's own Indexer keeps no bodies: uid, version and the number of a record are a few hundred bytes for each
 object. Packed bodies cost five times as much, and only the comparison read them.
+
+Reads an informer's store by key, namespace, labels or index. Sends no requests.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, MutableMapping, Sequence
 from heapq import nlargest
 from typing import Protocol, TypeAlias, cast
 
 import msgspec
 
 from bridge.model.change import ObjectVersion
-from bridge.model.object import ApiObject
+from bridge.model.object import ApiObject, object_key
 from bridge.model.primitives.packing import pack, unpack
+from bridge.model.selector import LabelSelector
 from bridge.model.versions.version_table import VersionTable, age_of
 
 Stored: TypeAlias = Callable[[int], bytes]
@@ -190,7 +193,7 @@ class Indexer:
 
     def _body(self, state: bytes | int) -> bytes:
         if self._stored is None:
-            return unpack(cast(bytes, state))
+            return unpack(cast("bytes", state))
         return self._stored(state) if isinstance(state, int) else state
 
     def _fill(self, index: str) -> None:
@@ -225,3 +228,38 @@ class Indexer:
 
 def _keep(key: str, sequence: int, members: int = 0) -> None:
     """``offload`` of an Indexer that keeps its bodies."""
+
+
+NAMESPACE = "namespace"
+"""The index that a Lister uses for namespaces, if the store has it."""
+
+
+class Lister:
+    """Reads the objects that an informer knows. The answers are complete once the informer has synced."""
+
+    def __init__(self, indexer: Indexer) -> None:
+        self._indexer = indexer
+
+    def __len__(self) -> int:
+        return len(self._indexer)
+
+    def get(self, name: str, namespace: str = "") -> ApiObject | None:
+        return self._indexer.get(object_key(namespace, name))
+
+    def list(self, namespace: str | None = None, label_selector: str = "") -> list[ApiObject]:
+        """Objects of a namespace (None: of all namespaces) that the selector matches, in no particular order. Raises
+        ValueError for a malformed selector."""
+        selector = LabelSelector.parse(label_selector)
+        if namespace is None:
+            found = list(self._indexer.objects())
+        elif NAMESPACE in self._indexer.indices:
+            found = self._indexer.by_index(NAMESPACE, namespace)
+        else:
+            found = [thing for thing in self._indexer.objects() if thing.namespace == namespace]
+        if not label_selector:
+            return found
+        return [thing for thing in found if selector.matches(thing.labels())]
+
+    def by_index(self, index: str, value: str) -> Sequence[ApiObject]:
+        """Objects with a value in an index, ordered by key. Raises UnknownIndex."""
+        return self._indexer.by_index(index, value)

@@ -1,34 +1,112 @@
-"""Lists and watches a resource in a scope once, for any number of users."""
+"""Periodic resyncs.
+
+The status of an informer, for readiness, for the page and for tests.
+
+Lists and watches a resource in a scope once, for any number of users.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Protocol
 
-from bridge.facts import ChangesIgnored, InformerStarted, InformerStopped, InformerSynced, Report
-from bridge.informer.controller import Controller, DeliverBatch, Transform
+from bridge.informer.controller import Controller, DeliverBatch, IgnoredChanges, Ignoring, Transform
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.handlers import Handlers
-from bridge.informer.history.history import History
-from bridge.informer.history.member_history import Membership
-from bridge.informer.history.outcomes import OtherHistory
-from bridge.informer.ignoring import IgnoredChanges, Ignoring
-from bridge.informer.indexer import Indexer, IndexFunc, Stored
-from bridge.informer.lister import Lister
-from bridge.informer.recovery.allowance import RecoverySlots
+from bridge.informer.history.history import History, Membership
+from bridge.informer.history.proof import OtherHistory
+from bridge.informer.indexer import Indexer, IndexFunc, Lister, Stored
+from bridge.informer.recovery.exact_lists import RecoverySlots
 from bridge.informer.recovery.recovery import Recovery
-from bridge.informer.reflector import requests
+from bridge.informer.reflector import list_watch as requests
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.reflector.reflector import Reflector
 from bridge.informer.reflector.states import Contradicted
-from bridge.informer.resync import ResyncPeriods, resync_when_due
-from bridge.informer.running_status import RunningStatus
 from bridge.model.answers import ListerWatcher
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, Deleted
+from bridge.telemetry.facts import ChangesIgnored, InformerStarted, InformerStopped, InformerSynced, Report
+
+
+class ResyncPeriods(Protocol):
+    """The listeners that want periodic resyncs. Listeners come and go."""
+
+    def resync_periods(self) -> Mapping[str, float]:
+        """Listener → seconds; listeners without a period are left out."""
+        ...
+
+    async def wait_periods_changed(self) -> None:
+        """Returns when a listener with a period came or went."""
+        ...
+
+
+async def resync_when_due(fifo: DeltaFIFO, wanted: ResyncPeriods, synced: asyncio.Event) -> None:
+    """Queues a Sync of every object for each listener whose period is over, until cancelled. Periods begin at
+    ``synced``."""
+    await synced.wait()
+    now = asyncio.get_running_loop().time
+    due_at: dict[tuple[str, float], float] = {}
+    while True:
+        listeners = wanted.resync_periods().items()
+        due_at = {each: due_at.get(each, now() + each[1]) for each in listeners}
+        if due := [each for each, at in due_at.items() if at <= now()]:
+            await fifo.resync(tuple(name for name, _ in due))
+            due_at.update({each: now() + each[1] for each in due})
+            continue
+        try:
+            async with asyncio.timeout_at(min(due_at.values(), default=None)):
+                await wanted.wait_periods_changed()
+        except TimeoutError:
+            continue
+
+
+class RunningStatus:
+    """Reads the parts of an informer, which the subclass sets."""
+
+    _fifo: DeltaFIFO
+    _reflector: Reflector
+    _synced: asyncio.Event
+
+    @property
+    def has_synced(self) -> bool:
+        """The first list was read, compared and delivered, before this start or since."""
+        return self._synced.is_set()
+
+    @property
+    def live(self) -> bool:
+        return self.has_synced and self._reflector.live
+
+    @property
+    def last_contact(self) -> float:
+        """The time of the server's last data, on the event loop's clock (seconds)."""
+        return self._reflector.last_contact
+
+    @property
+    def last_answer(self) -> float:
+        """The time of the last outcome of a request, failures included, on the event loop's clock (seconds)."""
+        return self._reflector.last_answer
+
+    @property
+    def last_error(self) -> str | None:
+        return self._reflector.last_error
+
+    @property
+    def refused(self) -> bool:
+        return self._reflector.refused
+
+    @property
+    def queued(self) -> int:
+        """Deltas in the queue."""
+        return len(self._fifo)
+
+    @property
+    def caught_up(self) -> bool:
+        """All changes that were read are delivered."""
+        return self._fifo.is_processed
 
 
 class SharedInformer(RunningStatus):

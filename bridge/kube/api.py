@@ -11,8 +11,7 @@ import msgspec
 
 from bridge.kube.errors import ApiError, CredentialsError
 from bridge.kube.transport import NETWORK_ERRORS, not_answered
-from bridge.kube.wire.answering import error_of
-from bridge.kube.wire.inflate import read_whole
+from bridge.kube.wire.answering import error_of, read_whole
 from bridge.kube.wire.objects import UNREADABLE
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Failed

@@ -1,32 +1,81 @@
-"""The client of an API server for the other rooms."""
+"""A single object by its name: read, created, updated and watched. Failures are answers.
+
+The client of an API server for the other rooms.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 
 import httpx
 import msgspec
 
-from bridge.facts import Report, ShardSelected, discard
 from bridge.kube.api import Api
-from bridge.kube.auth.access import ClusterAccess, ClusterConnection, resolve
-from bridge.kube.auth.in_cluster import SERVICE_ACCOUNT
-from bridge.kube.auth.renewal import RenewedConnection
+from bridge.kube.auth.access import SERVICE_ACCOUNT, ClusterAccess, ClusterConnection, RenewedConnection, resolve
 from bridge.kube.discovery import discovery
 from bridge.kube.discovery.catalogue import Catalogue
+from bridge.kube.errors import CredentialsError
 from bridge.kube.gathering import Gathering
 from bridge.kube.lister_watcher import ANSWER_TIMEOUT, IDLE_TIMEOUT, ApiListerWatcher
-from bridge.kube.named_object import NamedObject
 from bridge.kube.sharded import ShardListerWatcher
-from bridge.kube.transport import http_client
+from bridge.kube.transport import NETWORK_ERRORS, http_client, not_answered
+from bridge.kube.wire.answering import error_of, read_whole
 from bridge.kube.wire.status import shortened
-from bridge.model.answers import ListerWatcher
+from bridge.model.answers import Conflict, ErrorAnswer, Failed, ListerWatcher, WatchAnswer, WatchRequest
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
+from bridge.telemetry.facts import Report, ShardSelected, discard
+
+_LARGEST = 2 << 20
+"""Bytes of an answer. The API server takes no larger object."""
+
+
+class NamedObject:
+    """Requests are independent of one another. None has a timeout but for connecting: the caller cancels."""
+
+    def __init__(
+        self, http: httpx.AsyncClient, resource: Resource, namespace: str, name: str, watcher: ListerWatcher
+    ) -> None:
+        """``watcher``: with a scope that has this object alone."""
+        self._http = http
+        self._collection = resource.path(namespace)
+        self._path = resource.path(namespace, name)
+        self._watcher = watcher
+
+    async def read(self) -> bytes | ErrorAnswer:
+        """The newest state as JSON: a quorum read."""
+        answer = await self._ask("GET", self._path)
+        return Failed(answer.reason) if isinstance(answer, Conflict) else answer
+
+    async def create(self, body: bytes) -> bytes | Conflict | ErrorAnswer:
+        """The created object as JSON. Conflict if it exists."""
+        return await self._ask("POST", self._collection, body)
+
+    async def update(self, body: bytes) -> bytes | Conflict | ErrorAnswer:
+        """The updated object as JSON. Conflict unless ``body`` has the current resourceVersion."""
+        return await self._ask("PUT", self._path, body)
+
+    def watch(self, request: WatchRequest) -> AbstractAsyncContextManager[AsyncIterator[WatchAnswer]]:
+        """See ListerWatcher.watch."""
+        return self._watcher.watch(request)
+
+    async def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes | Conflict | ErrorAnswer:
+        headers = {"Content-Type": "application/json"} if body is not None else None
+        try:
+            async with self._http.stream(method, path, content=body, headers=headers) as response:
+                failure = await error_of(response)
+                if failure is None:
+                    return await read_whole(response, _LARGEST)
+                return Conflict(failure.reason) if response.status_code == HTTPStatus.CONFLICT else failure
+        except CredentialsError as error:
+            return Failed(shortened(str(error)))
+        except NETWORK_ERRORS as error:
+            return not_answered(error, self._http.base_url)
 
 
 class _VersionInfo(msgspec.Struct, rename="camel"):

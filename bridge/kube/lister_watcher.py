@@ -14,17 +14,13 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, as
 
 import httpx
 
-from bridge.facts import ObjectLeftBare, Report, discard
 from bridge.kube.errors import CredentialsError
 from bridge.kube.gathering import Gathering, IdleTooLong, NotEnded, WatchBody
-from bridge.kube.parameters import list_parameters, watch_parameters
-from bridge.kube.paths import collection_path, escaped
+from bridge.kube.parameters import collection_path, escaped, list_parameters, watch_parameters
 from bridge.kube.transport import NETWORK_ERRORS, RESPONSE, not_answered
-from bridge.kube.wire.answering import error_of
-from bridge.kube.wire.frames import Frames
-from bridge.kube.wire.inflate import pieces
+from bridge.kube.wire.answering import error_of, pieces
+from bridge.kube.wire.frames import Frames, ShardFrames
 from bridge.kube.wire.pages import PageReader
-from bridge.kube.wire.shard_frames import ShardFrames
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import (
     Bookmark,
@@ -45,6 +41,7 @@ from bridge.model.answers import (
 )
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
+from bridge.telemetry.facts import ObjectLeftBare, Report, discard
 
 IDLE_TIMEOUT = 90.0
 """Idle timeout in seconds. Bookmarks come every minute, so a longer silence shows a dead connection."""

@@ -1,8 +1,15 @@
-"""Builds the query parameters of lists and watches, without selectors of a scope. Pure."""
+"""Builds the query parameters of lists and watches, without selectors of a scope. Pure.
+
+Builds paths of the API's URLs. Pure.
+"""
 
 from __future__ import annotations
 
+import re
+from urllib.parse import quote
+
 from bridge.model.answers import ListRequest, Match, WatchRequest
+from bridge.model.resource import Resource
 
 
 def list_parameters(request: ListRequest) -> dict[str, str]:
@@ -30,3 +37,24 @@ def watch_parameters(request: WatchRequest) -> dict[str, str]:
     if request.initial_events:
         params |= {"sendInitialEvents": "true", "resourceVersionMatch": Match.NOT_OLDER_THAN}
     return params
+
+
+def collection_path(resource: Resource, namespace: str | None = None) -> str:
+    """The path for lists and watches of a resource, in a namespace or in all. Raises ValueError for a name that no path
+    can hold."""
+    root = ("apis", resource.group) if resource.group else ("api",)
+    within = ("namespaces", namespace) if namespace else ()
+    return "".join(f"/{segment(each)}" for each in (*root, resource.version, *within, resource.plural))
+
+
+def escaped(value: str) -> str:
+    """A value, escaped for a field selector (apimachinery's ``fields.EscapeValue``)."""
+    return re.sub(r"([\\,=])", r"\\\1", value)
+
+
+def segment(text: str) -> str:
+    """The text quoted as a single segment of a path. Raises ValueError for an empty text and for dots, which quoting
+    does not protect: clients and proxies read them as a step up."""
+    if text in {"", ".", ".."}:
+        raise ValueError(f"{text!r} cannot be a segment of a path")
+    return quote(text, safe="")

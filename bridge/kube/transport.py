@@ -15,12 +15,11 @@ import httpx
 from aiohttp import AddrInfoType
 from httpx_aiohttp.transport import AiohttpResponseStream, map_aiohttp_exceptions
 
-from bridge.kube.auth.renewal import RenewedConnection
+from bridge.kube.auth.access import RenewedConnection
 from bridge.kube.gathering import CHUNK
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Busy, Failed
-from bridge.model.primitives.connection_errors import why_unconnected, why_unverified
-from bridge.model.primitives.wrong_protocol import wants_http
+from bridge.model.primitives.network import wants_http, why_unconnected, why_unverified
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for TCP and TLS, for each address of the server."""

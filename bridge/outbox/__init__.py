@@ -1,28 +1,29 @@
 """The state on disk: every record until all sinks have settled it, the ledger of objects, positions and cursors.
 
-base_copy     the whole database as of one moment, for another replica
-appender      a batch of changes into records, ledger and position in one transaction
-checks        integrity of a database, and the state of another process
-commits       write transactions as data, for other replicas
-copied_state  the database of a replica that follows
-consumers     SQL and decisions for each sink: its cursor, backfills, compaction
-dead_letters  rejected and parked records of a sink
-encryption    encryption of objects' content, and its keys
-errors        exceptions of this room
-ledger        the last exported state of every object
-letters       SQL of dead letters
-log           SQL and decisions for records and ledger: encoding, cleaning
-maintenance   the log in memory, its trimming and cleaning
-outbox        the interface for the other rooms
-progress      progress that destinations store with the records
-recovery      opens the state at a start, and repairs what can be repaired
-registration  sinks that come and go while the bridge runs
-selections    the sinks' selections, and the difference that a changed selection makes
-sink_cursors  cursor, backfill and dead letters of every sink
-snapshots     snapshots on demand
-storage       the database and the files of the state directory
-store         one writer, readers with short transactions, bodies by sequence number
-writer        the writer thread with group commit
+appender       a batch of changes into records, ledger and position in one transaction
+checks         integrity of a database, and the state of another process
+commits        write transactions as data, for other replicas
+consumers      SQL and decisions for each sink: its cursor, backfills, compaction
+copied_state   the whole database as of one moment, for another replica; the database of a replica that follows
+dead_letters   rejected and parked records of a sink
+encryption     encryption of objects' content, and its keys
+errors         exceptions of this room
+ledger         the last exported state of every object
+letters        SQL of dead letters
+log            SQL and decisions for records and ledger: encoding, cleaning
+maintenance    the log in memory, its trimming and cleaning
+opening        the new database in place of a damaged one; takes the directory, opens the database, and reads the
+               state; the facts about an opened state
+outbox         the interface for the other rooms
+progress       starts of a bridge on the state directory, by which it is recognised; makes the progress of each
+               transaction, and recognises what a destination has stored
+registration   sinks that come and go while the bridge runs
+selections     the sinks' selections, and the difference that a changed selection makes
+sink_cursors   cursor, backfill and dead letters of every sink
+snapshots      snapshots on demand
+storage        the database and the files of the state directory
+store          one writer, readers with short transactions, bodies by sequence number
+writer         the writer thread with group commit
 
 Log, ledger, positions and cursors are one database, because they change in one transaction. Segment files append twice
 as fast, but every tool of this field with a file format of its own took years to stop losing data, each time because
@@ -45,28 +46,27 @@ Invariants, each with its test:
 """
 
 from bridge.outbox.appender import utc_now
-from bridge.outbox.base_copy import BaseCopy
 from bridge.outbox.checks.inspection import LedgerObject, StateInspection, look_at
 from bridge.outbox.commits import Capture
 from bridge.outbox.consumers.backfill import Backfill
-from bridge.outbox.consumers.backlog import why_full
+from bridge.outbox.consumers.compaction import why_full
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.judged import JudgedRecords
 from bridge.outbox.consumers.replays import condition
 from bridge.outbox.consumers.selections import EVERYTHING, StoredSelection
+from bridge.outbox.copied_state import BaseCopy
 from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.encryption.cipher import OPTION as KEY_FILES_OPTION
-from bridge.outbox.encryption.cipher import Cipher
-from bridge.outbox.encryption.key import EncryptionKey
+from bridge.outbox.encryption.cipher import Cipher, EncryptionKey
 from bridge.outbox.errors import Damaged, OtherCluster, OtherShard, StateError, StateUnusable, UnknownFormat
 from bridge.outbox.ledger import Ledger
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.ledger_sql import covering
-from bridge.outbox.log.retention import Retention
-from bridge.outbox.log.selecting import Decide
+from bridge.outbox.log.sparse_index import Retention
+from bridge.outbox.log.statements import Decide
 from bridge.outbox.log.turns import Turns
+from bridge.outbox.opening import number_of_now
 from bridge.outbox.outbox import Outbox
-from bridge.outbox.recovery.rebuild import number_of_now
 from bridge.outbox.selections import LastState, Moved, Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.snapshots import Snapshots

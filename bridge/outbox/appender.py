@@ -13,11 +13,8 @@ from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
 from bridge.outbox.log import informer_sql, statements
 from bridge.outbox.log.informer_sql import InformerProgress
-from bridge.outbox.log.managing import with_managers
-from bridge.outbox.log.retention import Retention
-from bridge.outbox.log.selecting import Decide, deciding
-from bridge.outbox.log.sparse_index import LogEnd
-from bridge.outbox.log.statements import Append, RunningInformer
+from bridge.outbox.log.sparse_index import LogEnd, Retention
+from bridge.outbox.log.statements import Append, Decide, RunningInformer, deciding, with_managers
 from bridge.outbox.log.turns import Turns
 from bridge.outbox.store import Store
 

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
-from bridge.model.record import NO_OBJECT, OrderingKey
+from bridge.model.record import NO_OBJECT, NewDeadLetter, OrderingKey, RetriedDeadLetter
 from bridge.outbox.letters import commands_sql, dead_letters_sql
 from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
 from bridge.outbox.log import record_codec

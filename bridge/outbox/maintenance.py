@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
-from bridge.outbox.encryption.renewal import Renewal
-from bridge.outbox.log import cleaner, dictionaries
+from bridge.outbox.encryption.key_registry import Renewal
+from bridge.outbox.log import body_codec as dictionaries
+from bridge.outbox.log import cleaner
 from bridge.outbox.log.body_codec import FIRST_NUMBER, Dictionary, make_dictionary
 from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
-from bridge.outbox.log.retention import Retention, trim_through
-from bridge.outbox.log.sparse_index import LogEnd, SparseIndex
-from bridge.outbox.recovery.opening import OpenedState
+from bridge.outbox.log.sparse_index import LogEnd, Retention, SparseIndex, trim_through
+from bridge.outbox.opening import OpenedState
 from bridge.outbox.store import Store
 
 _TIGHT = 64 << 20

@@ -9,18 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from bridge.facts import Report
 from bridge.model.admin import DeadLetter, DeadLetterChain, StateReport
 from bridge.model.policies import StartPolicy
-from bridge.model.primitives.polling import PollInterval
+from bridge.model.primitives.backoff import PollInterval
 from bridge.model.primitives.ring import Slice
 from bridge.model.record import Record
+from bridge.outbox import opening
+from bridge.outbox import opening as rebuild
+from bridge.outbox import opening as reporting
 from bridge.outbox.appender import Appender, utc_now
-from bridge.outbox.checks import state_check
+from bridge.outbox.checks import integrity as state_check
 from bridge.outbox.checks.integrity import damage_behind
 from bridge.outbox.commits import Capture
 from bridge.outbox.consumers import cursors, own_log
-from bridge.outbox.consumers.backlog import BacklogSize
+from bridge.outbox.consumers.compaction import BacklogSize
 from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.encryption.cipher import Cipher
 from bridge.outbox.errors import Damaged
@@ -28,10 +30,8 @@ from bridge.outbox.ledger import Ledger
 from bridge.outbox.letters import dead_letters_sql
 from bridge.outbox.log import reading
 from bridge.outbox.log.cleaner import CleanerPolicy
-from bridge.outbox.log.retention import Retention
-from bridge.outbox.log.sparse_index import SparseIndex
+from bridge.outbox.log.sparse_index import Retention, SparseIndex
 from bridge.outbox.maintenance import LogMaintenance
-from bridge.outbox.recovery import opening, rebuild, reporting
 from bridge.outbox.registration import SinkRegistration
 from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
@@ -39,6 +39,7 @@ from bridge.outbox.snapshots import Snapshots
 from bridge.outbox.storage.state_directory import Disk
 from bridge.outbox.store import Store
 from bridge.outbox.writer import OutboxClosed
+from bridge.telemetry.facts import Report
 
 TICK = 0.5
 """Seconds between two saves of cursors and positions, each with a trim of the log."""

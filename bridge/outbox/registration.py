@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import apsw
 
-from bridge.facts import Report, SinkForgotten
 from bridge.model.policies import StartPolicy
 from bridge.outbox.appender import Appender
 from bridge.outbox.consumers import beginnings, cursors, own_log, selections
@@ -19,6 +18,7 @@ from bridge.outbox.consumers.selections import StoredSelection
 from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.store import Store
+from bridge.telemetry.facts import Report, SinkForgotten
 
 
 class _Begun(NamedTuple):

@@ -19,7 +19,7 @@ from bridge.outbox.consumers.replays import condition
 from bridge.outbox.consumers.selections import HeldObject, StoredSelection
 from bridge.outbox.errors import StateError
 from bridge.outbox.log import ledger_sql, statements
-from bridge.outbox.log.selecting import Decide
+from bridge.outbox.log.statements import Decide
 from bridge.outbox.store import Store
 
 _AT_ONCE = 500

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from bridge.facts import Report, SnapshotBegan, SnapshotEnded
 from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Record
@@ -21,8 +20,9 @@ from bridge.outbox.consumers.own_log import Backlogs, OwnLog
 from bridge.outbox.consumers.replays import Condition
 from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
-from bridge.outbox.progress.destination_progress import DestinationProgress
+from bridge.outbox.progress import DestinationProgress
 from bridge.outbox.store import Store
+from bridge.telemetry.facts import Report, SnapshotBegan, SnapshotEnded
 
 
 class SinkCursors:

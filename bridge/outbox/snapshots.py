@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 
-from bridge.facts import Report, SnapshotBegan, SnapshotCancelled
 from bridge.model.admin import UnknownTarget
 from bridge.model.record import SnapshotScope, snapshot_id
 from bridge.model.status import SnapshotState, SnapshotStatus
@@ -18,6 +17,7 @@ from bridge.outbox.consumers.replays import SnapshotRow
 from bridge.outbox.selections import LastState, Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.store import Store
+from bridge.telemetry.facts import Report, SnapshotBegan, SnapshotCancelled
 
 
 class Snapshots:

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import apsw
 
-from bridge.facts import Report
 from bridge.model.admin import UnknownTarget
 from bridge.model.formats.managers import entries_in, parted
 from bridge.model.record import Delta
@@ -23,6 +22,7 @@ from bridge.outbox.log.record_codec import Codec
 from bridge.outbox.storage.database import close, open_reader, understood
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import Writer
+from bridge.telemetry.facts import Report
 
 T = TypeVar("T")
 

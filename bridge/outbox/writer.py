@@ -14,13 +14,13 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import apsw
 
-from bridge.facts import OutboxFull, OutboxHasRoom, Report
 from bridge.model.admin import DiskFull, UnknownTarget
 from bridge.outbox.commits import Capture
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import close, is_damage, page_bytes
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.state_directory import StateDirectory
+from bridge.telemetry.facts import OutboxFull, OutboxHasRoom, Report
 
 T = TypeVar("T")
 

@@ -17,10 +17,9 @@ from bridge.model.policies import BacklogBounds, OnRejected, RedactionPreset, Re
 from bridge.model.primitives.election import LeaseTiming
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.primitives.shard import Shard
-from bridge.model.resource import Resource, Scope
-from bridge.model.resource_name import ResourceName
+from bridge.model.resource import Resource, ResourceName, Scope
 from bridge.outbox import Retention
-from bridge.selection import SelectorText
+from bridge.views.selector import SelectorText
 from sinks.base import Claim, Lanes, Sink, Transactions, WrongOption
 
 

@@ -1,8 +1,12 @@
-"""The configuration → a Plan."""
+"""The shard of this bridge: by the configuration, and by the name of the pod.
+
+The configuration → a Plan.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 from functools import partial
 from pathlib import Path
@@ -16,22 +20,45 @@ from bridge.model.primitives.field_path import FieldPath
 from bridge.model.primitives.shard import Shard
 from bridge.outbox import Retention
 from bridge.plan.plan import ElectionPlan, PagePlan, Plan, SinkPlan, TracingPlan, Wanted
-from bridge.plan.shard import UnknownShard, shard_of
-from bridge.selection import SelectorText
-from bridge.selection.language import CHANGED, OLD_OBJECT
+from bridge.views.language import CHANGED, OLD_OBJECT
+from bridge.views.selector import SelectorText
 from config.schema import (
     OnClusterChange,
     PageSettings,
     Settings,
+    ShardSettings,
     SinkSettings,
     TracingSettings,
     WatchList,
 )
-from config.schema.redaction import rules_of
-from config.schema.resources import ResourceSettings
-from config.schema.watch import RecoverStepsSettings
+from config.schema.cluster import RecoverStepsSettings
+from config.schema.resources import ResourceSettings, rules_of
 from sinks import registry
 from sinks.base import EventOptions, SinkOptions
+
+
+class UnknownShard(ValueError):
+    """The configuration does not say which shard is meant. The message has what to do, for ``shard.index``."""
+
+
+def shard_of(settings: ShardSettings) -> Shard | None:
+    """None for all objects. Raises UnknownShard."""
+    index = settings.index
+    if index is not None and index >= settings.of:
+        raise UnknownShard(f"found {index}; allowed with shard.of {settings.of}: 0 to {settings.of - 1}")
+    if settings.of == 1:
+        return None
+    return Shard(settings.of, _ordinal() % settings.of if index is None else index, settings.by)
+
+
+def _ordinal() -> int:
+    pod = os.environ.get("POD_NAME") or socket.gethostname()
+    if (ordinal := re.search(r"-([0-9]{1,9})$", pod)) is None:
+        raise UnknownShard(
+            f"it is not set, and {pod!r} is no pod's name with an ordinal, such as kubedelta-2: set it (in the "
+            "environment: KUBEDELTA__SHARD__INDEX=2), or run the bridge as a pod of a StatefulSet"
+        )
+    return int(ordinal[1])
 
 
 def plan_of(settings: Settings, file: Path | None = None) -> Plan:
@@ -134,9 +161,9 @@ def _retention(settings: Settings) -> Retention:
         retain_bytes=state.retain.bytes,
         forget_after=state.forget_sinks_after,
         min_free=state.min_free_bytes,
-        before=any(_looks_back(cast(SinkOptions, sink.options)) for sink in settings.sinks.values()),
+        before=any(_looks_back(cast("SinkOptions", sink.options)) for sink in settings.sinks.values()),
         managers=any(
-            Include.MANAGERS in cast(SinkOptions, sink.options).content().include for sink in settings.sinks.values()
+            Include.MANAGERS in cast("SinkOptions", sink.options).content().include for sink in settings.sinks.values()
         ),
     )
 
@@ -155,7 +182,7 @@ def _wanted(entry: ResourceSettings) -> Wanted:
 
 def _sink(name: str, settings: SinkSettings, cluster: str) -> SinkPlan:
     kind = registry.types()[settings.type]
-    options = cast(SinkOptions, settings.options)  # Loading validated the options with the registry's types.
+    options = cast("SinkOptions", settings.options)  # Loading validated the options with the registry's types.
     transactions = kind.transactions(options)
     return SinkPlan(
         name=name,

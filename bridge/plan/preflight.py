@@ -15,15 +15,15 @@ from itertools import combinations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bridge.content import WrongContent, compile_content
-from bridge.model.primitives.addresses import is_loopback
+from bridge.http.access import TokenFile
+from bridge.model.primitives.network import is_loopback
 from bridge.model.record import MOST_SELECTIONS
 from bridge.plan.plan import Plan, SinkPlan, TracingPlan
-from bridge.selection import WrongSelection, compile_selection
-from bridge.selection.language import Cel, MissingLibrary
-from bridge.web.access import TokenFile
+from bridge.views.content import WrongContent, compile_content
+from bridge.views.language import Cel, MissingLibrary
+from bridge.views.selector import WrongSelection, compile_selection
 from sinks.base import WrongOption, read_secret
-from sinks.tls import tls_context
+from sinks.secret_files import tls_context
 
 _LEAST_TOKEN = 16
 """Characters of the page's token, which changes a running bridge, and may be guessed at without a limit."""

@@ -14,8 +14,8 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
-from bridge.playground.http.faults import Faults, OpenWatches
 from bridge.playground.http.front import LARGEST_BODY, Front, PlaygroundSettings, SeenRequest
+from bridge.playground.http.streams import Faults, OpenWatches
 from bridge.playground.objects.builtin import BUILT_IN
 from bridge.playground.objects.catalogue import Kind, ServedKinds
 from bridge.playground.objects.objects import Manifest, unpack

@@ -1,8 +1,7 @@
 """Distribution of records to the sinks.
 
-log                the log that listeners read, and their errors
-shared_processor   distributes to every listener without waiting for any; a listener's bounded window over the log
-tap                a bounded look at what is distributed
+shared_processor   the log that listeners read, and their errors; a bounded look at what is distributed; distributes
+                   to every listener without waiting for any; a listener's bounded window over the log
 
 Invariant, with its tests:
 

@@ -13,22 +13,19 @@ How a commit goes through the room::
                                            ▲                                  │
                                            └────────── Acknowledged ──────────┘
 
-announcing   reports the changes of an election, and passes the Lease on to a follower
-deciding     the election as a state machine (pure)
-elector      holds the Lease, or waits for it
-following    the follower: connects, applies, acknowledges
-identity     how both know each other: a certificate of the term, and the redaction key
-in_sync      who is in sync, and how far deliveries may go (pure)
-lease        the Lease: its values, and the objects that an elector writes (pure)
-ports        the API server and the holder's work, as the elector sees them
-predecessor  the last identities that took the Lease with a state directory
-replica      the loop: follow, lead, follow
-requests     requests about the Lease, and their answers
-serving      the leader: frames, base copies, and when a transaction is done
-states       the states of an election, and what an elector does next (pure)
-status       the names of these states, for people (pure)
-watching     the watch of the Lease
-wire         the messages (pure)
+deciding    the states of an election, and what an elector does next (pure); the election as a state machine (pure);
+            the names of these states, for people (pure)
+elector     requests about the Lease, and their answers; the watch of the Lease; reports the changes of an election,
+            and passes the Lease on to a follower; holds the Lease, or waits for it
+following   the follower: connects, applies, acknowledges
+identity    how both know each other: a certificate of the term, and the redaction key; the last identities that took
+            the Lease with a state directory
+in_sync     who is in sync, and how far deliveries may go (pure)
+lease       the Lease: its values, and the objects that an elector writes (pure)
+ports       the API server and the holder's work, as the elector sees them
+replica     the loop: follow, lead, follow
+serving     the leader: frames, base copies, and when a transaction is done
+wire        the messages (pure)
 
 Invariants, each with its test:
 

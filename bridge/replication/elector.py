@@ -1,28 +1,50 @@
-"""Drives an election: reads, watches and writes the Lease, and runs the holder's work while the Lease is ours."""
+"""Reads and writes the Lease: bounded in time, with answers that fit an election.
+
+Watches the Lease, so that a follower sees a release at once.
+
+Reports the changes of an election, and passes the Lease on to a follower.
+
+Drives an election: reads, watches and writes the Lease, and runs the holder's work while the Lease is ours.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import UTC, datetime
+from enum import Enum, auto
 from math import inf
+from typing import TypeAlias
 
-from bridge.facts import LeadershipReleased, LeaseRenewed, Report
+from bridge.model.answers import (
+    Announced,
+    Busy,
+    Conflict,
+    ErrorAnswer,
+    EventType,
+    Expired,
+    Failed,
+    Refused,
+    TooLarge,
+    Unsupported,
+    WatchRequest,
+)
+from bridge.model.object import ApiObject
 from bridge.model.primitives.election import ANSWER_PART
-from bridge.replication.announcing import Announcer
-from bridge.replication.deciding import Rules
-from bridge.replication.lease import Lease, Published, created, released, renewed, taken
-from bridge.replication.ports import Duties, LeaseApi, Tenure
-from bridge.replication.requests import LeaseRequests, NoLease, utc
-from bridge.replication.states import (
+from bridge.replication.deciding import (
+    Acquiring,
     Ended,
     Following,
     Held,
+    Known,
+    Leading,
     Read,
     Release,
     Releasing,
     Renew,
+    Rules,
     Starting,
     State,
     SteppingDown,
@@ -30,7 +52,194 @@ from bridge.replication.states import (
     TakingOver,
     Wait,
 )
-from bridge.replication.watching import LeaseWatch
+from bridge.replication.lease import Lease, MalformedLease, Published, created, lease_of, released, renewed, taken
+from bridge.replication.ports import Duties, LeaseApi, Tenure
+from bridge.telemetry.facts import (
+    LeaderChanged,
+    LeadershipBegan,
+    LeadershipLost,
+    LeadershipReleased,
+    LeaseFailed,
+    LeaseRenewed,
+    LeaseTaken,
+    LeaseTermDoubted,
+    Report,
+)
+
+_NOT_FOUND = 404
+
+
+class NoLease(Enum):
+    """Answers without a Lease."""
+
+    MISSING = auto()
+    """It does not exist."""
+    CHANGED = auto()
+    """409: the version of the write is not the current one, or the Lease to create exists."""
+    UNKNOWN = auto()
+    """The request failed, and was reported; a write may have happened."""
+
+
+LeaseAnswer: TypeAlias = Lease | NoLease
+
+
+def utc() -> datetime:
+    """Now."""
+    return datetime.now(UTC)
+
+
+class LeaseRequests:
+    """Reports LeaseFailed."""
+
+    def __init__(self, api: LeaseApi, where: str, timeout: float, report: Report) -> None:
+        """``where``: the Lease as ``namespace/name``. ``timeout``: seconds for each request, connecting included."""
+        self._api = api
+        self._where = where
+        self._timeout = timeout
+        self._report = report
+
+    async def read(self) -> LeaseAnswer:
+        return await self._ask("get", self._api.read())
+
+    async def write(self, before: Lease | None, body: bytes) -> LeaseAnswer:
+        """Creates the Lease if there was none before, else updates it."""
+        if before is None:
+            return await self._ask("create", self._api.create(body))
+        return await self._ask("update", self._api.update(body))
+
+    def fail(self, verb: str, error: ErrorAnswer) -> None:
+        self._report(LeaseFailed(verb, self._where, error.reason, isinstance(error, Refused)))
+
+    async def _ask(self, verb: str, request: Awaitable[bytes | Conflict | ErrorAnswer]) -> LeaseAnswer:
+        answer: bytes | Conflict | ErrorAnswer
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await request
+        except TimeoutError:
+            answer = Failed(f"no answer within {self._timeout:g} s")
+        if isinstance(answer, bytes):
+            try:
+                return lease_of(answer)
+            except MalformedLease as error:
+                answer = Failed(str(error))
+        if isinstance(answer, Conflict):
+            return NoLease.CHANGED
+        # A create is answered with 404 where the namespace is missing.
+        if isinstance(answer, Refused) and answer.status == _NOT_FOUND and verb != "create":
+            return NoLease.MISSING
+        self.fail(verb, answer)
+        return NoLease.UNKNOWN
+
+
+_WATCH_SECONDS = 300
+
+
+class LeaseWatch:
+    """Watches from the known version on, again and again. The elector reads the Lease where the watch brings nothing,
+    so a failure here costs time, and no correctness."""
+
+    def __init__(
+        self,
+        api: LeaseApi,
+        key: str,
+        *,
+        version: Callable[[], str],
+        heard: Callable[[Lease | None, str], None],
+        fail: Callable[[str, Busy | Expired | Failed | Refused | TooLarge | Unsupported], None],
+    ) -> None:
+        """``key``: ``namespace/name``. ``version``: returns the known version; empty while no Lease is known to exist.
+        ``heard`` gets each new state, None after a delete, with the version of the event."""
+        self._api = api
+        self._key = key
+        self._version = version
+        self._heard = heard
+        self._fail = fail
+        self._news = asyncio.Event()
+
+    def wake(self) -> None:
+        """Another version may be known."""
+        self._news.set()
+
+    async def run(self, pause: float) -> None:
+        """``pause``: seconds between two attempts. The first begins as soon as a version is known."""
+        expired = ""
+        while True:
+            self._news.clear()
+            version = self._version()
+            if version in ("", expired):
+                await self._news.wait()
+            else:
+                expired = await self._watch(version)
+                await asyncio.sleep(pause)
+
+    async def _watch(self, version: str) -> str:
+        """Returns the version if the API server has forgotten it: another is needed. Else an empty text."""
+        async with self._api.watch(WatchRequest(version=version, timeout=_WATCH_SECONDS)) as answers:
+            async for answer in answers:
+                match answer:
+                    case Announced(events):
+                        for kind, each in events:
+                            self._take(kind, each)
+                    case Expired():
+                        return version
+                    case Busy() | Failed() | Refused() | TooLarge() | Unsupported():
+                        self._fail("watch", answer)
+        return ""
+
+    def _take(self, kind: EventType, each: ApiObject) -> None:
+        if each.key != self._key:  # A proxy may drop the field selector.
+            return
+        if kind is EventType.DELETED:
+            self._heard(None, each.resource_version)
+            return
+        try:
+            lease = lease_of(each.body)
+        except MalformedLease as error:
+            self._fail("watch", Failed(str(error)))
+        else:
+            self._heard(lease, lease.version)
+
+
+class Announcer:
+    """Called with every change of the state."""
+
+    def __init__(self, identity: str, duties: Duties, report: Report, now: Callable[[], float]) -> None:
+        self._identity = identity
+        self._duties = duties
+        self._report = report
+        self._now = now
+        self._holder: str | None = None
+        self._lease: Lease | None = None
+        self._doubted = 0
+        self._taken_at = 0.0
+
+    def entered(self, before: State, state: State) -> None:
+        match before, state:
+            case Acquiring(known=known), TakingOver(term=term):
+                self._taken_at = self._now()
+                self._report(LeaseTaken(term, "" if known.lease is None else known.lease.holder))
+            case TakingOver(), Leading(term=term):
+                self._report(LeadershipBegan(term, self._now() - self._taken_at))
+            case TakingOver() | Leading() | Releasing(), SteppingDown(term=term, reason=reason):
+                self._report(LeadershipLost(term, reason))
+        if not isinstance(state, Starting | Ended):
+            self._doubt(state.known)
+        if isinstance(state, Following):
+            self._follow(state.known.lease)
+
+    def _doubt(self, known: Known) -> None:
+        if known.doubted_term not in (0, self._doubted):
+            self._report(LeaseTermDoubted(known.doubted_term, known.highest_term))
+        self._doubted = known.doubted_term
+
+    def _follow(self, lease: Lease | None) -> None:
+        holder, term = ("", 0) if lease is None else (lease.holder, lease.term)
+        if holder not in (self._holder, self._identity):
+            self._report(LeaderChanged(holder, term))
+        self._holder = holder
+        if lease is not self._lease:
+            self._lease = lease
+            self._duties.observed(lease)
 
 
 class Elector:

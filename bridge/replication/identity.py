@@ -10,6 +10,10 @@ several, of which the other side needs one.
 All replicas have the redaction key anyway. Certificates from outside would cost an operator an authority, two Secrets
 and their renewal, for a connection on which both ends are the same program. The price: who has that key can read the
 state over the network.
+
+The last identities that took the Lease with a state directory: their processes ended before this one could lock the
+directory, so a Lease of theirs is free, and what one of them published last is true of the directory, however many
+others were killed since before they published anything.
 """
 
 from __future__ import annotations
@@ -17,10 +21,12 @@ from __future__ import annotations
 import datetime
 import hashlib
 import hmac
+import os
 import secrets
 import ssl
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +35,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import NameOID
+
+from bridge.model.primitives.election import replica_of
+from bridge.plan.keys import write_private
 
 MOST_KEYS = 5
 """The present key and the former ones that a configuration can name."""
@@ -122,3 +131,22 @@ def _share(ours: Sequence[str], theirs: str) -> bool:
 def new_nonce() -> str:
     """Hexadecimal digits, never used before."""
     return secrets.token_hex(16)
+
+
+FILE = "lease-holder"
+_MOST = 16
+_LONGEST = 16 * 512
+"""Bytes."""
+
+
+def read_predecessors(state: Path, name: str) -> tuple[str, ...]:
+    """The identities in ``state``, the last one first, if they are of the replica ``name``: a copied directory may have
+    those of another replica. The caller holds the lock of the directory."""
+    with suppress(OSError, UnicodeDecodeError), os.fdopen(os.open(state / FILE, os.O_RDONLY | os.O_NOFOLLOW)) as file:
+        return tuple(each for each in file.read(_LONGEST).splitlines()[:_MOST] if replica_of(each) == name)
+    return ()
+
+
+def write_identities(state: Path, identities: Sequence[str]) -> None:
+    """The last one first. See ``write_private``."""
+    write_private(state / FILE, "\n".join(identities[:_MOST]))

@@ -22,25 +22,22 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bridge.facts import Report
-from bridge.facts.election import FollowerInSync, FollowerLost, FollowingFailed, TookOverLacking
-from bridge.model.primitives.addresses import host_and_port
 from bridge.model.primitives.election import ElectionStatus, FollowerStatus, replica_of
+from bridge.model.primitives.network import host_and_port
 from bridge.model.primitives.shard import Shard
 from bridge.model.versions.version import is_older
 from bridge.outbox import Capture, Cipher
 from bridge.outbox.copied_state import CopiedState
 from bridge.plan.plan import ElectionPlan
-from bridge.replication.deciding import Rules
+from bridge.replication.deciding import Ended, Rules, Starting, SteppingDown, state_of
 from bridge.replication.elector import Elector
 from bridge.replication.following import CannotFollow, Leader, Me, StateFollower
-from bridge.replication.identity import SharedSecret, new_identity
+from bridge.replication.identity import SharedSecret, new_identity, read_predecessors, write_identities
 from bridge.replication.lease import Lease, Published
 from bridge.replication.ports import LeaseApi, Tenure
-from bridge.replication.predecessor import read_predecessors, write_identities
 from bridge.replication.serving import ReplicationServer, Replicator, ServedState
-from bridge.replication.states import Ended, Starting, SteppingDown
-from bridge.replication.status import state_of
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.election import FollowerInSync, FollowerLost, FollowingFailed, TookOverLacking
 
 _PAUSE = 0.5
 """Seconds until a follower connects again; twice as long behind each failure."""

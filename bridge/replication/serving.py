@@ -21,17 +21,16 @@ from typing import BinaryIO, TypeAlias
 
 from aiohttp import WSMsgType, web
 
-from bridge.facts import Report
-from bridge.facts.election import BaseCopySent
-from bridge.facts.process import REPLICATION_SERVER
+from bridge.http.listener import Bounds, Limits, Listener
 from bridge.outbox import BaseCopy, StateError
 from bridge.outbox.commits import CommitHistory, Frame, FrameLog, Point
 from bridge.outbox.storage import schema
 from bridge.replication import wire
 from bridge.replication.identity import ServerIdentity, SharedSecret
 from bridge.replication.in_sync import REST, InSync, Lag
-from bridge.web.connections import Bounds
-from bridge.web.listener import Limits, Listener
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.election import BaseCopySent
+from bridge.telemetry.facts.process import REPLICATION_SERVER
 
 Publish: TypeAlias = Callable[[frozenset[str]], Awaitable[str]]
 """Writes a list of runs into the Lease. Returns the resourceVersion of the Lease that has it; never, where the Lease is

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from bridge.facts import (
+from bridge.model.resource import Resource, Scope
+from bridge.telemetry.facts import (
     BatchCommitted,
     BatchDelivered,
     ChangesIgnored,
@@ -37,10 +38,7 @@ from bridge.facts import (
     WatchEnded,
     WatchOpened,
 )
-from bridge.model.resource import Resource, Scope
-from bridge.telemetry.process_logs import ElectionLogs, ProcessLogs
-from bridge.telemetry.sink_logs import SinkLogs
-from bridge.telemetry.state_logs import StateLogs
+from bridge.telemetry.log_lines import ElectionLogs, ProcessLogs, SinkLogs, StateLogs
 from bridge.telemetry.throttled_log import ThrottledLog
 
 _ADVICE = {

@@ -14,7 +14,9 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from bridge.facts import (
+from bridge.model.status import StatusSnapshot
+from bridge.telemetry.counters import ElectionCounters, ResourceCounters, SinkCounters, StateCounters
+from bridge.telemetry.facts import (
     SERVERS,
     BatchCommitted,
     BatchDelivered,
@@ -33,11 +35,7 @@ from bridge.facts import (
     SinkCautioned,
     SinkInsecure,
 )
-from bridge.model.status import StatusSnapshot
 from bridge.telemetry.gauges import gauges
-from bridge.telemetry.resource_counters import ResourceCounters
-from bridge.telemetry.sink_counters import SinkCounters
-from bridge.telemetry.state_counters import ElectionCounters, StateCounters
 
 
 class Metrics:

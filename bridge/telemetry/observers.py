@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
-from bridge.facts import Fact
+from bridge.telemetry.facts import Fact
 
 _log = logging.getLogger(__name__)
 

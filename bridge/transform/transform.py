@@ -1,4 +1,10 @@
-"""Transforms objects for their export: strips them, and redacts Secrets and credentials. Pure. Hot.
+"""Strips the metadata of an object: field managers, copies of the whole object in annotations; and redacts annotations
+that are known to hold tokens. Pure.
+
+``model.object.cut`` has done this already for objects in kube-apiserver's format without such tokens. What is left is
+decoded once, down to the annotations; all other members are copied.
+
+Transforms objects for their export: strips them, and redacts Secrets and credentials. Pure. Hot.
 
 Credentials of the presets stand in the places of ``places.PLACES``. Lists there are found in the bytes, at any depth,
 and of these only the items with credentials are decoded. That reading is right for lists in Go's format: compact, with
@@ -20,20 +26,56 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
+from msgspec import Raw
 
 from bridge.model.formats.managers import managers_of
-from bridge.model.object import ApiObject, bare_body
+from bridge.model.object import LAST_APPLIED, ApiObject, bare_body, holds_token, is_copy
 from bridge.model.policies import RedactionPreset as Preset
 from bridge.model.policies import RedactionRule
 from bridge.model.resource import Resource
-from bridge.transform.annotations import stripped
-from bridge.transform.credentials import Harmless, redacted_arguments, redacted_text, redacted_variable
-from bridge.transform.effort import UNREDACTED, Effort, why_bare
+from bridge.transform.credentials import Digest, Harmless, redacted_arguments, redacted_text, redacted_variable
 from bridge.transform.places import BOOTSTRAP_TOKEN, PLACES, RELEASE, TOKEN_NAMES, has_free_members
-from bridge.transform.redact import is_secret, redacted
-from bridge.transform.redaction import Redaction
-from bridge.transform.rules import PathRules
+from bridge.transform.redaction import UNREDACTED, Effort, PathRules, Redaction, is_secret, redacted, why_bare
 from bridge.transform.structure import redacted_structure
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_any = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+def stripped(body: bytes, digest: Digest | None) -> bytes:
+    """The body without ``managedFields`` and last-applied; with ``digest``, also without other copies of the object in
+    annotations, and with a digest in place of each token there. The same bytes if it has none of them. Raises
+    msgspec.DecodeError, UnicodeDecodeError or KeyError for a body without metadata or with annotations that are not a
+    map."""
+    top = _members(body)
+    metadata = _members(top["metadata"])
+    managers = metadata.pop("managedFields", None)
+    before = _members(metadata.get("annotations", b"null")) if _has(metadata) else {}
+    if digest is None:
+        after = {name: value for name, value in before.items() if name != LAST_APPLIED}
+    else:
+        after = {name: _redacted(name, value, digest) for name, value in before.items() if not is_copy(name)}
+    if managers is None and after == before:
+        return body
+    if after:
+        metadata["annotations"] = Raw(_encode(after))
+    elif before:
+        del metadata["annotations"]
+    top["metadata"] = Raw(_encode(metadata))
+    return _encode(top)
+
+
+def _has(metadata: dict[str, Raw]) -> bool:
+    return metadata.get("annotations") not in (None, Raw(b"null"))
+
+
+def _redacted(name: str, value: Raw, digest: Digest) -> Raw:
+    if not holds_token(name) or bytes(value) in {b'""', b"null"}:
+        return value
+    found = _any(value)
+    return Raw(_encode(digest("annotations", name, found if isinstance(found, str) else bytes(value).decode())))
+
 
 _RELEASE = PathRules((RedactionRule(RELEASE),))
 _RELEASE_NAME = "sh.helm.release."
@@ -96,7 +138,6 @@ _SEARCHED_NAMES = frozenset({*PLACES, "release"})
 
 _text = msgspec.json.Decoder(str).decode
 _texts = msgspec.json.Decoder(list[str]).decode
-_encode = msgspec.json.Encoder().encode
 
 
 def transform_for(

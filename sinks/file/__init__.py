@@ -1,16 +1,17 @@
 """Deltas as lines of JSON in a file, on standard output, or into a pipe.
 
-options     the options of the sink
-encode      a record as a line
-connection  the open file: lock, torn last line, rotation, reopening after logrotate
-rotation    closed parts: names, age, compression, retention
-syncing     when written lines are forced onto the disk
-delivery    appends lines to a file or a pipe
-sink        FileSink, which joins them
-reading     lines of a file and of its closed parts
-readback    reads them for ``kubedelta verify``
-follower    reads them for ``kubedelta tail``
-examine     checks options before the bridge runs
+closed_parts   compresses and removes closed parts
+connection     when written lines are forced onto the disk; the open file: lock, torn last line, rotation, reopening
+               after logrotate
+delivery       appends lines to a file or a pipe
+examine        checks options before the bridge runs
+follow         follows the file through its rotations
+lines          sequence number and time in a line; lines of plain and compressed files, forward and backward
+options        the options of the sink
+parts          the age of the open file; names and order of closed parts; chooses the parts that are removed; keeps
+               parts that are not read yet from being removed
+readers        reads them for ``kubedelta verify``; reads them for ``kubedelta tail``
+sink           a record as a line; FileSink, which joins them
 """
 
 from collections.abc import Sequence
@@ -29,13 +30,13 @@ def _load() -> type[Sink]:
 
 
 def _load_read_back() -> type[SinkReader]:
-    from sinks.file.readback import FileReadBack
+    from sinks.file.readers import FileReadBack
 
     return FileReadBack
 
 
 def _load_follow() -> type[RecordFollower]:
-    from sinks.file.follower import FileFollower
+    from sinks.file.readers import FileFollower
 
     return FileFollower
 
@@ -53,7 +54,7 @@ def _claims(options: FileOptions) -> Sequence[Claim]:
 
 
 def _channels(options: FileOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
-    from sinks.file.encode import channels
+    from sinks.file.sink import channels
 
     return channels(options, cluster, definitions)
 

@@ -1,4 +1,7 @@
-"""The file of a sink: opened, locked against other writers, reopened when it was moved away."""
+"""Forces written lines onto the disk, as the option ``fsync`` says.
+
+The file of a sink: opened, locked against other writers, reopened when it was moved away.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,52 @@ import fcntl
 import os
 import stat
 import sys
+import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bridge.model.primitives.printable import counted
-from sinks.errors import SinkUnavailable, WrongOption
-from sinks.file.options import STANDARD_OUTPUT, FileOptions
-from sinks.file.reading.line_head import sequence_in
-from sinks.file.reading.lines import end_of_last_line, first_line, last_line
-from sinks.file.rotation.parts import SUFFIX_BYTES, name_of_part, parts_of
+from sinks.file.lines import end_of_last_line, first_line, last_line, sequence_in
+from sinks.file.options import STANDARD_OUTPUT, FileOptions, Fsync
+from sinks.file.parts import SUFFIX_BYTES, name_of_part, parts_of
+from sinks.receipt import SinkUnavailable, WrongOption
+
+FULL = 1000
+"""Lines of a full batch: more are waiting, and one fsync for so many costs little."""
+_INTERVAL = 1.0
+"""Seconds, where the options have none."""
+_force_to_disk = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
+
+
+class Syncing:
+    """With ``interval``, the time between two fsyncs is at least that of ``fsync_interval``, except for full
+    batches."""
+
+    def __init__(self, options: FileOptions) -> None:
+        self.is_on = options.fsync is not Fsync.NEVER
+        self._interval = float(options.fsync_interval or _INTERVAL) if options.fsync is Fsync.INTERVAL else 0.0
+        self._last = -self._interval
+        self._interrupted = threading.Event()
+
+    def begin(self) -> None:
+        """Before lines are written."""
+        self._interrupted.clear()
+
+    def force(self, fd: int, lines: int) -> None:
+        """Returns when the disk has the ``lines`` that were written. Waits for the interval, until ``interrupt``.
+        Raises OSError."""
+        if not self.is_on:
+            return
+        if self._interval and lines < FULL:
+            self._interrupted.wait(max(0.0, self._last + self._interval - time.monotonic()))
+        _force_to_disk(fd)
+        self._last = time.monotonic()
+
+    def interrupt(self) -> None:
+        """From another thread: the fsync follows at once."""
+        self._interrupted.set()
+
 
 _MODE = 0o600
 """Of a file that begins a stream. A file behind another one gets the mode of that file, as with logrotate's

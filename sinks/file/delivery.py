@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from bridge.model.primitives.printable import escaped
-from sinks.errors import SinkUnavailable
-from sinks.file.connection import FileConnection, expect_rotatable, open_pipe
+from sinks.file.closed_parts import ClosedParts
+from sinks.file.connection import FileConnection, Syncing, expect_rotatable, open_pipe
 from sinks.file.options import STANDARD_OUTPUT, FileOptions
-from sinks.file.rotation.age import Age
-from sinks.file.rotation.closed_parts import ClosedParts
-from sinks.file.syncing import Syncing
+from sinks.file.parts import Age
+from sinks.receipt import SinkUnavailable
 
 
 class AppendFailed(Exception):

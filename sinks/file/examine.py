@@ -13,9 +13,9 @@ from contextlib import suppress
 from functools import partial
 
 from sinks.base import Claim
-from sinks.errors import WrongOption, wrong_options
 from sinks.file.connection import expect_rotatable
 from sinks.file.options import STANDARD_OUTPUT, FileOptions
+from sinks.receipt import WrongOption, wrong_options
 
 
 def examine(options: FileOptions) -> Sequence[WrongOption]:

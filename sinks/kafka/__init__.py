@@ -1,23 +1,25 @@
 """Deltas as records of Kafka topics.
 
-options          the options of the sink
-option_sections  those that are mappings
-option_types     brokers, topics, settings of librdkafka and protocols, as types of options
-auth             how the sink proves itself to brokers
-client           the clients of librdkafka
-topics           topics: names, existence, partitions, cleanup policy
-states           the newest record of each object, in compacted topics
-encode           a record as a message: topic, key, value, headers; a notice as a marker
-sending          batches, in attempts until they are stored
-verdicts         whose fault an error of librdkafka is
-notices          gaps and ends of snapshots as markers in partitions
-memory           state that survives a restart: the newest gap, counts of a snapshot
-parts            the parts that know the brokers
-sink             KafkaSink, which joins them
-transactions     exactly once: its deliveries as transactions
-readback         reads the topics for ``kubedelta verify``
-follower         reads them for ``kubedelta tail``
-examine          checks options before the bridge runs; claims on state topics
+config         which option a refusal is about; the options as configuration properties
+delivery       smaller forms of a record that is too large; attempts until each record is stored or rejected; an
+               attempt to store the records of a batch; records in flight
+encode         a record as a message: topic, key, value, headers; a notice as a marker
+examine        checks options before the bridge runs; claims on state topics
+memory         topics that were created again, or have more partitions; state that survives a restart: the newest
+               gap, counts of a snapshot
+notices        gaps and ends of snapshots as markers in partitions
+options        brokers, topics, settings of librdkafka and protocols, as types of options; those that are mappings;
+               the options; the options of the sink
+producer       a producer and its poll thread; the present producer, replaced when it fails
+readers        reads the topics for ``kubedelta verify``; reads them for ``kubedelta tail``
+sink           the parts that know the brokers; KafkaSink, which joins them
+state_topic    the newest record of each object, as a record of a compacted topic; KafkaSink with such topics
+tokens         runs a command with bounds on its time and output; tokens that a command prints, for OAUTHBEARER
+topic_watch    notices these changes, and changes of options that concern readers
+topics         topics that nobody creates; which topics hold the records of a resource; as the brokers know them:
+               existence, partitions, cleanup policy
+transactions   exactly once: its deliveries as transactions
+verdicts       whose fault an error of librdkafka is
 """
 
 from collections.abc import Sequence
@@ -42,19 +44,19 @@ def _load_for(options: KafkaOptions) -> type[Sink]:
         return ExactlyOnceKafkaSink
     if options.state_topic is None:
         return _load()
-    from sinks.kafka.states.sink import KafkaSinkWithState
+    from sinks.kafka.state_topic import KafkaSinkWithState
 
     return KafkaSinkWithState
 
 
 def _load_read_back() -> type[SinkReader]:
-    from sinks.kafka.readback import KafkaReadBack
+    from sinks.kafka.readers import KafkaReadBack
 
     return KafkaReadBack
 
 
 def _load_follow() -> type[RecordFollower]:
-    from sinks.kafka.follower import KafkaFollower
+    from sinks.kafka.readers import KafkaFollower
 
     return KafkaFollower
 

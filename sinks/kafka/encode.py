@@ -16,8 +16,7 @@ from bridge.model.formats.object_paths import ABSENT
 from bridge.model.record import Delta, Gap, Notice, Record, Snapshot
 from bridge.model.resource import Resource
 from sinks.channels import Channel, SentMessage, notice_messages, object_messages
-from sinks.kafka.option_types import RecordKey, SecurityProtocol, WhenTooLarge
-from sinks.kafka.options import KafkaOptions
+from sinks.kafka.options import KafkaOptions, RecordKey, SecurityProtocol, WhenTooLarge
 from sinks.template import Template
 
 Headers: TypeAlias = dict[str, bytes]

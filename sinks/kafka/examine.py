@@ -10,12 +10,11 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from sinks.base import Claim
-from sinks.errors import WrongOption, wrong_options
-from sinks.kafka.auth.command_tokens import check_program
-from sinks.kafka.client.config import ClientConfig
+from sinks.kafka.config import ClientConfig
 from sinks.kafka.options import KafkaOptions
-from sinks.secret_files import read_secret
-from sinks.tls import Step, TlsFiles, check_tls_files
+from sinks.kafka.tokens import check_program
+from sinks.receipt import WrongOption, wrong_options
+from sinks.secret_files import Step, TlsFiles, check_tls_files, read_secret
 
 _OPTIONS = {
     "ssl.ca.location": "ca_file",

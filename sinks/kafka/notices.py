@@ -23,12 +23,11 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.model.formats.cloudevent import GAP_HEADER, CloudEvents
 from bridge.model.record import Gap, Notice, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
-from sinks.errors import NotLeading, SinkUnavailable
-from sinks.kafka.client.producer import InFlight, KafkaProducer
 from sinks.kafka.encode import KafkaMessage, MarkerEncoder
 from sinks.kafka.memory import KafkaMemory
-from sinks.kafka.topics.names import MarkedTopics, TopicNames, within_bound
-from sinks.kafka.topics.topics import Topics
+from sinks.kafka.producer import InFlight, KafkaProducer
+from sinks.kafka.topics import MarkedTopics, TopicNames, Topics, within_bound
+from sinks.receipt import NotLeading, SinkUnavailable
 
 Partition: TypeAlias = tuple[str, int]
 """A topic and the number of a partition."""

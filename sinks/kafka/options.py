@@ -1,36 +1,263 @@
-"""The options of a Kafka sink."""
+"""The types of a Kafka sink's options: brokers, topics, settings of librdkafka, protocols.
+
+Options of a Kafka sink that are mappings.
+
+The options of exactly once. Without a client library, as all options.
+
+The options of a Kafka sink.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from bridge.model.primitives.addresses import is_loopback
+from bridge.model.primitives.network import is_loopback
 from bridge.model.primitives.shard import Shard, ShardBy
-from config.rules import AnyOf, Contains, Given, Is, Not, Rule
-from config.values import Between, Duration, Flag, Matching, Size
-from sinks.errors import WrongOption
-from sinks.kafka.option_sections import AUTHENTICATION_RULES, CreateTopics, Extensions, TokenEndpointOptions
-from sinks.kafka.option_types import (
-    KEYED_PARTITIONERS,
-    Brokers,
-    Compression,
-    Properties,
-    PropertyFiles,
-    RecordKey,
-    SaslMechanism,
-    SecurityProtocol,
-    TopicName,
-    TopicTemplate,
-    WhenTooLarge,
-)
-from sinks.kafka.transactions.options import PROGRESS_RULE, TransactionOptions
+from config.rules import AnyOf, Condition, Contains, Given, HasName, Is, Not, Rule, needs, together
+from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Names, Size
 from sinks.options import NAMES_NEED_ORDER, OBJECTS_ALONE, EventOptions
+from sinks.receipt import WrongOption
 from sinks.state import state_rules
+from sinks.template import check_template, template_pattern
+
+TOPIC_PLACEHOLDERS = ("cluster", "group", "version", "resource", "kind", "namespace")
+
+_OURS = {
+    "acks": "a record counts as stored when all in-sync replicas have it",
+    "request.required.acks": "a record counts as stored when all in-sync replicas have it",
+    "enable.idempotence": "without it a retry may store a record twice, or behind its successor",
+    "enable.gapless.guarantee": "without it records may be stored behind one that was refused",
+    "max.in.flight": "with more than one, a first batch may be lost",
+    "max.in.flight.requests.per.connection": "with more than one, a first batch may be lost",
+    "retries": "a record is retried until it is stored or refused",
+    "message.send.max.retries": "a record is retried until it is stored or refused",
+    "message.timeout.ms": "a record that timed out would be skipped and later ones stored; see ack_timeout",
+    "delivery.timeout.ms": "a record that timed out would be skipped and later ones stored; see ack_timeout",
+    "transactional.id": "with exactly_once it is made of the names of cluster and sink",
+    "isolation.level": "with exactly_once the sink reads committed records, otherwise all",
+    "delivery.report.only.error": "the sink waits for the report of every record",
+    "bootstrap.servers": "set bootstrap_servers",
+    "metadata.broker.list": "set bootstrap_servers",
+    "client.id": "set client_id",
+    "compression.type": "set compression",
+    "compression.codec": "set compression",
+    "message.max.bytes": "set max_message_bytes",
+    "security.protocol": "set security_protocol",
+    "sasl.mechanism": "set sasl_mechanism",
+    "sasl.mechanisms": "set sasl_mechanism",
+    "sasl.username": "set username",
+    "ssl.ca.location": "set ca_file",
+    "ssl.certificate.location": "set cert_file",
+    "ssl.key.location": "set key_file",
+}
+"""Settings of librdkafka that cannot be properties → the reason."""
+
+_SECRET = r"(?:.*)(?:password|secret|\.pem)"  # noqa: S105  # A pattern of names.
+_TAKEN = "|".join(map(re.escape, _OURS))
+
+
+def _why_not_ours(name: str) -> str:
+    if name in _OURS:
+        return f"{name} cannot be set as a property: {_OURS[name]}"
+    if name.endswith("_cb"):
+        return f"{name} cannot be set as a property: it is a function"
+    if re.fullmatch(_SECRET, name):
+        return f"{name} is a secret: put it into property_files"
+    return f"{name!r} is no setting of librdkafka: names have small letters, digits, '.' and '_'"
+
+
+_PROPERTY_OF_FILE = Matching(rf"(?!(?:{_TAKEN}|.*_cb)$)[a-z0-9._]+", _why_not_ours, longest=128)
+_PROPERTY = Matching(rf"(?!(?:{_TAKEN}|.*_cb|{_SECRET})$)[a-z0-9._]+", _why_not_ours, longest=128)
+Properties: TypeAlias = Annotated[dict[str, str | int | float | bool], Names(_PROPERTY)]
+PropertyFiles: TypeAlias = Annotated[dict[str, Path], Names(_PROPERTY_OF_FILE)]
+KEYED_PARTITIONERS = ("consistent", "consistent_random", "fnv1a", "fnv1a_random", "murmur2", "murmur2_random")
+_BROKER = rf"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::{PORT})?"
+
+
+def _why_no_brokers(text: str) -> str:
+    if "://" in text:
+        return "host:port is expected, without http:// or kafka:// in front of it; see security_protocol for TLS"
+    if "@" in text:
+        return "host:port is expected; user and password do not belong here: see username and password_file"
+    return "brokers are expected as host:port, separated by commas, such as kafka-0:9092,kafka-1:9092"
+
+
+def _why_no_topic(text: str) -> str:
+    check_template(text, TOPIC_PLACEHOLDERS)
+    return f"{text!r} is no topic: letters, digits, '.', '_' and '-' make one"
+
+
+def _why_no_name(text: str) -> str:
+    return f"{text!r} is no topic: at most 249 letters, digits, '.', '_' and '-' make one; no placeholders here"
+
+
+Brokers: TypeAlias = Annotated[str, Matching(f"{_BROKER}(?:,{_BROKER})*", _why_no_brokers)]
+TopicTemplate: TypeAlias = Annotated[
+    str, Matching(template_pattern("[A-Za-z0-9._-]", TOPIC_PLACEHOLDERS), _why_no_topic)
+]
+TopicName: TypeAlias = Annotated[str, Matching("[A-Za-z0-9._-]{1,249}", _why_no_name)]
+
+
+class SecurityProtocol(StrEnum):
+    PLAINTEXT = "plaintext"
+    SSL = "ssl"
+    SASL_PLAINTEXT = "sasl_plaintext"
+    SASL_SSL = "sasl_ssl"
+
+
+class SaslMechanism(StrEnum):
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    GSSAPI = "GSSAPI"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
+class RecordKey(StrEnum):
+    """The key of an object's records."""
+
+    OBJECT = "object"
+    UID = "uid"
+    NAMESPACE = "namespace"
+
+
+class WhenTooLarge(StrEnum):
+    """The policy for a record that is too large."""
+
+    REJECT = "reject"
+    TRIM = "trim"
+    COMPRESS = "compress"
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+
+
+_TOKEN_URL = Matching(
+    rf"https?://{HOST}(?::{PORT})?(?:[/?][^\x00-\x20\x7f#]*)?",
+    "a URL that begins with https:// or http:// and names a host is needed, without user and password",
+)
+_TEXT = Matching(r"[\x20-\x7e]+", "printable ASCII is expected", longest=1024)
+_SCOPE = Matching(r"[\x21\x23-\x5b\x5d-\x7e]+", "a scope is one word of printable ASCII without quotes", longest=1024)
+_EXTENSION = Matching(
+    r"(?!auth$)[A-Za-z]+", lambda name: f"{name!r} is no name of an extension: letters, and not auth", longest=128
+)
+_EXTENSION_VALUE = Matching(
+    r"[\x21-\x2b\x2d-\x7e]+", "printable ASCII without spaces and commas is expected", longest=1024
+)
+
+Extensions: TypeAlias = Annotated[dict[str, Annotated[str, _EXTENSION_VALUE]], Names(_EXTENSION)]
+
+
+class CreateTopics(BaseModel):
+    """How the sink creates a missing topic. An existing topic is not changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    partitions: Count = Field(
+        ge=1,
+        le=10_000,
+        description="Partitions of each topic. Choose well: when the number is changed later, keys go to other"
+        " partitions, and the order of their earlier and later records is lost.",
+    )
+    replication_factor: Count = Field(default=-1, ge=-1, le=100, description="-1 for the default of the brokers.")
+
+
+class TokenEndpointOptions(BaseModel):
+    """The client credentials grant of OAuth 2.0, as OpenID Connect has it: the access token is a JWT."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    token_url: Annotated[str, _TOKEN_URL] = Field(
+        description="The URL of the token endpoint. It is asked by librdkafka.",
+        examples=["https://idp.example.test/oauth2/token"],
+    )
+    client_id: Annotated[str, _TEXT] = Field(description="The client's id.", examples=["kubedelta"])
+    client_secret_file: Path = Field(
+        description="The file with the client's secret.", examples=["/run/secrets/kafka-client"]
+    )
+    scopes: tuple[Annotated[str, _SCOPE], ...] = Field(
+        default=(), max_length=100, description="The scopes to ask for.", examples=[["kafka"]]
+    )
+    ca_file: Path | None = Field(
+        default=None,
+        description="Certificates (PEM) of the authorities to trust for token_url, in place of the system's. The sink's"
+        " ca_file is for brokers only.",
+        examples=["/run/secrets/idp-ca.crt"],
+    )
+
+
+_SASL = (SecurityProtocol.SASL_PLAINTEXT.value, SecurityProtocol.SASL_SSL.value)
+_TLS = (SecurityProtocol.SSL.value, SecurityProtocol.SASL_SSL.value)
+_SASL_BOTH = "sasl_mechanism and security_protocol sasl_plaintext or sasl_ssl belong together"
+_TLS_ALONE = "ca_file and cert_file are of no use without security_protocol ssl or sasl_ssl"
+_PASSWORDS = (SaslMechanism.PLAIN.value, SaslMechanism.SCRAM_SHA_256.value, SaslMechanism.SCRAM_SHA_512.value)
+_OAUTHBEARER = Is("sasl_mechanism", SaslMechanism.OAUTHBEARER.value)
+_SOURCES: tuple[Condition, ...] = (
+    Given("token_command"),
+    Given("oauth2"),
+    HasName("properties", "sasl.oauthbearer"),
+)
+_ONE_SOURCE = "sasl_mechanism OAUTHBEARER needs one of token_command and oauth2, or properties sasl.oauthbearer.*"
+_SOURCES_ALONE = "token_command, oauth2 and sasl_extensions belong to sasl_mechanism OAUTHBEARER"
+_EXTENDED = "sasl_extensions belong to tokens of token_command and oauth2; elsewhere set sasl.oauthbearer.extensions"
+
+AUTHENTICATION_RULES = (
+    Rule(Is("security_protocol", *_SASL), Given("sasl_mechanism"), _SASL_BOTH),
+    Rule(Given("sasl_mechanism"), Is("security_protocol", *_SASL), _SASL_BOTH),
+    *together("username", "password_file"),
+    needs("username", "sasl_mechanism"),
+    Rule(Is("sasl_mechanism", *_PASSWORDS), Given("username"), "PLAIN and SCRAM need username and password_file"),
+    Rule(Given("username"), Is("sasl_mechanism", *_PASSWORDS), "username and password_file are for PLAIN and SCRAM"),
+    Rule(_OAUTHBEARER, AnyOf(*_SOURCES), _ONE_SOURCE),
+    Rule(Given("token_command"), Not(AnyOf(*_SOURCES[1:])), _ONE_SOURCE),
+    Rule(Given("oauth2"), Not(_SOURCES[2]), _ONE_SOURCE),
+    Rule(AnyOf(Given("token_command"), Given("oauth2"), HasName("sasl_extensions")), _OAUTHBEARER, _SOURCES_ALONE),
+    Rule(HasName("sasl_extensions"), AnyOf(*_SOURCES[:2]), _EXTENDED),
+    *together("cert_file", "key_file"),
+    Rule(AnyOf(Given("ca_file"), Given("cert_file")), Is("security_protocol", *_TLS), _TLS_ALONE),
+)
+"""Rules between the options of a connection to brokers."""
+
+
+PROGRESS_RULE = Rule(
+    Given("progress_topic"), Is("exactly_once", True), "progress_topic has no effect without exactly_once"
+)
+
+
+class TransactionOptions(EventOptions):
+    """Whether a sink delivers in transactions, and where it stores its progress."""
+
+    exactly_once: Flag = Field(
+        default=False,
+        description="Deliver in transactions: readers with isolation.level read_committed see every record once,"
+        " through kills of the bridge and of brokers. A transaction begins every 100 ms at most, or with"
+        " 2000 waiting records, and takes some 50 ms. The transactional id is <cluster>/<sink>/0, that"
+        " of a shard <cluster>/<sink>/1-of-4: allow Describe and Write on the prefix <cluster>/<sink>/.",
+    )
+    progress_topic: TopicName | None = Field(
+        default=None,
+        description="The topic with the progress of sinks with exactly_once, under their transactional ids. If none"
+        " is named, it is kubedelta-progress. It must have cleanup.policy compact; all sinks may share it. Only its"
+        " partition 0 is used.",
+        examples=["kubedelta-progress"],
+    )
+
+    @property
+    def topic_of_progress(self) -> str:
+        return self.progress_topic or "kubedelta-progress"
+
 
 _NOTICES_APART = AnyOf(
     Given("notice_topic"),

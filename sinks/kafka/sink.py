@@ -1,27 +1,55 @@
-"""Produces batches and waits until all in-sync replicas have them."""
+"""The parts of a Kafka sink that know the brokers.
+
+Produces batches and waits until all in-sync replicas have them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
+from typing import TypeAlias
 
 from bridge.model.record import Delta, Notice, Record
 from bridge.model.resource import Resource
-from sinks.errors import NotLeading, SinkUnavailable
 from sinks.gaps import gap_before
-from sinks.kafka.client.producer import InFlight
+from sinks.kafka.config import ClientConfig
+from sinks.kafka.delivery import BatchSender, Count, Sender, TrimmedForms
 from sinks.kafka.encode import KafkaEncoder, KafkaMessage
 from sinks.kafka.notices import NoticeMarkers
-from sinks.kafka.option_types import WhenTooLarge
-from sinks.kafka.options import KafkaOptions
-from sinks.kafka.parts import Parts
-from sinks.kafka.sending.oversize import TrimmedForms
-from sinks.kafka.topics.names import TopicNames
-from sinks.kafka.topics.watch import TopicWatch
-from sinks.receipt import ALL_STORED, WITHHELD, BatchResult, Receipt, RetryLater
+from sinks.kafka.options import KafkaOptions, WhenTooLarge
+from sinks.kafka.producer import InFlight, Producers
+from sinks.kafka.topic_watch import TopicWatch
+from sinks.kafka.topics import TopicNames, Topics
+from sinks.receipt import ALL_STORED, WITHHELD, BatchResult, NotLeading, Receipt, RetryLater, SinkUnavailable
+
+MakeSender: TypeAlias = Callable[[KafkaOptions, Producers, Topics, TrimmedForms | None, Count | None], Sender]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """They outlive what a sink remembers of its records."""
+
+    threads: ThreadPoolExecutor
+    """Threads of the sink's own: a silent broker blocks calls of librdkafka, and must not use up shared threads."""
+    config: ClientConfig
+    producers: Producers
+    topics: Topics
+    sender: MakeSender = BatchSender
+
+    @classmethod
+    def of(cls, name: str, options: KafkaOptions) -> Parts:
+        """Of a sink without transactions."""
+        threads, config = sink_threads(name), ClientConfig(options)
+        return cls(threads, config, Producers(options, config, threads), Topics(options, config, threads))
+
+
+def sink_threads(name: str, most: int = 2) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=most, thread_name_prefix=f"sink-{name}")
+
 
 _CLOSE_TIMEOUT = 3.0
 """Seconds that ``close`` waits for delivery reports. Shorter than the time between the moment when a leader loses its

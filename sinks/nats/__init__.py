@@ -1,19 +1,23 @@
 """Deltas as messages of a JetStream stream, or of a server without one.
 
-options        the options of the sink
-encode         a record as a message: subject, headers, payload
-connection     a connection, which is never reconnected
-jetstream      a stream and its answers
-delivery       publishes the messages of a batch, in exchanges, until all are answered
-leading        takes the stream over for the leader of a term
-core_delivery  hands messages to the server, which keeps none
-memory         state that survives a restart: the newest gap, the stream as it was last seen
-sink           NatsSink, which joins them
-states         the newest record of each object, in a key-value bucket
-places         the subjects of messages, for schemas
-readback       reads the stream for ``kubedelta verify``
-follower       reads the stream, or the subjects, for ``kubedelta tail``
-examine        checks options before the bridge runs
+bucket       finds, creates and verifies the bucket; the newest record of an object as an entry: its key, its
+             headers; takes the bucket over for the leader of a term; NatsSink with a bucket
+connection   a connection, which is never reconnected
+delivery     hands messages to the server, which keeps none; publishes the messages of a batch, in exchanges, until
+             all are answered
+encode       a record as a message: subject, headers, payload
+examine      checks options before the bridge runs
+exchange     the server's answer to a published message; which number of the last message each message names; which
+             messages are sent again; the messages of an exchange that are in flight
+leading      takes the stream over for the leader of a term
+memory       state that survives a restart: the newest gap, the stream as it was last seen
+options      the options of the sink
+places       the subjects of messages, for schemas
+readers      reads the stream for ``kubedelta verify``; reads the stream, or the subjects, for ``kubedelta tail``
+sink         NatsSink, which joins them
+stream       whether the stream has lost messages that the sink had stored; finds or creates the stream; finds lost
+             messages
+verdicts     whose fault an error of JetStream is
 """
 
 from collections.abc import Sequence
@@ -34,19 +38,19 @@ def _load() -> type[Sink]:
 def _load_for(options: NatsOptions) -> type[Sink]:
     if options.state is None:
         return _load()
-    from sinks.nats.states.sink import NatsSinkWithState
+    from sinks.nats.bucket import NatsSinkWithState
 
     return NatsSinkWithState
 
 
 def _load_read_back() -> type[SinkReader]:
-    from sinks.nats.readback import NatsReadBack
+    from sinks.nats.readers import NatsReadBack
 
     return NatsReadBack
 
 
 def _load_follow() -> type[RecordFollower]:
-    from sinks.nats.follower import NatsFollower
+    from sinks.nats.readers import NatsFollower
 
     return NatsFollower
 

@@ -19,11 +19,10 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.protocol.command import hpub_cmd
 
-from bridge.model.primitives.connection_errors import why_unconnected, why_unverified
-from sinks.errors import SinkUnavailable
+from bridge.model.primitives.network import why_unconnected, why_unverified
 from sinks.nats.options import NatsOptions
-from sinks.secret_files import read_secret
-from sinks.tls import TlsFiles
+from sinks.receipt import SinkUnavailable
+from sinks.secret_files import TlsFiles, read_secret
 
 OnAnswer: TypeAlias = Callable[[int, Mapping[str, str] | None, bytes], None]
 """Number of the publish, headers and payload of the answer."""

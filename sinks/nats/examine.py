@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 import nkeys
 
 from sinks.base import Claim
-from sinks.errors import WrongOption, wrong_options
 from sinks.nats.options import NatsOptions
-from sinks.secret_files import read_secret
-from sinks.tls import Step, check_tls_files
+from sinks.receipt import WrongOption, wrong_options
+from sinks.secret_files import Step, check_tls_files, read_secret
 
 _CREDENTIALS_PARTS = ("-----BEGIN NATS USER JWT-----", "-----BEGIN USER NKEY SEED-----")
 _DEFAULT_PORT = 4222

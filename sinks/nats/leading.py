@@ -22,14 +22,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from bridge.model.primitives.election import TermBegan
-from sinks.errors import SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MOST_IN_FLIGHT, NatsDelivery
 from sinks.nats.encode import LastTerm, NatsEncoder, NatsMessage
-from sinks.nats.jetstream.duplicates import Duplicates
-from sinks.nats.jetstream.stream import NatsStream, OtherWriter
+from sinks.nats.exchange import Duplicates
 from sinks.nats.options import NatsOptions
-from sinks.receipt import BatchResult
+from sinks.nats.stream import NatsStream, OtherWriter
+from sinks.receipt import BatchResult, SinkUnavailable
 
 
 class StreamInDoubt(SinkUnavailable):

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from sinks.nats.jetstream.losses import KnownStream
+from sinks.nats.stream import KnownStream
 
 
 class KnownBucket(msgspec.Struct, frozen=True):

@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from bridge.model.primitives.addresses import is_loopback
+from bridge.model.primitives.network import is_loopback
 from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import AnyOf, Condition, Contains, Given, Is, NeededByDefaults, Not, Rule, needs, together
 from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Size
-from sinks.errors import WrongOption
 from sinks.options import NAMES_NEED_ORDER, OBJECTS_ALONE, EventOptions
+from sinks.receipt import WrongOption
 from sinks.state import state_rules
 from sinks.template import check_template, template_pattern
 

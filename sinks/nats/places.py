@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from bridge.model.formats.definitions import Definitions
 from bridge.model.formats.schema import NOTICE_KINDS, TERM_NOTICE
 from sinks.channels import Channel, notice_messages, object_messages
+from sinks.nats.bucket import channel_of_state
 from sinks.nats.encode import NATS_NAMES, escaped
 from sinks.nats.options import NatsOptions
-from sinks.nats.states.encode import channel_of_state
 from sinks.template import Template
 
 

@@ -12,19 +12,16 @@ from msgspec.structs import replace as replace_fields
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Record
 from sinks.base import always
-from sinks.errors import SinkUnavailable
 from sinks.gaps import NamesGaps, gap_before
 from sinks.nats.connection import NatsConnection
-from sinks.nats.core_delivery import CoreDelivery
-from sinks.nats.delivery import NatsDelivery
+from sinks.nats.delivery import CoreDelivery, NatsDelivery
 from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsEncoder, NatsMessage, stream_subjects
-from sinks.nats.jetstream.duplicates import Duplicates
-from sinks.nats.jetstream.losses import KnownStream, StreamDescription, loss_of
-from sinks.nats.jetstream.stream import NatsStream
+from sinks.nats.exchange import Duplicates
 from sinks.nats.leading import StreamInDoubt, take_over
 from sinks.nats.memory import KnownBucket, NatsMemory
 from sinks.nats.options import DeliveryMode, NatsOptions
-from sinks.receipt import BatchResult, Receipt, RetryLater
+from sinks.nats.stream import KnownStream, NatsStream, StreamDescription, loss_of
+from sinks.receipt import BatchResult, Receipt, RetryLater, SinkUnavailable
 
 LOOK_INTERVAL = 30.0
 """Seconds between two looks at the stream, and at the bucket."""

@@ -1,20 +1,18 @@
 """Deltas as HTTP requests to an endpoint.
 
-options          the options of the sink
-option_sections  those that are mappings
-option_types     URLs, names of headers and networks, as types of options
-template         URLs and headers with expressions
-route            where a record is posted, by these templates
-encode           a record as a request: id, headers, body
-http             the HTTP client, its permitted addresses, and the meaning of responses
-auth             how a request proves who sent it
-rate             a limit of requests in time
-consent          abuse protection: the endpoint agrees before the first delivery
-refusals         whether a refusal is a verdict on the event
-connection       secrets, token and HTTP client of an endpoint
-delivery         posts the messages of a batch
-sink             WebhookSink, which joins them
-examine          checks options before the bridge runs
+authorization   an access token, renewed before its end; access tokens by the client credentials grant; the header
+                Authorization, from files
+client          the addresses that a sink may connect to; an HTTP client, and its errors in words; a URL with its
+                HTTP client
+connection      a limit of requests in time; abuse protection: the endpoint agrees before the first delivery;
+                secrets, token and HTTP client of an endpoint
+encode          where a record is posted, by these templates; a record as a request: id, headers, body
+examine         checks options before the bridge runs
+options         URLs, names of headers and networks, as types of options; those that are mappings; URLs and headers
+                with expressions; the options of the sink
+responses       whether a refusal is a verdict on the event; the meaning of a response for the posted records
+signature       signatures of Standard Webhooks, symmetric and asymmetric
+sink            posts the messages of a batch; WebhookSink, which joins them
 """
 
 from collections.abc import Sequence

@@ -1,28 +1,112 @@
-"""The connection to an endpoint: its secrets, its token, and its HTTP client."""
+"""A limit of requests in time: a token bucket.
+
+Abuse protection of CloudEvents' HTTP WebHooks (section 4): an endpoint agrees to deliveries before the first one.
+
+The connection to an endpoint: its secrets, its token, and its HTTP client.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from bridge.model.primitives.wrong_protocol import BEGINNING, wants_https
-from sinks.errors import WrongOption
-from sinks.secret_files import SecretFile
-from sinks.tls import TlsFiles
-from sinks.webhook.auth.authorization import authorization_of
-from sinks.webhook.auth.oauth2 import TokenEndpoint
-from sinks.webhook.auth.signature import WebhookKey, keys_in
-from sinks.webhook.auth.token_cache import TokenCache
-from sinks.webhook.consent import ORIGIN, Consent
+from bridge.model.primitives.network import BEGINNING, wants_https
+from sinks.receipt import WrongOption
+from sinks.secret_files import SecretFile, TlsFiles
+from sinks.webhook.authorization import TokenCache, TokenEndpoint, authorization_of
+from sinks.webhook.client import HttpEndpoint, HttpResponse, NetworkPolicy, RequestFailed
 from sinks.webhook.examine import header_value
-from sinks.webhook.http.client import HttpResponse
-from sinks.webhook.http.endpoint import HttpEndpoint
-from sinks.webhook.http.networks import NetworkPolicy
-from sinks.webhook.http.responses import UNAUTHORIZED
-from sinks.webhook.options import WebhookOptions
-from sinks.webhook.rate import RateLimit
-from sinks.webhook.refusals import EndpointRefusals
-from sinks.webhook.template import UrlTemplate, has_expressions
+from sinks.webhook.options import UrlTemplate, WebhookOptions, has_expressions
+from sinks.webhook.responses import UNAUTHORIZED, EndpointRefusals
+from sinks.webhook.signature import WebhookKey, keys_in
+
+
+class RateLimit:
+    """Holds up to ``burst`` tokens and gains ``rate`` tokens a second; a request takes a token, or waits for its own.
+    Requests begin in the order of ``wait``, and in any span of n seconds at most ``burst + n * rate`` of them.
+
+    A caller that is cancelled while it waits loses its token, so that no later request begins too early."""
+
+    def __init__(self, rate: float, burst: int = 1) -> None:
+        self._interval = 1 / rate
+        self._burst = burst
+        self._next = float("-inf")
+        """When a bucket that is empty now has its next token."""
+        self._now = asyncio.get_running_loop().time
+
+    def bound(self, rate: float) -> None:
+        """Lowers the rate to this one; a higher rate has no effect."""
+        self._interval = max(self._interval, 1 / rate)
+
+    async def wait(self) -> None:
+        """Returns when the next request may begin."""
+        now = self._now()
+        begin = max(self._next, now - (self._burst - 1) * self._interval)
+        self._next = begin + self._interval
+        if begin > now:
+            await asyncio.sleep(begin - now)
+
+
+ORIGIN = "webhook-request-origin"
+"""The header that names the sender, in the validation request and in each delivery."""
+
+Ask: TypeAlias = Callable[[Mapping[str, str]], Awaitable[HttpResponse]]
+
+
+class Consent:
+    """Sends one validation request, whoever waits for it. The permission holds until the sink is closed."""
+
+    def __init__(self, origin: str, endpoint: str, ask: Ask, *, per_minute: float | None) -> None:
+        """``endpoint``: its name in messages. ``ask``: sends an OPTIONS request with further headers. ``per_minute``:
+        the rate to ask for; None to ask for none."""
+        self._origin = origin
+        self._endpoint = endpoint
+        self._ask = ask
+        self._per_minute = per_minute
+        self._asking = asyncio.Lock()
+        self._granted = False
+        self.allowed_per_second: float | None = None
+        """The rate that the endpoint permits; None if it sets no limit."""
+
+    async def obtain(self) -> bool:
+        """Returns True when this call has brought the permission. Raises RequestFailed: the endpoint did not answer, or
+        does not agree."""
+        if self._granted:
+            return False
+        async with self._asking:
+            if self._granted:
+                return False
+            headers = {ORIGIN: self._origin}
+            if self._per_minute is not None:
+                headers["webhook-request-rate"] = str(max(1, int(self._per_minute)))
+            response = await self._ask(headers)
+            self.allowed_per_second = self._permission_in(response)
+            self._granted = True
+            return True
+
+    def _permission_in(self, response: HttpResponse) -> float | None:
+        """The status says nothing: a server that does not know the protocol may answer OPTIONS with 200."""
+        allowed = response.headers.get("webhook-allowed-origin", "").strip()
+        if allowed != "*" and allowed.lower() != self._origin.lower():
+            found = "for another origin only" if allowed else "without WebHook-Allowed-Origin"
+            raise self._refused(
+                f"answers {response.status} to OPTIONS {found}; permission by callback is not supported"
+            )
+        rate = response.headers.get("webhook-allowed-rate", "*").strip()
+        if rate == "*":
+            return None
+        if not re.fullmatch("[0-9]{1,9}", rate) or not int(rate):
+            raise self._refused("answers OPTIONS with a WebHook-Allowed-Rate that is no number of requests per minute")
+        return int(rate) / 60
+
+    def _refused(self, reason: str) -> RequestFailed:
+        return RequestFailed(
+            f"{self._endpoint} does not agree to deliveries (request_origin): it {reason}", unavailable=True
+        )
+
 
 _LONG = 8
 """Characters. A shorter path or public header value may be in a response by chance, so it is not redacted."""

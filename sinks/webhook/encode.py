@@ -1,4 +1,6 @@
-"""Records as the headers and the body of an HTTP request. Hot.
+"""Where a record is posted, and with which headers, if the options have expressions for that. Hot where they do.
+
+Records as the headers and the body of an HTTP request. Hot.
 
 A replayed record keeps its ``webhook-id``. The consumer of a webhook remembers ids itself, and has had the event; the
 window of a stream belongs to the transport, and would drop messages that its consumer asked for. A receiver that wants
@@ -30,8 +32,41 @@ from bridge.model.formats.definitions import Definitions
 from bridge.model.record import Delta, Record
 from sinks.channels import Channel, SentMessage, notice_messages, object_messages, structured_messages
 from sinks.options import Format
-from sinks.webhook.options import WebhookOptions
-from sinks.webhook.route import SAME, Route, Router
+from sinks.webhook.options import HeaderTemplate, UrlTemplate, WebhookOptions, has_expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Records with equal routes may be in the same request."""
+
+    target: str = ""
+    """Path and query; empty for those of ``url``."""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+SAME = Route()
+
+
+class Router:
+    """The route of each record."""
+
+    def __init__(self, options: WebhookOptions) -> None:
+        self._url = UrlTemplate(options.url) if has_expressions(options.url) else None
+        self._headers = [
+            HeaderTemplate(name, value) for name, value in options.headers.items() if has_expressions(value)
+        ]
+        self._is_needed = self._url is not None or bool(self._headers)
+
+    def route(self, record: Record) -> Route:
+        """Notices have no values, and go without headers that need some. Raises ValueError for a record whose values do
+        not fit."""
+        if not self._is_needed or not isinstance(record, Delta):
+            return SAME
+        texts = record.made.texts
+        target = "" if self._url is None else self._url.render(texts)
+        headers = ((each.name, each.render(texts)) for each in self._headers)
+        return Route(target, tuple((name, value) for name, value in headers if value))
+
 
 _GZIP_LEVEL = 6
 """On objects, higher levels save little more and take twice the time."""

@@ -1,30 +1,316 @@
-"""The options of a webhook sink."""
+"""The types of a webhook's options: URLs, names and values of headers, networks.
+
+Options of a webhook that are mappings.
+
+The URL and the headers of a webhook as templates: ``/k8s/_doc/{object.metadata.uid}``, with CEL in braces.
+
+The values belong to whoever may write objects, and the text around them to the operator. So a value can neither end its
+segment of the path, nor its parameter of the query, nor its line of the header. Pure.
+
+Values are percent-encoded, and refused where a server or proxy may resolve them after decoding (a slash, a backslash, a
+segment of dots), because proxies that decode before they route undo ``%2F`` and ``%2E%2E``. Elsewhere placeholders are
+names (``{resource}``); here they are CEL, since the API of a destination needs values of the object in its paths.
+
+The options of a webhook sink.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Self
-from urllib.parse import urlsplit
+from typing import Annotated, Self, TypeAlias
+from urllib.parse import quote, unquote, urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from bridge.model.formats.content import Makes, OptionExpression
-from bridge.model.primitives.addresses import is_loopback
+from bridge.model.primitives.network import is_loopback
 from config.rules import Above, AnyOf, Contains, Given, Is, Not, Rule, needs, together
-from config.values import Between, Count, Duration, Matching, Size
+from config.values import HOST, PORT, Between, Count, Duration, Matching, Names, Size
 from sinks.options import EventOptions, Format
-from sinks.webhook.option_sections import OAuth2Options, RateOptions
-from sinks.webhook.option_types import (
-    ContentEncoding,
-    HeaderFiles,
-    Headers,
-    MediaType,
-    Network,
-    Origin,
-    TemplateUrl,
+
+
+def _any_case(pattern: str) -> str:
+    """The pattern for letters of any case. Without a flag, because a JSON Schema has no flags."""
+    return re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", pattern)
+
+
+class ContentEncoding(StrEnum):
+    """How the body of a request is compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+
+
+# ── Headers ──────────────────────────────────────────────────────────────────
+
+_NAME = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_OURS = _any_case("content-type|content-length|content-encoding|transfer-encoding|host|connection|ce-.*|webhook-.*")
+_CREDENTIALS = _any_case(
+    ".*authorization.*|.*cookie.*|.*token.*|.*secret.*|.*password.*|.*credential.*|.*signature.*|.*api[-_]?key.*|.*-aut"
+    "h"
 )
-from sinks.webhook.template import placeholders
+
+
+def _why_no_header(name: str) -> str:
+    if not re.fullmatch(_NAME, name):
+        return f"{name!r} is no name for a header"
+    if re.fullmatch(_OURS, name):
+        return f"the header {name} is set by the sink"
+    return f"{name} is a credential by its name: put its value into a file, and name the file in header_files"
+
+
+_HEADER_OF_FILE = Matching(f"(?!(?:{_OURS})$){_NAME}", _why_no_header, longest=256)
+_HEADER = Matching(f"(?!(?:{_OURS}|{_CREDENTIALS})$){_NAME}", _why_no_header, longest=256)
+HEADER_VALUE = Matching(r"[\t\x20-\x7e]*", "the value of a header is printable ASCII")
+_EXPRESSION = r"\{[^{}]+\}"
+_HEADER_TEMPLATE = Matching(
+    rf"(?:[\t\x20-\x7a\x7c\x7e]|{_EXPRESSION})*",
+    "the value of a header is printable ASCII, with expressions in braces",
+)
+
+Headers: TypeAlias = Annotated[dict[str, Annotated[str, _HEADER_TEMPLATE]], Names(_HEADER)]
+HeaderFiles: TypeAlias = Annotated[dict[str, Path], Names(_HEADER_OF_FILE)]
+
+MediaType: TypeAlias = Annotated[
+    str,
+    Matching(
+        rf"{_NAME}/{_NAME}(?:; ?{_NAME}={_NAME})*",
+        "a media type is expected, such as application/x-ndjson",
+        longest=256,
+    ),
+]
+
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+Origin: TypeAlias = Annotated[
+    str, Matching(rf"{_LABEL}(?:\.{_LABEL})*", "a DNS name is expected, such as kubedelta.example.com", longest=253)
+]
+
+# ── Addresses ────────────────────────────────────────────────────────────────
+
+
+def _why_no_template(url: str) -> str:
+    bare = re.sub(_EXPRESSION, "x", url)
+    if "{" in bare or "}" in bare:
+        return "a brace in the URL belongs to no expression: write %7B or %7D for a brace of the URL itself"
+    if "{" in re.split("[/?#]", url.partition("://")[2])[0]:
+        return "expressions stand in the path and in the query of the URL, and never in its host"
+    return _why_no_url(bare)
+
+
+def _why_no_url(url: str) -> str:
+    if re.search(r"[\x00-\x20\x7f]", url):
+        return "a URL has no spaces and no control characters"
+    if "@" in re.split("[/?#]", url.partition("://")[2])[0]:
+        return "no user and password in the URL: see username and password_file"
+    if "#" in url:
+        return "a fragment (#…) is never sent: leave it out"
+    if re.match(f"https?://{HOST}", url):
+        return "the host or the port in the URL is none: a port is a number up to 65535"
+    return "a URL that begins with http:// or https:// and names a host is needed"
+
+
+def _has_an_address(url: str) -> str:
+    try:
+        (urlsplit(url).hostname or "").encode("idna")
+    except ValueError:
+        raise ValueError("the host or the port in the URL is none") from None
+    return url
+
+
+Url: TypeAlias = Annotated[
+    str,
+    Matching(rf"https?://{HOST}(?::{PORT})?(?:[/?][^\x00-\x20\x7f#]*)?", _why_no_url),
+    AfterValidator(_has_an_address),
+]
+
+
+TemplateUrl: TypeAlias = Annotated[
+    str,
+    Matching(rf"https?://{HOST}(?::{PORT})?(?:[/?](?:[^\x00-\x20\x7f#{{}}]|{_EXPRESSION})*)?", _why_no_template),
+    AfterValidator(_has_an_address),
+]
+"""A URL with expressions in its path and query."""
+
+
+def _is_network(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError:
+        raise ValueError(f"{text} is no network: an address, or an address and a prefix, as 10.0.0.0/8") from None
+    return text
+
+
+Network: TypeAlias = Annotated[
+    str,
+    Matching(r"[0-9A-Fa-f:.]+(?:/[0-9]{1,3})?", "a network is expected, such as 10.0.0.0/8", longest=64),
+    AfterValidator(_is_network),
+]
+
+
+_TEXT = Matching(r"[\x20-\x7e]+", "printable ASCII is expected", longest=1024)
+_SCOPE = Matching(r"[\x21\x23-\x5b\x5d-\x7e]+", "a scope is one word of printable ASCII without quotes", longest=1024)
+_PARAMETER = Matching(
+    r"(?!(?:grant_type|scope|client_id|client_secret|client_assertion.*|password)$)[A-Za-z0-9_.:-]+",
+    lambda name: f"{name!r} is no further parameter of a token request: credentials stand in files",
+    longest=256,
+)
+
+
+class ClientAuth(StrEnum):
+    """How a client proves itself to the token endpoint, by the names of OpenID Connect."""
+
+    BASIC = "client_secret_basic"
+    POST = "client_secret_post"
+
+
+class OAuth2Options(BaseModel):
+    """The client credentials grant of OAuth 2.0 (RFC 6749, 4.4)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    token_url: Url = Field(
+        description="The URL of the token endpoint. Redirects are not followed, and allow_networks holds here too.",
+        examples=["https://idp.example.test/oauth2/token"],
+    )
+    client_id: Annotated[str, _TEXT] = Field(description="The client's id.", examples=["kubedelta"])
+    client_secret_file: Path = Field(
+        description="The file with the client's secret. It is read for every token.",
+        examples=["/run/secrets/hook-client"],
+    )
+    scopes: tuple[Annotated[str, _SCOPE], ...] = Field(
+        default=(), max_length=100, description="The scopes to ask for.", examples=[["events.write"]]
+    )
+    endpoint_params: Annotated[dict[str, Annotated[str, _TEXT]], Names(_PARAMETER)] = Field(
+        default={},
+        description="Further parameters of the token request, such as audience or resource.",
+        examples=[{"audience": "hook"}],
+    )
+    client_auth: ClientAuth = Field(
+        default=ClientAuth.BASIC,
+        description="How id and secret are sent: in the header Authorization, as every server must understand, or in"
+        " the body of the token request.",
+    )
+    ca_file: Path | None = Field(
+        default=None,
+        description="Certificates (PEM) of the authorities to trust for token_url, in place of the sink's ca_file.",
+        examples=["/run/secrets/idp-ca.crt"],
+    )
+
+
+class RateOptions(BaseModel):
+    """A token bucket for requests."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    requests: Count = Field(
+        ge=1, le=1_000_000, description="Requests in each time of per, evenly spaced.", examples=[100]
+    )
+    per: Annotated[Duration, Between(0.001, 3600)] = Field(
+        default=Duration(1), description="The time for that many requests.", examples=["1m"]
+    )
+    burst: Count = Field(
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="Requests that may begin at once after a quiet time, beyond the even spacing.",
+    )
+
+    @property
+    def per_second(self) -> float:
+        return self.requests / self.per
+
+
+MOST_TARGET = 8000
+"""Bytes of path and query. RFC 9110 (4.1) asks servers to take as many."""
+MOST_HEADER = 4096
+"""Bytes of a header's value."""
+
+_SPLIT = re.compile("(https?://[^/?]*)(.*)", re.DOTALL)
+_EXPRESSION_template = re.compile(r"\{([^{}]+)\}")
+_NOT_IN_A_SEGMENT = re.compile(r"[/\\\x00-\x1f\x7f]")
+_NOT_IN_A_HEADER = re.compile(r"[^\x20-\x24\x26-\x7e]+")
+"""Everything but printable ASCII, and the percent sign, which begins an encoded byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """An expression in a template."""
+
+    expression: str
+    offset: int
+    """Characters of the template in front of the expression."""
+
+
+def has_expressions(text: str) -> bool:
+    return "{" in text
+
+
+def placeholders(text: str) -> Iterator[Placeholder]:
+    for found in _EXPRESSION_template.finditer(text):
+        yield Placeholder(found[1], found.start(1))
+
+
+class UrlTemplate:
+    """The path and the query of a URL with expressions."""
+
+    def __init__(self, url: str) -> None:
+        origin, target = _SPLIT.findall(url)[0]
+        target = target if target.startswith("/") else f"/{target}"
+        path = target.partition("{")[0].partition("?")[0]
+        self.base = f"{origin}{path[: path.rfind('/') + 1]}"
+        """The URL up to the last slash in front of the first expression."""
+        self._parts = _EXPRESSION_template.split(target)
+        self.literals = tuple(self._parts[::2])
+        """The texts around the expressions, which may hold a secret."""
+
+    def render(self, texts: Mapping[str, str]) -> str:
+        """Path and query for these values of the expressions. Raises ValueError for a value that cannot be a part of a
+        segment of the path, with no value of the object in the message."""
+        rendered, in_query = [], False
+        for index, part in enumerate(self._parts):
+            if index % 2:
+                value = texts[part]
+                if not in_query and (not value or _NOT_IN_A_SEGMENT.search(value)):
+                    found = "is empty" if not value else "has a slash, a backslash or a control character"
+                    raise ValueError(f"url: the value of {{{part}}} {found}, which a path cannot take")
+                rendered.append(quote(value, safe=""))
+            else:
+                in_query = in_query or "?" in part
+                rendered.append(part)
+        target = "".join(rendered)
+        if len(target) > MOST_TARGET:
+            raise ValueError(f"url: path and query would have {len(target)} bytes; {MOST_TARGET} are the most")
+        # Servers and proxies resolve such a segment, also when it is encoded.
+        if any(unquote(segment) in (".", "..") for segment in urlsplit(target).path.split("/")):
+            raise ValueError("url: a segment of the path would be . or .., which leads to another path")
+        return target
+
+
+class HeaderTemplate:
+    """The value of a header with expressions."""
+
+    def __init__(self, name: str, value: str) -> None:
+        self.name = name.lower()
+        self._parts = _EXPRESSION_template.split(value)
+
+    def render(self, texts: Mapping[str, str]) -> str:
+        """The value; bytes of expressions beside printable ASCII, and percent signs, become ``%XX``. Empty for a header
+        that is to be left out. Raises ValueError for a value that is too long."""
+        parts = [_encoded(texts[part]) if index % 2 else part for index, part in enumerate(self._parts)]
+        value = "".join(parts).strip()
+        if len(value) > MOST_HEADER:
+            raise ValueError(f"headers.{self.name} would have {len(value)} bytes; {MOST_HEADER} are the most")
+        return value
+
+
+def _encoded(value: str) -> str:
+    return _NOT_IN_A_HEADER.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), value)
+
 
 _AUTHORIZATION = ("username", "bearer_token_file", "oauth2")
 """Options that give the header Authorization; at most one of them is set."""

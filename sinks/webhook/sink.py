@@ -1,18 +1,162 @@
-"""Posts records to an endpoint."""
+"""Posts the messages of a ``deliver``, and reads the responses.
+
+Posts records to an endpoint.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain, groupby
 
 from bridge.model.record import Record
 from sinks.base import always
-from sinks.errors import SinkUnavailable
+from sinks.excerpt import Secrets, excerpt
 from sinks.gaps import NamesGaps
-from sinks.receipt import BatchResult, Receipt, RetryLater
+from sinks.receipt import WITHHELD, BatchResult, NotLeading, Receipt, RetryLater, SinkUnavailable
+from sinks.webhook.client import HttpResponse, RequestFailed
 from sinks.webhook.connection import WebhookConnection
-from sinks.webhook.delivery import WebhookDelivery
-from sinks.webhook.encode import WebhookEncoder
+from sinks.webhook.encode import WebhookEncoder, WebhookMessage, batch_of, compressed
 from sinks.webhook.options import WebhookOptions
+from sinks.webhook.responses import UNAUTHORIZED, PostAccepted, PostFailed, PostRejected, PostResult, result_of
+from sinks.webhook.signature import signature
+
+_NO_WITNESS = "it has accepted no other event since, so the connection or an option may be at fault: see url, cert_file"
+_PRECONDITION_FAILED = 412
+_UNSUPPORTED = 415
+TERM_HEADER = "kubedelta-term"
+_LONG = 256 * 1024
+"""Bytes of a body that is compressed in a thread, so that the event loop goes on."""
+
+
+class WebhookDelivery:
+    """Sends request after request, with up to ``max_events`` messages each, until a request fails. A request with
+    several messages that is rejected is sent again as requests with a single message, so that only the culprits are
+    rejected. A message whose refusal is no verdict yet waits, with those of its object behind it: until another one is
+    accepted, in this ``deliver`` or in others."""
+
+    def __init__(
+        self,
+        connection: WebhookConnection,
+        messages: Mapping[int, WebhookMessage],
+        result: BatchResult,
+        *,
+        max_events: int,
+        compresses_above: int | None = None,
+        term: int = 0,
+    ) -> None:
+        """``messages``: by index in the batch of ``result``. ``compresses_above``: bytes of a body; None for never.
+        ``term``: of the leader of an election; 0 without one."""
+        self._connection = connection
+        self._messages = messages
+        self._result = result
+        self._max_events = max_events
+        self._compresses_above = compresses_above
+        self._term = term
+
+    async def run(self) -> Receipt:
+        result, size, refusals = self._result, self._max_events, self._connection.refusals
+        requests = deque(self._requests())
+        waiting: list[int] = []
+        failure: RetryLater | None = None
+        while requests:
+            indexes = result.sendable(requests.popleft())
+            if waiting:
+                indexes = self._before(waiting, indexes)
+            if not indexes:
+                continue
+            messages = [self._messages[index] for index in indexes]
+            message = messages[0] if size == 1 else batch_of(messages)
+            if self._compresses_above is not None and len(message.body) > self._compresses_above:
+                message = await _compressed(message)
+            match await self._post(message):
+                case PostAccepted():
+                    refusals.accepted([each.id for each in messages])
+                    # In front: later messages of their objects follow them.
+                    requests.extendleft([index] for index in reversed(waiting))
+                    waiting.clear()
+                case PostRejected() if len(indexes) > 1:
+                    # Which event is at fault is unknown, so each is sent alone.
+                    requests.extendleft([index] for index in reversed(indexes))
+                case PostRejected(reason, certain, answer) if certain or refusals.is_verdict(messages[0].id):
+                    result.reject(indexes[0], reason, answer)
+                case PostRejected(reason):
+                    failure = RetryLater(f"{self._connection.name} {reason}; {_NO_WITNESS}")
+                    waiting.append(indexes[0])
+                case PostFailed(failure):
+                    return result.receipt(result.sendable(sorted([*waiting, *indexes, *chain(*requests)])), failure)
+        return result.receipt(result.sendable(waiting), failure)
+
+    def _before(self, waiting: list[int], indexes: Sequence[int]) -> list[int]:
+        """The indexes of messages that are not behind a waiting one of their object; the others wait, too."""
+        batch = self._result.batch
+        objects = {batch[index].ordering_key for index in waiting}
+        waiting += [index for index in indexes if batch[index].ordering_key in objects]
+        return [index for index in indexes if batch[index].ordering_key not in objects]
+
+    def _requests(self) -> Iterator[list[int]]:
+        """The indexes of each request: consecutive messages of the same route."""
+        for _, run in groupby(self._messages, key=lambda index: self._messages[index].route):
+            indexes = list(run)
+            yield from (indexes[at : at + self._max_events] for at in range(0, len(indexes), self._max_events))
+
+    async def _post(self, message: WebhookMessage) -> PostResult:
+        connection = self._connection
+        try:
+            headers, response = await self._send(message)
+            if response.status == UNAUTHORIZED and connection.reject_token(headers):
+                headers, response = await self._send(message)
+        except NotLeading:
+            return PostFailed(WITHHELD)
+        except RequestFailed as error:
+            return PostFailed(RetryLater(str(error), error.after, unavailable=error.unavailable))
+        except SinkUnavailable as error:
+            return PostFailed(RetryLater(str(error), unavailable=True))
+        if reason := connection.wants_https(response):
+            return PostFailed(RetryLater(reason, unavailable=True))
+        if self._term and response.status == _PRECONDITION_FAILED:
+            reason = f"{connection.name} answers 412: it knows a leader of a later term than {self._term}"
+            return PostFailed(RetryLater(reason, unavailable=True, doubted=True))
+        match result_of(response.status, response.retry_after, datetime.now(UTC)):
+            case PostRejected() if response.status == _UNSUPPORTED and "content-encoding" in headers:
+                # Perhaps the endpoint takes the event uncompressed, so the event is not at fault.
+                reason = f"{connection.name} answers 415: it may not take compressed bodies; see compression"
+                return PostFailed(RetryLater(reason, unavailable=True))
+            case PostRejected() as rejected:
+                secrets = Secrets(connection.secrets(headers, message.route.target))
+                charset, encoding = response.charset, response.encoding
+                answer = excerpt(response.body, secrets, complete=response.complete, charset=charset, encoding=encoding)
+                return replace(rejected, answer=answer)
+            case PostFailed(failure):
+                return PostFailed(replace(failure, reason=f"{connection.name} {failure.reason}"))
+            case accepted:
+                return accepted
+
+    async def _send(self, message: WebhookMessage) -> tuple[dict[str, str], HttpResponse]:
+        """Returns the headers that were sent, and the response."""
+        connection = self._connection
+        headers = connection.headers | message.headers
+        if self._term:
+            headers[TERM_HEADER] = str(self._term)
+        if connection.prepares:
+            headers |= await connection.prepare()
+        if connection.keys:
+            # A new timestamp for every attempt: receivers refuse old timestamps, to prevent replays.
+            now = int(time.time())
+            headers["webhook-id"] = message.id
+            headers["webhook-timestamp"] = str(now)
+            headers["webhook-signature"] = signature(connection.keys, message.id, now, message.body)
+        return headers, await connection.request("POST", headers, message.body, target=message.route.target)
+
+
+async def _compressed(message: WebhookMessage) -> WebhookMessage:
+    if len(message.body) > _LONG:
+        return await asyncio.to_thread(compressed, message)
+    return compressed(message)
 
 
 class WebhookSink(NamesGaps):

@@ -14,9 +14,9 @@ from bridge.model.policies import OnRejected, StartPolicy, WhenFull
 from config.errors import ConfigError
 from config.load import load, state_directory
 from config.schema import Address, MaxBacklogSettings, OnClusterChange, RetainSettings, Settings, WatchList
+from config.schema.cluster import RecoverStepsSettings
+from config.schema.settings import settings_type
 from config.schema.shape import places_of, type_at
-from config.schema.sink_types import settings_type
-from config.schema.watch import RecoverStepsSettings
 from config.values import Duration, Size
 from sinks import registry
 from tests.config.options import SMALLEST, TYPES, Acks, CopyOptions, QueueOptions

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from bridge.model.policies import RedactionMode, RedactionPreset
 from bridge.model.primitives.field_path import FieldPath
-from config.schema.redaction import RedactEntry, RedactionSettings, RedactRuleSettings, rules_of
+from config.schema.resources import RedactEntry, RedactionSettings, RedactRuleSettings, rules_of
 
 ENTRY: TypeAdapter[RedactRuleSettings] = TypeAdapter(RedactEntry)
 

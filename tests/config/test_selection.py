@@ -9,9 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from bridge.model.change import Op
 from bridge.model.policies import OnError
-from bridge.selection import SelectorText, WrongSelection, compile_selection
-from bridge.selection.language import Cel
-from config.schema.selection import Select, SelectEntry, SelectSettings
+from bridge.views.language import Cel
+from bridge.views.selector import SelectorText, WrongSelection, compile_selection
+from config.schema.delivery import Select, SelectEntry, SelectSettings
 
 ENTRY: TypeAdapter[SelectSettings] = TypeAdapter(SelectEntry)
 LIST: TypeAdapter[tuple[SelectSettings, ...]] = TypeAdapter(Select)

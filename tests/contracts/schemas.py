@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from bridge.cli.schema.events import REFERENCE, payload_schema
+from bridge.cli.schema import REFERENCE, payload_schema
 from bridge.model.formats.definitions import Definitions
 from sinks.base import SinkOptions, SinkType
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bridge.delivery import LaneWorker, WorkerSettings
-from bridge.facts import discard
 from bridge.model.status import PauseCause, SinkState
+from bridge.telemetry.facts import discard
 from sinks import registry
 from sinks.base import SinkUnavailable
 from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource

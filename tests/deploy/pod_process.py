@@ -17,7 +17,7 @@ from typing import Any
 
 from bridge.cli import main as kubedelta
 from bridge.kube import client
-from bridge.kube.auth import in_cluster
+from bridge.kube.auth import access as in_cluster
 from tests.cluster.kube_client import Manifest
 from tests.cluster.servers import KubeApiServer
 from tests.cluster.servers.process import Process

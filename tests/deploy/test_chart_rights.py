@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from bridge.kube import Catalogue, ClusterAccess, connect
+from bridge.operations.rights import IDENTITY, Right, Subject, election_rights, in_namespaces, rights_of
+from bridge.operations.rights import manifests as manifests_of
 from bridge.plan.plan_from_settings import plan_of
-from bridge.rights import IDENTITY, Right, Subject, election_rights, in_namespaces, rights_of
-from bridge.rights import manifests as manifests_of
 from config.load import load
 from tests.deploy.helm import CONFIG, NAMESPACE, TYPES, Helm, Manifest
 from tests.kit.playground import Playground

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bridge.model.primitives.shard import ShardBy
+from bridge.operations.rights import election_rights
 from bridge.plan.plan_from_settings import plan_of
-from bridge.rights import election_rights
 from config.schema import ShardSettings
 from tests.deploy.helm import (
     CONFIG,

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from bridge.kube import ClusterAccess, connect
+from bridge.operations.rights import IDENTITY, Subject, rights_of
+from bridge.operations.rights import manifests as manifests_of
 from bridge.plan.plan import Wanted
-from bridge.rights import IDENTITY, Subject, rights_of
-from bridge.rights import manifests as manifests_of
 from config.load import load
 from config.schema import Settings
 from sinks import registry

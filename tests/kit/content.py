@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from bridge.content import content_makers
 from bridge.model.formats.content import ContentRequest, Include, OptionExpression
 from bridge.model.record import Record
-from bridge.selection.language import Cel
+from bridge.views.content import content_makers
+from bridge.views.language import Cel
 from sinks.base import Receipt, Sink, SinkOptions
 
 

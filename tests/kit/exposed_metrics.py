@@ -6,7 +6,6 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.facts import InformerStarted
 from bridge.model.primitives.election import ElectionState, ElectionStatus, FollowerStatus
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
@@ -18,7 +17,8 @@ from bridge.model.status import (
     SinkStatus,
     StatusSnapshot,
 )
-from bridge.telemetry import Metrics
+from bridge.telemetry.facts import InformerStarted
+from bridge.telemetry.metrics import Metrics
 
 
 def exposed_metrics() -> dict[str, set[str]]:

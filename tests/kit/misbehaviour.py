@@ -14,9 +14,8 @@ from typing import TypeVar
 
 from bridge.playground.http import errors
 from bridge.playground.http.errors import StatusError
-from bridge.playground.http.faults import Faults, OpenWatch, OpenWatches
 from bridge.playground.http.handlers import WholeResponse
-from bridge.playground.http.watching import error_line
+from bridge.playground.http.streams import Faults, OpenWatch, OpenWatches, error_line
 from bridge.playground.objects.store import ObjectStore, StoredObject
 from tests.kit.fault_rules import (
     Act,

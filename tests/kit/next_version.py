@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from bridge.cli import main as kubedelta
-from bridge.outbox.storage import migrations, schema
-from bridge.outbox.storage.schema import FORMAT
-from bridge.outbox.storage.tables import SQL
+from bridge.outbox.storage import schema
+from bridge.outbox.storage import schema as migrations
+from bridge.outbox.storage.schema import FORMAT, SQL
 from tests.cluster.servers.process import Process
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.fork_server import fork_server

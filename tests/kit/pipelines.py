@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 from bridge.delivery import SinkWorker
+from bridge.delivery.sink_feed import SinkFeed
+from bridge.delivery.sink_pipeline import SinkPipeline
 from bridge.outbox import Outbox
-from bridge.pipelines.sink_feed import SinkFeed
-from bridge.pipelines.sink_pipeline import SinkPipeline
 from bridge.plan.plan import SinkPlan
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from bridge import playground
-from bridge.playground.http.faults import Faults
+from bridge.playground.http.streams import Faults
 from tests.cluster.servers.ports import hold_port
 from tests.kit.deadlines import BUSY
 from tests.kit.misbehaviour import Misbehaviour

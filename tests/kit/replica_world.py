@@ -28,22 +28,23 @@ import msgspec
 import pytest
 from aiohttp import WSMessage, WSMsgType
 
-from bridge.facts import Fact
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.election import ElectionState, LeaseTiming
 from bridge.model.primitives.packing import pack
 from bridge.outbox.commits import Point, history_of
 from bridge.outbox.copied_state import CopiedState
 from bridge.outbox.log import ledger_sql, record_codec
-from bridge.outbox.recovery.opening import OpenedState, open_state
+from bridge.outbox.opening import OpenedState, open_state
 from bridge.outbox.storage.directory_lock import FILE, WAL
 from bridge.plan.plan import ElectionPlan
-from bridge.replication import predecessor, replica, wire
+from bridge.replication import identity as predecessor
+from bridge.replication import replica, wire
 from bridge.replication.following import Leader, StateFollower
 from bridge.replication.identity import ServerIdentity
 from bridge.replication.lease import LAST_TERM, PUBLISHED, TERM, Published
 from bridge.replication.replica import Replica, ReplicaSettings, Term
 from bridge.replication.serving import ReplicationServer
+from bridge.telemetry.facts import Fact
 from tests.bridge.replication.lease_store import FakeLeaseApi, LeaseStore
 from tests.kit.virtual_time import VirtualTimeLoop
 

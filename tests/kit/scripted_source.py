@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from bridge.informer.history.history import History
-from bridge.informer.history.outcomes import Proof, SameHistory
+from bridge.informer.history.proof import Proof, SameHistory
 from bridge.model.answers import (
     Announced,
     Bookmark,

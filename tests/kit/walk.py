@@ -39,7 +39,9 @@ from bridge.kube import ClusterAccess
 from bridge.outbox import Retention
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import Playground
-from bridge.telemetry import Logs, Metrics, Telemetry
+from bridge.telemetry.logs import Logs
+from bridge.telemetry.metrics import Metrics
+from bridge.telemetry.observers import Telemetry
 from sinks import registry
 from sinks.kafka.options import KafkaOptions
 from tests.kit.deadlines import BUSY

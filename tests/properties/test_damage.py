@@ -13,15 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.facts import Fact, OutboxRebuilt
-from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
-from bridge.model.record import Delta
+from bridge.model.record import Delta, NewDeadLetter
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged, UnknownFormat
 from bridge.outbox.storage import database
 from bridge.outbox.storage.directory_lock import FILE
+from bridge.telemetry.facts import Fact, OutboxRebuilt
 from tests.bridge.outbox.opened import crashed, everything, opened
 from tests.kit import memory
 from tests.kit.damage import harm

@@ -18,9 +18,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from bridge.model.primitives.election import LeaseTiming
-from bridge.replication.deciding import Rules
-from bridge.replication.lease import Lease, LeaseHolder, created, lease_of, released, renewed, taken
-from bridge.replication.states import (
+from bridge.replication.deciding import (
     Ended,
     Following,
     Held,
@@ -29,6 +27,7 @@ from bridge.replication.states import (
     Release,
     Releasing,
     Renew,
+    Rules,
     Starting,
     State,
     SteppingDown,
@@ -36,6 +35,7 @@ from bridge.replication.states import (
     TakingOver,
     Wait,
 )
+from bridge.replication.lease import Lease, LeaseHolder, created, lease_of, released, renewed, taken
 from tests.kit.examples import examples
 
 TIMING = LeaseTiming()

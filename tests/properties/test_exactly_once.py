@@ -12,15 +12,15 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.facts import Fact, ProgressRead
+from bridge.delivery.feeds import TransactionFeed
+from bridge.delivery.snapshots import begin_snapshot
 from bridge.model.admin import UnknownTarget
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta, Record
 from bridge.model.versions.progress import Progress
 from bridge.outbox import Outbox
-from bridge.pipelines.feeds import TransactionFeed
-from bridge.pipelines.snapshots import begin_snapshot
+from bridge.telemetry.facts import Fact, ProgressRead
 from sinks.base import ProgressSink
 from tests.bridge.outbox.opened import crashed, feeds_of, opened
 from tests.kit.examples import examples

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from bridge.facts import AnswerFailed, Fact
-from bridge.page import stream
-from bridge.page.server import OFFERED, PageServer
+from bridge.http import listener as connections
+from bridge.http.access import TokenFile
+from bridge.http.server import WebServer
+from bridge.operations.page import viewers as stream
+from bridge.operations.page.server import OFFERED, PageServer
 from bridge.plan.plan import PagePlan
+from bridge.telemetry.facts import AnswerFailed, Fact
 from bridge.telemetry.metrics import Metrics
-from bridge.web import connections
-from bridge.web.access import TokenFile
-from bridge.web.server import WebServer
 from tests.bridge.page.page import TOKEN, ABridge
 from tests.kit.deadlines import BUSY
 from tests.kit.examples import examples

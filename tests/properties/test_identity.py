@@ -17,7 +17,6 @@ from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bridge.facts import discard
 from bridge.model.change import Op
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
@@ -25,6 +24,7 @@ from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.outbox.outbox import Committed
 from bridge.outbox.storage.directory_lock import FILE
+from bridge.telemetry.facts import discard
 from tests.kit import memory
 from tests.kit.deadlines import run_bounded
 from tests.kit.examples import examples
@@ -45,7 +45,7 @@ def orphans_leave_one_by_one_and_damages_are_an_hour_apart() -> Iterator[None]:
     hours = count(1_800_000_000 * 10**9, 3600 * 10**9)
     with (
         patch("bridge.outbox.ledger._AT_ONCE", 1),
-        patch("bridge.outbox.recovery.rebuild.time_ns", side_effect=lambda: next(hours)),
+        patch("bridge.outbox.opening.time_ns", side_effect=lambda: next(hours)),
     ):
         yield
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.informer.history.outcomes import OtherHistory, SameHistory, UnknownHistory
-from bridge.informer.reflector.list_watch import step
-from bridge.informer.reflector.requests import next_request
+from bridge.informer.history.proof import OtherHistory, SameHistory, UnknownHistory
+from bridge.informer.reflector.list_watch import next_request, step
 from bridge.informer.reflector.states import (
     Accepted,
     Answer,

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Concern, Delta, Gap, Record, Snapshot, SnapshotEdge
 from bridge.model.resource import Resource
-from sinks.kafka.client.producer import InFlight
 from sinks.kafka.encode import Headers, KafkaMessage
 from sinks.kafka.options import KafkaOptions
+from sinks.kafka.producer import InFlight
 from sinks.kafka.sink import KafkaSink
 from tests.kit.examples import examples
 from tests.kit.records import DEPLOYMENTS, NODES, PODS, TIME, a_delta
@@ -162,7 +162,7 @@ async def deliver(broker: Broker, fetches: Sequence[Sequence[Record]], crashes: 
     """As a worker does it; unsaved records are delivered again after a crash."""
     saved, place = [b""], 0
     sink = a_sink(broker, b"", may_ask=may_ask)
-    with patch("sinks.kafka.topics.topics.Topics.unusable", no_topic_is_unusable):
+    with patch("sinks.kafka.topics.Topics.unusable", no_topic_is_unusable):
         while place < len(fetches):
             batch = list(fetches[place])
             while batch:

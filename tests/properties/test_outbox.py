@@ -18,6 +18,9 @@ from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from bridge.delivery.feeds import Feeds
+from bridge.delivery.sink_feed import SinkFeed
+from bridge.delivery.snapshots import begin_snapshot, cancel_snapshot
 from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.change import Change, ChangeBatch, Op
 from bridge.model.policies import StartPolicy
@@ -27,9 +30,6 @@ from bridge.model.resource import Resource
 from bridge.model.status import SnapshotStatus
 from bridge.outbox import Cipher, EncryptionKey, Outbox, Retention
 from bridge.outbox.log.cleaner import CleanerPolicy
-from bridge.pipelines.feeds import Feeds
-from bridge.pipelines.sink_feed import SinkFeed
-from bridge.pipelines.snapshots import begin_snapshot, cancel_snapshot
 from tests.kit import memory
 from tests.kit.deadlines import run_bounded
 from tests.kit.examples import examples

@@ -10,7 +10,6 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.content import content_makers
 from bridge.model.change import Op
 from bridge.model.formats.cloudevent import HeaderNames
 from bridge.model.formats.content import Include
@@ -19,11 +18,11 @@ from bridge.model.policies import RedactionMode, RedactionRule
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.record import Delta
 from bridge.model.resource import Resource
-from bridge.selection.language import Cel
-from bridge.transform.for_sink import redact_for_sink
-from bridge.transform.redaction import Redaction
+from bridge.transform.redaction import Redaction, redact_for_sink
 from bridge.transform.redaction_key import RedactionKey
 from bridge.transform.transform import transform_for
+from bridge.views.content import content_makers
+from bridge.views.language import Cel
 from sinks.base import EventOptions
 from sinks.webhook.encode import WebhookEncoder
 from sinks.webhook.options import WebhookOptions

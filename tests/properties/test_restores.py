@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bridge.facts import Fact, StepsRecovered
 from bridge.informer import RecoveryLimits, RecoverySlots, SharedInformer, SharedInformerFactory, Timing
 from bridge.informer.history.history import Part
 from bridge.model.answers import Busy, ErrorAnswer, EventType, Expired, Failed, HungUp, Refused, Silent, TooLarge
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
+from bridge.telemetry.facts import Fact, StepsRecovered
 from tests.kit.examples import TIMES
 from tests.kit.objects import PODS
 from tests.kit.shared_store import BROKE, Backup, SharedStore, View

@@ -18,7 +18,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.facts import discard
+from bridge.delivery.feeds import Feeds
+from bridge.delivery.selecting import Selecting
+from bridge.delivery.sink_feed import SinkFeed
+from bridge.delivery.sink_pipeline import SinkPipeline
+from bridge.delivery.snapshots import begin_snapshot, cancel_snapshot
 from bridge.kube import Catalogue
 from bridge.model.admin import UnknownTarget
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
@@ -29,14 +33,10 @@ from bridge.model.record import Delta, Record, SnapshotScope
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import VersionTable
 from bridge.outbox import CleanerPolicy, Retention
-from bridge.pipelines.feeds import Feeds
-from bridge.pipelines.selecting import Selecting
-from bridge.pipelines.sink_feed import SinkFeed
-from bridge.pipelines.sink_pipeline import SinkPipeline
-from bridge.pipelines.snapshots import begin_snapshot, cancel_snapshot
 from bridge.plan.plan import SinkPlan
-from bridge.resources.resolve import Resolution
-from bridge.selection import SelectorText
+from bridge.plan.resolve import Resolution
+from bridge.telemetry.facts import discard
+from bridge.views.selector import SelectorText
 from tests.bridge.outbox.opened import crashed, rows_of
 from tests.kit import memory
 from tests.kit.deadlines import BUSY

@@ -10,10 +10,9 @@ import msgspec
 from hypothesis import assume, event, given, target
 from hypothesis import strategies as st
 
-from bridge.selection import Evaluator, Failures
-from bridge.selection.known_values import KnownValues
-from bridge.selection.language import Cel, EvaluationFailed, Expression, ExpressionProblem, Purpose
-from bridge.selection.language.projection import projection
+from bridge.views.evaluation import Evaluator, Failures, KnownValues
+from bridge.views.language import Cel, EvaluationFailed, Expression, ExpressionProblem, Purpose
+from bridge.views.language.paths import projection
 from tests.bridge.selection.compiled import PODS
 
 CEL = Cel()

@@ -12,7 +12,6 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.facts import discard
 from bridge.informer import SharedInformer, Timing
 from bridge.kube.sharded import ShardListerWatcher
 from bridge.model.answers import Busy, Expired, Failed, HungUp, ListerWatcher, Silent, Unsupported
@@ -20,6 +19,7 @@ from bridge.model.change import ChangeBatch, Op
 from bridge.model.object import ApiObject
 from bridge.model.primitives.shard import Shard, ShardBy
 from bridge.model.resource import Scope
+from bridge.telemetry.facts import discard
 from tests.kit.cluster_steps import cluster_takes
 from tests.kit.examples import examples
 from tests.kit.objects import PODS

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import nats
 
-from bridge.admin.client import AdminClient
 from bridge.model.admin import Replayed, ReplayRequest
+from bridge.operations.admin.client import AdminClient
 from bridge.playground import Playground
 from tests.cluster.fixtures import StartNats
 from tests.cluster.servers import Nats

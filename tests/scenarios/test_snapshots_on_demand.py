@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bridge.admin.client import AdminClient
 from bridge.model.admin import SnapshotRequest, UnknownTarget
 from bridge.model.status import SnapshotStatus
+from bridge.operations.admin.client import AdminClient
 from bridge.playground import Playground
 from tests.cluster.kube_client import Manifest
 from tests.kit.bridge_process import BridgeProcess

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from bridge.model.change import Op
 from bridge.model.formats.content import Include
 from sinks.base import EventOptions, Format, SecretFile, SinkOptions, SinkUnavailable, read_secret
+from sinks.secret_files import tls_context
 from sinks.template import PLACEHOLDERS, Template, check_template
-from sinks.tls import tls_context
 from tests.kit.certificates import Authority
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, a_snapshot
 

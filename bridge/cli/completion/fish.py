@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from bridge.cli.command_line.arguments import Completes
+from bridge.cli.arguments import Completes
 from bridge.cli.completion.words import CommandWords, ExpectedWord
 
 _ENGINE = r"""

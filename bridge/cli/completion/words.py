@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bridge.cli.command_line.arguments import Completes
+from bridge.cli.arguments import Completes
 
 _ANY = ("*", "+")
 

@@ -1,12 +1,9 @@
 """Proves that an API server still has the known history, and that no backup was restored.
 
-history         proves the history once for all informers of an API server
-member          the part of an informer that its history uses
-member_history  the history as one informer asks for it
-outcomes        the outcomes of a proof
-proof           the conclusion from an answer about the history (pure)
-prover          chooses the members that are asked
-questions       the requests to the server of one member
+history   chooses the members that are asked; proves the history once for all informers of an API server; the history
+          as one informer asks for it
+member    the part of an informer that its history uses; the requests to the server of one member
+proof     the outcomes of a proof; the conclusion from an answer about the history (pure)
 
 A server that was restored from a backup, and has since passed the saved position, answers a watch as if nothing had
 happened. So after a start, and after a broken connection, three questions are asked, once for all informers of a store

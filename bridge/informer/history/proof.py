@@ -1,4 +1,6 @@
-"""Compares answers with the known history of the server. Pure; ``history`` makes the requests.
+"""The outcomes of a proof that an API server still has the known history.
+
+Compares answers with the known history of the server. Pure; ``history`` makes the requests.
 
 A store that was restored from a backup uses its versions a second time, for other states. A server whose version is
 past the newest known version may still have got there in another history. So a proof needs a known object: the server
@@ -19,16 +21,38 @@ proof.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
-from bridge.informer.history.outcomes import OtherHistory
-from bridge.model.answers import ListAnswer, Page
+from bridge.model.answers import Busy, Failed, ListAnswer, Page, Refused
 from bridge.model.change import ObjectVersion
 from bridge.model.object import MASKED, ApiObject, is_digest_in
 from bridge.model.versions.version import is_older, is_reached
 from bridge.model.versions.version_table import Deleted
+
+
+class SameHistory(msgspec.Struct, frozen=True):
+    """The known objects belong to the server's history."""
+
+
+class UnknownHistory(msgspec.Struct, frozen=True):
+    """The server answered, but the proof is impossible, because the server has forgotten the known versions."""
+
+    reason: str
+
+
+class OtherHistory(msgspec.Struct, frozen=True):
+    """The server has another history: its store was restored from a backup, or replaced."""
+
+    was: str
+    """The known state."""
+    now: str
+    """The state that contradicts it."""
+
+
+Proof: TypeAlias = SameHistory | UnknownHistory | OtherHistory | Busy | Refused | Failed
+"""Busy, Refused and Failed mean that the proof cannot be made now."""
 
 
 class Seen(Enum):

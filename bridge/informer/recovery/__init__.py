@@ -1,12 +1,10 @@
 """Recovers the steps that a lost watch did not announce, from the API server's history.
 
-allowance    the bounds of the requests of a list
-answers      the meaning of an answer (pure)
-chosen       the objects to be walked back, and their steps as deltas (pure)
-exact_lists  the requests
-recovery     the recovery of an informer
-samples      the versions to look at for objects that came and went (pure)
-walk         the way of an object back to its known version (pure)
+exact_lists   the bounds of the requests of a list; the requests
+recovery      the recovery of an informer
+walk          the meaning of an answer (pure); the versions to look at for objects that came and went (pure); the way
+              of an object back to its known version (pure); the objects to be walked back, and their steps as deltas
+              (pure)
 
 A watch cannot begin before the API server's watch cache (75 s, and nothing after a restart), but etcd answers lists at
 any version until its compaction. So the steps that a lost watch did not announce come from lists of single objects at

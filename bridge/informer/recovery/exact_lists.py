@@ -1,18 +1,169 @@
-"""Lists objects at exact versions, within the bounds of a recovery."""
+"""The bounds of recoveries: of a list, and of all informers together.
+
+Lists objects at exact versions, within the bounds of a recovery.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Protocol, TypeAlias, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from bridge.informer.recovery.allowance import ATTEMPTS, RecoverySlots
-from bridge.informer.recovery.answers import Meaning, NotNow, NotOffered, NotThis, moment_of, sample_of
-from bridge.informer.recovery.walk import Moment
+from bridge.informer.recovery.walk import Meaning, Moment, NotNow, NotOffered, NotThis, moment_of, sample_of
 from bridge.model.answers import ListAnswer, ListerWatcher, ListRequest, Match, Page, Part
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
+from bridge.telemetry.facts import RecoveryEnd
+
+LONGEST = 20.0
+"""Seconds of a list's recovery. Meanwhile the queue takes the events of the next watch up to its bounds, and a watch
+that is read no more must continue before the API server's watch cache has forgotten its version (75 s)."""
+MOST_BYTES = 32 << 20
+"""Bytes of found states in a batch."""
+ATTEMPTS = 8
+"""Requests for the same state, where the server is busy, or starts anew: that takes some seconds."""
+
+
+class RecoveryLimits(msgspec.Struct, frozen=True, kw_only=True):
+    most_requests: int = 2000
+    """After a list."""
+    concurrency: int = 4
+    """Requests at the same time, of all informers together."""
+
+
+class RecoverySlots:
+    """Shared by all informers of a process; first come, first served. A server that is busy gets half as many requests
+    at the same time from then on, and one more behind as many answers: else the same requests would be refused again,
+    each time they come together."""
+
+    def __init__(
+        self, limits: RecoveryLimits, is_wanted: Callable[[Resource, Scope], bool] = lambda _resource, _scope: True
+    ) -> None:
+        """``is_wanted``: whether the operator wants the steps of these objects, at the present moment."""
+        self.limits = limits
+        self.is_wanted = is_wanted
+        self._slots = asyncio.Semaphore(limits.concurrency)
+        self._at_once = limits.concurrency
+        """The present bound."""
+        self._too_many = 0
+        """Slots beyond it, which nobody gets any more."""
+        self._answers = 0
+        """Since the bound has changed."""
+        self._quiet_until = 0.0
+        self._now = asyncio.get_running_loop().time
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """A slot for a request, once the server is not busy."""
+        await self._slots.acquire()
+        while self._too_many:  # It was free when the bound fell.
+            self._too_many -= 1
+            await self._slots.acquire()
+        try:
+            # The answer to another request may meanwhile ask for a longer pause.
+            while (rest := self._quiet_until - self._now()) > 0:  # noqa: ASYNC110  # Only time ends it.
+                await asyncio.sleep(rest)
+            yield
+        finally:
+            self._free()
+
+    def answered(self) -> None:
+        """The server was not too busy for a request."""
+        self._answers += 1
+        if self._at_once < self.limits.concurrency and self._answers >= self._at_once:
+            self._at_once, self._answers = self._at_once + 1, 0
+            self._free()
+
+    def pause(self, seconds: float) -> None:
+        """The server is busy: no request begins before this time is over. Refusals within this time count as one."""
+        if self._now() >= self._quiet_until:
+            bound = max(1, self._at_once // 2)
+            self._too_many += self._at_once - bound
+            self._at_once, self._answers = bound, 0
+        self._quiet_until = max(self._quiet_until, self._now() + seconds)
+
+    def _free(self) -> None:
+        if self._too_many:
+            self._too_many -= 1
+        else:
+            self._slots.release()
+
+
+class Allowance:
+    """The rest of a list's bounds, and the account of its recovery."""
+
+    def __init__(self, limits: RecoveryLimits) -> None:
+        self._most_requests = limits.most_requests
+        self._most_unsealed = limits.most_requests - max(1, min(ATTEMPTS, limits.most_requests // 2))
+        self.seconds = 0.0
+        self.requests = 0
+        self.objects = 0
+        self.steps = 0
+        self.bytes = 0
+        """Of the present batch."""
+        self.forgotten = 0
+        """The server has forgotten all states through this version."""
+        self._end: RecoveryEnd | None = None
+        self.reason = ""
+
+    @property
+    def ended_by(self) -> RecoveryEnd:
+        if self._end is not None:
+            return self._end
+        if self.reason:
+            return RecoveryEnd.FAILED
+        return RecoveryEnd.FORGOTTEN if self.forgotten else RecoveryEnd.COMPLETE
+
+    @property
+    def is_over(self) -> bool:
+        return self._end is not None
+
+    def end(self, why: RecoveryEnd, reason: str = "") -> None:
+        """Ends the recovery; the first reason counts, unless the states are contradicted."""
+        if self._end is None or why is RecoveryEnd.CONTRADICTED:
+            self._end, self.reason = why, reason
+
+    def pass_over(self, reason: str) -> None:
+        """Takes note of an object whose steps cannot be had. The recovery goes on with the others."""
+        if self._end is None:
+            self.reason = reason
+
+    def take(self, size: int) -> None:
+        """Takes note of a found state of so many bytes."""
+        self.bytes += size
+        if self.bytes > MOST_BYTES:
+            self.end(RecoveryEnd.BYTES)
+
+    def may_ask(self) -> bool:
+        """Whether another request is within the bounds, which it then counts for. The last requests of the bound are
+        kept for the request that seals a batch."""
+        if self.requests >= self._most_unsealed:
+            self.end(RecoveryEnd.REQUESTS)
+        if self.is_over:
+            return False
+        self.requests += 1
+        return True
+
+    def may_seal(self) -> bool:
+        """The same for the request that seals a batch, which also comes where the search for steps is over."""
+        if self.requests >= self._most_requests or self.drops_steps:
+            return False
+        self.requests += 1
+        return True
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, LONGEST - self.seconds)
+
+    @property
+    def drops_steps(self) -> bool:
+        """The found steps may not be exported."""
+        return self._end in (RecoveryEnd.CONTRADICTED, RecoveryEnd.STOPPED)
+
 
 PAUSE = 1.0
 """Seconds before the next of them, unless the server asks for more."""

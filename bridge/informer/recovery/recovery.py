@@ -6,17 +6,29 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from bridge.facts import RecoveryEnd, Report, StepsRecovered
 from bridge.informer.deltas import FifoClosed, QueuedDelta, Span
 from bridge.informer.indexer import Indexer
-from bridge.informer.recovery.allowance import Allowance, RecoverySlots
-from bridge.informer.recovery.answers import Broken, Meaning, NotNow, NotOffered, NotThis, StatesForgotten
-from bridge.informer.recovery.chosen import HistoryContradicted, recovered_in, walks_of, with_steps
-from bridge.informer.recovery.exact_lists import ExactLists, Walked
-from bridge.informer.recovery.samples import FEW_OBJECTS, sampled_versions, walk_of
-from bridge.informer.recovery.walk import Moment, Walk
+from bridge.informer.recovery.exact_lists import Allowance, ExactLists, RecoverySlots, Walked
+from bridge.informer.recovery.walk import (
+    FEW_OBJECTS,
+    Broken,
+    HistoryContradicted,
+    Meaning,
+    Moment,
+    NotNow,
+    NotOffered,
+    NotThis,
+    StatesForgotten,
+    Walk,
+    recovered_in,
+    sampled_versions,
+    walk_of,
+    walks_of,
+    with_steps,
+)
 from bridge.model.answers import ListerWatcher
 from bridge.model.object import ApiObject
+from bridge.telemetry.facts import RecoveryEnd, Report, StepsRecovered
 
 SEALING = 10.0
 """Seconds for the last request of a batch."""

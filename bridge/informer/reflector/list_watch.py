@@ -1,4 +1,10 @@
-"""The list-watch state machine of client-go's reflector. Pure: no I/O, no clock. ``reflector`` drives it.
+"""The meaning of a watch's end, and the reason of an answer in words. Pure.
+
+The first state of a list-watch, at a start and in another history, and the request that a state makes. Pure.
+
+The part of the list-watch state machine before the store has synced: lists, their pages, and WatchLists. Pure.
+
+The list-watch state machine of client-go's reflector. Pure: no I/O, no clock. ``reflector`` drives it.
 
     NotSynced ──page──► Listing ──last page──► Synced ──opened──► Watching ──unreadable──► Doubting
      ▲  │                  ▲ │                   ▲ ▲                  │                        │
@@ -34,9 +40,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bridge.informer.history.outcomes import OtherHistory, SameHistory, UnknownHistory
-from bridge.informer.reflector.listing import listing, not_synced, streaming
-from bridge.informer.reflector.requests import anew, compared
+from bridge.informer.history.proof import OtherHistory, SameHistory, UnknownHistory
 from bridge.informer.reflector.states import (
     Accepted,
     Answer,
@@ -45,10 +49,16 @@ from bridge.informer.reflector.states import (
     EpochBegan,
     Event,
     Freshness,
+    Happened,
+    ListBegan,
+    Listed,
+    ListEnded,
     Listing,
     NotSynced,
+    Overdue,
     Pace,
     PositionReached,
+    ProofRequest,
     Proving,
     RanBackwards,
     RepairDue,
@@ -67,17 +77,257 @@ from bridge.model.answers import (
     Announced,
     Bookmark,
     Busy,
+    EventType,
     Expired,
     Failed,
     HungUp,
+    ListRequest,
     Opened,
+    Oversized,
+    Page,
+    Part,
     Refused,
     Silent,
     TooLarge,
     Unreadable,
     Unsupported,
+    WatchRequest,
 )
 from bridge.model.versions.version import is_older
+from bridge.model.versions.version_table import Checkpoint
+
+LATE = 10.0
+"""Seconds after its timeoutSeconds within which the end of a watch counts as caused by it."""
+
+
+def end_of_watch(
+    end: HungUp, request: WatchRequest, seconds: float, *, is_first: bool, very_short: float
+) -> HungUp | Failed | VeryShort | TimedOut:
+    """``seconds``: the duration of the watch. ``is_first``: no event came before. ``very_short``: seconds within which
+    an end without an event suggests that the server has forgotten the version."""
+    if is_first and seconds < very_short:
+        # Only a clean end may stand for a 410.
+        return Failed(end.reason) if end.torn else VeryShort()
+    return TimedOut() if not end.torn and _is_over(request, seconds) else end
+
+
+def _is_over(request: WatchRequest, seconds: float) -> bool:
+    """Whether the watch's duration matches its timeoutSeconds, with a margin for the server's clock."""
+    return request.timeout - min(1.0, 0.1 * request.timeout) <= seconds <= request.timeout + LATE
+
+
+def reason_of(answer: Answer) -> str:
+    match answer:
+        case TimedOut():
+            return "the watch reached its timeout"
+        case OtherHistory() | Contradicted():
+            return "the API server has another history"
+        case VeryShort():
+            return "the watch ended within a second and without an event"
+        case Overdue():
+            return "the bookmark that ends the initial events did not come"
+        case RepairDue():
+            return "a list is due after unreadable data"
+        case Silent(seconds=seconds):
+            return f"the server sent no data for {seconds:.0f} s"
+        case Announced() | Bookmark():
+            return "versions ran backwards"
+        case _:
+            return getattr(answer, "reason", type(answer).__name__)
+
+
+def begin(checkpoint: Checkpoint | None, *, watch_list: bool) -> NotSynced | Proving:
+    """The first state of a list-watch, from the checkpoint of its last run (None for the first run)."""
+    if checkpoint is None:
+        return NotSynced(watch_list=watch_list)
+    if checkpoint.position is not None:
+        return Proving(Synced(checkpoint.position, watch_list))
+    # A list "not older than newest" would not do: a delete that a list found has no version among the checkpoint's
+    # objects, and a cached list may still have the object.
+    begins = NotSynced(checkpoint.newest, Freshness.CONSISTENT, watch_list)
+    return begins if checkpoint.is_blank else Proving(begins)
+
+
+def reached(state: State) -> str | None:
+    """The newest version that the server sent, in its present history."""
+    match state:
+        case NotSynced(seen=seen) | Streaming(began=NotSynced(seen=seen)):
+            return seen
+        case Proving(then=then):
+            return reached(then)
+        case _:
+            return state.version
+
+
+def next_request(state: State, *, page_size: int, watch_timeout: int) -> ListRequest | WatchRequest | ProofRequest:
+    """The next request. ``page_size`` is in objects, ``watch_timeout`` in seconds."""
+    match state:
+        case NotSynced() if state.streams:
+            return WatchRequest(version=state.seen or "", timeout=watch_timeout, initial_events=True)
+        case NotSynced():
+            version = "" if state.freshness is Freshness.CONSISTENT else state.seen or "0"
+            return ListRequest(version=version, limit=0 if state.whole else page_size)
+        case Listing(next_page=None):
+            raise AssertionError("a page is under way already")
+        case Listing(next_page=token):
+            return ListRequest(version="", limit=page_size, next_page=token)
+        case Synced(version=version):
+            return WatchRequest(version=version, timeout=watch_timeout)
+        case Proving():
+            return ProofRequest()
+        case Streaming() | Watching() | Doubting():
+            raise AssertionError(f"a watch is open already: {type(state).__name__}")
+
+
+def anew(state: State) -> NotSynced:
+    """A list from the beginning: known versions have no meaning in another history."""
+    return NotSynced(None, Freshness.CONSISTENT, _watch_list(state))
+
+
+def compared(state: State) -> NotSynced:
+    """A list decides. The pages of a list that was under way may be of two histories: the next list is one page, which
+    is of one history."""
+    whole = isinstance(state.then if isinstance(state, Proving) else state, Listing)
+    return NotSynced(reached(state), Freshness.CONSISTENT, _watch_list(state), whole)
+
+
+def _watch_list(state: State) -> bool:
+    match state:
+        case Listing(began=began) | Streaming(began=began):
+            return began.watch_list
+        case Proving(then=then):
+            return _watch_list(then)
+        case _:
+            return state.watch_list
+
+
+def not_synced(state: NotSynced, answer: Answer) -> Step:
+    """The effect of an answer to the request that begins a list. Raises UnexpectedAnswer."""
+    match answer:
+        case Part() | Page():
+            return _page(state, answer, first=True, complete=True)
+        case Oversized():
+            # A server may answer from its cache without pages, regardless of the limit; a consistent list has pages.
+            return Step(replace(state, freshness=Freshness.CONSISTENT, whole=False), pace=Pace.BACK_OFF)
+        case Opened():
+            return Step(Streaming(state), (ListBegan(),))
+        case Unsupported() if state.streams:
+            return Step(replace(state, watch_list=False))
+        case Expired() | TooLarge() if state.freshness is Freshness.CACHED:
+            # The server has not reached the newest known version: a consistent list has the version that it has.
+            return Step(replace(state, freshness=Freshness.CONSISTENT))
+        case Failed() | HungUp() | Silent() | VeryShort() if state.streams:
+            return Step(replace(state, watch_list=False), pace=Pace.BACK_OFF)
+        case Expired() | TooLarge() | Failed() | Unsupported():
+            return Step(state, pace=Pace.BACK_OFF)
+        case Busy(after=after):
+            return Step(state, pace=Pace.BACK_OFF, after=after)
+        case Refused():
+            return Step(state, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def listing(state: Listing, answer: Answer) -> Step:
+    """The effect of a further part or page of a list. Raises UnexpectedAnswer."""
+    again = replace(state.began, seen=state.version, watch_list=False)
+    match answer:
+        case Part():
+            return Step(state, (Listed(answer.objects),))
+        case Page():
+            return _page(state.began, answer, first=False, complete=state.complete, version=state.version)
+        case _ if state.next_page is None:  # The first page broke off, and it has no continue token.
+            return not_synced(again, answer)
+        case Oversized():
+            return Step(state, pace=Pace.BACK_OFF)
+        case Expired():
+            # The pages took longer than the server keeps history: list again in a single page, not older than this
+            # list. Some servers page all the same, so a second expiry backs off.
+            pace = Pace.BACK_OFF if state.began.whole else Pace.AT_ONCE
+            return Step(replace(again, whole=True), pace=pace)
+        case Failed() if not state.failures:
+            return Step(replace(state, failures=1), pace=Pace.BACK_OFF)
+        case TooLarge() | Failed() | Unsupported():
+            # A continue token of another server version causes a 400, a token from before a restore "too large" or 500.
+            return Step(again, pace=Pace.BACK_OFF)
+        case Busy(after=after):
+            return Step(state, pace=Pace.BACK_OFF, after=after)
+        case Refused():
+            return Step(state, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _page(began: NotSynced, page: Page | Part, *, first: bool, complete: bool, version: str | None = None) -> Step:
+    updates: list[StoreUpdate] = []
+    if first and began.seen is not None and is_older(page.version, began.seen):
+        updates.append(RanBackwards(was=began.seen, now=page.version))
+        began = replace(began, seen=page.version)
+    if first:
+        updates.append(ListBegan())
+    if page.objects:
+        updates.append(Listed(page.objects))
+    version = version or page.version
+    if isinstance(page, Part):
+        return Step(Listing(began, version, None, complete), tuple(updates))
+    complete = complete and not page.unreadable
+    if page.next_page is not None:
+        return Step(Listing(began, version, page.next_page, complete), tuple(updates))
+    updates.append(ListEnded(version, complete))
+    return Step(Synced(version, began.watch_list, doubt=not complete), tuple(updates))
+
+
+def streaming(state: Streaming, answer: Answer) -> Step:
+    """The effect of an answer of an open WatchList, before its initial events have ended. Raises UnexpectedAnswer."""
+    list_instead = replace(state.began, watch_list=False)
+    match answer:
+        case Announced(events=events):
+            # If the stream breaks off, the next list must not be older: another server may lag behind.
+            seen = _newest(events, state.began.seen)
+            return Step(replace(state, began=replace(state.began, seen=seen)), tuple(_initial(events)))
+        case Bookmark(version=version, initial_events_end=True):
+            if state.began.seen is not None and is_older(version, state.began.seen):
+                return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.BACK_OFF)
+            watching = Watching if state.complete else Doubting
+            return Step(watching(version, state.began.watch_list), (ListEnded(version, state.complete),))
+        case Bookmark():
+            return Step(state)
+        case Unreadable():
+            return Step(replace(state, complete=False))
+        case Expired():
+            return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.AT_ONCE_IF_RARE)
+        case TooLarge():
+            return Step(replace(state.began, freshness=Freshness.CONSISTENT), pace=Pace.BACK_OFF)
+        case HungUp() | TimedOut() | Silent() | Overdue() | VeryShort() | Failed() | Unsupported():
+            # client-go repeats the WatchList without end here; some servers and proxies never send the bookmark.
+            return Step(list_instead, pace=Pace.BACK_OFF)
+        case Busy(after=after):
+            return Step(state.began, pace=Pace.BACK_OFF, after=after)
+        case Refused():
+            return Step(state.began, pace=Pace.SLOWLY)
+        case _:
+            raise UnexpectedAnswer(state, answer)
+
+
+def _newest(events: list[Event], seen: str | None) -> str | None:
+    """The newest numeric version. Initial events have no order."""
+    for _, thing in events:
+        if is_older(seen or "0", thing.resource_version):
+            seen = thing.resource_version
+    return seen
+
+
+def _initial(events: list[Event]) -> list[StoreUpdate]:
+    """The updates for events before the bookmark that ends the initial events: objects, and deletes of some of them."""
+    updates: list[StoreUpdate] = []
+    for kind, thing in events:
+        if kind is EventType.DELETED:
+            updates.append(Happened([(kind, thing)], None))
+        elif updates and isinstance(updates[-1], Listed):
+            updates[-1].objects.append(thing)
+        else:
+            updates.append(Listed([thing]))
+    return updates
 
 
 def step(state: State, answer: Answer) -> Step:

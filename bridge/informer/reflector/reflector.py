@@ -6,27 +6,16 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 
-from bridge.facts import (
-    InputUnreadable,
-    ListCompleted,
-    ListWatchFailed,
-    Report,
-    ResourceRefused,
-    VersionsRanBackwards,
-    WatchEnded,
-    WatchOpened,
-)
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import FifoClosed
-from bridge.informer.history.member_history import MemberHistory, TrustedHistory
-from bridge.informer.history.outcomes import OtherHistory, SameHistory, UnknownHistory
-from bridge.informer.reflector import list_watch, requests, states
-from bridge.informer.reflector.assurance import Assurance
-from bridge.informer.reflector.comparison import Comparison
+from bridge.informer.history.history import MemberHistory, TrustedHistory
+from bridge.informer.history.proof import OtherHistory, SameHistory, UnknownHistory
+from bridge.informer.reflector import list_watch, states
+from bridge.informer.reflector import list_watch as requests
+from bridge.informer.reflector.assurance import Assurance, Comparison
 from bridge.informer.reflector.list_limiter import ListLimiter
-from bridge.informer.reflector.pacing import Pacing, Timing
-from bridge.informer.reflector.page_size import next_page_size, smaller, split_for_queue
-from bridge.informer.reflector.request_end import end_of_watch, reason_of
+from bridge.informer.reflector.list_watch import end_of_watch, reason_of
+from bridge.informer.reflector.pacing import Pacing, Timing, next_page_size, smaller, split_for_queue
 from bridge.informer.reflector.states import (
     Accepted,
     Answer,
@@ -72,6 +61,16 @@ from bridge.model.answers import (
 from bridge.model.primitives.backoff import Backoff
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import OTHERS_FIRST
+from bridge.telemetry.facts import (
+    InputUnreadable,
+    ListCompleted,
+    ListWatchFailed,
+    Report,
+    ResourceRefused,
+    VersionsRanBackwards,
+    WatchEnded,
+    WatchOpened,
+)
 
 
 class Reflector:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from bridge.informer.history.outcomes import Proof
+from bridge.informer.history.proof import Proof
 from bridge.model.answers import EventType, Page, Part, WatchAnswer
 from bridge.model.object import ApiObject
 

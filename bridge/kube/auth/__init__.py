@@ -1,13 +1,8 @@
 """The server's address, its certificate authority, and our credentials.
 
-access            resolves the operator's settings into a connection
-credentials       bearer tokens that change during a run
-exec_plugin       credential plugins (client.authentication.k8s.io)
-in_cluster        service account of a pod
-kubeconfig        merges kubeconfig files, and chooses a context
-kubeconfig_file   the schema of a kubeconfig file, read with bounds
-plugin_process    runs a plugin's process, with bounds
-proxy             the proxy between us and the server
-renewal           reads the files of the connection again
-tls               certificates and keys
+access        service account of a pod; the proxy between us and the server; certificates and keys; resolves the
+              operator's settings into a connection; reads the files of the connection again
+credentials   bearer tokens that change during a run
+exec_plugin   runs a plugin's process, with bounds; credential plugins (client.authentication.k8s.io)
+kubeconfig    the schema of a kubeconfig file, read with bounds; merges kubeconfig files, and chooses a context
 """

@@ -1,13 +1,25 @@
-"""The resources that an API server serves. Pure."""
+"""The resources that an API server serves. Pure.
+
+The short names of kube-apiserver's own resources, for commands that work offline. Source: ``kubectl
+api-resources``.
+
+Resolves kubectl's names for resources on a cluster. Pure.
+
+kubectl searches the plurals of all groups first, and then the short names, so there an aggregated API server with a
+resource called ``po`` gets the name of the pods. Here the plurals, kinds and short names of the core group come first,
+and then those of the other groups that kube-apiserver serves itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from types import MappingProxyType
 
 import msgspec
 from msgspec import structs
 
-from bridge.model.resource import Resource
+from bridge.model.resource import Resource, ResourceName
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -85,3 +97,203 @@ def keep_stale(found: Sequence[GroupVersion], previous: Document | None) -> tupl
     return tuple(
         structs.replace(known.get(str(version), version), stale=True) if version.stale else version for version in found
     )
+
+
+SHORT_NAMES = MappingProxyType(
+    {
+        "componentstatuses": ("cs",),
+        "configmaps": ("cm",),
+        "endpoints": ("ep",),
+        "events": ("ev",),
+        "limitranges": ("limits",),
+        "namespaces": ("ns",),
+        "nodes": ("no",),
+        "persistentvolumeclaims": ("pvc",),
+        "persistentvolumes": ("pv",),
+        "pods": ("po",),
+        "replicationcontrollers": ("rc",),
+        "resourcequotas": ("quota",),
+        "serviceaccounts": ("sa",),
+        "services": ("svc",),
+        "customresourcedefinitions.apiextensions.k8s.io": ("crd", "crds"),
+        "daemonsets.apps": ("ds",),
+        "deployments.apps": ("deploy",),
+        "replicasets.apps": ("rs",),
+        "statefulsets.apps": ("sts",),
+        "horizontalpodautoscalers.autoscaling": ("hpa",),
+        "cronjobs.batch": ("cj",),
+        "certificatesigningrequests.certificates.k8s.io": ("csr",),
+        "events.events.k8s.io": ("ev",),
+        "ingresses.networking.k8s.io": ("ing",),
+        "ipaddresses.networking.k8s.io": ("ip",),
+        "networkpolicies.networking.k8s.io": ("netpol",),
+        "poddisruptionbudgets.policy": ("pdb",),
+        "priorityclasses.scheduling.k8s.io": ("pc",),
+        "storageclasses.storage.k8s.io": ("sc",),
+        "volumeattributesclasses.storage.k8s.io": ("vac",),
+    }
+)
+
+
+NOISE = frozenset({"leases.coordination.k8s.io", "endpoints"})
+"""Left out of ``*``: a heartbeat of every node every ten seconds, and the predecessor of EndpointSlices."""
+
+TWINS = {"events.events.k8s.io": "events"}
+"""The same objects under two names: ``*`` leaves out the first if the second is served."""
+
+BUILT_IN = frozenset(
+    {"apps", "autoscaling", "batch", "extensions", "policy"}
+    | {
+        f"{each}.k8s.io"
+        for each in (
+            "admissionregistration",
+            "apiextensions",
+            "apiregistration",
+            "authentication",
+            "authorization",
+            "certificates",
+            "coordination",
+            "discovery",
+            "events",
+            "flowcontrol.apiserver",
+            "internal.apiserver",
+            "networking",
+            "node",
+            "rbac.authorization",
+            "resource",
+            "scheduling",
+            "storage",
+            "storagemigration",
+        )
+    }
+)
+"""The groups that kube-apiserver serves itself, beside the core group. Others end in ``.k8s.io`` too."""
+
+LEGACY_GROUP = "extensions"
+"""Its resources moved to other groups: ``*`` leaves out a resource of it if another group serves the same plural."""
+
+
+class UnknownResource(Exception):
+    """The cluster serves no resource of this name now. ``nearest`` are similar names, most similar first."""
+
+    def __init__(self, name: str, reason: str, nearest: tuple[str, ...] = ()) -> None:
+        hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+        super().__init__(f"{name}: {reason}{hint}")
+        self.name = name
+        self.reason = f"{reason}{hint}"
+        self.nearest = nearest
+
+
+def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
+    """The resources of a name, in the version that the name gives or else the server prefers. Never empty.
+
+    - ``pods``, ``pod``, ``po``, ``Pod``: plural, singular, short name or kind, in capital or small letters. If several
+      groups serve the name, the core group wins, then the built-in groups, then other groups in the server's order: an
+      aggregated API server cannot take over ``po`` or ``secrets``.
+    - ``deployments.apps``, ``deployments.v1.apps``, ``certificates.v1.cert-manager.io``: of a group, in a version.
+      Groups are written in full: the meaning of kubectl's shortened groups changes with the next definition.
+    - ``*.cert-manager.io``, ``*.v1.cert-manager.io``: all resources of a group.
+    - ``*``: all resources, with each object once: without ``events.events.k8s.io`` (the core group's events),
+      without the resources of ``extensions`` that a newer group serves, and without ``leases.coordination.k8s.io`` and
+      ``endpoints``, which are watched only by their own names.
+
+    Raises UnknownResource.
+    """
+    text = name.strip()
+    if "/" in text:
+        raise UnknownResource(name, "a name has no slash, and subresources cannot be watched")
+    parsed = ResourceName.parsed(text)
+    if parsed.is_wildcard:
+        return _everything(name, parsed, catalogue)
+    # Rank by rank, and within a rank reading by reading: a plural of a lower rank must not win over a short name of a
+    # higher rank.
+    for served in _by_rank(catalogue):
+        for group, version in parsed.readings:
+            within = [each for each in served if _is_of(each.resource, group, version)]
+            for names in (_plural, _singular_and_kind, _short_names):
+                for each in within:
+                    if parsed.word in names(each):
+                        return (each.resource,)
+    raise UnknownResource(name, *_why_unknown(text, catalogue))
+
+
+def store_of(resource: Resource, catalogue: Catalogue) -> str:
+    """The name of the store that holds the objects of a resource; "" for kube-apiserver's own etcd.
+
+    Discovery does not show which groups an aggregated API server serves, and to list APIServices is a right that the
+    bridge does not have. But kube-apiserver writes the verbs of custom resources in an order of its own: a group that
+    is neither built in nor made by definitions alone counts as aggregated, and as a store of its own. Events have one
+    too, because many clusters keep them apart (``--etcd-servers-overrides``). A group that is wrongly separated costs
+    two more requests after a broken connection; a group that is wrongly merged would be proven by another store.
+    """
+    if resource.plural == "events" and resource.group in {"", "events.k8s.io"}:
+        return "events"
+    if not resource.group or resource.group in BUILT_IN:
+        return ""
+    within = [served.custom for served in catalogue.served if served.resource.group == resource.group]
+    return "" if within and all(within) else resource.group
+
+
+def _by_rank(catalogue: Catalogue) -> tuple[list[Served], list[Served], list[Served]]:
+    """The resources of the core group, of the other built-in groups, and of all other groups."""
+    core: list[Served] = []
+    built_in: list[Served] = []
+    others: list[Served] = []
+    for each in catalogue.served:
+        group = each.resource.group
+        (core if not group else built_in if group in BUILT_IN else others).append(each)
+    return core, built_in, others
+
+
+def _everything(name: str, parsed: ResourceName, catalogue: Catalogue) -> tuple[Resource, ...]:
+    for group, version in parsed.readings:
+        found: dict[str, Resource] = {}
+        for each in catalogue.resources:
+            if _is_of(each, group, version):
+                found.setdefault(each.name, each)  # The preferred version comes first.
+        if found:
+            return tuple(found.values() if parsed.rest else _once(found.values()))
+    groups = {each.group for each in catalogue.versions}
+    raise UnknownResource(
+        name, "this cluster serves no resources under it", _nearest(name.strip(), {f"*.{each}" for each in groups})
+    )
+
+
+def _once(resources: Collection[Resource]) -> Iterator[Resource]:
+    names = {each.name for each in resources}
+    plurals = {each.plural for each in resources if each.group != LEGACY_GROUP}
+    for each in resources:
+        legacy = each.group == LEGACY_GROUP and each.plural in plurals
+        if each.name not in NOISE and TWINS.get(each.name) not in names and not legacy:
+            yield each
+
+
+def _is_of(resource: Resource, group: str | None, version: str | None) -> bool:
+    return group in {None, resource.group} and version in {None, resource.version}
+
+
+def _plural(served: Served) -> Iterable[str]:
+    return (served.resource.plural,)
+
+
+def _singular_and_kind(served: Served) -> Iterable[str]:
+    return (served.singular.lower(), served.resource.kind.lower())
+
+
+def _short_names(served: Served) -> Iterable[str]:
+    return served.short_names
+
+
+def _why_unknown(text: str, catalogue: Catalogue) -> tuple[str, tuple[str, ...]]:
+    for version in catalogue.versions:
+        for unwatchable in version.unwatchable:
+            if text in {unwatchable, unwatchable.partition(".")[0]}:
+                return f"this cluster serves {unwatchable}, but it cannot be listed and watched", ()
+    return "this cluster serves no resource of that name", _nearest(text, {each.name for each in catalogue.resources})
+
+
+def _nearest(text: str, known: set[str]) -> tuple[str, ...]:
+    """At most three known names similar to ``text``, most similar first. ``text`` may leave out the group."""
+    spoken = {name.partition(".")[0]: name for name in sorted(known, reverse=True)} | {name: name for name in known}
+    matches = get_close_matches(text.lower(), spoken, n=3)
+    return tuple(dict.fromkeys(spoken[match] for match in matches))

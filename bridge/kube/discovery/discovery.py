@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import msgspec
 
-from bridge.facts import DiscoveryRejected, GroupStale, Report
 from bridge.kube.api import Answered, Api
 from bridge.kube.discovery.catalogue import Catalogue, Document, GroupVersion, keep_stale
 from bridge.kube.discovery.documents import (
@@ -21,10 +20,10 @@ from bridge.kube.discovery.documents import (
     unknown_for_now,
 )
 from bridge.kube.errors import ApiError
-from bridge.kube.wire.bounds import LONGEST_ETAG
-from bridge.kube.wire.objects import UNREADABLE
+from bridge.kube.wire.objects import LONGEST_ETAG, UNREADABLE
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Failed, Refused
+from bridge.telemetry.facts import DiscoveryRejected, GroupStale, Report
 
 PATHS = ("/api", "/apis")
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"

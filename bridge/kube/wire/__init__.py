@@ -1,14 +1,10 @@
 """Bytes of the API into values. Pure, and the hot path.
 
-answering     an HTTP response into an answer
-bounds        how long names may be
-frames        a watch stream into events
-inflate       bounded decompression
-list_text     kind, version and next page of a list
-nesting       where JSON values end, and how deep they are
-objects       reads identity and metadata of an object
-pages         a list page into objects, while the bytes arrive
-shard_frames  a watch stream into events, for a bridge with a shard
-slow_lines    bookmarks, errors and unusual lines of a watch
-status        the API's errors, by the action that they ask for
+answering   bounded decompression; an HTTP response into an answer
+frames      bookmarks, errors and unusual lines of a watch; a watch stream into events; a watch stream into events,
+            for a bridge with a shard
+objects     how long names may be; where JSON values end, and how deep they are; reads identity and metadata of an
+            object
+pages       kind, version and next page of a list; a list page into objects, while the bytes arrive
+status      the API's errors, by the action that they ask for
 """

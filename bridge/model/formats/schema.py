@@ -15,13 +15,14 @@ from bridge.model.formats.cloudevent import (
     SNAPSHOT_ATTRIBUTE,
     SNAPSHOT_TYPES,
     TERM_TYPE,
+    DeltaEvent,
     DeltaForm,
     HeaderNames,
+    NoticeEvent,
 )
 from bridge.model.formats.definitions import Definitions, JsonSchema
-from bridge.model.formats.made import MEDIA_TYPES, MadeData
 from bridge.model.formats.notice import GapData, SnapshotData, TermData
-from bridge.model.formats.structured import DeltaEvent, NoticeEvent
+from bridge.model.formats.raw import MEDIA_TYPES, MadeData
 
 NoticeKind: TypeAlias = tuple[str, list[str], type]
 """Name, types of events, and type of the data."""

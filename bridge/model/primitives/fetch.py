@@ -1,11 +1,16 @@
-"""Records, or changes, that a taker gets at once."""
+"""Records, or changes, that a taker gets at once.
+
+Parts of a batch: notices come alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
+
+from bridge.model.record import Delta, Record
 
 T = TypeVar("T")
 
@@ -31,3 +36,21 @@ class Fetch(msgspec.Struct, Generic[T], frozen=True):
     """Comes before ``items``."""
     index: int | None = None
     """Of a backfill; None for items of the log."""
+
+
+def split_at_notices(records: Sequence[Record]) -> Iterator[slice]:
+    """Yields slices: each notice alone, and the records between two notices together. Nearly always a single slice."""
+    if set(map(type, records)) <= {Delta}:
+        if records:
+            yield slice(0, len(records))
+        return
+    start = 0
+    for index, record in enumerate(records):
+        if isinstance(record, Delta):
+            continue
+        if start < index:
+            yield slice(start, index)
+        yield slice(index, index + 1)
+        start = index + 1
+    if start < len(records):
+        yield slice(start, len(records))

@@ -1,14 +1,23 @@
-"""Records that ``kubedelta tail`` reads at a destination, with their objects."""
+"""Records that ``kubedelta tail`` reads at a destination, with their objects.
+
+A line or a message → a FollowedRecord, in any format: CloudEvents, envelopes, rows, and objects alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import msgspec
 
 from bridge.model.change import Op
+from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES, TERM_TYPE
+from bridge.model.formats.envelope import OP_OF_CODE
+from bridge.model.formats.notice import GapData, SnapshotData, TermData
+from bridge.model.formats.object_paths import CORE, object_name
+from bridge.model.record import SnapshotEdge
+from bridge.model.versions.stored_version import StoredKind, stored_version_of
 
 
 class FollowedRecord(msgspec.Struct, frozen=True, gc=False):
@@ -75,3 +84,218 @@ class RecordFollower(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
+_NOTHING = msgspec.Raw()
+_OPS = {op.value: op for op in Op}
+_WITH_STATES = ("kubedelta.envelope.", "kubedelta.row.")
+"""Types of events whose data has a form of its own."""
+_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+"""In JSON these characters stand outside of strings alone, where a space means the same."""
+
+
+class _Event(msgspec.Struct):
+    """A CloudEvent."""
+
+    type: str
+    time: str = ""
+    partitionkey: str = ""
+    resourceversion: str = ""
+    op: str = ""
+    evidence: str = ""
+    data: msgspec.Raw = _NOTHING
+
+
+class _Source(msgspec.Struct):
+    db: str
+    schema: str
+    table: str
+    kind: str
+    namespace: str
+    objectname: str
+    resourceversion: str
+    evidence: str
+
+
+class _Envelope(msgspec.Struct):
+    op: str
+    source: _Source
+    ts_ms: int
+    before: msgspec.Raw = _NOTHING
+    after: msgspec.Raw = _NOTHING
+
+
+class _Row(msgspec.Struct):
+    cluster: str
+    group: str
+    resource: str
+    kind: str
+    namespace: str
+    name: str
+    resource_version: str
+    op: str
+    evidence: str
+    time: str
+    object: msgspec.Raw = _NOTHING
+    before: msgspec.Raw = _NOTHING
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str = ""
+    resourceVersion: str = ""
+
+
+class _Object(msgspec.Struct):
+    apiVersion: str
+    kind: str
+    metadata: _Metadata
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_row = msgspec.json.Decoder(_Row).decode
+_decode_object = msgspec.json.Decoder(_Object).decode
+
+
+def record_in(line: bytes) -> FollowedRecord:
+    """Lines of several formats may follow one another, since the option may have changed. ``foreign`` for a line that
+    has none of these forms."""
+    for form in (_of_event, _of_envelope, _of_row, _of_object):
+        try:
+            return form(line)
+        except _UNREADABLE:
+            continue
+    return FollowedRecord(line, foreign=True)
+
+
+def record_of(attributes: Mapping[str, str], data: bytes | None) -> FollowedRecord:
+    """A message in the binary form of CloudEvents. Its text is the structured form. ``data``: None for Kafka's
+    tombstone. ``foreign`` for a message without these attributes."""
+    if stored_version_of(attributes).kind is StoredKind.FOREIGN:
+        return FollowedRecord(data or b"", foreign=True)
+    try:
+        return _of_event(_structured(attributes, data))
+    except _UNREADABLE:
+        return FollowedRecord(data or b"", foreign=True)
+
+
+def _structured(attributes: Mapping[str, str], data: bytes | None) -> bytes:
+    """In one line."""
+    content: Any = None
+    if data is not None:
+        try:
+            content = msgspec.json.decode(data, type=msgspec.Raw)
+        except _UNREADABLE:  # ``data`` of a sink may make a text.
+            content = data.decode(errors="replace")
+    return msgspec.json.encode({**attributes, "data": content}).translate(_ONE_LINE)
+
+
+def _of_event(line: bytes) -> FollowedRecord:
+    event = _decode_event(line)
+    data = bytes(event.data)
+    if event.type == GAP_TYPE:
+        return FollowedRecord(line, time=event.time, notice=_gap_in_words(data), is_gap=True)
+    if event.type == TERM_TYPE:
+        term = msgspec.json.decode(data, type=TermData).term
+        return FollowedRecord(line, time=event.time, notice=f"the leader of term {term} delivers from here on")
+    for edge, kind in SNAPSHOT_TYPES.items():
+        if event.type == kind:
+            return FollowedRecord(line, time=event.time, notice=_edge_in_words(edge, data))
+    if (key := object_name(event.partitionkey)) is None:
+        raise ValueError("no key of an object")
+    states = FollowedRecord(b"")
+    if event.type.startswith(_WITH_STATES):
+        states = record_in(data)
+    elif event.type.startswith("kubedelta.object."):
+        states = FollowedRecord(b"", object=_state(event.data))
+    return FollowedRecord(
+        line,
+        op=_OPS.get(event.op),
+        time=event.time,
+        cluster=key.cluster,
+        group=key.group,
+        plural=key.plural,
+        namespace=key.namespace,
+        name=key.name,
+        version=event.resourceversion,
+        evidence=event.evidence,
+        kind=states.kind,
+        object=states.object,
+        before=states.before,
+    )
+
+
+def _of_envelope(line: bytes) -> FollowedRecord:
+    envelope = _decode_envelope(line)
+    source, op = envelope.source, OP_OF_CODE.get(envelope.op)
+    before, after = _state(envelope.before), _state(envelope.after)
+    return FollowedRecord(
+        line,
+        op=op,
+        time=datetime.fromtimestamp(envelope.ts_ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+        cluster=source.db,
+        group="" if source.schema == CORE else source.schema,
+        plural=source.table,
+        kind=source.kind,
+        namespace=source.namespace,
+        name=source.objectname,
+        version=source.resourceversion,
+        evidence=source.evidence,
+        # Debezium sends the last state of a deleted object as ``before``.
+        object=before if op is Op.DELETED else after,
+        before=None if op is Op.DELETED else before,
+    )
+
+
+def _of_row(line: bytes) -> FollowedRecord:
+    row = _decode_row(line)
+    return FollowedRecord(
+        line,
+        op=_OPS.get(row.op),
+        time=row.time,
+        cluster=row.cluster,
+        group=row.group,
+        plural=row.resource,
+        kind=row.kind,
+        namespace=row.namespace,
+        name=row.name,
+        version=row.resource_version,
+        evidence=row.evidence,
+        object=_state(row.object),
+        before=_state(row.before),
+    )
+
+
+def _of_object(line: bytes) -> FollowedRecord:
+    found = _decode_object(line)
+    group, slash, _ = found.apiVersion.partition("/")
+    return FollowedRecord(
+        line,
+        group=group if slash else "",
+        kind=found.kind,
+        namespace=found.metadata.namespace,
+        name=found.metadata.name,
+        version=found.metadata.resourceVersion,
+        object=line,
+    )
+
+
+def _state(raw: msgspec.Raw) -> bytes | None:
+    """JSON of a state, which a row may have as a text."""
+    content = bytes(raw)
+    if content in (b"", b"null"):
+        return None
+    return msgspec.json.decode(content, type=str).encode() if content.startswith(b'"') else content
+
+
+def _gap_in_words(data: bytes) -> str:
+    gap = msgspec.json.decode(data, type=GapData)
+    count = "an unknown number of records" if gap.count is None else f"{gap.count} records"
+    about = f" of {', '.join(gap.resources)}" if gap.resources else ""
+    return f"gap: {count}{about} from {gap.first} to {gap.last} will never come: {gap.reason}"
+
+
+def _edge_in_words(edge: SnapshotEdge, data: bytes) -> str:
+    return f"snapshot {edge}: {msgspec.json.decode(data, type=SnapshotData).count} objects"

@@ -1,6 +1,5 @@
 """Reads the whole state, or the state of another process.
 
 inspection   reads the state beside a running bridge
-integrity    finds damage wherever reading raised
-state_check  `kubedelta state check`
+integrity    finds damage wherever reading raised; `kubedelta state check`
 """

@@ -2,6 +2,8 @@
 
 Used by ``kubedelta state check``, and after errors that do not come from our own classes. A problem found here is
 damage, and the next start begins with a new database; without a problem the error is a bug, and the database stays.
+
+The report of ``kubedelta state check``.
 """
 
 from __future__ import annotations
@@ -15,19 +17,22 @@ from pathlib import Path
 
 import apsw
 
-from bridge.model.admin import UnknownTarget
+from bridge.model.admin import StateReport, UnknownTarget
 from bridge.model.change import Op
 from bridge.model.record import SnapshotEdge
 from bridge.outbox.consumers import backfill
 from bridge.outbox.encryption.cipher import Cipher, Place
+from bridge.outbox.encryption.key_registry import bytes_by_key
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
 from bridge.outbox.letters import dead_letters_sql
-from bridge.outbox.log import dictionaries, ledger_sql, record_codec
+from bridge.outbox.log import body_codec as dictionaries
+from bridge.outbox.log import ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.ledger_sql import PRESENT
 from bridge.outbox.storage import schema
-from bridge.outbox.storage.database import is_damage, one, open_reader
-from bridge.outbox.storage.state_directory import StateDirectory
+from bridge.outbox.storage.database import is_damage, one, open_reader, page_bytes, row
+from bridge.outbox.storage.shard_file import found_in
+from bridge.outbox.storage.state_directory import Disk, StateDirectory
 
 MOST = 100
 """Problems that are reported."""
@@ -218,3 +223,50 @@ _QUESTIONS = {
     ),
     "cursors that point beyond the log": "SELECT count(*) FROM cursors, meta WHERE settled > last",
 }
+
+
+def report(database: apsw.Connection, disk: Disk, cipher: Cipher | None) -> StateReport:
+    """Reads the whole database: SQLite's own check, every record, and whether the tables agree."""
+    page = page_bytes(database)
+    found = problems(database, cipher)
+    shard = found_in(disk.path.parent)
+    if shard is not None:
+        objects = database.execute(f"SELECT uid, key FROM {PRESENT}")
+        if others := sum(not shard.contains(uid, key) for uid, key in objects):
+            found = [*found, f"{others} objects are not of {shard}, whose objects the state has"]
+    return StateReport(
+        path=str(disk.path),
+        sqlite=apsw.sqlite_lib_version(),
+        format=int(database.pragma("user_version")),
+        cluster=str(row(database, "SELECT cluster FROM meta")[0]),
+        problems=found,
+        records=one(database, "SELECT count(*) FROM log, meta WHERE log.seq >= meta.log_start"),
+        objects=one(database, f"SELECT count(*) FROM {PRESENT}"),
+        informers=one(database, "SELECT count(*) FROM informers"),
+        sinks=one(database, "SELECT count(*) FROM cursors"),
+        dead_letters=one(database, "SELECT count(*) FROM dead_letters"),
+        file_bytes=disk.file,
+        wal_bytes=disk.wal,
+        free_bytes=int(database.pragma("freelist_count")) * page,
+        bytes_by_key={} if found else dict(bytes_by_key(database)),
+        shard=str(shard or ""),
+    )
+
+
+def report_without_database(disk: Disk, reason: str) -> StateReport:
+    """The report without a database; ``reason`` says why there is none."""
+    return StateReport(
+        path=str(disk.path),
+        sqlite=apsw.sqlite_lib_version(),
+        format=schema.FORMAT,
+        cluster="",
+        problems=[reason],
+        records=0,
+        objects=0,
+        informers=0,
+        sinks=0,
+        dead_letters=0,
+        file_bytes=disk.file,
+        wal_bytes=disk.wal,
+        free_bytes=0,
+    )

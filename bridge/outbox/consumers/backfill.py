@@ -22,8 +22,7 @@ import apsw
 import msgspec
 
 from bridge.model.change import Op
-from bridge.model.gaps import dropped_gap
-from bridge.model.record import Delta, Record, Snapshot, SnapshotEdge, snapshot_id
+from bridge.model.record import Delta, Record, Snapshot, SnapshotEdge, dropped_gap, snapshot_id
 from bridge.outbox.consumers.notice_items import concerns_of, scope_of
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log import record_codec

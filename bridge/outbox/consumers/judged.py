@@ -18,7 +18,7 @@ from bridge.model.change import Op
 from bridge.model.record import Delta, Record
 from bridge.outbox.consumers.backfill import BackfillItem
 from bridge.outbox.log import reading, record_codec
-from bridge.outbox.log.selecting import Decide
+from bridge.outbox.log.statements import Decide
 
 _OPS = (*Op, record_codec.GAP)
 _AT_ONCE = 200

@@ -17,7 +17,7 @@ from bridge.model.policies import BacklogBounds
 from bridge.model.record import Delta, Record
 from bridge.outbox.consumers import selections
 from bridge.outbox.consumers.backfill_plans import quoted
-from bridge.outbox.consumers.backlog import BacklogSize, drop_through
+from bridge.outbox.consumers.compaction import BacklogSize, drop_through
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.selections import StoredSelection
 from bridge.outbox.errors import Damaged
@@ -102,7 +102,7 @@ class Backlogs:
         """Adds the deltas of a commit, or its only notice. See OwnLog.add."""
         for own in self._own.values():
             if isinstance(records[0], Delta):
-                own.add(cast(Sequence[Delta], records), size, now)
+                own.add(cast("Sequence[Delta]", records), size, now)
             else:
                 own.add_notice(records[0].sequence, now)
 

@@ -1,10 +1,8 @@
 """Encryption of objects' content at rest.
 
-cipher        frames of AES-256-GCM, and the places that they are bound to
-key           a key of the operator, and its id
-key_registry  the keys of a database, and the bytes under each
-letter        the content of a dead letter
-renewal       moves the content of older records to the first key
+cipher         a key of the operator, and its id; frames of AES-256-GCM, and the places that they are bound to; the
+               content of a dead letter
+key_registry   the keys of a database, and the bytes under each; moves the content of older records to the first key
 
 Content is encrypted above SQLite, frame by frame and after compression; names stay readable. So ``kubedelta cursors``,
 comparisons with the ledger and trimming need no key, a rotation rewrites no file, and without keys nothing is slower.

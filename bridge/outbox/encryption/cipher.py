@@ -1,4 +1,9 @@
-"""Frames of AES-256-GCM: a magic number, the id of the key, a salt, the number of the message, the ciphertext, its tag.
+"""A key of the operator, and its id. Pure.
+
+The id of a key is a digest of the key, as in redaction: a file cannot be given the name of another key, and a wrong key
+is a missing key, which is an error of the configuration and never damage.
+
+Frames of AES-256-GCM: a magic number, the id of the key, a salt, the number of the message, the ciphertext, its tag.
 
 The key of a frame is derived (HKDF-SHA256) from the operator's key and the salt, which is random in each opened state;
 the number of the message is the nonce. So a nonce never repeats under a key, however many messages there are.
@@ -11,18 +16,44 @@ messages, and salts of two starts are equal with a chance of 2^-64 after 2^32 st
 repeated nonce, but not every OpenSSL has that. The price: 24 bytes a frame for salt and number; and a process that is
 cloned while it runs (a snapshot of a virtual machine's memory, continued twice) uses numbers twice: restart the bridge
 after such a restore.
+
+The content of a dead letter, encrypted or not.
 """
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Callable, Sequence
 from itertools import count
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
-from bridge.outbox.encryption.key import EncryptionKey
-from bridge.outbox.errors import StateUnusable
+import msgspec
+
+from bridge.outbox.errors import Damaged, StateUnusable
+
+SHORTEST = 32
+"""Bytes. AES-256 has keys of 32 bytes; a longer file is condensed."""
+
+
+class EncryptionKey:
+    """A master key. It encrypts no content itself: each opened state derives a key of its own. ``repr`` never shows the
+    key."""
+
+    __slots__ = ("id", "master", "proof")
+
+    def __init__(self, content: bytes) -> None:
+        """Raises ValueError for less than ``SHORTEST`` bytes."""
+        if len(content) < SHORTEST:
+            raise ValueError(f"a key of at least {SHORTEST} bytes is expected, found {len(content)}")
+        digest = hmac.digest(content, b"kubedelta encryption key", "sha256")
+        self.master = hmac.digest(content, b"kubedelta encryption master", "sha256")
+        self.id = digest[:4].hex()
+        """The name of the key, in every frame. A digest, so it makes guesses of the key no cheaper."""
+        self.proof = digest[4:]
+        """Tells keys of equal ids apart."""
+
 
 OPTION = "state.encryption.key_files"
 MAGIC: Final = b"\xf3kd1"
@@ -166,3 +197,43 @@ def _invalid_tag() -> type[Exception]:
     from cryptography.exceptions import InvalidTag
 
     return InvalidTag
+
+
+class Letter(NamedTuple):
+    """The columns of a dead letter that its content is bound to, and its content."""
+
+    sink: str
+    sequence: int
+    record_id: str
+    record: bytes
+    reason: str
+    answer: str
+    sealed: bytes | None = None
+    """Reason and answer, encrypted; None where they are plain."""
+
+    def content(self, cipher: Cipher | None) -> bytes:
+        """The encoded record. Raises Damaged and KeyMissing."""
+        try:
+            return opened(cipher, self._place(b"record"), self.record)
+        except ValueError as error:
+            raise Damaged(f"a dead letter cannot be read: {error}") from error
+
+    def texts(self, cipher: Cipher | None) -> tuple[str, str]:
+        """The reason, and the destination's answer. Raises Damaged and KeyMissing."""
+        if self.sealed is None:
+            return self.reason, self.answer
+        try:
+            return msgspec.json.decode(opened(cipher, self._place(b"answer"), self.sealed), type=tuple[str, str])
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise Damaged(f"the answer of a dead letter cannot be read: {error}") from error
+
+    def encrypted(self, cipher: Cipher | None) -> Letter:
+        """As it is written. Its record may be encrypted already."""
+        if cipher is None or not cipher.encrypts:
+            return self
+        record = self.record if is_sealed(self.record) else cipher.seal(self._place(b"record"), self.record)
+        texts = cipher.seal(self._place(b"answer"), msgspec.json.encode((self.reason, self.answer)))
+        return self._replace(record=record, reason="", answer="", sealed=texts)
+
+    def _place(self, column: bytes) -> Place:
+        return Place.dead_letter(column, self.sink, self.sequence, self.record_id)

@@ -9,10 +9,8 @@ from typing import Any
 import apsw
 
 from bridge.model.admin import DeadLetter, DeadLetterChain, UnknownTarget
-from bridge.model.dead_letter import NewDeadLetter
-from bridge.model.record import Delta, OrderingKey, Record
-from bridge.outbox.encryption.cipher import Cipher
-from bridge.outbox.encryption.letter import Letter
+from bridge.model.record import Delta, NewDeadLetter, OrderingKey, Record
+from bridge.outbox.encryption.cipher import Cipher, Letter
 from bridge.outbox.log import record_codec
 from bridge.outbox.storage.database import one
 

@@ -1,4 +1,6 @@
-"""The codec of bodies: zstd frames, with a dictionary for each kind once enough samples were seen. Hot.
+"""Compression dictionaries in the database.
+
+The codec of bodies: zstd frames, with a dictionary for each kind once enough samples were seen. Hot.
 
 Objects of one kind resemble each other: a dictionary halves both the size of a pod and the time to compress it.
 
@@ -10,11 +12,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import apsw
 import zstandard
 
 from bridge.model.formats.managers import parted
 from bridge.model.primitives.packing import MAX_BODY, pack, unpack
-from bridge.outbox.encryption.cipher import Cipher, Place, is_sealed, opened
+from bridge.outbox.encryption.cipher import Cipher, Place, is_sealed, opened, sealed
+
+
+def load(database: apsw.Connection, cipher: Cipher | None) -> list[Dictionary]:
+    """All dictionaries of the database. Raises ValueError for damaged content, and KeyMissing."""
+    return [
+        Dictionary(number, kind, opened(cipher, Place.dictionary(number), content))
+        for number, kind, content in database.execute("SELECT number, kind, content FROM dictionaries")
+    ]
+
+
+def add(database: apsw.Connection, dictionary: Dictionary, cipher: Cipher | None) -> None:
+    """Saves a new dictionary. Its number is unique to its kind."""
+    database.execute(
+        "INSERT INTO dictionaries (number, kind, content) VALUES (?,?,?)",
+        (dictionary.number, dictionary.kind, sealed(cipher, Place.dictionary(dictionary.number), dictionary.content)),
+    )
+
 
 LEVEL = 1
 FIRST_NUMBER = 32_768

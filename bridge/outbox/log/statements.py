@@ -1,25 +1,81 @@
-"""The writer's transactions on log, ledger and informers, and the informers as they are followed between them. Hot."""
+"""Adds the field managers of a step to its record, where a sink asks for them. Pure.
+
+Adds the decision of the sinks' selections to new records.
+
+The writer's transactions on log, ledger and informers, and the informers as they are followed between them. Hot.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import apsw
 import msgspec
 from msgspec.structs import astuple
 
-from bridge.model.change import ChangeBatch, IgnoredChange, Op
-from bridge.model.formats.managers import behind
-from bridge.model.record import Delta
+from bridge.model.change import Change, ChangeBatch, IgnoredChange, ObjectVersion, Op
+from bridge.model.formats.managers import behind, step
+from bridge.model.record import Delta, Selected
 from bridge.model.resource import Resource
 from bridge.model.versions.version import newest_of
 from bridge.outbox.encryption.cipher import Cipher, Place
 from bridge.outbox.log import informer_sql, ledger_sql, record_codec
 from bridge.outbox.log.informer_sql import InformerProgress
 from bridge.outbox.log.record_codec import LogRow
+
+
+def with_managers(
+    changes: Sequence[Change], deltas: Sequence[Delta], entries_of: Callable[[int], bytes | None]
+) -> list[Delta]:
+    """``entries_of``: the entries of the state in a record of the log; None if it was stored without them."""
+    return [*_with_managers(changes, deltas, entries_of)]
+
+
+def _with_managers(
+    changes: Sequence[Change], deltas: Sequence[Delta], entries_of: Callable[[int], bytes | None]
+) -> Iterator[Delta]:
+    here: dict[str, bytes] = {}
+    for change, delta in zip(changes, deltas, strict=True):
+        after, before = change.object.managers, change.before
+        if not after or change.op in (Op.DELETED, Op.SYNC):
+            yield delta
+            continue
+        known = None
+        if before is not None:
+            # An object that changes twice in a batch has no record of its state before yet.
+            known = entries_of(before.state) if isinstance(before.state, int) else here.get(delta.key)
+        here[delta.key] = after
+        yield msgspec.structs.replace(delta, managers=step(known, after))
+
+
+class Decide(Protocol):
+    """Decides which sinks get a record. ``was``: the members before it; None if the object was not known. ``before``
+    returns the state before it (None if that is not known any more), and is called only if an expression reads that
+    state. Pure: neither the number of the record nor its time decides."""
+
+    def __call__(self, delta: Delta, was: int | None, before: Callable[[], bytes | None] | None) -> Selected: ...
+
+
+def deciding(decide: Decide, state: Callable[[ObjectVersion], bytes]) -> Callable[[tuple[Change, Delta]], Selected]:
+    """Decides on the records of a batch, which are passed in their order."""
+    # The store learns the members of a batch after the batch is durable.
+    here: dict[str, int] = {}
+
+    def selected(step: tuple[Change, Delta]) -> Selected:
+        change, delta = step
+        known = change.before
+        was = None if known is None else here.get(delta.key, known.members)
+        found = decide(delta, was, None if known is None else partial(state, known))
+        if change.op is not Op.SYNC:
+            here[delta.key] = found.members
+        return found
+
+    return selected
+
 
 Compress: TypeAlias = Callable[[bytes], bytes]
 

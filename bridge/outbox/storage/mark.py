@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from bridge.outbox.storage.private_files import open_private
+from bridge.outbox.storage.directory_lock import open_private
 
 NAME = "outbox.db.damaged"
 _LARGEST = 64 * 1024

@@ -15,7 +15,7 @@ import msgspec
 
 from bridge.model.primitives.shard import Shard
 from bridge.outbox.errors import StateUnusable
-from bridge.outbox.storage.private_files import open_private
+from bridge.outbox.storage.directory_lock import open_private
 
 NAME = "shard"
 _UNFINISHED = f"{NAME}.new"

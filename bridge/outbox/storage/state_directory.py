@@ -22,9 +22,8 @@ from typing import TypeAlias
 from bridge.model.primitives.shard import Shard
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.outbox.storage import mark, shard_file
-from bridge.outbox.storage.directory_lock import COMPANIONS, FILE, WAL, DirectoryLock
+from bridge.outbox.storage.directory_lock import COMPANIONS, FILE, WAL, DirectoryLock, open_private
 from bridge.outbox.storage.mark import Mark
-from bridge.outbox.storage.private_files import open_private
 
 _NAMES = tuple(FILE + suffix for suffix in COMPANIONS)
 UNFINISHED = f"{FILE}.new"

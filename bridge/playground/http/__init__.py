@@ -1,15 +1,9 @@
 """Requests, responses and watch streams.
 
 discovery   discovery documents
-encoding    JSON as Go writes it
-errors      Status objects
-faults      hooks for faults, which tests override; the open watches
+errors      JSON as Go writes it; Status objects
 front       accepts requests
-handlers    list, get, create, update, patch, delete
-listing     pages and continue tokens
-options     query parameters
-paths       URL paths
-requests    accepted media types, and manifests in bodies
-streams     the bytes of a watch
-watching    the events of a watch
+handlers    pages and continue tokens; query parameters; list, get, create, update, patch, delete
+requests    URL paths; accepted media types, and manifests in bodies
+streams     hooks for faults, which tests override; the open watches; the events of a watch; the bytes of a watch
 """

@@ -6,7 +6,7 @@ import base64
 import hashlib
 from typing import Any
 
-from bridge.playground.http.encoding import encode
+from bridge.playground.http.errors import encode
 from bridge.playground.objects.catalogue import Kind, ServedKinds, Subresource
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -12,13 +12,18 @@ from aiohttp import web
 
 from bridge.playground.http import errors, handlers
 from bridge.playground.http.errors import PathNotFound, StatusError
-from bridge.playground.http.faults import DISCOVERY, Faults, OpenWatches
-from bridge.playground.http.handlers import WholeResponse
-from bridge.playground.http.options import ListOptions
-from bridge.playground.http.paths import DocumentPath, Target, resolve
-from bridge.playground.http.requests import demand_acceptable
-from bridge.playground.http.streams import WatchStream, watch_timeout
-from bridge.playground.http.watching import Watch, error_line, wanted_version
+from bridge.playground.http.handlers import ListOptions, WholeResponse
+from bridge.playground.http.requests import DocumentPath, Target, demand_acceptable, resolve
+from bridge.playground.http.streams import (
+    DISCOVERY,
+    Faults,
+    OpenWatches,
+    Watch,
+    WatchStream,
+    error_line,
+    wanted_version,
+    watch_timeout,
+)
 from bridge.playground.objects.state import State
 
 LARGEST_BODY = 3 * 1024 * 1024

@@ -1,25 +1,341 @@
-"""Answers requests for documents, reads and writes. Watches are in ``streams``."""
+"""Lists: pages at a version, and the continue tokens between them (apiserver's ``storage/continue.go``).
+
+The query of a list or a watch, validated as apimachinery's ``ValidateListOptions`` does.
+
+Answers requests for documents, reads and writes. Watches are in ``streams``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+import binascii
+import posixpath
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeAlias
 
 import msgspec
 from aiohttp import web
 
+from bridge.model.selector import LabelSelector, SelectorError
 from bridge.playground.http import discovery, errors
-from bridge.playground.http.encoding import encode
-from bridge.playground.http.errors import PathNotFound, StatusError
-from bridge.playground.http.listing import list_page, wanted_version
-from bridge.playground.http.options import ListOptions
-from bridge.playground.http.paths import DocumentPath, Target, unknown_version
-from bridge.playground.http.requests import accepted_types, decoded, demand_metadata, manifest_of
-from bridge.playground.objects.objects import Manifest, body
+from bridge.playground.http.errors import PathNotFound, StatusError, bad_request, encode, expired, invalid
+from bridge.playground.http.requests import (
+    DocumentPath,
+    Target,
+    accepted_types,
+    decoded,
+    demand_metadata,
+    manifest_of,
+    unknown_version,
+)
+from bridge.playground.objects.catalogue import Kind
+from bridge.playground.objects.objects import Manifest, body, list_item
 from bridge.playground.objects.state import State
-from bridge.playground.objects.store import StoredObject
+from bridge.playground.objects.store import Forgotten, ObjectStore, Range, StoredObject
 from bridge.playground.objects.validation import Precondition
+
+_FORMAT = "meta.k8s.io/v1"
+_LATEST = -1
+"""The version in a continue token that continues with the current objects, regardless of changes since the first
+page."""
+
+
+class _Token(msgspec.Struct):
+    v: str = ""
+    rv: int = 0
+    start: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """Objects at a version."""
+
+    version: int
+    objects: list[StoredObject]
+    next_page: str
+    remaining: int | None
+    """The number of objects behind this page; None if it is zero, or unknown because of a selector."""
+
+    def body(self, kind: Kind, version: str) -> bytes:
+        items = b",".join(list_item(kind, each, version) for each in self.objects)
+        metadata = {"resourceVersion": str(self.version)}
+        # Lists of custom kinds have an empty continue token on their last page; lists of built-in kinds have none.
+        if self.next_page or kind.custom:
+            metadata["continue"] = self.next_page
+        if self.remaining is not None:
+            metadata |= {"remainingItemCount": self.remaining}  # type: ignore[dict-item]
+        api_version, list_kind = encode(kind.api_version(version)), encode(kind.list_kind)
+        if kind.custom:
+            parts = (api_version, items, list_kind, encode(metadata, sort=True))
+            return b'{"apiVersion":%b,"items":[%b],"kind":%b,"metadata":%b}\n' % parts
+        return b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[%b]}\n' % (
+            list_kind,
+            api_version,
+            encode(metadata),
+            items,
+        )
+
+
+def wanted_version(options: ListOptions) -> int:
+    """The version that the server must have reached before it answers; 0 for any. Raises StatusError."""
+    if options.next_page and options.version != "0":
+        return max(0, _decode(options.next_page).rv)
+    return options.version_number()
+
+
+def list_page(store: ObjectStore, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
+    """A page of a list, once the store has reached ``wanted_version``. Raises StatusError: 400 for a malformed token,
+    410 for a version or a token that is too old."""
+    version = options.version_number()
+    after, limit = "", options.limit
+    if options.next_page:
+        if version:
+            raise bad_request("specifying resource version is not allowed when using continue")
+        token = _decode(options.next_page)
+        after, version = _start(token, namespace), token.rv
+        objects, version = _continued(store, kind, token) if options.version != "0" else _now(store, kind)
+    # A version with a limit and without resourceVersionMatch means Exact: the API's rule from before that parameter.
+    elif options.match == EXACT or (version and options.limit and not options.match):
+        objects = _exact(store, kind, version)
+    else:
+        objects, version = _now(store, kind)
+    if options.version == "0":
+        # The watch cache answers lists at "0", and ignores the limit.
+        limit = 0
+    return _cut(objects, version, namespace, after, limit, options)
+
+
+def _cut(objects: Range, version: int, namespace: str, after: str, limit: int, options: ListOptions) -> ListPage:
+    behind = objects.under(namespace, after)
+    if not limit:
+        return ListPage(version, [each for each in behind if options.selection(each)], "", None)
+    chosen = list(islice((each for each in behind if options.selection(each)), limit))
+    # A page that ends where the collection ends needs no next one.
+    more = len(chosen) == limit and any(options.selection(each) for each in objects.under(namespace, chosen[-1].key))
+    if not more:
+        return ListPage(version, chosen, "", None)
+    remaining = None if options.selection else sum(1 for _ in objects.under(namespace, chosen[-1].key))
+    return ListPage(version, chosen, _encode(version, chosen[-1].key, namespace), remaining)
+
+
+def _now(store: ObjectStore, kind: Kind) -> tuple[Range, int]:
+    collection = store.collection(kind.collection)
+    return Range(collection.keys, collection.objects), store.version
+
+
+def _exact(store: ObjectStore, kind: Kind, version: int) -> Range:
+    try:
+        return store.collection(kind.collection).at(version)
+    except Forgotten:
+        raise expired("The resourceVersion for the provided list is too old.") from None
+
+
+def _continued(store: ObjectStore, kind: Kind, token: _Token) -> tuple[Range, int]:
+    if token.rv == _LATEST:
+        return _now(store, kind)
+    try:
+        return store.collection(kind.collection).at(token.rv), token.rv
+    except Forgotten:
+        raise expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+            "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
+            "the results. Continuing with the provided token results in an inconsistent list - objects that were "
+            "created, modified, or deleted between the time the first chunk was returned and now may show up in the "
+            "list.",
+            next_page=_token(_LATEST, token.start.removeprefix("/")),
+        ) from None
+
+
+def _encode(version: int, last: str, namespace: str) -> str:
+    relative = last.removeprefix(f"{namespace}/") if namespace else last
+    return _token(version, f"/{relative}\0")
+
+
+def _token(version: int, start: str) -> str:
+    text = encode(_Token(_FORMAT, version, start))
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> _Token:
+    try:
+        token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
+    except (binascii.Error, UnicodeError, msgspec.DecodeError) as error:
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+    why = ""
+    if token.v != _FORMAT:
+        why = f"server does not recognize this encoded version {token.v}"
+    elif token.rv == 0:
+        why = f"incorrect encoded start resourceVersion (version {_FORMAT})"
+    elif not token.start:
+        why = f"encoded start key empty (version {_FORMAT})"
+    elif posixpath.normpath(path := "/" + token.start.removeprefix("/")) != path:
+        why = token.start
+    if why:
+        raise bad_request(f"invalid continue token: continue key is not valid: {why}")
+    return token
+
+
+def _start(token: _Token, namespace: str) -> str:
+    """The key of the last object on the pages before."""
+    relative = token.start.removeprefix("/").rstrip("\0")
+    return f"{namespace}/{relative}" if namespace else relative
+
+
+EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
+_FIELDS = ("metadata.name", "metadata.namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Selects objects by labels, ``metadata.name`` and ``metadata.namespace``."""
+
+    labels: LabelSelector
+    fields: tuple[tuple[str, bool, str], ...]
+    """(field, whether it must be equal, value)."""
+
+    def __call__(self, stored: StoredObject) -> bool:
+        return self.labels.matches(stored.labels) and all(
+            ((stored.name if field == "metadata.name" else stored.namespace) == value) is equal
+            for field, equal, value in self.fields
+        )
+
+    def __bool__(self) -> bool:
+        """False if it selects all objects."""
+        return bool(self.labels or self.fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """The options of a client's list or watch."""
+
+    watch: bool
+    selection: Selection
+    limit: int
+    """0 for all."""
+    next_page: str
+    version: str
+    """As sent: "" and "0" have special meanings."""
+    match: str
+    timeout: int
+    """Seconds; 0 leaves the choice to the server."""
+    bookmarks: bool
+    initial_events: bool | None
+    """sendInitialEvents; None if the query has no such parameter."""
+
+    @classmethod
+    def parse(cls, query: Mapping[str, str], *, watch: bool | None = None) -> ListOptions:
+        """Raises StatusError: 400 for malformed parameters, 422 for parameters that exclude each other."""
+        options = cls(
+            watch=_flag(query, "watch") or False if watch is None else watch,
+            selection=Selection(_labels(query.get("labelSelector", "")), _field_terms(query.get("fieldSelector", ""))),
+            limit=max(0, _integer(query, "limit")),
+            next_page=query.get("continue", ""),
+            version=query.get("resourceVersion", ""),
+            match=query.get("resourceVersionMatch", ""),
+            timeout=max(0, _integer(query, "timeoutSeconds")),
+            bookmarks=_flag(query, "allowWatchBookmarks") or False,
+            initial_events=_flag(query, "sendInitialEvents"),
+        )
+        causes = _watch_mistakes(options) if options.watch else _list_mistakes(options)
+        if causes:
+            raise invalid("meta.k8s.io", "ListOptions", "", causes)
+        return options
+
+    def version_number(self) -> int:
+        """The resourceVersion as a number; 0 if none was sent. Raises StatusError for a malformed version: 400 to a
+        list, 500 to a watch, as the real server does."""
+        if not self.version:
+            return 0
+        if re.fullmatch("[0-9]+", self.version):
+            return int(self.version)
+        unread = f'strconv.ParseUint: parsing "{self.version}": invalid syntax'
+        why = f'resourceVersion: Invalid value: "{self.version}": {unread}'
+        raise StatusError(500, "", why) if self.watch else bad_request(f"invalid resource version: {why}")
+
+
+def _list_mistakes(options: ListOptions) -> list[tuple[str, str, str]]:
+    causes = []
+    if options.match:
+        if not options.version:
+            causes.append(_forbidden_match("is forbidden unless resourceVersion is provided"))
+        if options.next_page:
+            causes.append(_forbidden_match("is forbidden when continue is provided"))
+        if options.match not in (EXACT, NOT_OLDER_THAN):
+            causes.append(_unknown_match(options.match, f'"{EXACT}", "{NOT_OLDER_THAN}", ""'))
+        if options.match == EXACT and options.version == "0":
+            # The real server writes this value with a small letter here, and with a capital everywhere else.
+            causes.append(_forbidden_match('"exact" is forbidden for resourceVersion "0"'))
+    if options.initial_events is not None:
+        causes.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return causes
+
+
+def _watch_mistakes(options: ListOptions) -> list[tuple[str, str, str]]:
+    causes = []
+    if options.initial_events is not None and options.match != NOT_OLDER_THAN:
+        why = f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER_THAN}"
+        causes.append(_forbidden("resourceVersionMatch", why))
+    if options.match:
+        if options.initial_events is None:
+            causes.append(_forbidden_match("is forbidden for watch unless sendInitialEvents is provided"))
+        if options.match != NOT_OLDER_THAN:
+            causes.append(_unknown_match(options.match, f'"{NOT_OLDER_THAN}"'))
+        if options.next_page:
+            causes.append(_forbidden_match("is forbidden when continue is provided"))
+    return causes
+
+
+def _forbidden(field: str, why: str) -> tuple[str, str, str]:
+    return ("FieldValueForbidden", f"Forbidden: {why}", field)
+
+
+def _forbidden_match(why: str) -> tuple[str, str, str]:
+    return _forbidden("resourceVersionMatch", f"resourceVersionMatch {why}")
+
+
+def _unknown_match(found: str, known: str) -> tuple[str, str, str]:
+    return (
+        "FieldValueNotSupported",
+        f'Unsupported value: "{found}": supported values: {known}',
+        "resourceVersionMatch",
+    )
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool | None:
+    """All values but ``0`` and ``false`` mean True, the empty value too."""
+    value = query.get(name)
+    return None if value is None else value.lower() not in ("0", "false")
+
+
+def _integer(query: Mapping[str, str], name: str) -> int:
+    value = query.get(name, "") or "0"
+    if re.fullmatch("[+-]?[0-9]+", value):
+        return int(value)
+    raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+
+
+def _labels(text: str) -> LabelSelector:
+    try:
+        return LabelSelector.parse(text)
+    except SelectorError as error:
+        raise bad_request(f"unable to parse requirement: {error}") from error
+
+
+def _field_terms(text: str) -> tuple[tuple[str, bool, str], ...]:
+    terms = []
+    for term in filter(None, text.split(",")):
+        found = re.fullmatch(r"([^=!]*)(==|!=|=)(.*)", term)
+        if found is None:
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
+        if found[1] not in _FIELDS:
+            known = ", ".join(f'"{field}"' for field in _FIELDS)
+            raise bad_request(f'"{found[1]}" is not a known field selector: only {known}')
+        terms.append((found[1], found[2] != "!=", found[3]))
+    return tuple(terms)
+
 
 Forbids: TypeAlias = Callable[[str, str, str], bool]
 """Whether RBAC refuses a verb on a resource (kubectl's name) in a namespace: (resource, verb, namespace)."""

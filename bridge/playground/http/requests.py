@@ -1,17 +1,96 @@
-"""Reads requests: accepted media types, and manifests in bodies."""
+"""Resolves the path of a request to an object, a collection or a document.
+
+Reads requests: accepted media types, and manifests in bodies.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from bridge.playground.http import discovery, errors
-from bridge.playground.http.encoding import encode
-from bridge.playground.http.errors import StatusError
-from bridge.playground.http.paths import Target
+from bridge.playground.http.errors import PathNotFound, StatusError, encode, method_not_allowed, resource_not_found
+from bridge.playground.objects.catalogue import Kind, ServedKinds
 from bridge.playground.objects.objects import Manifest
+
+_NAMED = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_UNNAMED = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPath:
+    """A path of a document: discovery, health, version. ``parts`` are its segments."""
+
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A request to a resource."""
+
+    kind: Kind
+    version: str
+    namespace: str
+    """"" for all namespaces, or for a kind without namespaces."""
+    name: str
+    """"" for the collection."""
+    subresource: str
+    verb: str
+    """RBAC's: get, list, watch, create, update, patch, delete, deletecollection."""
+
+
+def resolve(catalogue: ServedKinds, method: str, path: str, query: Mapping[str, str]) -> DocumentPath | Target:
+    """Raises PathNotFound for paths outside of the API, StatusError (404, 405) for unserved paths and verbs inside."""
+    parts = tuple(part for part in path.split("/") if part)
+    match parts:
+        case ("api", version, *rest) if rest:
+            group = ""
+        case ("apis", group, version, *rest) if rest:
+            pass
+        case _:
+            return DocumentPath(parts)
+    if version not in catalogue.versions(group):
+        raise unknown_version(catalogue, group, path)
+    # /api/v1/watch/… is the API's deprecated form of ?watch=true.
+    watch = rest[0] == "watch" or query.get("watch", "false").lower() not in ("false", "0")
+    kind, namespace, name, subresource = _locate(catalogue, group, version, rest[1:] if rest[0] == "watch" else rest)
+    verb = _verb(kind, method, namespace, name, subresource)
+    return Target(kind, version, namespace, name, subresource, "watch" if verb == "list" and watch else verb)
+
+
+def unknown_version(catalogue: ServedKinds, group: str, path: str) -> Exception:
+    """The error for an unknown version. The real server answers in JSON if it knows the group, else in plain text."""
+    return resource_not_found() if catalogue.versions(group) else PathNotFound(path)
+
+
+def _locate(catalogue: ServedKinds, group: str, version: str, rest: list[str]) -> tuple[Kind, str, str, str]:
+    namespace = ""
+    # /namespaces/shop/status is a subresource of the namespace, and no collection in it.
+    if len(rest) > 2 and rest[0] == "namespaces" and (kind := catalogue.at(group, version, rest[2])):
+        namespace, rest = rest[1], rest[2:]
+        if not kind.namespaced:
+            raise resource_not_found()
+    found = catalogue.at(group, version, rest[0]) if rest else None
+    if found is None or len(rest) > 3:
+        raise resource_not_found()
+    name, subresource = (*rest[1:], "", "")[:2]
+    if name and found.namespaced and not namespace:
+        raise resource_not_found()
+    if subresource and not (subresource == "status" and found.has_status(version)):
+        raise resource_not_found()
+    return found, namespace, name, subresource
+
+
+def _verb(kind: Kind, method: str, namespace: str, name: str, subresource: str) -> str:
+    verb = (_NAMED if name else _UNNAMED).get(method, "")
+    elsewhere = kind.namespaced and not namespace and verb in ("create", "deletecollection")
+    if verb not in kind.verbs or elsewhere or (subresource and verb == "delete"):
+        raise method_not_allowed()
+    return verb
 
 
 async def manifest_of(request: web.BaseRequest, target: Target) -> Manifest:

@@ -1,14 +1,12 @@
 """Kinds, storage and writes.
 
-builtin          kinds of Kubernetes 1.36
-catalogue        served kinds and their paths
-crds             kinds that a CustomResourceDefinition adds
-empty            members that Go always writes
-managed_fields   metadata.managedFields (KEP-555)
-objects          a manifest into stored bytes, and back
-semantics        merge patches, changes that count, generations, grace periods (pure)
-state            store, kinds, writer, and the wait for a version
-store            objects in versions, as etcd and the watch cache have them
-validation       rules for writes and deletes
-writes           create, update, patch, delete
+builtin      kinds of Kubernetes 1.36
+catalogue    served kinds and their paths
+crds         kinds that a CustomResourceDefinition adds
+objects      members that Go always writes; metadata.managedFields (KEP-555); a manifest into stored bytes, and back
+semantics    merge patches, changes that count, generations, grace periods (pure)
+state        store, kinds, writer, and the wait for a version
+store        objects in versions, as etcd and the watch cache have them
+validation   rules for writes and deletes
+writes       create, update, patch, delete
 """

@@ -1,13 +1,198 @@
-"""Packs manifests into stored bytes and back, with members in the real server's order."""
+"""The members that Go writes even for an empty object (no ``omitempty``). Bookmarks have them.
+
+Writes metadata.managedFields, which makes objects as large as real objects (KEP-555, FieldsV1).
+
+Packs manifests into stored bytes and back, with members in the real server's order.
+"""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
 from bridge.model.object import object_key
-from bridge.playground.http.encoding import decode, encode
+from bridge.playground.http.errors import decode, encode
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.store import StoredObject
+
+_ROWS = """
+apiservices.apiregistration.k8s.io {"spec":{"groupPriorityMinimum":0,"versionPriority":0},"status":{}}
+certificatesigningrequests.certificates.k8s.io {"spec":{"request":null,"signerName":""},"status":{}}
+clusterrolebindings.rbac.authorization.k8s.io {"roleRef":{"apiGroup":"","kind":"","name":""}}
+clusterroles.rbac.authorization.k8s.io {"rules":null}
+controllerrevisions.apps {"data":null,"revision":0}
+cronjobs.batch {"spec":{"schedule":"","jobTemplate":{"metadata":{},"spec":{"template":{"metadata":{},
+    "spec":{"containers":null}}}}},"status":{}}
+csidrivers.storage.k8s.io {"spec":{}}
+csinodes.storage.k8s.io {"spec":{"drivers":null}}
+csistoragecapacities.storage.k8s.io {"storageClassName":""}
+customresourcedefinitions.apiextensions.k8s.io {"spec":{"group":"","names":{"plural":"","kind":""},"scope":"",
+    "versions":null},"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":null}}
+daemonsets.apps {"spec":{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},
+    "updateStrategy":{}},"status":{"currentNumberScheduled":0,"numberMisscheduled":0,"desiredNumberScheduled":0,
+    "numberReady":0}}
+deployments.apps {"spec":{"replicas":0,"selector":null,"template":{"metadata":{},"spec":{"containers":null}},
+    "strategy":{}},"status":{}}
+deviceclasses.resource.k8s.io {"spec":{}}
+endpointslices.discovery.k8s.io {"addressType":"","endpoints":null,"ports":null}
+events {"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null,"eventTime":null,
+    "reportingComponent":"","reportingInstance":""}
+events.events.k8s.io {"eventTime":null,"regarding":{},"deprecatedSource":{},"deprecatedFirstTimestamp":null,
+    "deprecatedLastTimestamp":null}
+flowschemas.flowcontrol.apiserver.k8s.io {"spec":{"priorityLevelConfiguration":{"name":""},
+    "matchingPrecedence":0},"status":{}}
+horizontalpodautoscalers.autoscaling {"spec":{"scaleTargetRef":{"kind":"","name":""},"maxReplicas":0},
+    "status":{"desiredReplicas":0,"currentMetrics":null}}
+horizontalpodautoscalers.autoscaling/v1 {"spec":{"scaleTargetRef":{"kind":"","name":""},"maxReplicas":0},
+    "status":{"currentReplicas":0,"desiredReplicas":0}}
+ingressclasses.networking.k8s.io {"spec":{}}
+ingresses.networking.k8s.io {"spec":{},"status":{"loadBalancer":{}}}
+ipaddresses.networking.k8s.io {"spec":{}}
+jobs.batch {"spec":{"template":{"metadata":{},"spec":{"containers":null}}},"status":{}}
+leases.coordination.k8s.io {"spec":{}}
+limitranges {"spec":{"limits":null}}
+mutatingadmissionpolicies.admissionregistration.k8s.io {"spec":{}}
+mutatingadmissionpolicybindings.admissionregistration.k8s.io {"spec":{}}
+namespaces {"spec":{},"status":{}}
+networkpolicies.networking.k8s.io {"spec":{"podSelector":{}}}
+nodes {"spec":{},"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}},"nodeInfo":{"machineID":"",
+    "systemUUID":"","bootID":"","kernelVersion":"","osImage":"","containerRuntimeVersion":"",
+    "kubeletVersion":"","kubeProxyVersion":"","operatingSystem":"","architecture":""}}}
+persistentvolumeclaims {"spec":{"resources":{}},"status":{}}
+persistentvolumes {"spec":{},"status":{}}
+poddisruptionbudgets.policy {"spec":{},"status":{"disruptionsAllowed":0,"currentHealthy":0,"desiredHealthy":0,
+    "expectedPods":0}}
+pods {"spec":{"containers":null},"status":{}}
+podtemplates {"template":{"metadata":{},"spec":{"containers":null}}}
+priorityclasses.scheduling.k8s.io {"value":0}
+prioritylevelconfigurations.flowcontrol.apiserver.k8s.io {"spec":{"type":""},"status":{}}
+replicasets.apps {"spec":{"replicas":0,"selector":null,"template":{"metadata":{},"spec":{"containers":null}}},
+    "status":{"replicas":0}}
+replicationcontrollers {"spec":{},"status":{"replicas":0}}
+resourceclaims.resource.k8s.io {"spec":{"devices":{"requests":null}},"status":{}}
+resourceclaimtemplates.resource.k8s.io {"spec":{"metadata":{},"spec":{"devices":{"requests":null}}}}
+resourcequotas {"spec":{},"status":{}}
+resourceslices.resource.k8s.io {"spec":{"driver":"","pool":{"name":"","generation":0,"resourceSliceCount":0}}}
+rolebindings.rbac.authorization.k8s.io {"roleRef":{"apiGroup":"","kind":"","name":""}}
+roles.rbac.authorization.k8s.io {"rules":null}
+runtimeclasses.node.k8s.io {"handler":""}
+servicecidrs.networking.k8s.io {"spec":{},"status":{}}
+services {"spec":{},"status":{"loadBalancer":{}}}
+statefulsets.apps {"spec":{"replicas":0,"selector":null,"template":{"metadata":{},"spec":{"containers":null}},
+    "serviceName":"","updateStrategy":{}},"status":{"replicas":0,"availableReplicas":0}}
+storageclasses.storage.k8s.io {"provisioner":""}
+validatingadmissionpolicies.admissionregistration.k8s.io {"spec":{},"status":{}}
+validatingadmissionpolicybindings.admissionregistration.k8s.io {"spec":{}}
+volumeattachments.storage.k8s.io {"spec":{"attacher":"","source":{},"nodeName":""},"status":{"attached":false}}
+volumeattributesclasses.storage.k8s.io {"driverName":""}
+"""
+
+MEMBERS: dict[str, bytes] = {
+    name: text.encode()
+    for name, _, text in (row.partition(" ") for row in _ROWS.replace("\n    ", "").strip().splitlines())
+}
+"""Name of the resource (or name/version, if versions differ) → JSON of an object."""
+
+
+_NOT_OWNED = frozenset(
+    {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"}
+    | {"deletionGracePeriodSeconds", "managedFields", "selfLink"}
+)
+_MAPS = ("data", "binaryData")
+_LIST_KEYS = ("name", "type", "containerPort", "mountPath", "ip", "uid")
+"""Members that identify the entries of a list. The real server reads them from each kind's schema."""
+
+
+def managed_by(
+    entries: list[dict[str, Any]],
+    manifest: dict[str, Any],
+    manager: str,
+    api_version: str,
+    time: str,
+    *,
+    status: bool,
+    custom: bool,
+) -> list[dict[str, Any]]:
+    """``entries`` after ``manager`` wrote the manifest: its own entry is replaced, the other entries stay.
+
+    Coarser than the real server, which knows each kind's schema: a manager owns all fields that it wrote, changed or
+    not, and the shape of a list's entries decides which member identifies them.
+    """
+    owned = {"status": manifest.get("status")} if status else {**manifest, "status": None}
+    fields = _object_fields(owned, custom=custom)
+    entry = {
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": api_version,
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+        **({"subresource": "status"} if status else {}),
+    }
+    others = [
+        each
+        for each in entries
+        if not (each.get("manager") == manager and (each.get("subresource") == "status") == status)
+    ]
+    return [*others, entry] if fields else others
+
+
+def _object_fields(manifest: dict[str, Any], *, custom: bool) -> dict[str, Any]:
+    """The owned fields. A custom resource has no schema here, so "." marks each of its objects as owned whole."""
+    fields: dict[str, Any] = {}
+    for name, value in sorted(manifest.items()):
+        if name in ("kind", "apiVersion") or value is None:
+            continue
+        if name == "metadata":
+            if owned := _metadata_fields(value):
+                fields["f:metadata"] = owned
+        elif isinstance(value, dict):
+            whole = custom or name in _MAPS
+            fields[f"f:{name}"] = _members(value, custom=custom, whole=whole)
+        else:
+            fields[f"f:{name}"] = {}
+    return fields
+
+
+def _metadata_fields(metadata: dict[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in sorted(metadata.items()):
+        if name in _NOT_OWNED or not value:
+            continue
+        if name == "finalizers":
+            fields["f:finalizers"] = {".": {}} | {f'v:"{each}"': {} for each in value}
+        elif name == "ownerReferences":
+            fields["f:ownerReferences"] = {".": {}} | {f'k:{{"uid":"{each["uid"]}"}}': {} for each in value}
+        elif isinstance(value, dict):
+            fields[f"f:{name}"] = {".": {}} | {f"f:{each}": {} for each in sorted(value)}
+        else:
+            fields[f"f:{name}"] = {}
+    return fields
+
+
+def _members(value: dict[str, Any], *, custom: bool, whole: bool) -> dict[str, Any]:
+    fields: dict[str, Any] = {".": {}} if whole and value else {}
+    for name, member in sorted(value.items()):
+        if member is not None:
+            fields[f"f:{name}"] = _fields(member, custom=custom)
+    return fields
+
+
+def _fields(value: Any, *, custom: bool) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return _members(value, custom=custom, whole=custom)
+    if custom or not (isinstance(value, list) and value and all(isinstance(each, dict) for each in value)):
+        return {}
+    key = next((key for key in _LIST_KEYS if all(key in each for each in value)), None)
+    if key is None:
+        return {}
+    return {
+        f'k:{{"{key}":{_literal(each[key])}}}': {".": {}} | _members(each, custom=False, whole=False) for each in value
+    }
+
+
+def _literal(value: Any) -> str:
+    return str(value) if isinstance(value, int) else f'"{value}"'
+
 
 Manifest: TypeAlias = dict[str, Any]
 
@@ -30,7 +215,7 @@ _METADATA = (
 )
 """ObjectMeta's members in the order of its Go struct."""
 
-_MAPS = ("data", "binaryData", "stringData")
+_MAPS_objects = ("data", "binaryData", "stringData")
 """Members that are maps in Go, which writes them sorted by name."""
 
 _API_VERSION = "~apiVersion~kubedelta~"
@@ -84,8 +269,8 @@ def _in_go_order(manifest: Manifest) -> Manifest:
         if name in metadata:
             ordered["metadata"][name] = _by_name(metadata[name])
     for name, value in manifest.items():
-        if name not in ordered and not (name in _MAPS and not value):
-            ordered[name] = _by_name(value) if name in _MAPS else value
+        if name not in ordered and not (name in _MAPS_objects and not value):
+            ordered[name] = _by_name(value) if name in _MAPS_objects else value
     return ordered
 
 

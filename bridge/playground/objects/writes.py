@@ -11,8 +11,7 @@ from bridge.model.object import object_key
 from bridge.playground.http.errors import already_exists, bad_request, not_found
 from bridge.playground.objects import crds
 from bridge.playground.objects.catalogue import Kind, ServedKinds
-from bridge.playground.objects.managed_fields import managed_by
-from bridge.playground.objects.objects import Manifest, pack, unpack
+from bridge.playground.objects.objects import Manifest, managed_by, pack, unpack
 from bridge.playground.objects.semantics import WITH_GENERATION, essence, grace_of, merge_patch
 from bridge.playground.objects.store import ObjectStore, StoredObject
 from bridge.playground.objects.validation import Precondition, demand_name, demand_precondition, demand_unchanged

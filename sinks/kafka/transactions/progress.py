@@ -12,10 +12,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.model.versions.progress import Progress, decode_progress, encode_progress
-from sinks.errors import SinkUnavailable
-from sinks.kafka.client.config import ClientConfig
+from sinks.kafka.config import ClientConfig
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.options import KafkaOptions
+from sinks.receipt import SinkUnavailable
 
 _LOOK_BACK = 1000
 """Records in which the newest progress is sought first. Then ten times as many, and so on."""

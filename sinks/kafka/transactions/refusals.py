@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from bridge.model.formats.cloudevent import GAP_HEADER
 from bridge.model.record import Record
+from sinks.kafka.delivery import RecordId, TrimmedForms, record_id
 from sinks.kafka.encode import KafkaMessage
-from sinks.kafka.sending.delivery import RecordId, record_id
-from sinks.kafka.sending.oversize import TrimmedForms
-from sinks.kafka.transactions.failures import TransactionFailed
-from sinks.kafka.transactions.producer import TransactionalProducer
+from sinks.kafka.transactions.producer import TransactionalProducer, TransactionFailed
 from sinks.kafka.verdicts import REFUSALS
 from sinks.receipt import BatchResult, Receipt, RetryLater
 

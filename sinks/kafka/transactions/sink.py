@@ -1,34 +1,109 @@
-"""Each delivery as a transaction of a Kafka sink, with the progress in it."""
+"""The messages of a batch, in the open transaction.
+
+Each delivery as a transaction of a Kafka sink, with the progress in it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from uuid import uuid4
 
 from msgspec.structs import replace as replace_fields
 
+from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.primitives.shard import Shard
-from bridge.model.primitives.split import split_at_notices
 from bridge.model.record import Record
 from bridge.model.resource import Resource
 from bridge.model.versions.progress import Progress
-from sinks.errors import SinkUnavailable
-from sinks.kafka.client.config import ClientConfig
+from sinks.kafka.config import ClientConfig
+from sinks.kafka.delivery import Count, InFlightRecords, KafkaDelivery, RecordId, TrimmedForms, record_id
+from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.parts import Parts, sink_threads
-from sinks.kafka.sending.delivery import RecordId, record_id
-from sinks.kafka.sink import KafkaSink
-from sinks.kafka.states.sink import KafkaSinkWithState
-from sinks.kafka.topics.topics import Topics
-from sinks.kafka.transactions.failures import TransactionFailed, earlier_term, other_owner
-from sinks.kafka.transactions.producer import TransactionalProducer, TransactionalProducers
+from sinks.kafka.producer import InFlight, Producers
+from sinks.kafka.sink import KafkaSink, Parts, sink_threads
+from sinks.kafka.state_topic import KafkaSinkWithState
+from sinks.kafka.topics import Topics
+from sinks.kafka.transactions.producer import (
+    TransactionalProducer,
+    TransactionalProducers,
+    TransactionFailed,
+    earlier_term,
+    other_owner,
+)
 from sinks.kafka.transactions.progress import ProgressTopic
-from sinks.kafka.transactions.refusals import Refusals, nothing_stored
-from sinks.kafka.transactions.sender import TransactionSender
-from sinks.receipt import ALL_STORED, Receipt, RetryLater
+from sinks.kafka.transactions.refusals import Refusals, Suspect, nothing_stored
+from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater, SinkUnavailable
+
+_REFUSED = "a broker refused a batch for a record in it, and so the transaction was aborted"
+
+
+class TransactionSender:
+    """A Sender with a single attempt: if a record fails, the whole transaction is aborted, and nothing stays in
+    flight."""
+
+    def __init__(
+        self,
+        options: KafkaOptions,
+        producers: Producers,
+        topics: Topics,
+        trimmed: TrimmedForms | None,
+        count: Count | None = None,
+        *,
+        refusals: Refusals,
+    ) -> None:
+        """See BatchSender."""
+        self._options = options
+        self._producers = producers
+        self._topics = topics
+        self._trimmed = trimmed
+        self._count = count
+        self._refusals = refusals
+        self.in_flight = InFlightRecords()
+
+    @property
+    def refused_together(self) -> Collection[object]:
+        return self._refusals.smaller
+
+    async def send(
+        self, result: BatchResult, messages: dict[int, KafkaMessage], sent: Mapping[int, InFlight] | None = None
+    ) -> Receipt:
+        """See Sender."""
+        batch = result.batch
+        if not messages:
+            return result.receipt()
+        if self._refusals.smaller:
+            messages = self._refusals.replaced(batch, messages)
+        topics = {message.topic for message in messages.values()}
+        try:
+            producer = await self._producers.current(gapless=True)
+            if unusable := {} if topics <= self._topics.usable else await self._topics.unusable(producer, topics):
+                return result.receipt(list(messages), RetryLater("; ".join(unusable.values())))
+        except SinkUnavailable as error:
+            return result.receipt(list(messages), RetryLater(str(error), unavailable=True))
+        delivery = KafkaDelivery(
+            producer,
+            messages,
+            result,
+            unusable_topics={},
+            in_flight=InFlightRecords(),
+            idle_timeout=self._options.ack_timeout,
+            count=self._count,
+            sent=sent,
+            trimmed=self._trimmed,
+        )
+        outcome = await delivery.run(one_by_one=False)
+        for topic in delivery.failed_topics():
+            self._topics.forget(topic)
+        for index in outcome.refused_together:
+            self._refusals.suspects.append(Suspect(batch[index], delivery.message(index), self._trimmed))
+        if not (outcome.pending or result.rejected):
+            return ALL_STORED
+        failure = outcome.failure or RetryLater(_REFUSED)
+        return result.receipt(outcome.pending, failure if outcome.pending else None)
+
 
 _UNSHARDED = "0"
 _ABORT_TIMEOUT = 2.0

@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridge.admin.client import AdminClient
-from bridge.admin.operations import OfflineOperations
-from bridge.facts import DestinationGone, SinkPaused, SinkResumed, discard
+from bridge.http.readiness import report
 from bridge.model.admin import Replayed, ReplayRequest, SnapshotRequest, UnknownTarget
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
 from bridge.model.status import SinkState
+from bridge.operations.admin.client import AdminClient
+from bridge.operations.admin.operations import OfflineOperations
 from bridge.outbox import Outbox, Retention
-from bridge.web.readiness import report
+from bridge.telemetry.facts import DestinationGone, SinkPaused, SinkResumed, discard
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.sinks import RecordingSink

@@ -14,13 +14,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bridge.admin import client as admin_client
-from bridge.admin import socket_file
-from bridge.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
-from bridge.admin.protocol import LARGEST_PAGE, LARGEST_REQUEST, SOCKET
-from bridge.admin.server import AdminServer
-from bridge.admin.socket_file import SocketFile
-from bridge.facts import Fact, OperatorCommand
 from bridge.model.admin import (
     Cursors,
     CursorStatus,
@@ -30,6 +23,12 @@ from bridge.model.admin import (
     StateReport,
     UnknownTarget,
 )
+from bridge.operations.admin import client as admin_client
+from bridge.operations.admin import protocol as socket_file
+from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
+from bridge.operations.admin.protocol import LARGEST_PAGE, LARGEST_REQUEST, SOCKET, SocketFile
+from bridge.operations.admin.server import AdminServer
+from bridge.telemetry.facts import Fact, OperatorCommand
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin, a_dead_letter
 

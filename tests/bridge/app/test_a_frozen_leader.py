@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from bridge.app.bridge import Bridge
-from bridge.facts import Fact, LeadershipLost
 from bridge.kube import ClusterAccess
 from bridge.model.primitives.election import LeaseTiming
 from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
+from bridge.telemetry.facts import Fact, LeadershipLost
 from sinks.base import Lanes
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink

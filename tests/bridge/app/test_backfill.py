@@ -10,7 +10,8 @@ from itertools import count
 from pathlib import Path
 
 from bridge.delivery import LaneWorker, WorkerSettings
-from bridge.facts import discard
+from bridge.delivery.feeds import Feeds
+from bridge.delivery.sink_feed import SinkFeed
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
@@ -18,8 +19,7 @@ from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
 from bridge.outbox import Retention
-from bridge.pipelines.feeds import Feeds
-from bridge.pipelines.sink_feed import SinkFeed
+from bridge.telemetry.facts import discard
 from sinks.base import Lanes
 from tests.bridge.delivery.world import never_gone
 from tests.kit.deadlines import BUSY

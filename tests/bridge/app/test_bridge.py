@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from bridge.app.bridge import Bridge
-from bridge.facts import BacklogDropped, Fact, RecordsLeftBehind, ResourceRefused, ResourceUnknown, WatchOpened, discard
 from bridge.informer import Timing
 from bridge.kube import ClusterAccess, connect
 from bridge.model.change import Evidence
@@ -21,8 +20,17 @@ from bridge.model.primitives.election import ElectionState
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
+from bridge.plan.resolve import Resolution, resolve_wanted
 from bridge.playground import StatusError
-from bridge.resources.resolve import Resolution, resolve_wanted
+from bridge.telemetry.facts import (
+    BacklogDropped,
+    Fact,
+    RecordsLeftBehind,
+    ResourceRefused,
+    ResourceUnknown,
+    WatchOpened,
+    discard,
+)
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink, StuckSink

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bridge.app.watched_resources import WatchedResources
 from bridge.informer import SharedInformer
 from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
-from bridge.resources.watched_resources import WatchedResources
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
 from tests.bridge.app.test_restart import life
 from tests.kit.playground import Playground

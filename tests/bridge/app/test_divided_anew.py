@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from bridge.facts import ScopeChanged
 from bridge.kube import Catalogue, KubeClient
 from bridge.model.formats.cloudevent import DELTA_ATTRIBUTES, CloudEvents
 from bridge.model.policies import StartPolicy
@@ -18,6 +17,7 @@ from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Retention
 from bridge.plan.plan import Wanted
+from bridge.telemetry.facts import ScopeChanged
 from tests.bridge.app import test_restart
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
 from tests.kit.playground import Playground

@@ -11,20 +11,27 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridge.admin.client import AdminClient
 from bridge.app.bridge import Bridge
-from bridge.facts import Fact, LeadershipBegan, LeadershipLost, LeadershipReleased, LeaseTermDoubted, ListCompleted
-from bridge.facts.election import FollowerLost, FollowingFailed, TookOverLacking
+from bridge.http.readiness import report
 from bridge.kube import ClusterAccess
 from bridge.model.admin import ReplayRequest, SnapshotRequest, UnknownTarget
 from bridge.model.primitives.election import LeaseTiming
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.model.status import SinkState
+from bridge.operations.admin.client import AdminClient
 from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
+from bridge.replication.identity import FILE, read_predecessors, write_identities
 from bridge.replication.lease import LAST_TERM, PUBLISHED, TERM
-from bridge.replication.predecessor import FILE, read_predecessors, write_identities
-from bridge.selection import SelectorText
-from bridge.web.readiness import report
+from bridge.telemetry.facts import (
+    Fact,
+    LeadershipBegan,
+    LeadershipLost,
+    LeadershipReleased,
+    LeaseTermDoubted,
+    ListCompleted,
+)
+from bridge.telemetry.facts.election import FollowerLost, FollowingFailed, TookOverLacking
+from bridge.views.selector import SelectorText
 from sinks.base import Receipt
 from tests.bridge.app.test_bridge import QUICK, World, a_config_map
 from tests.bridge.replication.pair import rows_of_all_tables

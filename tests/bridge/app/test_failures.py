@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bridge.app.failures import for_the_operator
+from bridge.app.bridge import for_the_operator
 from bridge.outbox import StateError
 
 LOST = StateError("the disk is full")

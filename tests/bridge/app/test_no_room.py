@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from bridge.app.bridge import Bridge
-from bridge.facts import Fact, OutboxFull
 from bridge.kube import ClusterAccess
-from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
+from bridge.model.record import NewDeadLetter
 from bridge.outbox import Retention
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import OutboxClosed
 from bridge.plan.plan import Plan, SinkPlan, Wanted
+from bridge.telemetry.facts import Fact, OutboxFull
 from tests.bridge.app.test_backfill import Bench, bench
 from tests.bridge.app.test_restart import a_config_map
 from tests.bridge.outbox.opened import look_for_room_often

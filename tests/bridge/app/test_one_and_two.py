@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import ListCompleted, OutboxRebuilt
 from bridge.model.change import Op
 from bridge.model.record import Delta, Gap, Snapshot
+from bridge.telemetry.facts import ListCompleted, OutboxRebuilt
 from tests.bridge.app.test_bridge import a_config_map
 from tests.bridge.app.test_election import LEASE, Replica
 from tests.kit.playground import Playground

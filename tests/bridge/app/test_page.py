@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from bridge.facts import PageOpened
 from bridge.model.policies import RedactionRule
 from bridge.model.primitives.field_path import FieldPath
 from bridge.plan.plan import PagePlan, PlanRefused
-from bridge.selection import SelectorText
+from bridge.telemetry.facts import PageOpened
+from bridge.views.selector import SelectorText
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.bridge.page.page import AViewer
 from tests.kit.deadlines import BUSY

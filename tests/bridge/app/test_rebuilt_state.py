@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridge.facts import discard
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.outbox import Outbox
+from bridge.telemetry.facts import discard
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 SHOP = Scope("shop")

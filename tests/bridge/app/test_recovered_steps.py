@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from bridge.facts import RecoveryEnd, StepsRecovered
 from bridge.informer import RecoveryLimits
 from bridge.model.change import Evidence
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
-from bridge.selection import SelectorText
+from bridge.telemetry.facts import RecoveryEnd, StepsRecovered
+from bridge.views.selector import SelectorText
 from tests.bridge.app.test_restart import CONFIG_MAPS, Run, a_config_map, evidence, life
 from tests.kit.playground import Playground
 

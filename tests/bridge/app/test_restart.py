@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from bridge.app.bridge import Bridge
-from bridge.facts import ClusterChanged, Fact, ScopeChanged, VersionsRanBackwards
 from bridge.informer import RecoveryLimits, Timing
 from bridge.kube import ClusterAccess
 from bridge.model.change import Evidence, Op
@@ -22,7 +21,8 @@ from bridge.model.resource import Scope
 from bridge.outbox import OtherCluster
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import StatusError
-from bridge.playground.http.faults import DISCOVERY
+from bridge.playground.http.streams import DISCOVERY
+from bridge.telemetry.facts import ClusterChanged, Fact, ScopeChanged, VersionsRanBackwards
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink

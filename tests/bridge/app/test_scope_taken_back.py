@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from bridge.facts import discard
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Resource, Scope
 from bridge.outbox import Outbox
+from bridge.telemetry.facts import discard
 from tests.bridge.outbox.opened import opened
 
 PODS = Resource("", "v1", "pods", "Pod", True)

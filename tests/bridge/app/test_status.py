@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from bridge.app.status import STUCK_AFTER, is_stuck
-from bridge.facts import discard
+from bridge.app.running import STUCK_AFTER, is_stuck
 from bridge.informer import SharedInformer, Timing
 from bridge.model.answers import HungUp
 from bridge.model.change import ChangeBatch
 from bridge.model.resource import Scope
+from bridge.telemetry.facts import discard
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
 from tests.kit.virtual_time import run_in_virtual_time
@@ -43,7 +43,7 @@ class StatusSnapshot:
 async def test_no_answer_beyond_deadlines_is_stuck_unless_explained(
     silent_for: float, caught_up: bool, stuck: bool
 ) -> None:
-    assert is_stuck(cast(Any, StatusSnapshot(silent_for, caught_up))) is stuck
+    assert is_stuck(cast("Any", StatusSnapshot(silent_for, caught_up))) is stuck
 
 
 def test_a_full_backlog_does_not_make_a_broken_watch_stuck() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from bridge.app.steady_readiness import SETTLING, SteadyReadiness
+from bridge.app.running import SETTLING, SteadyReadiness
 from bridge.model.status import InformerState, InformerStatus, StatusSnapshot
 from tests.kit.virtual_time import run_in_virtual_time
 

@@ -15,19 +15,19 @@ import pytest
 from msgspec.structs import replace
 
 from bridge.app.bridge import Bridge
-from bridge.check import check, forecast
-from bridge.check.check import check_all
-from bridge.check.findings import CheckResult, Finding
-from bridge.facts import discard
 from bridge.kube import ClusterAccess
 from bridge.model.formats.content import ContentRequest, Makes, OptionExpression
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Scope
+from bridge.operations.check import check, forecast
+from bridge.operations.check.check import check_all
+from bridge.operations.check.findings import CheckResult, Finding
 from bridge.outbox import Retention
 from bridge.outbox.errors import StateError
 from bridge.plan import difference
 from bridge.plan.plan import PagePlan, Plan, PlanRefused, SinkPlan, Wanted
-from bridge.selection import SelectorText
+from bridge.telemetry.facts import discard
+from bridge.views.selector import SelectorText
 from sinks.base import Claim
 from tests.bridge.app.test_restart import a_config_map, life
 from tests.kit.deadlines import BUSY

@@ -9,16 +9,16 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from bridge.check import check_noise
-from bridge.check.check import check_all
-from bridge.check.findings import CheckResult, Finding
 from bridge.kube import Catalogue, KubeClient
 from bridge.model.answers import Expired, Refused
 from bridge.model.object import ApiObject
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource, Scope
+from bridge.operations.check import check_noise
+from bridge.operations.check.check import check_all
+from bridge.operations.check.findings import CheckResult, Finding
 from bridge.plan.plan import Wanted
-from bridge.resources.resolve import Resolution
+from bridge.plan.resolve import Resolution
 from tests.bridge.app.test_restart import a_config_map
 from tests.bridge.check.test_check import a_plan
 from tests.kit.playground import Playground

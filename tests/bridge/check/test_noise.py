@@ -10,9 +10,9 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bridge.check import noise
-from bridge.check.noise import NoiseTally
 from bridge.model.primitives.field_path import FieldPath
+from bridge.operations.check import noise
+from bridge.operations.check.noise import NoiseTally
 from bridge.transform.digest import IgnoredPaths
 from config.schema.resources import ResourceSettings
 

@@ -19,13 +19,13 @@ import yaml
 from hypothesis import given
 from hypothesis.strategies import datetimes, timezones
 
-from bridge.admin import client as admin_client
-from bridge.admin.server import AdminServer
+from bridge.cli import admin as reload_command
+from bridge.cli import admin_access as access
+from bridge.cli import admin_access as waiting
 from bridge.cli import main
-from bridge.cli.admin import access, waiting
-from bridge.cli.admin import reload as reload_command
-from bridge.cli.command_line.arguments import start
+from bridge.cli.arguments import start
 from bridge.cli.exits import Exit
+from bridge.http.server import WebServer
 from bridge.model.admin import (
     About,
     AdminOperations,
@@ -47,9 +47,10 @@ from bridge.model.status import (
     SnapshotState,
     StatusSnapshot,
 )
+from bridge.operations.admin import client as admin_client
+from bridge.operations.admin.server import AdminServer
 from bridge.outbox.errors import Damaged, StateUnusable
-from bridge.telemetry import Metrics
-from bridge.web.server import WebServer
+from bridge.telemetry.metrics import Metrics
 from config.schema import Settings
 from tests.bridge.cli.conftest import Command
 from tests.kit.commands import Ended, in_a_process

@@ -10,9 +10,9 @@ from tempfile import TemporaryFile
 import pytest
 import yaml
 
-from bridge.facts import discard
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox, Retention
+from bridge.telemetry.facts import discard
 from tests.bridge.cli.conftest import Command
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import fork_server

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from bridge.cli import main
-from bridge.cli.command_line.arguments import UsageError, duration
-from bridge.cli.command_line.parser import parse
+from bridge.cli.arguments import UsageError, duration
+from bridge.cli.command_line import parse
 from bridge.cli.exits import Exit
 from tests.bridge.cli.conftest import Command
 from tests.cluster.servers.ports import reserve_port

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli.command_line.arguments import Completes
-from bridge.cli.command_line.parser import build_parser
-from bridge.cli.completion.names import names_in
+from bridge.cli.arguments import Completes
+from bridge.cli.command_line import build_parser
+from bridge.cli.completion.command import names_in
 from bridge.cli.completion.words import words_of
 from bridge.cli.exits import Exit
 from tests.bridge.cli.conftest import Command

@@ -12,12 +12,12 @@ import yaml
 
 from bridge.cli import main
 from bridge.cli.exits import Exit
-from bridge.facts import discard
-from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
+from bridge.model.record import NewDeadLetter
 from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.directory_lock import FILE
+from bridge.telemetry.facts import discard
 from tests.kit.damage import loosely
 from tests.kit.informed import Informed
 from tests.kit.records import a_delta

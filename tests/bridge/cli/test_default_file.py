@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from bridge.cli import default_file, main
-from bridge.cli.command_line.arguments import Completes
-from bridge.cli.completion.names import names_in
+from bridge.cli.arguments import Completes
+from bridge.cli.completion.command import names_in
 from bridge.cli.exits import Exit
 from tests.kit.commands import in_a_process
 

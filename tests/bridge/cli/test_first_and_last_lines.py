@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from bridge.cli.exits import Exit
-from bridge.facts import discard
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox, Retention
 from bridge.playground import Playground
+from bridge.telemetry.facts import discard
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.commands import in_a_process
 from tests.kit.deadlines import BUSY

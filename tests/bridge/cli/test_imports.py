@@ -8,8 +8,7 @@ from functools import cache
 import pytest
 
 IMPORTED = (
-    "from bridge.cli.command_line.parser import parse; parse({}); import json, sys; "
-    "print(json.dumps(sorted(sys.modules)))"
+    "from bridge.cli.command_line import parse; parse({}); import json, sys; print(json.dumps(sorted(sys.modules)))"
 )
 
 
@@ -22,7 +21,16 @@ def imported(*arguments: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["rich", "click", "bridge.check", "bridge.verify", "bridge.playground", "bridge.page", "nats", "opentelemetry"],
+    [
+        "rich",
+        "click",
+        "bridge.operations.check",
+        "bridge.operations.verify",
+        "bridge.playground",
+        "bridge.operations.page",
+        "nats",
+        "opentelemetry",
+    ],
 )
 def test_a_run_does_not_import(module: str) -> None:
     modules = imported("run", "-c", "kubedelta.yaml")

@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import sys
 from pathlib import Path
-from bridge.cli.memory import tune_memory
+from bridge.cli.process import tune_memory
 
 def held() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

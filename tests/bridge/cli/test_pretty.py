@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import booleans, dictionaries, floats, integers, lists, none, recursive, text
 
-from bridge.cli.terminal.pretty import DEEPEST, pretty
+from bridge.cli.terminal import DEEPEST, pretty
 
 LEAVES = none() | booleans() | integers() | floats(allow_nan=False, allow_infinity=False) | text()
 DOCUMENTS = recursive(LEAVES, lambda inner: lists(inner, max_size=4) | dictionaries(text(), inner, max_size=4))

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bridge.app.profiling.figures import STAGES, Profile, Row
+from bridge.app.profiling.threads import Thread
 from bridge.cli.profile import rendered
 from bridge.playground import Playground
-from bridge.profiling.figures import STAGES, Profile, Row
-from bridge.profiling.threads import Thread
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bridge.cli.admin import waiting
+from bridge.cli import admin_access as waiting
 from bridge.cli.exits import Exit
-from bridge.cli.first_lists import show_first_lists
-from bridge.cli.terminal.progress import ProgressLine, progress, progress_text
+from bridge.cli.progress import ProgressLine, progress, progress_text
+from bridge.cli.running import show_first_lists
 from bridge.model.admin import UnknownTarget
 from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
 from tests.bridge.cli.conftest import Command
@@ -43,7 +43,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     # Not sys.stderr itself, which pytest replaces once more before the test.
-    monkeypatch.setattr("bridge.cli.terminal.progress.sys", SimpleNamespace(stderr=stream))
+    monkeypatch.setattr("bridge.cli.progress.sys", SimpleNamespace(stderr=stream))
     return stream
 
 
@@ -133,7 +133,7 @@ def a_snapshot(*states: InformerState, **sink: Any) -> StatusSnapshot:
 
 
 async def test_first_lists_are_shown_until_all_are_done(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.cli.first_lists._LOOK_EVERY", 0.0)
+    monkeypatch.setattr("bridge.cli.running._LOOK_EVERY", 0.0)
     listing, live, refused = InformerState.LISTING, InformerState.LIVE, InformerState.REFUSED
     snapshots = iter([a_snapshot(), a_snapshot(listing, live, refused), a_snapshot(live, live, refused)])
     await show_first_lists(lambda: next(snapshots), ProgressLine(terminal))

@@ -11,9 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from bridge.admin.server import AdminServer
 from bridge.cli.exits import Exit
-from bridge.facts import discard
 from bridge.model.admin import About, DeadLetterChain
 from bridge.model.diagnosis import troubles_of
 from bridge.model.policies import StartPolicy
@@ -29,7 +27,9 @@ from bridge.model.status import (
     SinkStatus,
     StatusSnapshot,
 )
+from bridge.operations.admin.server import AdminServer
 from bridge.outbox import Outbox
+from bridge.telemetry.facts import discard
 from tests.bridge.cli.conftest import Command
 from tests.kit.fake_admin import FakeAdmin, a_dead_letter
 

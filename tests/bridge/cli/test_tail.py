@@ -14,16 +14,16 @@ import msgspec
 import pytest
 import yaml
 
-from bridge.admin.server import AdminServer
 from bridge.cli import main
 from bridge.cli.exits import Exit
-from bridge.cli.tail.lines import TailLines
-from bridge.cli.terminal.colours import Colours
+from bridge.cli.tail import TailLines
+from bridge.cli.terminal import Colours
 from bridge.model.admin import Followed, UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta
 from bridge.model.versions.followed_record import FollowedRecord
+from bridge.operations.admin.server import AdminServer
 from tests.bridge.cli.conftest import Command
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin
@@ -226,8 +226,8 @@ def test_a_pipe_that_is_closed_ends_it_quietly(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "deltas.ndjson"
     path.write_bytes(b"{}\n")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("bridge.cli.tail.printer.say_escaped", closed)
-        patched.setattr("bridge.cli.terminal.output.discard_output", lambda: None)
+        patched.setattr("bridge.cli.tail.say_escaped", closed)
+        patched.setattr("bridge.cli.terminal.discard_output", lambda: None)
         assert main(["tail", str(path)]) == Exit.OK
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import floats, integers, lists, text, tuples
 
-from bridge.cli.terminal.text import age, pairs, plain, shortened, size, table
+from bridge.cli.terminal import age, pairs, plain, shortened, size, table
 
 
 @pytest.mark.parametrize(

@@ -14,18 +14,17 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.admin.server import AdminServer
 from bridge.cli.exits import Exit
-from bridge.cli.top.figures import Answer, Counts, Figures, figures_of
-from bridge.cli.top.layout import summary_line, table_lines
-from bridge.cli.top.rows import Order, resource_table, sink_table, summary
-from bridge.facts import BatchCommitted
+from bridge.cli.top import summary_line, table_lines
+from bridge.cli.top_figures import Answer, Counts, Figures, Order, figures_of, resource_table, sink_table, summary
+from bridge.http.server import WebServer
 from bridge.model.admin import About
-from bridge.model.primitives.addresses import host_and_port
+from bridge.model.primitives.network import host_and_port
 from bridge.model.resource import Scope
 from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
-from bridge.telemetry import Metrics
-from bridge.web.server import WebServer
+from bridge.operations.admin.server import AdminServer
+from bridge.telemetry.facts import BatchCommitted
+from bridge.telemetry.metrics import Metrics
 from tests.bridge.cli.conftest import Command
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from bridge.cli.demo.view import Screen
+from bridge.cli.demo import Screen
 from bridge.model.change import Evidence, Op
 from tests.kit.records import a_delta
 

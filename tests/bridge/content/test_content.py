@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from bridge.content import WrongContent, compile_content, content_makers
-from bridge.content import recent as recent_module
 from bridge.model.change import Op
 from bridge.model.formats.content import Content, ContentRequest, Makes, OptionExpression
 from bridge.model.object import bare_body
@@ -17,12 +15,13 @@ from bridge.model.primitives.field_path import FieldPath
 from bridge.model.record import Delta
 from bridge.plan.plan import SinkPlan
 from bridge.plan.preflight import wrong_contents
-from bridge.selection.language import Cel, Expression, MissingLibrary
-from bridge.selection.language import cel as cel_module
-from bridge.selection.language.cel import CelExpression
-from bridge.transform.for_sink import redact_for_sink
-from bridge.transform.redaction import Redaction
+from bridge.transform.redaction import Redaction, redact_for_sink
 from bridge.transform.redaction_key import RedactionKey
+from bridge.views import content as recent_module
+from bridge.views.content import WrongContent, compile_content, content_makers
+from bridge.views.language import Cel, Expression, MissingLibrary
+from bridge.views.language import cel as cel_module
+from bridge.views.language.cel import CelExpression
 from tests.kit.records import PODS, TIME, a_delta, a_gap
 from tests.kit.sinks import RecordingSink
 

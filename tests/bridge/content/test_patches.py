@@ -11,9 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.content.changed import LONGEST_NAME, MOST_PATHS, changed_paths
-from bridge.content.patches import DEEPEST, MOST_IN_PATHS, MOST_OPERATIONS, json_patch, merge_patch
 from bridge.model.primitives.field_path import EVERY, FieldPath, Step
+from bridge.views.differences import (
+    DEEPEST,
+    LONGEST_NAME,
+    MOST_IN_PATHS,
+    MOST_OPERATIONS,
+    MOST_PATHS,
+    changed_paths,
+    json_patch,
+    merge_patch,
+)
 from tests.kit.growth import cpu_seconds
 
 SCALARS = st.booleans() | st.integers(-1, 2) | st.sampled_from([0.0, 1.0]) | st.text("ab/~'é", max_size=2)

@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
 from bridge.model.primitives.fetch import Fetch, Missed
-from bridge.model.record import Delta, OrderingKey, Record
+from bridge.model.record import Delta, NewDeadLetter, OrderingKey, Record, RetriedDeadLetter
 from sinks.base import ALL_STORED, Receipt
 from tests.kit.records import a_delta
 

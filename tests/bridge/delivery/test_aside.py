@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from bridge.delivery import aside
-from bridge.facts import CircuitOpened
+from bridge.delivery import lane_worker as aside
 from bridge.model.record import Delta, Record
+from bridge.telemetry.facts import CircuitOpened
 from sinks.base import ALL_STORED, Receipt, RetryLater
 from tests.bridge.delivery.fakes import ScriptedSink, pods
 from tests.bridge.delivery.world import World, virtual

@@ -8,13 +8,11 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from bridge.content.compile import SinkContent
-from bridge.content.maker import ContentMaker
-from bridge.content.recent import RecentValues, RecordValues
-from bridge.facts import RecordRejected
+from bridge.delivery.sink_feed import ContentThread
 from bridge.model.formats.content import Content, Include
 from bridge.model.record import Delta, Record
-from bridge.pipelines.content_thread import ContentThread
+from bridge.telemetry.facts import RecordRejected
+from bridge.views.content import ContentMaker, RecentValues, RecordValues, SinkContent
 from sinks.base import BatchResult, Lanes, Receipt
 from tests.bridge.delivery.fakes import ScriptedSink, named, pods
 from tests.bridge.delivery.test_transaction_worker import Transactions

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from bridge.delivery import TransactionWorker
-from bridge.facts import SinkFenced
-from bridge.model.dead_letter import RetriedDeadLetter
 from bridge.model.primitives.fetch import Fetch, Missed
-from bridge.model.record import Record
+from bridge.model.record import Record, RetriedDeadLetter
 from bridge.model.status import PauseCause, SinkState
+from bridge.telemetry.facts import SinkFenced
 from sinks.base import Receipt, RetryLater
 from tests.bridge.delivery.fakes import FakeRecordSource, ScriptedSink, named, pods
 from tests.bridge.delivery.world import World, now, virtual

@@ -8,7 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from bridge.delivery import Retry
-from bridge.facts import (
+from bridge.model.policies import OnRejected
+from bridge.model.primitives.fetch import Missed, split_at_notices
+from bridge.model.record import Record
+from bridge.model.status import CircuitState, SinkState
+from bridge.telemetry.facts import (
     BatchDelivered,
     CircuitClosed,
     CircuitOpened,
@@ -18,11 +22,6 @@ from bridge.facts import (
     RecordsParked,
     SinkOpened,
 )
-from bridge.model.policies import OnRejected
-from bridge.model.primitives.fetch import Missed
-from bridge.model.primitives.split import split_at_notices
-from bridge.model.record import Record
-from bridge.model.status import CircuitState, SinkState
 from sinks.base import ALL_STORED, Receipt, RetryLater, SinkUnavailable
 from tests.bridge.delivery.fakes import ScriptedSink, named, pods
 from tests.bridge.delivery.world import World, now, virtual

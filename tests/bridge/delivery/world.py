@@ -9,10 +9,10 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from bridge.delivery import LaneWorker, Retry, SinkWorker, Worker, WorkerSettings
-from bridge.facts import Fact
 from bridge.model.policies import OnRejected
 from bridge.model.record import Record
 from bridge.model.status import PauseCause
+from bridge.telemetry.facts import Fact
 from sinks.base import Lanes
 from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource, ScriptedSink
 from tests.kit.records import TIME

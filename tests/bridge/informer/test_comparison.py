@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import QueuedDelta
 from bridge.informer.indexer import Indexer
-from bridge.informer.reflector.comparison import Comparison
+from bridge.informer.reflector.assurance import Comparison
 from tests.kit.objects import a_pod
 
 WEB, DB = a_pod("web").at(7), a_pod("db").at(8)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 import pytest
 from msgspec.structs import replace
 
-from bridge.facts import Fact, InformerStopped
 from bridge.informer import NotSyncedInTime, SharedInformerFactory, by_label
 from bridge.informer.controller import Transform
 from bridge.model.answers import ListerWatcher, Refused, WatchRequest
@@ -16,6 +15,7 @@ from bridge.model.change import Change, ChangeBatch
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, VersionTable
+from bridge.telemetry.facts import Fact, InformerStopped
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import NODES, PODS
 from tests.kit.simulated_cluster import SimulatedCluster

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bridge.facts import Fact, ListenerOverrun
 from bridge.informer.handlers import BATCH, Handlers
 from bridge.informer.indexer import Indexer
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.resource import Scope
-from bridge.processor.log import ListenerExists
+from bridge.processor.shared_processor import ListenerExists
+from bridge.telemetry.facts import Fact, ListenerOverrun
 from tests.kit.deadlines import BUSY
 from tests.kit.objects import PODS, a_pod
 

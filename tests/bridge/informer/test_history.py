@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bridge.facts import Fact, HistoryChecked, ListCompleted, VersionsRanBackwards
 from bridge.informer import SharedInformerFactory, Timing
 from bridge.informer.history.history import Part
-from bridge.informer.history.outcomes import OtherHistory
+from bridge.informer.history.proof import OtherHistory
 from bridge.model.answers import (
     Busy,
     Expired,
@@ -31,6 +30,7 @@ from bridge.model.change import Change, ChangeBatch, ObjectVersion
 from bridge.model.primitives.packing import pack
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, VersionTable
+from bridge.telemetry.facts import Fact, HistoryChecked, ListCompleted, VersionsRanBackwards
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import SimulatedCluster

@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridge.informer.controller import Controller
+from bridge.informer.controller import Controller, IgnoredChanges
 from bridge.informer.delta_fifo import DeltaFIFO
-from bridge.informer.ignoring import IgnoredChanges
 from bridge.informer.indexer import Indexer
 from bridge.model.answers import EventType
 from bridge.model.change import ChangeBatch, IgnoredChange

@@ -193,7 +193,7 @@ def test_bodies_are_kept_packed() -> None:
     known = store.known(pod.key)
 
     assert known is not None
-    assert len(cast(bytes, known.state)) * 5 < len(pod.body)
+    assert len(cast("bytes", known.state)) * 5 < len(pod.body)
 
 
 # ── Offloaded bodies ─────────────────────────────────────────────────────────

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.informer.indexer import Indexer, IndexFunc, UnknownIndex, by_label, by_namespace
-from bridge.informer.lister import Lister
+from bridge.informer.indexer import Indexer, IndexFunc, Lister, UnknownIndex, by_label, by_namespace
 from tests.kit.objects import a_node, a_pod
 
 OBJECTS = [

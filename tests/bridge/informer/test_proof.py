@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.informer.history.outcomes import OtherHistory
-from bridge.informer.history.proof import Seen, is_behind, is_other_state, now, was_gone, was_there
+from bridge.informer.history.proof import OtherHistory, Seen, is_behind, is_other_state, now, was_gone, was_there
 from bridge.model.answers import Expired, Unsupported
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bridge.facts import Fact, RecoveryEnd, StepsRecovered
 from bridge.informer import RecoveryLimits, RecoverySlots, SharedInformer, Timing
 from bridge.informer.history.history import History
-from bridge.informer.history.outcomes import SameHistory
-from bridge.informer.recovery.allowance import ATTEMPTS
+from bridge.informer.history.proof import SameHistory
+from bridge.informer.recovery.exact_lists import ATTEMPTS
 from bridge.model.answers import (
     Busy,
     ErrorAnswer,
@@ -28,6 +27,7 @@ from bridge.model.answers import (
 )
 from bridge.model.change import ChangeBatch, Evidence
 from bridge.model.resource import Scope
+from bridge.telemetry.facts import Fact, RecoveryEnd, StepsRecovered
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import PODS
 from tests.kit.scripted_source import TakenOnTrust

@@ -13,21 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bridge.facts import (
-    Fact,
-    InputUnreadable,
-    ListCompleted,
-    ListWatchFailed,
-    ResourceRefused,
-    VersionsRanBackwards,
-    WatchEnded,
-    WatchOpened,
-)
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import QueuedDelta
-from bridge.informer.history.outcomes import OtherHistory
-from bridge.informer.reflector.pacing import Timing
-from bridge.informer.reflector.page_size import LARGE, QUEUED_AT_ONCE, split_for_queue
+from bridge.informer.history.proof import OtherHistory
+from bridge.informer.reflector.pacing import LARGE, QUEUED_AT_ONCE, Timing, split_for_queue
 from bridge.informer.reflector.reflector import Reflector
 from bridge.informer.reflector.states import NotSynced, Synced
 from bridge.model.answers import (
@@ -50,6 +39,16 @@ from bridge.model.answers import (
 )
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
+from bridge.telemetry.facts import (
+    Fact,
+    InputUnreadable,
+    ListCompleted,
+    ListWatchFailed,
+    ResourceRefused,
+    VersionsRanBackwards,
+    WatchEnded,
+    WatchOpened,
+)
 from tests.kit.drained import Drained, drained
 from tests.kit.objects import PODS, a_pod
 from tests.kit.scripted_source import (

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bridge.facts import Fact, InformerSynced, ListCompleted, VersionsRanBackwards
 from bridge.informer import SharedInformer, Timing
 from bridge.model.answers import (
     Expired,
@@ -26,6 +25,7 @@ from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
 from bridge.model.versions.version_table import Checkpoint, VersionTable
+from bridge.telemetry.facts import Fact, InformerSynced, ListCompleted, VersionsRanBackwards
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import PODS, a_pod
 from tests.kit.scripted_source import ScriptedSource, TakenOnTrust, Turn, opened, page

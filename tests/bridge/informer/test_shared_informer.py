@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bridge.facts import Fact, InformerStopped, InformerSynced
 from bridge.informer.indexer import by_namespace
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.reflector.states import UnexpectedAnswer
@@ -18,6 +17,7 @@ from bridge.model.answers import Busy, Expired, HungUp, Opened, Refused, WatchRe
 from bridge.model.change import Change, ChangeBatch, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
+from bridge.telemetry.facts import Fact, InformerStopped, InformerSynced
 from tests.kit.deadlines import BUSY
 from tests.kit.objects import PODS, a_pod
 from tests.kit.scripted_source import ScriptedSource, TakenOnTrust, opened, page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.informer.tombstones import Tombstones
+from bridge.informer.controller import Tombstones
 from tests.kit.objects import a_pod
 
 WEB, DB = a_pod("web"), a_pod("db")

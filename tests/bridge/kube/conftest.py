@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import Fact
 from bridge.kube import ClusterAccess, KubeClient, connect
+from bridge.telemetry.facts import Fact
 from tests.kit.certificates import Authority, Certificate
 from tests.kit.scripted_server import ScriptedServer
 

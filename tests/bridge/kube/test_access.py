@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from bridge.facts import ConnectionInsecure, CredentialsRead, Fact
 from bridge.kube import ApiError, ClusterAccess, ClusterConnection, CredentialsError, KubeClient, connect, resolve
 from bridge.kube.api import Api
-from bridge.kube.auth.renewal import NOT_WITHIN, RenewedConnection
+from bridge.kube.auth.access import NOT_WITHIN, RenewedConnection
 from bridge.kube.transport import http_client
 from bridge.model.answers import Busy, Failed, Refused
+from bridge.telemetry.facts import ConnectionInsecure, CredentialsRead, Fact
 from tests.kit.certificates import Authority, Certificate
 from tests.kit.scripted_server import Exchange, Request, ScriptedServer, answering
 from tests.kit.virtual_time import StandingClock

@@ -10,13 +10,19 @@ from typing import Any
 
 import pytest
 
-from bridge.facts import DiscoveryRejected, Fact, GroupStale
 from bridge.kube import ApiError, Catalogue, ClusterAccess, KubeClient, connect
-from bridge.kube.discovery.accepted import MOST_MEMBERS, MOST_REJECTED, MOST_RESOURCES
-from bridge.kube.discovery.documents import read_aggregated, read_classic_groups, read_classic_resources
+from bridge.kube.discovery.documents import (
+    MOST_MEMBERS,
+    MOST_REJECTED,
+    MOST_RESOURCES,
+    read_aggregated,
+    read_classic_groups,
+    read_classic_resources,
+)
 from bridge.kube.wire.objects import UNREADABLE
 from bridge.model.answers import Busy, Failed
 from bridge.model.resource import Resource
+from bridge.telemetry.facts import DiscoveryRejected, Fact, GroupStale
 from tests.bridge.kube.discovery_documents import (
     AGGREGATED,
     DEPLOYMENTS,

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridge.facts import Fact, PluginComplained
 from bridge.kube import CredentialsError
 from bridge.kube.auth.exec_plugin import ExecPlugin
-from bridge.kube.auth.kubeconfig_file import Cluster, EnvironmentVariable, Exec, Extension
+from bridge.kube.auth.kubeconfig import Cluster, EnvironmentVariable, Exec, Extension
+from bridge.telemetry.facts import Fact, PluginComplained
 from tests.kit.deadlines import BUSY
 
 V1 = "client.authentication.k8s.io/v1"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.kube.wire.bounds import LONGEST_NAME, LONGEST_NAMESPACE, LONGEST_UID, LONGEST_VERSION
 from bridge.kube.wire.frames import Frames
+from bridge.kube.wire.objects import LONGEST_NAME, LONGEST_NAMESPACE, LONGEST_UID, LONGEST_VERSION
 from bridge.model.answers import (
     Announced,
     Bookmark,

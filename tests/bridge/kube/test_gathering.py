@@ -33,7 +33,7 @@ class Line:
     def __init__(self, gathering: Gathering | None = None, *, idle_timeout: float = 90, longest: float = 600) -> None:
         self._loop = asyncio.get_running_loop()
         protocol = BaseProtocol(self._loop)
-        protocol.transport = cast(asyncio.Transport, self)
+        protocol.transport = cast("asyncio.Transport", self)
         self._stream = aiohttp.StreamReader(protocol, CHUNK, loop=self._loop)
         self._paused = False
         self._kernel: list[bytes] = []

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from bridge.kube import CredentialsError
-from bridge.kube.auth.kubeconfig import ChosenContext, default_paths, load
-from bridge.kube.auth.kubeconfig_file import Exec
+from bridge.kube.auth.kubeconfig import ChosenContext, Exec, default_paths, load
 
 CONFIG = """
 apiVersion: v1

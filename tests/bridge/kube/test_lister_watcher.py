@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pytest
 
 from bridge.kube import ApiListerWatcher, ClusterAccess, KubeClient, connect, resolve
-from bridge.kube.auth.renewal import RenewedConnection
+from bridge.kube.auth.access import RenewedConnection
 from bridge.kube.transport import http_client
 from bridge.model.answers import (
     Announced,

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.kube.wire.nesting import Nesting, deeper_than, end_of_value, end_of_whole, members
-from bridge.kube.wire.objects import decode_head, find_head
+from bridge.kube.wire.objects import Nesting, decode_head, deeper_than, end_of_value, end_of_whole, find_head, members
 from tests.kit.growth import cpu_seconds
 
 TEXTS = st.text('{}[],:"\\ aä\n\x00', max_size=8)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.kube.wire.nesting import Nesting
+from bridge.kube.wire.objects import Nesting
 from bridge.kube.wire.pages import LONGEST_OBJECT, PageReader
 from bridge.model.answers import ErrorAnswer, Expired, Failed, Page
 from bridge.model.resource import Resource

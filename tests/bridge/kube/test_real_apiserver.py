@@ -12,7 +12,7 @@ import pytest
 
 from bridge.kube import ApiError, Catalogue, ClusterAccess, KubeClient, connect, resolve, resolve_name
 from bridge.kube.api import Api
-from bridge.kube.auth.renewal import RenewedConnection
+from bridge.kube.auth.access import RenewedConnection
 from bridge.kube.transport import http_client
 from bridge.model.answers import (
     Announced,

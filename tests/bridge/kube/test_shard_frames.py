@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.kube.wire.frames import Frames
-from bridge.kube.wire.shard_frames import ShardFrames
+from bridge.kube.wire.frames import Frames, ShardFrames
 from bridge.model.answers import Announced, Bookmark, EventType, Unreadable
 from bridge.model.primitives.shard import Shard, ShardBy
 from tests.kit.examples import examples

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.model.primitives.addresses import client_of, host_and_port, is_loopback
+from bridge.model.primitives.network import client_of, host_and_port, is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.9.1", "::1", "[::1]"])

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bridge.content.differences import MOST_COMPARED
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents, HeaderNames
 from bridge.model.formats.content import DIFFERENCES, Include
 from bridge.model.formats.envelope import Envelopes
 from bridge.model.record import Delta, Gap, Snapshot, SnapshotEdge
+from bridge.views.differences import MOST_COMPARED
 from tests.kit.content import with_content
 from tests.kit.records import DEPLOYMENTS, a_delta, a_gap, a_snapshot
 

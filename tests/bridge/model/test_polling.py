@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.model.primitives.polling import PollInterval
+from bridge.model.primitives.backoff import PollInterval
 
 
 def test_looks_become_rare_while_nothing_changes() -> None:

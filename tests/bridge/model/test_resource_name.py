@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.model.resource_name import ResourceName
+from bridge.model.resource import ResourceName
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import apsw
 import pytest
 
-from bridge.facts import Fact
+from bridge.delivery.feeds import Feeds
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
 from bridge.outbox import Cipher, Outbox, Retention
@@ -21,7 +21,7 @@ from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.outbox import Committed
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.writer import Writer
-from bridge.pipelines.feeds import Feeds
+from bridge.telemetry.facts import Fact
 
 AUDIT = {"audit": StartPolicy.SNAPSHOT}
 EAGER = CleanerPolicy(min_bytes=0, min_ratio=0.0)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bridge.facts import Fact, SnapshotBegan, SnapshotEnded
 from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.fetch import Fetch
@@ -18,6 +17,7 @@ from bridge.outbox import Outbox, Retention, condition
 from bridge.outbox.consumers import backfill_plans, notice_items
 from bridge.outbox.log.reading import MOST_BYTES
 from bridge.outbox.storage.directory_lock import FILE
+from bridge.telemetry.facts import Fact, SnapshotBegan, SnapshotEnded
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, feeds_of, opened, story
 from tests.kit.deadlines import BUSY
 from tests.kit.informed import DEPLOYMENTS, Informed

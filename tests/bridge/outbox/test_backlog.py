@@ -8,9 +8,8 @@ from itertools import pairwise
 import pytest
 
 from bridge.model.policies import BacklogBounds
-from bridge.outbox.consumers.backlog import BacklogSize, drop_through, why_full
-from bridge.outbox.log.retention import trim_through
-from bridge.outbox.log.sparse_index import SparseIndex
+from bridge.outbox.consumers.compaction import BacklogSize, drop_through, why_full
+from bridge.outbox.log.sparse_index import SparseIndex, trim_through
 
 EMPTY = BacklogSize(records=0, bytes=0, age=0.0)
 

@@ -9,9 +9,8 @@ import pytest
 
 from bridge.model.primitives.shard import Shard
 from bridge.outbox import BaseCopy, Cipher, Damaged, EncryptionKey, StateError, StateUnusable, found_in
-from bridge.outbox.base_copy import NAME
 from bridge.outbox.checks.integrity import find_damage
-from bridge.outbox.copied_state import CopiedState
+from bridge.outbox.copied_state import NAME, CopiedState
 from bridge.outbox.storage.directory_lock import FILE
 from tests.bridge.outbox.opened import AUDIT as SINKS
 from tests.bridge.outbox.opened import everything, opened

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import Fact, OutboxRebuilt
 from bridge.model.change import Evidence
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Gap
-from bridge.outbox import Outbox, Retention
+from bridge.outbox import Outbox, Retention, opening
 from bridge.outbox.errors import Damaged
-from bridge.outbox.recovery import opening
 from bridge.outbox.storage.database import PAGE_BYTES
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.state_directory import StateDirectory
+from bridge.telemetry.facts import Fact, OutboxRebuilt
 from tests.bridge.outbox.opened import alter, crashed, everything, opened, rows_of, story
 from tests.bridge.outbox.test_backfill import Taker
 from tests.kit.informed import DEPLOYMENTS, Informed

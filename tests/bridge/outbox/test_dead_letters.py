@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridge.model.admin import UnknownTarget
-from bridge.model.dead_letter import NewDeadLetter
-from bridge.model.record import Record
+from bridge.model.record import NewDeadLetter, Record
 from bridge.outbox import Outbox
 from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters

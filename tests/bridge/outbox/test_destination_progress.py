@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import Fact, ProgressRead
-from bridge.model.dead_letter import NewDeadLetter, RetriedDeadLetter
+from bridge.delivery.feeds import TransactionFeed
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.shard import Shard
+from bridge.model.record import NewDeadLetter, RetriedDeadLetter
 from bridge.model.versions.progress import LARGEST, Progress, decode_progress, encode_progress
 from bridge.outbox import Outbox
-from bridge.pipelines.feeds import TransactionFeed
+from bridge.telemetry.facts import Fact, ProgressRead
 from tests.bridge.outbox.opened import AUDIT, crashed, feeds_of, opened
 from tests.kit.informed import Informed
 

@@ -12,16 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.facts import Fact, OutboxRebuilt, discard
-from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
-from bridge.model.record import Delta
+from bridge.model.record import Delta, NewDeadLetter
 from bridge.outbox import Cipher, EncryptionKey, Outbox, Retention, StateError, StateUnusable, look_at
-from bridge.outbox.encryption import renewal
+from bridge.outbox.encryption import key_registry as renewal
 from bridge.outbox.encryption.cipher import Place, is_sealed
 from bridge.outbox.log import body_codec
 from bridge.outbox.storage.state_directory import StateDirectory
+from bridge.telemetry.facts import Fact, OutboxRebuilt, discard
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, feeds_of, look_for_room_often, opened, rows_of
 from tests.kit.informed import Informed
 

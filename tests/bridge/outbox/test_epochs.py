@@ -261,7 +261,7 @@ async def test_unreadable_epochs_of_a_damaged_file_use_the_time(
     epochs: list[int] = []
     for harm in ("DROP TABLE informers", "DROP TABLE kinds", "UPDATE meta SET epoch = 1 << 40"):
         now = 1_800_000_000 + 1000 * len(epochs)
-        monkeypatch.setattr("bridge.outbox.recovery.rebuild.time_ns", lambda now=now: now * 10**9)
+        monkeypatch.setattr("bridge.outbox.opening.time_ns", lambda now=now: now * 10**9)
         alter(tmp_path, f"PRAGMA foreign_keys = OFF; {harm}")
         (tmp_path / f"{FILE}.damaged").write_text("a page makes no sense")
         [found] = await in_lives(tmp_path, server, (ALL,))

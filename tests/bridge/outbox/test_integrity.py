@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from bridge.facts import Fact, OutboxRebuilt
-from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
+from bridge.model.record import NewDeadLetter
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged, UnknownFormat
@@ -23,6 +22,7 @@ from bridge.outbox.storage.database import PAGE_BYTES
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.mark import NAME as MARK
 from bridge.outbox.storage.schema import FORMAT
+from bridge.telemetry.facts import Fact, OutboxRebuilt
 from tests.bridge.outbox.opened import alter, everything, opened, rows_of, story
 from tests.kit.damage import loosely
 from tests.kit.informed import PODS, Informed

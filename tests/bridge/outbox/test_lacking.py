@@ -11,19 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import Fact, ReplicasLeft, discard
-from bridge.model.gaps import TAKEN_OVER
+from bridge.delivery.feeds import Feeds
+from bridge.delivery.sink_feed import SinkFeed
+from bridge.delivery.snapshots import SnapshotSchedule
 from bridge.model.policies import StartPolicy
-from bridge.model.record import Delta, Gap, Record, Snapshot, SnapshotEdge
-from bridge.model.versions.leading import in_term
+from bridge.model.record import TAKEN_OVER, Delta, Gap, Record, Snapshot, SnapshotEdge
+from bridge.model.versions.version import in_term
 from bridge.outbox import Capture, Damaged, Outbox
 from bridge.outbox.commits import Frame, Point
-from bridge.outbox.recovery.rebuild import number_of_now
+from bridge.outbox.opening import number_of_now
 from bridge.outbox.storage.directory_lock import FILE
-from bridge.pipelines.feeds import Feeds
-from bridge.pipelines.sink_feed import SinkFeed
-from bridge.pipelines.snapshots import SnapshotSchedule
 from bridge.plan.plan import SinkPlan
+from bridge.telemetry.facts import Fact, ReplicasLeft, discard
 from tests.bridge.outbox.opened import alter, crashed
 from tests.bridge.replication.pair import history_in
 from tests.kit.informed import Informed

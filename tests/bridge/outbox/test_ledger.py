@@ -10,7 +10,6 @@ from pathlib import Path
 import apsw
 import pytest
 
-from bridge.facts import Fact
 from bridge.model.admin import UnknownTarget
 from bridge.model.change import Change, Evidence, Op
 from bridge.model.object import ApiObject
@@ -19,6 +18,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint
 from bridge.outbox import OtherCluster, Outbox
 from bridge.outbox.log import reading
+from bridge.telemetry.facts import Fact
 from tests.bridge.outbox.opened import crashed, everything, opened, story
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
 

@@ -14,7 +14,7 @@ from bridge.model.formats.row import Rows
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.outbox import Outbox
-from bridge.outbox.recovery.rebuild import number_of_now
+from bridge.outbox.opening import number_of_now
 from tests.bridge.outbox.opened import AUDIT, everything, story
 from tests.kit.informed import Informed
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import Fact, StateExposed
 from bridge.model.policies import StartPolicy
 from bridge.outbox.errors import StateUnusable
 from bridge.outbox.storage.directory_lock import FILE, LOCK
 from bridge.outbox.storage.mark import NAME as MARK
+from bridge.telemetry.facts import Fact, StateExposed
 from tests.bridge.outbox.opened import opened
 from tests.kit.informed import Informed
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from bridge.facts import Fact, OutboxOpened
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged, StateError, StateUnusable, UnknownFormat
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import StateDirectory
+from bridge.telemetry.facts import Fact, OutboxOpened
 from tests.bridge.outbox.opened import alter, everything, opened
 from tests.kit.child import child
 from tests.kit.deadlines import BUSY
@@ -58,7 +58,7 @@ async def test_an_empty_directory_becomes_a_state(tmp_path: Path) -> None:
 KILLED_WHILE_MAKING = """
 import os, signal, sys
 from pathlib import Path
-from bridge.outbox.recovery import opening as recovery
+from bridge.outbox import opening as recovery
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.state_directory import StateDirectory
 

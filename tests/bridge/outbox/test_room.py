@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import Fact, OutboxFull, OutboxHasRoom
-from bridge.model.dead_letter import NewDeadLetter
 from bridge.model.policies import StartPolicy
-from bridge.model.record import Delta
+from bridge.model.record import Delta, NewDeadLetter
 from bridge.outbox import Outbox, Retention
 from bridge.outbox.errors import StateError
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import OutboxClosed
+from bridge.telemetry.facts import Fact, OutboxFull, OutboxHasRoom
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, look_for_room_often, opened, rows_of, story
 from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import discard
+from bridge.delivery.feeds import Feeds
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.shard import Shard, ShardBy
 from bridge.model.record import Snapshot
 from bridge.outbox import OtherShard, Outbox, StateUnusable, found_in
-from bridge.pipelines.feeds import Feeds
+from bridge.telemetry.facts import discard
 from tests.kit.informed import Informed
 
 ONE, OTHER = Shard(4, 1), Shard(4, 2)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import Fact, OutboxRebuilt
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Gap
 from bridge.outbox import Outbox
@@ -22,6 +21,7 @@ from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.outbox.storage.directory_lock import FILE, LOCK
 from bridge.outbox.storage.mark import NAME as MARK
 from bridge.outbox.storage.state_directory import StateDirectory
+from bridge.telemetry.facts import Fact, OutboxRebuilt
 from tests.bridge.outbox.opened import alter, crashed, everything, opened, rows_of, story
 from tests.kit.informed import DEPLOYMENTS, Informed
 

@@ -12,7 +12,6 @@ from typing import Any
 import apsw
 import pytest
 
-from bridge.facts import Fact, OutboxFull, OutboxHasRoom
 from bridge.model.admin import DiskFull, UnknownTarget
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import open_writer
@@ -20,6 +19,7 @@ from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import ROOM_FOR_A_CHANGE, OutboxClosed, Writer
+from bridge.telemetry.facts import Fact, OutboxFull, OutboxHasRoom
 from tests.kit.deadlines import BUSY
 
 QUICK = 0.01

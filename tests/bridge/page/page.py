@@ -11,15 +11,15 @@ from typing import Any
 
 import aiohttp
 
-from bridge.facts import Fact
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource
 from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
-from bridge.page.server import PageServer
-from bridge.page.tail import Form
+from bridge.operations.page.server import PageServer
+from bridge.operations.page.viewers import Form
 from bridge.plan.plan import PagePlan
 from bridge.processor.shared_processor import SharedProcessor
+from bridge.telemetry.facts import Fact
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin
 

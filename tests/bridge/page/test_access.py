@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from bridge.facts import OperatorCommand, PageTokenRefused
-from bridge.page.server import OFFERED
+from bridge.operations.page.server import OFFERED
+from bridge.telemetry.facts import OperatorCommand, PageTokenRefused
 from tests.bridge.page.page import BEARER, APage, a_page
 from tests.kit.fake_admin import a_dead_letter
 

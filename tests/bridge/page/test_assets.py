@@ -7,10 +7,10 @@ from importlib.resources import files
 
 import pytest
 
-from bridge.page.assets import load_assets
+from bridge.operations.page.server import load_assets
 from tests.bridge.page.page import APage
 
-STATIC = files("bridge.page") / "static"
+STATIC = files("bridge.operations.page") / "static"
 NAMES = sorted(each.name for each in STATIC.iterdir())
 
 

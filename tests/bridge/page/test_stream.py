@@ -9,16 +9,14 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from bridge.facts import ConnectionCut, CutReason, PageFailed
+from bridge.http import listener as connections
 from bridge.model.record import Delta, Record
 from bridge.model.status import SinkState, StatusSnapshot
-from bridge.page import stream
-from bridge.page import viewers as room
-from bridge.page.history import MOST, BacklogHistory
-from bridge.page.picture import Rates
-from bridge.page.tail import MOST_BODY
-from bridge.page.viewers import MOST_LINES, Viewer
-from bridge.web import connections
+from bridge.operations.page import viewers as room
+from bridge.operations.page import viewers as stream
+from bridge.operations.page.picture import MOST, BacklogHistory, Rates
+from bridge.operations.page.viewers import MOST_BODY, MOST_LINES, Viewer
+from bridge.telemetry.facts import ConnectionCut, CutReason, PageFailed
 from tests.bridge.page.page import BEARER, HOOK, ABridge, APage, a_delta, a_page
 from tests.kit.deadlines import BUSY
 

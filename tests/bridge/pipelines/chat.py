@@ -8,7 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from bridge.facts import Fact
+from bridge.delivery.feeds import Feeds
+from bridge.delivery.selecting import Selecting
+from bridge.delivery.sink_feed import SinkFeed
 from bridge.kube import Catalogue
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
@@ -16,12 +18,10 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox, Retention
-from bridge.pipelines.feeds import Feeds
-from bridge.pipelines.selecting import Selecting
-from bridge.pipelines.sink_feed import SinkFeed
 from bridge.plan.plan import SinkPlan
-from bridge.resources.resolve import Resolution
-from bridge.selection import SelectorText
+from bridge.plan.resolve import Resolution
+from bridge.telemetry.facts import Fact
+from bridge.views.selector import SelectorText
 from tests.kit.pipelines import without_worker
 from tests.kit.records import PODS
 from tests.kit.sinks import RecordingSink

@@ -6,10 +6,10 @@ import asyncio
 import threading
 from functools import partial
 
-from bridge.facts import Fact, StatesNotCompared
+from bridge.delivery.sink_feed import FEW, SHORT, ContentThread
 from bridge.model.formats.content import Include
 from bridge.model.record import Record
-from bridge.pipelines.content_thread import FEW, SHORT, ContentThread
+from bridge.telemetry.facts import Fact, StatesNotCompared
 from tests.kit.content import with_content
 from tests.kit.records import a_delta
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.operations import OfflineOperations
 from bridge.model.admin import Replayed, ReplayRequest, UnknownTarget
 from bridge.model.policies import StartPolicy
-from bridge.selection import SelectorText
+from bridge.operations.admin.operations import OfflineOperations
+from bridge.views.selector import SelectorText
 from tests.bridge.pipelines.chat import BIG, EVERY, change, put, started, taken
 
 REPLICAS = (SelectorText(resource="pods", when="op != 'updated' || object.spec.n != oldObject.spec.n"),)

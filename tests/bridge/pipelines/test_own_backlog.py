@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import discard
+from bridge.delivery import backpressure
+from bridge.delivery.backpressure import Backpressure
 from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.record import Gap
 from bridge.outbox import why_full
-from bridge.pipelines import backpressure
-from bridge.pipelines.backpressure import Backpressure
 from bridge.plan.plan import SinkPlan
+from bridge.telemetry.facts import discard
 from tests.bridge.pipelines.chat import BIG, EVERY, put, started, taken
 from tests.kit.deadlines import BUSY
 from tests.kit.pipelines import without_worker

@@ -8,21 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridge.facts import Fact, RecordRejected
+from bridge.delivery.feeds import Feeds
+from bridge.delivery.sink_pipeline import make_pipelines
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import RedactionRule, StartPolicy
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.record import Delta, unfit
 from bridge.model.resource import Scope
-from bridge.pipelines.feeds import Feeds
-from bridge.pipelines.sink_pipeline import make_pipelines
+from bridge.plan.current_resources import CurrentResources
 from bridge.plan.plan import SinkPlan
-from bridge.resources.current_resources import CurrentResources
-from bridge.transform.effort import Effort
-from bridge.transform.redaction import Redaction
+from bridge.telemetry.facts import Fact, RecordRejected
+from bridge.transform.redaction import Effort, PathRules, Redaction
 from bridge.transform.redaction_key import RedactionKey
-from bridge.transform.rules import PathRules
 from tests.kit.records import PODS
 from tests.kit.sinks import RecordingSink
 

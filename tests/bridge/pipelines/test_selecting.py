@@ -10,19 +10,19 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from bridge.facts import Fact, SelectionChanged, SelectionUnreadable
+from bridge.delivery import selecting
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.record import Delta
 from bridge.outbox import appender
 from bridge.outbox.log import reading
 from bridge.outbox.log.turns import MOST_AT_ONCE
-from bridge.pipelines import selecting
 from bridge.plan.plan import PlanRefused
-from bridge.selection import SelectorText
-from bridge.selection.language import MissingLibrary
-from bridge.selection.language.cel import Bound, CelExpression
-from bridge.selection.language.cost import budget
+from bridge.telemetry.facts import Fact, SelectionChanged, SelectionUnreadable
+from bridge.views.language import MissingLibrary
+from bridge.views.language.cel import Bound, CelExpression
+from bridge.views.language.cost import budget
+from bridge.views.selector import SelectorText
 from tests.bridge.outbox.opened import everything
 from tests.bridge.pipelines.chat import BIG, EVERY, SCOPE, put, started, taken
 from tests.kit.counted_work import CountedWork

@@ -7,16 +7,16 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
+from bridge.delivery.feeds import Feeds
+from bridge.delivery.sink_feed import SinkFeed
+from bridge.delivery.sink_pipeline import SinkFactory, term_begun
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Gap, Record
 from bridge.model.resource import Resource
 from bridge.outbox import Outbox
-from bridge.pipelines.feeds import Feeds
-from bridge.pipelines.sink_feed import SinkFeed
-from bridge.pipelines.sink_pipeline import SinkFactory, term_begun
+from bridge.plan.current_resources import CurrentResources
 from bridge.plan.plan import SinkPlan, Wanted
 from bridge.processor.shared_processor import SharedProcessor
-from bridge.resources.current_resources import CurrentResources
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import QUICK, a_config_map, on_playground
 from tests.bridge.outbox.opened import crashed, feeds_of, opened

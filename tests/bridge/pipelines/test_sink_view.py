@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from bridge.delivery.sink_feed import SelectedLog, view_of
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Selected
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
-from bridge.outbox.log.selecting import Decide
-from bridge.pipelines.sink_view import SelectedLog, view_of
+from bridge.outbox.log.statements import Decide
 from tests.bridge.outbox.opened import opened
 from tests.kit.records import PODS
 

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridge.facts import ExpressionFailed, Fact, SnapshotBegan, SnapshotCancelled, SnapshotEnded, discard
+from bridge.delivery.feeds import Feeds
+from bridge.delivery.sink_feed import SinkFeed
+from bridge.delivery.snapshots import SnapshotSchedule, begin_snapshot, cancel_snapshot
 from bridge.model.admin import UnknownTarget
 from bridge.model.formats.notice import notice_data
 from bridge.model.policies import StartPolicy
@@ -18,10 +20,8 @@ from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Record, Snapshot, SnapshotScope
 from bridge.model.status import SnapshotState, SnapshotStatus
 from bridge.outbox import Outbox, Retention
-from bridge.pipelines.feeds import Feeds
-from bridge.pipelines.sink_feed import SinkFeed
-from bridge.pipelines.snapshots import SnapshotSchedule, begin_snapshot, cancel_snapshot
 from bridge.plan.plan import SinkPlan
+from bridge.telemetry.facts import ExpressionFailed, Fact, SnapshotBegan, SnapshotCancelled, SnapshotEnded, discard
 from tests.bridge.outbox.opened import crashed, feeds_of, opened
 from tests.bridge.pipelines.chat import BIG, EVERY, change, put, started, taken
 from tests.kit.informed import Informed

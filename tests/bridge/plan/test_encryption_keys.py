@@ -8,7 +8,7 @@ import pytest
 
 from bridge.cli.settings import load_settings
 from bridge.outbox import StateError
-from bridge.plan.encryption_keys import load_cipher
+from bridge.plan.keys import load_cipher
 from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
 

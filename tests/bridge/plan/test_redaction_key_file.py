@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.outbox.errors import StateError
-from bridge.plan.redaction_key_file import KEY_FILE, load_keys
+from bridge.plan.keys import KEY_FILE, load_keys
 from bridge.transform.redaction import Redaction, is_digest
 from bridge.transform.redaction_key import RedactionKey
 

@@ -11,8 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.primitives.ring import Ring, Slice
-from bridge.processor.log import ListenerClosed
-from bridge.processor.shared_processor import ProcessorListener
+from bridge.processor.shared_processor import ListenerClosed, ProcessorListener
 from tests.kit.deadlines import BUSY
 from tests.kit.virtual_time import VirtualTimeLoop
 

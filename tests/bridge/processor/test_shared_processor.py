@@ -8,8 +8,7 @@ import pytest
 
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.ring import Ring, Slice
-from bridge.processor.log import ListenerClosed, ListenerExists
-from bridge.processor.shared_processor import SharedProcessor
+from bridge.processor.shared_processor import ListenerClosed, ListenerExists, SharedProcessor
 
 
 class ALog(Ring[str]):

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers, just, lists, one_of, tuples
 
-from bridge.processor.log import ListenerClosed
-from bridge.processor.shared_processor import SharedProcessor
-from bridge.processor.tap import Tap
+from bridge.processor.shared_processor import ListenerClosed, SharedProcessor, Tap
 
 STEPS = lists(one_of(integers(1, 7), tuples(just("take"), integers(1, 5))), max_size=40)
 """An offer of so many items, or a take of at most so many."""

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from bridge.app import running
-from bridge.facts import Fact
+from bridge.app.profiling.clocks import Clocks
+from bridge.app.profiling.figures import STAGES, Profile, Stage
+from bridge.app.profiling.hooks import TOUCHED, profiled
+from bridge.app.profiling.threads import Thread, since, threads
 from bridge.model.policies import StartPolicy
 from bridge.plan.plan import SinkPlan, Wanted
-from bridge.profiling.clocks import Clocks
-from bridge.profiling.figures import STAGES, Profile, Stage
-from bridge.profiling.hooks import TOUCHED, profiled
-from bridge.profiling.threads import Thread, since, threads
+from bridge.telemetry.facts import Fact
 from bridge.transform import transform
 from sinks import registry
 from sinks.file.options import FileOptions
@@ -123,8 +123,8 @@ async def test_a_function_is_touched_wherever_it_was_imported_by_name() -> None:
 
 def test_a_run_without_a_profile_does_not_even_import_it() -> None:
     look = (
-        "import sys; from bridge.cli.command_line.parser import parse; command = parse(['run', '-c', 'none.yaml']);"
-        "command(); sys.exit(any('bridge.profiling' in name for name in sys.modules))"
+        "import sys; from bridge.cli.command_line import parse; command = parse(['run', '-c', 'none.yaml']);"
+        "command(); sys.exit(any('bridge.app.profiling' in name for name in sys.modules))"
     )
     ran = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=False)
     assert "none.yaml" in ran.stderr  # It came as far as reading its file.

@@ -13,12 +13,11 @@ from typing import Any
 import yaml
 
 from bridge.app.bridge import Bridge
+from bridge.app.reloader import ConfigurationFile, Reloader
 from bridge.cli.settings import load_settings
-from bridge.facts import Fact
 from bridge.model.admin import Reloaded, ReloadRequest
 from bridge.plan.plan_from_settings import plan_of
-from bridge.reload.configuration_file import ConfigurationFile
-from bridge.reload.reloader import Reloader
+from bridge.telemetry.facts import Fact
 from config.schema import Settings
 from tests.cluster.kube_client import Manifest
 from tests.kit.deadlines import BUSY

@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from bridge.reload.configuration_file import ConfigurationFile
+from bridge.app.reloader import ConfigurationFile
 
 
 def settled(file: ConfigurationFile) -> bool:

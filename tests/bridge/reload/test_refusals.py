@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bridge.facts import ReloadRefused
+from bridge.http.readiness import report
 from bridge.model.admin import UnknownTarget
 from bridge.model.diagnosis import troubles_of
 from bridge.model.status import SinkState
 from bridge.outbox.storage.state_directory import StateDirectory
-from bridge.web.readiness import report
+from bridge.telemetry.facts import ReloadRefused
 from tests.bridge.app.test_restart import lists_and_watches
 from tests.bridge.reload.reloading import Reloading, a_config_map, reloading
 from tests.kit.deadlines import BUSY
@@ -134,7 +134,7 @@ async def test_a_refusal_is_seen_until_the_file_is_right(tmp_path: Path) -> None
 
 
 async def test_many_deletes_need_a_confirmation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.reload.reloader.MOST_DELETES", 3)
+    monkeypatch.setattr("bridge.app.reloader.MOST_DELETES", 3)
     both = [{"resource": "configmaps", "namespaces": ["default"]}, {"resource": "secrets", "namespaces": ["default"]}]
     async with reloading(tmp_path, resources=both) as run:
         for number in range(4):
@@ -151,7 +151,7 @@ async def test_many_deletes_need_a_confirmation(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_deletes_of_a_selection_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.reload.reloader.MOST_DELETES", 1)
+    monkeypatch.setattr("bridge.app.reloader.MOST_DELETES", 1)
     async with reloading(tmp_path) as run:
         for number in range(2):
             run.cluster.create("configmaps", a_config_map(f"db-{number}", tier="db"))
@@ -166,7 +166,7 @@ async def test_deletes_of_a_selection_count_too(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_a_server_that_is_gone_is_asked_again_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.reload.reloader.RETRY_AFTER", 0.1)
+    monkeypatch.setattr("bridge.app.reloader.RETRY_AFTER", 0.1)
     selected = [{"resource": "configmaps", "namespaces": ["default"], "label_selector": "tier=web"}]
     async with reloading(tmp_path) as run:
         run.cluster.create("configmaps", a_config_map("a", tier="web"))

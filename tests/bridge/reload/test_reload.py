@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import ChangesIgnored, ConfigurationReloaded, SelectionChanged, SnapshotEnded
+from bridge.app import reloader
 from bridge.model.status import SinkState
-from bridge.reload import reloader
+from bridge.telemetry.facts import ChangesIgnored, ConfigurationReloaded, SelectionChanged, SnapshotEnded
 from tests.bridge.app.test_restart import lists_and_watches
 from tests.bridge.reload.reloading import Reloading, a_config_map, reloading
 from tests.kit.deadlines import BUSY

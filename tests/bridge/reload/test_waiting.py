@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from bridge.app.live_change import Foreseen
+from bridge.app.reloader import ConfigurationFile, Reloader
 from bridge.cli.settings import load_settings
-from bridge.facts import discard
 from bridge.model.admin import DiskFull, ReloadRequest, UnknownTarget
-from bridge.reload.configuration_file import ConfigurationFile
-from bridge.reload.live_change import Foreseen
-from bridge.reload.reloader import Reloader
+from bridge.telemetry.facts import discard
 from tests.kit.deadlines import BUSY
 
 PLAIN = ReloadRequest()

@@ -13,7 +13,6 @@ from typing import Any
 
 import apsw
 
-from bridge.facts import discard
 from bridge.model.policies import StartPolicy
 from bridge.outbox import FILE, Outbox
 from bridge.outbox.commits import Capture, CommitHistory, history_of
@@ -21,6 +20,7 @@ from bridge.outbox.copied_state import CopiedState
 from bridge.replication.following import CannotFollow, Leader, Me, StateFollower
 from bridge.replication.identity import ServerIdentity, SharedSecret, new_identity
 from bridge.replication.serving import FRAMES, ReplicationServer, Replicator, ServedState
+from bridge.telemetry.facts import discard
 
 KEY = b"k" * 32
 BRIDGE = "prod/kubedelta/kubedelta"

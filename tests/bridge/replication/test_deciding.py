@@ -8,9 +8,7 @@ from math import inf
 import pytest
 
 from bridge.model.primitives.election import LeaseTiming
-from bridge.replication.deciding import Rules
-from bridge.replication.lease import LAST_TERM, Lease, LeaseHolder, created, lease_of, renewed, taken
-from bridge.replication.states import (
+from bridge.replication.deciding import (
     Acquiring,
     Ended,
     Following,
@@ -18,6 +16,7 @@ from bridge.replication.states import (
     Leading,
     Read,
     Renew,
+    Rules,
     Starting,
     State,
     SteppingDown,
@@ -25,6 +24,7 @@ from bridge.replication.states import (
     TakingOver,
     Wait,
 )
+from bridge.replication.lease import LAST_TERM, Lease, LeaseHolder, created, lease_of, renewed, taken
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 RULES = Rules("a", LeaseTiming(), "pod_before")

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from bridge.facts import (
+from bridge.model.answers import Busy, Refused
+from bridge.model.primitives.election import LeaseTiming
+from bridge.replication.deciding import Ended, Following, Leading, Rules, SteppingDown
+from bridge.replication.elector import Elector
+from bridge.replication.lease import PUBLISHED, TERM, Lease, Published
+from bridge.replication.ports import Tenure
+from bridge.telemetry.facts import (
     Fact,
     LeaderChanged,
     LeadershipBegan,
@@ -18,13 +24,6 @@ from bridge.facts import (
     LeaseRenewed,
     LeaseTaken,
 )
-from bridge.model.answers import Busy, Refused
-from bridge.model.primitives.election import LeaseTiming
-from bridge.replication.deciding import Rules
-from bridge.replication.elector import Elector
-from bridge.replication.lease import PUBLISHED, TERM, Lease, Published
-from bridge.replication.ports import Tenure
-from bridge.replication.states import Ended, Following, Leading, SteppingDown
 from tests.bridge.replication.lease_store import FakeLeaseApi, LeaseStore
 from tests.kit.virtual_time import run_in_virtual_time
 

@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from bridge.facts import Fact, LeaseFailed
 from bridge.kube import ClusterAccess, connect
 from bridge.model.primitives.election import LeaseTiming
 from bridge.model.resource import LEASES
-from bridge.replication.deciding import Rules
+from bridge.replication.deciding import Leading, Rules
 from bridge.replication.elector import Elector
 from bridge.replication.lease import PUBLISHED
-from bridge.replication.states import Leading
+from bridge.telemetry.facts import Fact, LeaseFailed
 from tests.bridge.replication.test_elector import FakeDuties
 from tests.cluster.kube_client import KubeClient as Cluster
 from tests.cluster.servers import KubeApiServer

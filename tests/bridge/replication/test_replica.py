@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import discard
 from bridge.model.primitives.election import LeaseTiming
 from bridge.outbox.copied_state import CopiedState
 from bridge.plan.plan import ElectionPlan
 from bridge.replication import replica
+from bridge.replication.elector import utc
 from bridge.replication.lease import PUBLISHED, LeaseHolder, Published, created
 from bridge.replication.replica import Lead, Replica, ReplicaSettings, Term
-from bridge.replication.requests import utc
+from bridge.telemetry.facts import discard
 from tests.bridge.replication.lease_store import FakeLeaseApi, LeaseStore
 from tests.kit.replica_world import Inline, run_world
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bridge.facts import ClusterUnidentified, DiscoveryFailed, Fact, discard
 from bridge.kube import ClusterAccess, KubeClient, connect
 from bridge.outbox import Outbox
-from bridge.resources import cluster_identity
-from bridge.resources.cluster_identity import identify
+from bridge.plan import cluster_identity
+from bridge.plan.cluster_identity import identify
+from bridge.telemetry.facts import ClusterUnidentified, DiscoveryFailed, Fact, discard
 from tests.kit.playground import Playground
 
 

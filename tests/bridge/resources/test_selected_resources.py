@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bridge.model.resource import Resource, Scope
-from bridge.resources.resolve import Resolution
-from bridge.resources.selected_resources import unwatched_entries
-from bridge.selection import SelectorText
+from bridge.plan.resolve import Resolution, unwatched_entries
+from bridge.views.selector import SelectorText
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 WIDGETS = "widgets.acme.io"

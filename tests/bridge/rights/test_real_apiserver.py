@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.check.check_resources import MISSING_RIGHTS
 from bridge.cli import main
 from bridge.cli.exits import Exit
+from bridge.operations.check.check_resources import MISSING_RIGHTS
 from tests.cluster.fixtures import DefineCustomResource
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.roles import Roles, bound_to, roles_of

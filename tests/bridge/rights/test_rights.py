@@ -11,8 +11,17 @@ from bridge.kube import SHORT_NAMES, Catalogue, UnknownResource
 from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
 from bridge.model.primitives.election import LeaseTiming
 from bridge.model.resource import Resource, Scope
+from bridge.operations.rights import (
+    IDENTITY,
+    ClusterWide,
+    Right,
+    Subject,
+    election_rights,
+    in_namespaces,
+    manifests,
+    rights_of,
+)
 from bridge.plan.plan import ElectionPlan, Wanted
-from bridge.rights import IDENTITY, ClusterWide, Right, Subject, election_rights, in_namespaces, manifests, rights_of
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)

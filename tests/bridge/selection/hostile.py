@@ -11,8 +11,8 @@ import resource
 import time
 from typing import Any
 
-from bridge.selection.language import Cel, EvaluationFailed, Purpose
-from bridge.selection.language.cost import budget
+from bridge.views.language import Cel, EvaluationFailed, Purpose
+from bridge.views.language.cost import budget
 
 EXPRESSIONS = (
     # A text is searched, counted, cut or copied in each round.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.selection.language import EvaluationFailed, Purpose
+from bridge.views.language import EvaluationFailed, Purpose
 from tests.bridge.selection.compiled import CEL, where
 
 SURROGATES = range(0xD800, 0xE000)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.selection.language import EvaluationFailed, Expression, Purpose
-from bridge.selection.language.cost import MOST_WORK, budget, measured, most
-from bridge.selection.language.projection import projection
+from bridge.views.language import EvaluationFailed, Expression, Purpose
+from bridge.views.language.cost import MOST_WORK, budget, measured, most
+from bridge.views.language.paths import projection
 from tests.bridge.selection.compiled import CEL, where
 from tests.bridge.selection.hostile import EXPRESSIONS
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Selected
-from bridge.selection import Decisions, SelectorText
+from bridge.views.decisions import Decisions
+from bridge.views.selector import SelectorText
 from tests.bridge.selection.compiled import PODS, as_bytes, entry, views
 
 BLUE, BIG = 1, 4

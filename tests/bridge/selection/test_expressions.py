@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.selection.language import Cel, EvaluationFailed, ExpressionProblem, MissingLibrary, Purpose
-from bridge.selection.language import cel as cel_module
+from bridge.views.language import Cel, EvaluationFailed, ExpressionProblem, MissingLibrary, Purpose
+from bridge.views.language import cel as cel_module
 from tests.bridge.selection.compiled import CEL, when, where
 
 FUNCTIONS = "CEL's own, and its extensions strings, math, optional and bindings"

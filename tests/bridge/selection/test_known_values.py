@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.resource import Resource
-from bridge.selection import Evaluator, Failures
-from bridge.selection.known_values import KnownValues
-from bridge.selection.language import EvaluationFailed, Expression
+from bridge.views.evaluation import Evaluator, Failures, KnownValues
+from bridge.views.language import EvaluationFailed, Expression
 from tests.bridge.selection.compiled import DEPLOYMENTS, PODS, as_bytes, where
 
 RUNNING = "object.status.phase == 'Running'"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.selection import find_unwatched
-from bridge.selection.selector import Selector
+from bridge.views.selector import Selector, find_unwatched
 from tests.bridge.selection.compiled import DEPLOYMENTS, NODES, PODS
 
 WATCHED = (PODS, DEPLOYMENTS, NODES)

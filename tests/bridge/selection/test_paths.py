@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.selection.language.checked_expr import UnknownSyntax, read_checked_expr
-from bridge.selection.language.paths import union
-from bridge.selection.language.projection import cut, projection
+from bridge.views.language.paths import cut, projection, union
+from bridge.views.language.syntax import UnknownSyntax, read_checked_expr
 from tests.bridge.selection.compiled import as_bytes, when, where
 
 POD = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.selection.language import EvaluationFailed, ExpressionProblem, Purpose
+from bridge.views.language import EvaluationFailed, ExpressionProblem, Purpose
 from tests.bridge.selection.compiled import CEL
 
 POD = {

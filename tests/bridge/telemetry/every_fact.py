@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bridge.facts import (
+from bridge.model.resource import Resource, Scope
+from bridge.telemetry.facts import (
     AnswerFailed,
     BacklogCompacted,
     BacklogDropped,
@@ -97,8 +98,7 @@ from bridge.facts import (
     WatchEnded,
     WatchOpened,
 )
-from bridge.facts.election import BaseCopySent, FollowerInSync, FollowerLost, FollowingFailed, TookOverLacking
-from bridge.model.resource import Resource, Scope
+from bridge.telemetry.facts.election import BaseCopySent, FollowerInSync, FollowerLost, FollowingFailed, TookOverLacking
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 ALL = Scope()

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import structlog
 
-from bridge.facts import (
+from bridge.model.resource import Scope
+from bridge.telemetry.facts import (
     BacklogCompacted,
     BacklogDropped,
     BatchCommitted,
@@ -56,7 +57,6 @@ from bridge.facts import (
     WatchEnded,
     WatchOpened,
 )
-from bridge.model.resource import Scope
 from bridge.telemetry.log_stream import set_up_logging
 from bridge.telemetry.logs import Logs
 from tests.bridge.telemetry.every_fact import ALL, EVERYTHING, PODS

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from bridge.facts import BatchCommitted, Fact, InformerStarted, InformerStopped, SinkForgotten, WatchOpened
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.telemetry.facts import BatchCommitted, Fact, InformerStarted, InformerStopped, SinkForgotten, WatchOpened
 from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry

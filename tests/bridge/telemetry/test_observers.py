@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from bridge.facts import Fact, SinkOpened
+from bridge.telemetry.facts import Fact, SinkOpened
 from bridge.telemetry.observers import Telemetry
 
 

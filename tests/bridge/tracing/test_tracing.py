@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from bridge.facts import Fact, SpansExported, SpansLost
+from bridge.app.tracing import export
+from bridge.app.tracing.hooks import traced
+from bridge.app.tracing.traces import Traces
 from bridge.kube import ClusterAccess
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Record
 from bridge.plan.plan import Plan, TracingPlan
 from bridge.plan.preflight import preflight
-from bridge.tracing import export
-from bridge.tracing.hooks import traced
-from bridge.tracing.traces import Traces
+from bridge.telemetry.facts import Fact, SpansExported, SpansLost
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.certificates import Authority
@@ -181,7 +181,7 @@ async def test_spans_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_a_share_of_batches_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     chances = iter([0.4, 0.6] * 1000)
-    monkeypatch.setattr("bridge.tracing.hooks.random", lambda: next(chances))
+    monkeypatch.setattr("bridge.app.tracing.hooks.random", lambda: next(chances))
     sink = RecordingSink()
     async with collecting() as collector:
         plan = TracingPlan(endpoint=collector.url, sample=0.5)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from bridge.kube.wire.frames import Frames
 from bridge.kube.wire.pages import PageReader
-from bridge.model.annotations import LAST_APPLIED, holds_token, is_copy, may_matter
 from bridge.model.answers import Announced, Page
-from bridge.model.object import ApiObject, is_digest_in
+from bridge.model.object import LAST_APPLIED, ApiObject, holds_token, is_copy, is_digest_in, may_matter
 from bridge.model.resource import Resource
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import RedactionKey

@@ -13,9 +13,7 @@ from bridge.model.primitives.field_path import FieldPath
 from bridge.model.record import Delta
 from bridge.model.resource import Resource
 from bridge.transform.credentials import LONGEST_TEXT
-from bridge.transform.effort import MOST_WORK
-from bridge.transform.for_sink import redact_for_sink
-from bridge.transform.redaction import Redaction
+from bridge.transform.redaction import MOST_WORK, Redaction, redact_for_sink
 from bridge.transform.redaction_key import RedactionKey
 from bridge.transform.transform import transform_for
 from tests.kit.growth import cpu_seconds

@@ -14,10 +14,8 @@ from bridge.model.policies import RedactionMode, RedactionRule
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.record import Delta, Gap, unfit
 from bridge.model.resource import Resource
-from bridge.transform.for_sink import redact_for_sink
-from bridge.transform.redaction import Redaction
+from bridge.transform.redaction import PathRules, Redaction, redact_for_sink
 from bridge.transform.redaction_key import RedactionKey
-from bridge.transform.rules import PathRules
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
 SECRET = "hunter2-hunter2"

@@ -10,8 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.kube.wire.objects import read_object
-from bridge.model.annotations import LAST_APPLIED
-from bridge.model.object import ApiObject, is_digest_in
+from bridge.model.object import LAST_APPLIED, ApiObject, is_digest_in
 from bridge.model.policies import RedactionPreset as Preset
 from bridge.model.resource import Resource
 from bridge.transform.redaction import Redaction

@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 from bridge.kube.wire.frames import Frames
 from bridge.kube.wire.objects import read_object
 from bridge.kube.wire.pages import PageReader
-from bridge.model.annotations import LAST_APPLIED
 from bridge.model.answers import Announced, Page
-from bridge.model.object import ApiObject
+from bridge.model.object import LAST_APPLIED, ApiObject
 from bridge.model.resource import Resource
-from bridge.transform.annotations import stripped
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import RedactionKey
-from bridge.transform.transform import transform_for
+from bridge.transform.transform import stripped, transform_for
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)

@@ -14,8 +14,16 @@ from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion
+from bridge.operations.verify.compare import (
+    Candidate,
+    Coverage,
+    Difference,
+    DifferenceKind,
+    Holdings,
+    Version,
+    differences,
+)
 from bridge.plan.plan import Wanted
-from bridge.verify.compare import Candidate, Coverage, Difference, DifferenceKind, Holdings, Version, differences
 from tests.kit.examples import examples
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS
 

@@ -10,10 +10,10 @@ import pytest
 
 from bridge.kube import ClusterAccess
 from bridge.model.change import Op
+from bridge.operations.verify.cluster_view import selected_by
+from bridge.operations.verify.verify import Verification, verify
 from bridge.plan.plan import Plan, SinkPlan, Wanted
-from bridge.selection import SelectorText
-from bridge.verify.selected import selected_by
-from bridge.verify.verify import Verification, verify
+from bridge.views.selector import SelectorText
 from tests.bridge.verify.test_verify import SOON, Destination, config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground

@@ -16,10 +16,10 @@ from bridge.model.object import ApiObject
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_version import ReadFilter, StoredKind, StoredVersion
+from bridge.operations.verify.cluster_view import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView
+from bridge.operations.verify.compare import DifferenceKind
+from bridge.operations.verify.verify import Verification, verify
 from bridge.plan.plan import Wanted
-from bridge.verify.cluster_view import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView
-from bridge.verify.compare import DifferenceKind
-from bridge.verify.verify import Verification, verify
 from sinks.base import SinkUnavailable
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
@@ -197,7 +197,7 @@ async def test_a_name_without_a_meaning_is_noted(cluster: Playground, destinatio
 async def test_what_arrives_late_but_before_the_end_is_no_difference(
     cluster: Playground, destination: Destination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.verify.verify._FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("bridge.operations.verify.verify._FIRST_PAUSE", 0.001)
     new = cluster.create("configmaps", config_map("new"))
     destination.before_reading = [*[lambda: None] * 6, lambda: destination.store(new, Op.ADDED)]
 

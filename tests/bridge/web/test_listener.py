@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bridge.facts import AnswerFailed, ConnectionCut, CutReason, Fact
-from bridge.web import connections
-from bridge.web.connections import Bounds, Connection, Connections
-from bridge.web.listener import Limits, Listener
-from sinks.tls import tls_context
+from bridge.http import listener as connections
+from bridge.http.listener import Bounds, Connection, Connections, Limits, Listener
+from bridge.telemetry.facts import AnswerFailed, ConnectionCut, CutReason, Fact
+from sinks.secret_files import tls_context
 from tests.kit.certificates import Authority
 from tests.kit.deadlines import BUSY
 from tests.kit.virtual_time import run_in_virtual_time

@@ -10,10 +10,10 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from bridge.http.access import TokenFile
+from bridge.http.server import WebServer
 from bridge.model.primitives.shard import Shard
 from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
-from bridge.web.access import TokenFile
-from bridge.web.server import WebServer
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
 

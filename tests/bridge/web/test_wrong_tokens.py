@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.web.wrong_tokens import MOST, WINDOW, WrongTokens
+from bridge.http.access import MOST, WINDOW, WrongTokens
 
 
 def guessed(wrong: WrongTokens, client: str, times: int, now: float = 0.0) -> float:

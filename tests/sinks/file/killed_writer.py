@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from sinks.base import ALL_STORED
+from sinks.file import closed_parts
 from sinks.file.options import FileOptions
-from sinks.file.rotation import closed_parts
-from sinks.file.rotation.parts import parts_of
+from sinks.file.parts import parts_of
 from sinks.file.sink import FileSink
 from tests.kit.records import changes
 

@@ -17,7 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 from sinks.base import SinkUnavailable
-from sinks.file import syncing
+from sinks.file import connection as syncing
 from sinks.file.connection import describe
 from sinks.file.delivery import AppendFailed, FileWriter, PipeWriter, open_writer
 from sinks.file.options import FileOptions, Fsync

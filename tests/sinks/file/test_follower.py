@@ -13,12 +13,11 @@ import zstandard
 
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Record, SnapshotEdge
-from bridge.model.versions.followed_record import FollowedRecord
-from bridge.model.versions.record_forms import record_in
+from bridge.model.versions.followed_record import FollowedRecord, record_in
 from bridge.model.versions.stored_version import CannotReadBack
 from sinks.base import SinkUnavailable
-from sinks.file.follower import FileFollower
 from sinks.file.options import FileOptions
+from sinks.file.readers import FileFollower
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, TIME, a_delta, a_gap, a_snapshot
 from tests.sinks.file.test_readback import write
 

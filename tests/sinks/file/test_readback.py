@@ -15,17 +15,17 @@ import pytest
 import zstandard
 
 from bridge.model.change import Op
-from bridge.model.primitives.split import split_at_notices
+from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.record import Record
 from bridge.model.versions.stored_version import FOREIGN, CannotReadBack, StoredVersion
 from sinks.base import ALL_STORED, SinkUnavailable
+from sinks.file import lines
 from sinks.file.connection import FileConnection
 from sinks.file.delivery import open_writer
+from sinks.file.follow import Follower
 from sinks.file.options import FileOptions
-from sinks.file.readback import FileReadBack
-from sinks.file.reading import lines
-from sinks.file.reading.follow import Follower
-from sinks.file.rotation.parts import parts_of
+from sinks.file.parts import parts_of
+from sinks.file.readers import FileReadBack
 from sinks.file.sink import FileSink
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, as_stored, changes
 

@@ -22,12 +22,10 @@ from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.file.connection import describe
 from sinks.file.delivery import AppendFailed, open_writer
 from sinks.file.examine import examine
+from sinks.file.lines import sequence_in, time_in
 from sinks.file.options import FileOptions, Rotation
-from sinks.file.readback import FileReadBack
-from sinks.file.reading.line_head import sequence_in, time_in
-from sinks.file.rotation.parts import name_of_part, parts_of
-from sinks.file.rotation.reading_lock import ReadingLock, unread
-from sinks.file.rotation.retention import PartRetention
+from sinks.file.parts import PartRetention, ReadingLock, name_of_part, parts_of, unread
+from sinks.file.readers import FileReadBack
 from sinks.file.sink import FileSink
 from tests.kit.child import child
 from tests.kit.deadlines import BUSY
@@ -514,7 +512,7 @@ async def test_a_part_that_is_locked_for_long_is_removed(path: Path, monkeypatch
     before = stems(path)
     lock = ReadingLock()
     lock.move_to(parts_of(path)[0].path)
-    monkeypatch.setattr("sinks.file.rotation.retention.LONGEST_READ", 0.0)
+    monkeypatch.setattr("sinks.file.parts.LONGEST_READ", 0.0)
     async with opened(path, rotation={**PLAIN, "retain_parts": 1}):
         await until(lambda: stems(path) == before[-1:])
     lock.move_to(None)
@@ -534,7 +532,7 @@ def test_a_lock_keeps_a_part_for_an_hour(path: Path) -> None:
 def test_a_reader_does_not_wait_for_a_lock_of_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     part = path.with_name("a")
     part.write_bytes(b"1")
-    monkeypatch.setattr("sinks.file.rotation.reading_lock._LONGEST_WAIT", 0.0)
+    monkeypatch.setattr("sinks.file.parts._LONGEST_WAIT", 0.0)
     with unread(part) as is_free:
         assert is_free
         lock = ReadingLock()

@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from sinks.base import WrongOption
-from sinks.kafka.auth.command_tokens import CommandTokens
+from sinks.kafka.tokens import CommandTokens
 from tests.kit.deadlines import BUSY
 
 NOW = 1_800_000_000.0

@@ -13,9 +13,9 @@ import pytest
 from bridge.model.change import Op
 from bridge.model.record import Record
 from sinks.base import SinkUnavailable
-from sinks.kafka import follower
-from sinks.kafka.follower import KafkaFollower
+from sinks.kafka import readers as follower
 from sinks.kafka.options import KafkaOptions
+from sinks.kafka.readers import KafkaFollower
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka
 from tests.cluster.servers.ports import reserve_port

@@ -9,11 +9,10 @@ import pytest
 from confluent_kafka import Message
 
 from bridge.model.record import Record
-from sinks.errors import NotLeading
-from sinks.kafka.client.producer import InFlight, KafkaProducer
+from sinks.kafka.delivery import InFlightRecords, KafkaDelivery
 from sinks.kafka.encode import KafkaMessage
-from sinks.kafka.sending.delivery import InFlightRecords, KafkaDelivery
-from sinks.receipt import BatchResult
+from sinks.kafka.producer import InFlight, KafkaProducer
+from sinks.receipt import BatchResult, NotLeading
 from tests.kit.records import a_delta
 
 

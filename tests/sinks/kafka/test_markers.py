@@ -188,7 +188,7 @@ async def test_envelopes_name_the_newest_gap_without_markers(kafka: Kafka, topic
 async def test_beyond_the_bound_records_name_the_gap_without_markers(
     kafka: Kafka, topics: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sinks.kafka.topics import names
+    from sinks.kafka import topics as names
 
     monkeypatch.setattr(names, "MAX_MARKED_PARTITIONS", 6)
     monkeypatch.setattr(memory, "MAX_MARKED_PARTITIONS", 6)

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from config.values import Duration, Size
 from sinks.base import SinkUnavailable
-from sinks.kafka.client.config import ClientConfig
+from sinks.kafka.config import ClientConfig
 from sinks.kafka.options import KafkaOptions
 
 

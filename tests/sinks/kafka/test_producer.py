@@ -11,12 +11,11 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sinks.errors import NotLeading, WrongOption
-from sinks.kafka.client.config import ClientConfig
-from sinks.kafka.client.producer import InFlight, KafkaProducer
-from sinks.kafka.client.producers import AskingProducer, Producers
+from sinks.kafka.config import ClientConfig
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.options import KafkaOptions
+from sinks.kafka.producer import AskingProducer, InFlight, KafkaProducer, Producers
+from sinks.receipt import NotLeading, WrongOption
 
 
 class SlowCluster:
@@ -48,7 +47,7 @@ class SlowCluster:
 async def test_close_sends_nothing_any_more() -> None:
     """What is sent has its answer awaited; what waits in the queue would be stored while the next leader delivers."""
     seconds = 0.1
-    clients = cast(ClientConfig, SlowCluster(seconds))
+    clients = cast("ClientConfig", SlowCluster(seconds))
     with ThreadPoolExecutor(2) as threads:
         producer = await asyncio.to_thread(KafkaProducer, clients, threads, asyncio.get_running_loop(), gapless=True)
         records = [InFlight(producer, 1) for _ in range(100)]
@@ -68,7 +67,7 @@ async def test_close_sends_nothing_any_more() -> None:
 
 async def test_close_does_not_wait_for_reports_that_come_one_by_one() -> None:
     """Else a replica that has lost its Lease would still be delivering when the next leader begins."""
-    clients = cast(ClientConfig, SlowCluster(0.2))
+    clients = cast("ClientConfig", SlowCluster(0.2))
     with ThreadPoolExecutor(2) as threads:
         producer = await asyncio.to_thread(KafkaProducer, clients, threads, asyncio.get_running_loop(), gapless=True)
         records = []
@@ -84,7 +83,7 @@ async def test_close_does_not_wait_for_reports_that_come_one_by_one() -> None:
 
 
 async def test_a_replica_that_may_not_lead_produces_nothing() -> None:
-    clients, loop = cast(ClientConfig, SlowCluster(0)), asyncio.get_running_loop()
+    clients, loop = cast("ClientConfig", SlowCluster(0)), asyncio.get_running_loop()
     message, leads = KafkaMessage("k8s", "a", (b"{}",), {}), False
     with ThreadPoolExecutor(2) as threads:
         producer = await asyncio.to_thread(AskingProducer, clients, threads, loop, may_send=lambda: leads, gapless=True)

@@ -11,15 +11,15 @@ import pytest
 from confluent_kafka import Producer
 
 from bridge.model.change import Op
-from bridge.model.primitives.split import split_at_notices
+from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.record import Record
 from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredVersion
 from sinks.base import ALL_STORED, SinkUnavailable
-from sinks.kafka import readback
+from sinks.kafka import readers as readback
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.readback import KafkaReadBack
+from sinks.kafka.readers import KafkaReadBack
 from sinks.kafka.sink import KafkaSink
-from sinks.kafka.topics.names import topics_pattern
+from sinks.kafka.topics import topics_pattern
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka
 from tests.cluster.servers.ports import reserve_port

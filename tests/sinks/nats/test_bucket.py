@@ -188,7 +188,7 @@ async def test_a_purged_bucket_is_a_loss(nats_server: Nats, nats_stream: MakeStr
 async def test_a_bucket_purged_under_a_sink_is_noticed(
     nats_server: Nats, nats_stream: MakeStream, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sinks.nats.states.sink.LOOK_INTERVAL", 0.0)
+    monkeypatch.setattr("sinks.nats.bucket.LOOK_INTERVAL", 0.0)
     stream = await nats_stream()
     async with opened(nats_server, stream, bucket) as sink:
         await sink.deliver([a_delta(1, key="shop/a")])

@@ -17,7 +17,7 @@ from bridge.model.versions.stored_version import CannotReadBack
 from sinks import registry
 from sinks.base import ALL_STORED, SinkUnavailable
 from sinks.nats.options import NatsOptions
-from sinks.nats.readback import NatsReadBack
+from sinks.nats.readers import NatsReadBack
 from sinks.nats.sink import NatsSink
 from tests.cluster.fixtures import StartNats, fresh_name
 from tests.cluster.servers import Nats

@@ -10,7 +10,7 @@ from nats.js.api import StreamConfig
 from bridge.model.record import Delta
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import NatsDelivery
-from sinks.nats.jetstream.numbering import Numbering
+from sinks.nats.exchange import Numbering
 from tests.cluster.fixtures import MakeStream, NatsStream
 from tests.cluster.servers import Nats
 from tests.kit.records import a_delta, ids_of

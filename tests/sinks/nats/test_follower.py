@@ -14,9 +14,9 @@ from bridge.model.change import Op
 from bridge.model.record import Record
 from bridge.model.versions.stored_version import CannotReadBack
 from sinks.base import ALL_STORED, SinkUnavailable
-from sinks.nats import follower
-from sinks.nats.follower import NatsFollower
+from sinks.nats import readers as follower
 from sinks.nats.options import NatsOptions
+from sinks.nats.readers import NatsFollower
 from tests.cluster.fixtures import MakeStream, fresh_name
 from tests.cluster.servers import Nats
 from tests.cluster.servers.ports import reserve_port

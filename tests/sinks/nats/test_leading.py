@@ -15,15 +15,15 @@ from msgspec.structs import replace
 
 from bridge.delivery.attempts import SinkAttempts
 from bridge.delivery.circuit import Retry
-from bridge.facts import Fact, LeadershipDoubted
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
 from bridge.model.versions.stored_version import StoredKind
+from bridge.telemetry.facts import Fact, LeadershipDoubted
 from sinks.base import ALL_STORED, Receipt, SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MOST_IN_FLIGHT
 from sinks.nats.leading import StreamInDoubt
-from sinks.nats.readback import version_in
+from sinks.nats.readers import version_in
 from sinks.nats.sink import NatsSink
 from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats, NatsRecord

@@ -17,8 +17,8 @@ from bridge.model.change import Op
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Receipt, SinkUnavailable
+from sinks.nats.bucket import NatsSinkWithState
 from sinks.nats.delivery import MOST_IN_FLIGHT
-from sinks.nats.states.sink import NatsSinkWithState
 from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats
 from tests.kit.deadlines import BUSY
@@ -237,7 +237,7 @@ async def test_a_leader_that_is_alone_writes_its_markers_once(
     nats_server: Nats, nats_stream: MakeStream, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often it looks at the bucket."""
-    monkeypatch.setattr("sinks.nats.states.sink.LOOK_INTERVAL", 0.0)
+    monkeypatch.setattr("sinks.nats.bucket.LOOK_INTERVAL", 0.0)
     stream = await nats_stream()
     async with leading(nats_server, stream, bucket, FORMER) as sink:
         for first in (1, 4, 7):

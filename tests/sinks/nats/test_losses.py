@@ -16,8 +16,8 @@ from nats.js.api import StreamConfig
 
 from sinks.base import ALL_STORED, Receipt
 from sinks.nats import sink as sink_module
-from sinks.nats.jetstream.losses import KnownStream, StreamContents, StreamDescription, StreamLimits, loss_of
 from sinks.nats.sink import NatsSink
+from sinks.nats.stream import KnownStream, StreamContents, StreamDescription, StreamLimits, loss_of
 from tests.cluster.fixtures import MakeStream, NatsStream
 from tests.cluster.servers import Nats
 from tests.kit.records import a_delta, changes, ids_of

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from sinks.nats.connection import MOST_UNANSWERED
-from sinks.nats.jetstream.pub_ack import (
+from sinks.nats.exchange import (
     STREAM_MISSING,
     Acknowledged,
     Answer,
     MessageRejected,
     PublishFailed,
+    PublishWindow,
     WrongLastMessage,
     read_answer,
 )
-from sinks.nats.jetstream.publish_window import PublishWindow
-from sinks.nats.jetstream.verdicts import VERDICTS, JetStreamFault
+from sinks.nats.verdicts import VERDICTS, JetStreamFault
 
 
 def error(number: int, description: str = "what went wrong") -> bytes:

@@ -15,9 +15,9 @@ from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Record
 from bridge.model.versions.stored_version import FOREIGN, StoredKind, StoredVersion
 from sinks.base import ALL_STORED, SinkUnavailable
-from sinks.nats import readback
+from sinks.nats import readers as readback
 from sinks.nats.options import NatsOptions
-from sinks.nats.readback import NatsReadBack
+from sinks.nats.readers import NatsReadBack
 from sinks.nats.sink import NatsSink
 from tests.cluster.fixtures import MakeStream, NatsStream
 from tests.cluster.servers import Nats

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.base import ALL_STORED, SinkUnavailable
-from sinks.webhook.http.networks import NetworkPolicy
+from sinks.webhook.client import NetworkPolicy
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.records import a_delta

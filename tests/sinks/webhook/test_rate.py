@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.base import ALL_STORED
+from sinks.webhook.connection import RateLimit
 from sinks.webhook.options import WebhookOptions
-from sinks.webhook.rate import RateLimit
 from sinks.webhook.sink import WebhookSink
 from tests.kit.records import changes
 from tests.kit.virtual_time import run_in_virtual_time

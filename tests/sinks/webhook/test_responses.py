@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sinks.base import RetryLater
-from sinks.webhook.http.responses import PostAccepted, PostFailed, PostRejected, PostResult, result_of, seconds_of
+from sinks.webhook.responses import PostAccepted, PostFailed, PostRejected, PostResult, result_of, seconds_of
 
 NOW = datetime(2026, 11, 21, 9, 0, 0, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ import yarl
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sinks.webhook.template import HeaderTemplate, Placeholder, UrlTemplate, placeholders
+from sinks.webhook.options import HeaderTemplate, Placeholder, UrlTemplate, placeholders
 
 URL = "https://search.test/k8s/{a}/_doc/x-{b}?routing={c}&z=1"
 HOSTILE = [

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from sinks.base import SinkUnavailable
-from sinks.webhook.auth.token_cache import AccessToken, TokenCache
+from sinks.webhook.authorization import AccessToken, TokenCache
 from tests.kit.virtual_time import run_in_virtual_time
 
 

@@ -1,0 +1,139 @@
+"""Foresees a change of the configuration, and carries it out in the running rooms.
+
+The order is that of a start: cursors, pipelines, selections, informers. So the same code decides, exports deletes and
+differences, and repairs a kill in the middle at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+from bridge.app.watched_resources import WatchedResources
+from bridge.delivery.backpressure import Backpressure
+from bridge.delivery.feeds import Exporter
+from bridge.delivery.selecting import Selecting
+from bridge.delivery.sink_pipeline import RunningSinks
+from bridge.kube import KubeClient
+from bridge.outbox import Outbox
+from bridge.plan.difference import SettingsDifference
+from bridge.plan.plan import Plan
+from bridge.plan.resolve import ResourceChange, mistakes_of
+
+
+class CannotForesee(Exception):
+    """The deletes of a change cannot be counted."""
+
+    def __init__(self, message: str, *, is_final: bool) -> None:
+        """``is_final``: False if a later attempt may succeed."""
+        super().__init__(message)
+        self.is_final = is_final
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The effect of another plan, before anything changes."""
+
+    resources: ResourceChange
+    mistakes: list[str]
+    """Reasons for which a start with the plan would end."""
+    deletes: Mapping[str, int]
+    """Resource, or path of a selection → objects that would be exported as deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveChange:
+    """The rooms of a running bridge, as far as a change concerns them."""
+
+    client: KubeClient
+    outbox: Outbox
+    sinks: RunningSinks
+    selecting: Selecting
+    backlogs: Backpressure
+    exporter: Exporter
+    watched_resources: WatchedResources
+    use: Callable[[Plan], None]
+    """Makes a plan the present one, for rules of redaction, status and the end of the bridge."""
+    replacing: Callable[[], AbstractContextManager[None]]
+    """Surrounds a change that ends informers and begins others."""
+
+    async def foresee(self, plan: Plan, difference: SettingsDifference) -> Foreseen:
+        """Raises PlanRefused, CannotForesee and Damaged."""
+        change = await self.watched_resources.foresee(plan.wanted)
+        catalogue, resolution = self.watched_resources.catalogue, change.resolution
+        mistakes = mistakes_of(resolution) + self.selecting.mistakes(plan.sinks, catalogue, resolution)
+        if mistakes:
+            return Foreseen(change, mistakes, {})
+        deletes: dict[str, int] = {}
+        if difference.resources:
+            deletes = await self._departures(plan, change)
+        known = {cursor.sink for cursor in self.outbox.sinks.all}
+        selecting = [sink for sink in plan.sinks if sink.name in difference.selecting and sink.name in known]
+        leaving = await self.selecting.count_leaving(selecting, catalogue, resolution)
+        return Foreseen(
+            change, [], deletes | {f"sinks.{sink}.select": count for sink, count in leaving.items() if count}
+        )
+
+    async def _departures(self, plan: Plan, change: ResourceChange) -> dict[str, int]:
+        # Imported here: most runs never need it.
+        from bridge.app.departures import departures
+        from bridge.operations.verify.cluster_view import ClusterRefuses, ClusterUnavailable
+
+        try:
+            return await departures(plan.cluster, self.client, self.outbox.ledger, change)
+        except ClusterRefuses as error:
+            raise CannotForesee(f"resources: {error}", is_final=True) from error
+        except ClusterUnavailable as error:
+            raise CannotForesee(f"resources: {error}", is_final=False) from error
+
+    async def apply(self, plan: Plan, difference: SettingsDifference, resources: ResourceChange) -> None:
+        """Puts the plan into effect. Records in flight to sinks that change or go have ``grace_seconds``. Raises what a
+        start raises; a cancelled change is completed by the next start."""
+        async with self.sinks.lock:
+            await self._apply(plan, difference, resources)
+
+    @asynccontextmanager
+    async def _restarting(self, resources: ResourceChange, released: Collection[str]) -> AsyncIterator[None]:
+        # An informer whose batch waits for the backlog of a sink could not end.
+        self.backlogs.release()
+        try:
+            with self.replacing():
+                async with self.watched_resources.changing(resources, released=released):
+                    yield
+        finally:
+            self.backlogs.hold()
+
+    async def _apply(self, plan: Plan, difference: SettingsDifference, resources: ResourceChange) -> None:
+        until = asyncio.get_running_loop().time() + plan.grace_seconds
+        await self.sinks.end((*difference.removed, *difference.changed), by=until)
+        if not (difference.resources or difference.selecting):
+            await self._replace_sinks(plan, difference)
+            return
+        async with self._restarting(resources, self._released(difference, resources)):
+            await self._replace_sinks(plan, difference)
+
+    def _released(self, difference: SettingsDifference, resources: ResourceChange) -> Collection[str]:
+        """The resources whose informers end before the change. While a difference of selections is exported, none may
+        run: it moves objects that informers know."""
+        if difference.selecting or self.outbox.selections.stored:
+            return self.watched_resources.watched
+        return resources.released
+
+    async def _replace_sinks(self, plan: Plan, difference: SettingsDifference) -> None:
+        for name in difference.removed:
+            self.sinks.leave(name)
+            self.outbox.registration.end(name)
+        begun = [sink for sink in plan.sinks if sink.name in (*difference.added, *difference.changed)]
+        await self.outbox.registration.begin(
+            {sink.name: sink.start for sink in begun},
+            [sink.name for sink in begun if sink.select is not None],
+            before=plan.retention.before,
+        )
+        self.use(plan)
+        self.sinks.begin(begun)
+        for sink in begun:
+            if sink.name not in difference.selecting:
+                self.selecting.let_judge(sink.name)
+        self.exporter.admit = self.backlogs.admit if self.backlogs.can_block else None

@@ -1,0 +1,335 @@
+"""Notices that the configuration file changed, also behind the symbolic links of a mounted ConfigMap.
+
+A ``stat`` sees an editor's write, a rename, and the link that the kubelet replaces. inotify would need a watch on each
+link of the path, and saves a system call every three seconds.
+
+Reads the configuration file when it changed, at SIGHUP, or at an operator's command, and accepts or refuses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import stat
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from bridge.app.live_change import CannotForesee, Foreseen, LiveChange
+from bridge.model.admin import DiskFull, Reloaded, ReloadRequest, UnknownTarget
+from bridge.model.status import ConfigurationStatus
+from bridge.plan.difference import MOST_DELETES, SettingsDifference, difference
+from bridge.plan.plan import Plan, PlanRefused
+from bridge.plan.plan_from_settings import plan_of
+from bridge.plan.preflight import preflight
+from bridge.telemetry.facts import ConfigurationReloaded, ReloadRefused, Report
+from config.document import LARGEST
+from config.errors import ConfigError
+from config.schema import Settings
+
+_DIGITS = 8
+"""Enough to compare files, and too few to try passwords of a file on."""
+
+_State: TypeAlias = tuple[int, int, int, int, int] | None
+"""Device, inode, size, and the times of changes in nanoseconds; None without a regular file."""
+
+
+class ConfigurationFile:
+    """A file, compared with its state at the last ``read``. A look is a ``stat``: the kubelet replaces a link in front
+    of the file, which then has another inode; editors write in place or rename. A pipe is never read again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.digest = ""
+        """The first digits of the SHA-256 of the content at the last ``read``; empty for a file that cannot be read."""
+        self._read: _State = None
+        self._seen: _State = None
+        self.read()
+
+    def read(self) -> None:
+        """Notes state and digest. Call it before the content is used, so that no change in between is overlooked."""
+        self._read = self._seen = self._look()
+        self.digest = ""
+        if self._read is not None:
+            try:
+                with self.path.open("rb") as opened:
+                    self.digest = hashlib.sha256(opened.read(LARGEST + 1)).hexdigest()[:_DIGITS]
+            except OSError:
+                return
+
+    def has_changed(self) -> bool:
+        """True if this look and the one before found the same new state: its writer is done with it."""
+        was, self._seen = self._seen, self._look()
+        return self._seen == was and self._seen != self._read
+
+    @property
+    def is_changing(self) -> bool:
+        """The last look found another state than the last ``read``."""
+        return self._seen != self._read
+
+    def _look(self) -> _State:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+LOOK_EVERY = 3.0
+"""Seconds between two looks at the file. The kubelet takes a minute for a changed ConfigMap."""
+LOOK_FOR_ROOM = 1.0
+"""Seconds between two looks of an operator who waits for a change, whether the disk holds it up."""
+SETTLE = 1.0
+"""Seconds after a look that found a change, until the look that finds whether its writer is done."""
+RETRY_AFTER = 30.0
+"""Seconds until a change is tried again that an unreachable API server, or a full disk, held up."""
+_MANAGERS_NEED_RESTART = (
+    "sinks: include: managers needs a restart where no sink had it, because the bridge has not kept what it is made of"
+)
+_NEEDS_RESTART = "changed, and needs a restart; resources, sinks and telemetry.log_level change while the bridge runs"
+
+
+_UNCONFIRMED = ReloadRequest()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Order:
+    trigger: str
+    request: ReloadRequest = _UNCONFIRMED
+    answer: asyncio.Future[Reloaded] | None = None
+
+    def give_up(self) -> None:
+        """Without an answer so far, none follows."""
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(UnknownTarget("the bridge ends; its next start reads the file"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    settings: Settings
+    plan: Plan
+    difference: SettingsDifference
+    foreseen: Foreseen | None
+    """None if no option has another value."""
+
+
+class _Refused(Exception):
+    def __init__(
+        self, problems: Sequence[str], *, deletes: Mapping[str, int] | None = None, is_final: bool = True
+    ) -> None:
+        """``is_final``: False if a later attempt may succeed with the same file."""
+        super().__init__(problems)
+        self.problems = problems
+        self.deletes = dict(deletes or {})
+        self.is_final = is_final
+
+
+class Reloader:
+    """A changed file takes effect as a whole, or is refused as a whole with every reason."""
+
+    def __init__(
+        self,
+        file: ConfigurationFile,
+        settings: Settings,
+        *,
+        load: Callable[[], Settings],
+        use: Callable[[Settings], None],
+        report: Report,
+    ) -> None:
+        """``settings``: in effect, loaded after ``file`` was made. ``load`` raises ConfigError, and may block. ``use``
+        puts options into effect that belong to the process, such as the level of the log."""
+        self._file = file
+        self._settings = settings
+        self._load = load
+        self._use = use
+        self._report = report
+        self._orders: asyncio.Queue[_Order] = asyncio.Queue()
+        self._live: LiveChange | None = None
+        self._applies = False
+        self.status = ConfigurationStatus(digest=file.digest, loaded_at=time.time())
+
+    def request(self, trigger: str) -> None:
+        """Reads the file again as soon as the bridge has started."""
+        self._orders.put_nowait(_Order(trigger))
+
+    async def reload(self, request: ReloadRequest) -> Reloaded:
+        """See AdminOperations.reload. A change that has begun when the disk becomes full cannot be undone: nobody waits
+        for it any more, and a change that waits behind it is not made."""
+        live = self._live
+        if live is None:
+            raise UnknownTarget("the bridge waits for its first answer of the API server: ask again when it has it")
+        answer: asyncio.Future[Reloaded] = asyncio.get_running_loop().create_future()
+        self._orders.put_nowait(_Order("command", request, answer))
+        try:
+            while not (await asyncio.wait([answer], timeout=LOOK_FOR_ROOM))[0]:
+                if self._applies and live.outbox.no_room:
+                    raise DiskFull(
+                        "the disk of the state became full while a change took effect, which goes on when there is "
+                        f"room: {live.outbox.no_room}"
+                    )
+            return answer.result()
+        finally:
+            answer.cancel()
+
+    async def newest(self, plan: Plan) -> Plan:
+        """The plan of the file as it is now, for a bridge that begins to run; ``plan``, which was used so far, if the
+        file cannot be used, which is reported."""
+        self._file.read()
+        try:
+            settings = await asyncio.to_thread(self._load)
+            if fixed := difference(self._settings, settings).fixed:
+                raise _Refused([f"{path}: {_NEEDS_RESTART}" for path in fixed])
+            found = plan_of(settings, self._file.path)
+            if mistakes := await asyncio.to_thread(preflight, found):
+                raise _Refused([f"{where}: {reason}" for where, reason in mistakes])
+        except ConfigError as error:
+            self._refuse(_Order("start"), _Refused([str(problem) for problem in error.problems]))
+            return plan
+        except _Refused as refusal:
+            self._refuse(_Order("start"), refusal)
+            return plan
+        self._settings = settings
+        self._use(settings)
+        self.status = msgspec.structs.replace(self.status, digest=self._file.digest, loaded_at=time.time(), refused="")
+        return found
+
+    async def run(self, live: LiveChange) -> None:
+        """Reloads until cancelled. Raises what a start raises."""
+        await live.watched_resources.wait_started()
+        self._live = live
+        now, retry_at = asyncio.get_running_loop().time, float("inf")
+        try:
+            while True:
+                order = await self._next(retry_at)
+                if order.answer is not None and order.answer.done():
+                    continue
+                try:
+                    is_final = await self._reload(live, order)
+                finally:
+                    order.give_up()
+                retry_at = float("inf") if is_final else now() + RETRY_AFTER
+        finally:
+            self._live = None
+            while not self._orders.empty():
+                self._orders.get_nowait().give_up()
+
+    async def _next(self, retry_at: float) -> _Order:
+        now = asyncio.get_running_loop().time
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE if self._file.is_changing else LOOK_EVERY):
+                    return await self._orders.get()
+            if self._file.has_changed() or now() >= retry_at:
+                return _Order("file")
+
+    # ── A reload ─────────────────────────────────────────────────────────────
+
+    async def _reload(self, live: LiveChange, order: _Order) -> bool:
+        """Answers the order. Returns whether the answer stays the same as long as the file does."""
+        self._file.read()
+        began = time.monotonic()
+        try:
+            change = await self._planned(live, order.request)
+        except _Refused as refusal:
+            self._refuse(order, refusal)
+            return refusal.is_final
+        if change.foreseen is not None:
+            self._applies = True
+            try:
+                await live.apply(change.plan, change.difference, change.foreseen.resources)
+            finally:
+                self._applies = False
+        self._settings = change.settings
+        self._use(change.settings)
+        self._accept(order, change, time.monotonic() - began)
+        return True
+
+    async def _planned(self, live: LiveChange, request: ReloadRequest) -> _Change:
+        """Raises _Refused. Changes no room."""
+        try:
+            settings = await asyncio.to_thread(self._load)
+        except ConfigError as error:
+            raise _Refused([str(problem) for problem in error.problems]) from error
+        found = difference(self._settings, settings)
+        if found.fixed:
+            raise _Refused([f"{path}: {_NEEDS_RESTART}" for path in found.fixed])
+        plan = plan_of(settings, self._file.path)
+        if plan.retention.managers and not plan_of(self._settings, self._file.path).retention.managers:
+            raise _Refused([_MANAGERS_NEED_RESTART])
+        if mistakes := await asyncio.to_thread(preflight, plan):
+            raise _Refused([f"{where}: {reason}" for where, reason in mistakes])
+        if not found.lines:
+            return _Change(settings, plan, found, None)
+        try:
+            await live.outbox.find_room()
+        except DiskFull as error:
+            raise _Refused([f"state.directory: {error}"], is_final=False) from error
+        return _Change(settings, plan, found, await _foreseen(live, plan, found, request.allow_deletes))
+
+    def _accept(self, order: _Order, change: _Change, seconds: float) -> None:
+        lines, status = change.difference.lines, self.status
+        self.status = msgspec.structs.replace(
+            status,
+            digest=self._file.digest,
+            loaded_at=time.time(),
+            refused="",
+            changed=status.changed + bool(lines),
+            unchanged=status.unchanged + (not lines),
+        )
+        self._report(
+            ConfigurationReloaded(
+                configuration=str(self._file.path),
+                trigger=order.trigger,
+                digest=self._file.digest,
+                changes=lines,
+                added=change.difference.added,
+                removed=change.difference.removed,
+                seconds=seconds,
+            )
+        )
+        if order.answer is not None and not order.answer.done():
+            deletes = {} if change.foreseen is None else dict(change.foreseen.deletes)
+            order.answer.set_result(Reloaded(str(self._file.path), list(lines), deletes=deletes))
+
+    def _refuse(self, order: _Order, refusal: _Refused) -> None:
+        path, problems = str(self._file.path), tuple(refusal.problems)
+        self.status = msgspec.structs.replace(
+            self.status,
+            refused="; ".join(problems),
+            tried_again=not refusal.is_final,
+            refused_at=time.time(),
+            refusals=self.status.refusals + 1,
+        )
+        self._report(
+            ReloadRefused(configuration=path, trigger=order.trigger, digest=self._file.digest, problems=problems)
+        )
+        if order.answer is not None and not order.answer.done():
+            order.answer.set_result(Reloaded(path, problems=list(problems), deletes=refusal.deletes))
+
+
+async def _foreseen(live: LiveChange, plan: Plan, found: SettingsDifference, allowed: int) -> Foreseen:
+    """Raises _Refused."""
+    try:
+        foreseen = await live.foresee(plan, found)
+    except PlanRefused as error:
+        raise _Refused([str(error)]) from error
+    except CannotForesee as error:
+        raise _Refused([str(error)], is_final=error.is_final) from error
+    if foreseen.mistakes:
+        raise _Refused(foreseen.mistakes)
+    total = sum(foreseen.deletes.values())
+    if total > max(MOST_DELETES, allowed):
+        parts = ", ".join(f"{what}: {count}" for what, count in foreseen.deletes.items())
+        problem = (
+            f"{total} objects would be exported as deleted ({parts}); more than {MOST_DELETES} need a confirmation: "
+            f"if this is meant, run kubedelta reload --allow-deletes {total}"
+        )
+        raise _Refused([problem], deletes=foreseen.deletes)
+    return foreseen

@@ -1,0 +1,239 @@
+"""The functions whose times are spans. They are replaced while a bridge is traced: otherwise none of this lies on the
+way of a change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from random import random
+from time import time_ns
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from opentelemetry.trace import Span, StatusCode, Tracer, set_span_in_context
+
+from bridge.app.tracing.export import exporting
+from bridge.app.tracing.traces import Traces
+from bridge.delivery.attempts import SinkAttempts
+from bridge.informer.controller import Controller
+from bridge.informer.delta_fifo import DeltaFIFO
+from bridge.kube.gathering import Gathering, WatchBody
+from bridge.model.change import ChangeBatch, Op
+from bridge.model.formats.cloudevent import CloudEvents
+from bridge.model.record import Delta, Record
+from bridge.outbox.appender import Appender
+from bridge.plan.plan import TracingPlan
+from bridge.processor.shared_processor import SharedProcessor
+from bridge.telemetry.facts import Report
+
+_LONGEST_WINDOW = 3_000_000_000
+"""Nanoseconds. ``latency`` is a second at most, and a window twice as long."""
+_ENCODERS = ("headers", "encoded_headers", "data", "structured")
+
+
+@dataclass(slots=True)
+class _OnItsWay:
+    """A batch between the queue and the outbox."""
+
+    arrived: int | None
+    """When its first bytes came, in nanoseconds since 1970; None for a list."""
+    began: int
+    compared: tuple[int, int] = (0, 0)
+
+
+_ON_ITS_WAY: ContextVar[_OnItsWay | None] = ContextVar("on_its_way", default=None)
+_ENCODING: ContextVar[list[int] | None] = ContextVar("encoding", default=None)
+"""Begin and end of the encoding in a traced delivery."""
+
+
+@contextmanager
+def traced(plan: TracingPlan, cluster: str, report: Report) -> Iterator[None]:
+    """Traces the bridges that are made inside the context. Enter it on the event loop."""
+    with exporting(plan, cluster, report) as tracer, ExitStack() as undo:
+        tracing = _Tracing(tracer, plan.sample)
+        for owner, name, around in (
+            (Gathering, "wait", tracing.gathering),
+            (WatchBody, "read", tracing.reading),
+            (DeltaFIFO, "happened", tracing.queueing),
+            (Controller, "_process", tracing.processing),
+            (Controller, "handle_deltas", tracing.comparing),
+            (Appender, "append", tracing.committing),
+            (SharedProcessor, "distribute", tracing.distributing),
+            (SinkAttempts, "deliver", tracing.delivering),
+            *((CloudEvents, name, tracing.encoding) for name in _ENCODERS),
+        ):
+            function = vars(owner)[name]
+            setattr(owner, name, around(function))
+            undo.callback(setattr, owner, name, function)
+        yield
+
+
+class _Tracing:
+    def __init__(self, tracer: Tracer, sample: float) -> None:
+        self._tracer = tracer
+        self._sample = sample
+        self._traces = Traces()
+        self._windows: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        """Task of a watch → the begin of its newest wait for others."""
+        self._arrivals: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        """Task of a watch → when its newest bytes came."""
+        self._queued: WeakKeyDictionary[DeltaFIFO, int] = WeakKeyDictionary()
+        """Queue → when the bytes of its oldest delta came."""
+        self._open: list[tuple[ChangeBatch, Span]] = []
+        """Traced batches that are not committed."""
+
+    # ── From the watch to the queue ──────────────────────────────────────────
+
+    def gathering(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def wait(*args: Any) -> None:
+            self._windows[asyncio.current_task()] = time_ns()
+            await function(*args)
+
+        return wait
+
+    def reading(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def read(body: WatchBody) -> bytes:
+            chunk: bytes = await function(body)
+            task, now = asyncio.current_task(), time_ns()
+            window = self._windows.pop(task, 0)
+            self._arrivals[task] = window if now - window < _LONGEST_WINDOW else now
+            return chunk
+
+        return read
+
+    def queueing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def happened(fifo: DeltaFIFO, *args: Any, **kwargs: Any) -> Any:
+            if (arrived := self._arrivals.get(asyncio.current_task())) is not None:
+                self._queued.setdefault(fifo, arrived)
+            return function(fifo, *args, **kwargs)
+
+        return happened
+
+    # ── From the queue to the listeners ──────────────────────────────────────
+
+    def processing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def process(controller: Controller, *args: Any) -> None:
+            arrived = self._queued.pop(controller._fifo, None)  # type: ignore[call-overload]
+            token = _ON_ITS_WAY.set(_OnItsWay(arrived, time_ns()))
+            try:
+                await function(controller, *args)
+            finally:
+                _ON_ITS_WAY.reset(token)
+
+        return process
+
+    def comparing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def handle_deltas(*args: Any) -> Any:
+            began = time_ns()
+            changes = function(*args)
+            if (way := _ON_ITS_WAY.get()) is not None:
+                way.compared = began, time_ns()
+            return changes
+
+        return handle_deltas
+
+    def committing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def append(appender: Appender, batch: ChangeBatch) -> Sequence[Delta]:
+            way = _ON_ITS_WAY.get()
+            if way is None or not batch.changes or random() >= self._sample:
+                return await function(appender, batch)  # type: ignore[no-any-return]
+            root = self._tracer.start_span("batch", start_time=way.arrived or way.began)
+            self._open.append((batch, root))
+            began = time_ns()
+            try:
+                deltas: Sequence[Delta] = await function(appender, batch)
+            finally:
+                self._open = [each for each in self._open if each[1] is not root]
+            if deltas:
+                self._committed(root, way, began, deltas)
+            return deltas
+
+        return append
+
+    def distributing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def distribute(processor: SharedProcessor[Record], items: Sequence[Any], last: int) -> None:
+            first = items[0].sequence if self._open and items and isinstance(items[0], Delta) else None
+            root = next((root for batch, root in self._open if first is not None and batch.first == first), None)
+            if root is None:
+                function(processor, items, last)
+                return
+            context = set_span_in_context(root)
+            self._traces.add(items[0].sequence, last, context)
+            span = self._tracer.start_span("distribute", context)
+            function(processor, items, last)
+            span.end()
+
+        return distribute
+
+    def _committed(self, root: Span, way: _OnItsWay, began: int, deltas: Sequence[Delta]) -> None:
+        ended, context = time_ns(), set_span_in_context(root)
+        if way.arrived is not None:
+            self._tracer.start_span("watch", context, start_time=way.arrived).end(way.began)
+        self._tracer.start_span("compare", context, start_time=way.compared[0]).end(way.compared[1])
+        self._tracer.start_span("commit", context, start_time=began).end(ended)
+        ops = [delta.op for delta in deltas]
+        root.set_attributes(
+            {
+                "kubedelta.resource": deltas[0].resource.name,
+                "kubedelta.records": len(deltas),
+                "kubedelta.bytes": sum(len(delta.body) for delta in deltas),
+                **{f"kubedelta.records.{op}": ops.count(op) for op in Op},
+                "kubedelta.sequence.first": deltas[0].sequence,
+                "kubedelta.sequence.last": deltas[-1].sequence,
+            }
+        )
+        root.end(ended)
+
+    # ── To a destination ─────────────────────────────────────────────────────
+
+    def encoding(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def encode(*args: Any) -> Any:
+            if (times := _ENCODING.get()) is None:
+                return function(*args)
+            times[0] = times[0] or time_ns()
+            result = function(*args)
+            times[1] = time_ns()
+            return result
+
+        return encode
+
+    def delivering(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def deliver(attempts: SinkAttempts, batch: Sequence[Record], *args: Any) -> Any:
+            found = self._traces.of(batch)
+            if not found:
+                return await function(attempts, batch, *args)
+            times = [0, 0]
+            token, began = _ENCODING.set(times), time_ns()
+            try:
+                receipt, delay = await function(attempts, batch, *args)
+            finally:
+                _ENCODING.reset(token)
+            ended = time_ns()
+            left, rejected = set(receipt.pending), receipt.rejected.keys()
+            for first, indexes in found.items():
+                span = self._tracer.start_span("deliver", self._traces.context(first), start_time=began)
+                span.set_attributes(
+                    {
+                        "kubedelta.sink": attempts._name,
+                        "kubedelta.records": len(indexes),
+                        "kubedelta.records.pending": len(left.intersection(indexes)),
+                        "kubedelta.records.rejected": len(rejected & set(indexes)),
+                        "kubedelta.batch.records": len(batch),
+                        "kubedelta.sequence.first": batch[indexes[0]].sequence,
+                        "kubedelta.sequence.last": batch[indexes[-1]].sequence,
+                    }
+                )
+                if receipt.failure is not None:
+                    span.set_status(StatusCode.ERROR)  # Without the reason, which a destination wrote.
+                context = set_span_in_context(span)
+                if times[1]:
+                    self._tracer.start_span("encode", context, start_time=times[0]).end(times[1])
+                if not left.intersection(indexes):
+                    self._tracer.start_span("acknowledge", context, start_time=times[1] or began).end(ended)
+                span.end(ended)
+            return receipt, delay
+
+        return deliver

@@ -1,0 +1,176 @@
+"""The display of ``kubedelta demo``: a line for each delta, and a summary at the bottom.
+
+``kubedelta demo``: a small simulated cluster inside the process, and a bridge on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from bridge.app.bridge import Bridge
+from bridge.cli.console import ScreenConsole
+from bridge.cli.exits import Exit
+from bridge.cli.process import ENDING, handle_signals
+from bridge.kube import ClusterAccess
+from bridge.model.change import Evidence, Op
+from bridge.model.primitives.printable import escaped
+from bridge.model.record import Delta, Record
+from bridge.model.status import StatusSnapshot
+from bridge.plan.plan import Plan, SinkPlan, Wanted
+from bridge.playground import Playground
+from bridge.playground.simulation.life import ClusterSimulation
+from bridge.telemetry.facts import discard
+from sinks.base import ALL_STORED, Receipt
+
+_LOOK = {
+    Op.ADDED: ("+", "green"),
+    Op.UPDATED: ("~", "yellow"),
+    Op.DELETED: ("-", "red"),
+    Op.SYNC: ("=", "blue"),
+}
+
+
+class Screen:
+    """Prints deltas above a summary line; without a terminal, only the deltas."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = asyncio.get_running_loop().time()
+        self.counts: Counter[Op] = Counter()
+
+    def show(self, delta: Delta) -> None:
+        self.counts[delta.op] += 1
+        sign, colour = _LOOK[delta.op]
+        line = Text.assemble(
+            (f"{delta.time[11:23]} ", "dim"),
+            (f"{sign} {delta.op:<8}", colour),
+            (f"{escaped(delta.resource.name):<32} ", "cyan"),
+            escaped(delta.key),
+            (f"  @{escaped(delta.resource_version)}", "dim"),
+        )
+        if delta.evidence is not Evidence.WATCHED:
+            line.append(f"  {delta.evidence}", "dim italic")
+        if self._console.is_terminal:
+            self._console.print(line, no_wrap=True, overflow="ellipsis")
+        else:
+            # Without a terminal rich assumes 80 columns, and would cut longer lines in two.
+            self._console.print(line, soft_wrap=True)
+
+    def totals(self) -> str:
+        """Number of deltas since the start."""
+        by_op = " ".join(f"{op} {self.counts[op]}" for op in (Op.ADDED, Op.UPDATED, Op.DELETED))
+        return f"{self._rate()}  ·  {by_op}"
+
+    def _rate(self) -> str:
+        seconds = max(asyncio.get_running_loop().time() - self._began, 0.001)
+        total = sum(self.counts.values())
+        return f"{total} deltas, {total / seconds:.1f}/s"
+
+    def summary(self, snapshot: StatusSnapshot) -> Text:
+        """Rates and queues, in 80 columns."""
+        live = sum(informer.live for informer in snapshot.informers)
+        queued = sum(informer.queued for informer in snapshot.informers)
+        backlog = sum(sink.backlog_records for sink in snapshot.sinks)
+        parts = [
+            self._rate(),
+            f"queued {queued}",
+            f"outbox {snapshot.outbox_records}",
+            f"backlog {backlog}",
+            f"{live} of {len(snapshot.informers)} watches live",
+        ]
+        return Text(" · ".join(parts), "bold reverse", no_wrap=True, overflow="ellipsis")
+
+    async def keep_summary(self, snapshot: Callable[[], StatusSnapshot]) -> None:
+        """Redraws the summary four times a second, until cancelled. Without a terminal, only waits."""
+        if not self._console.is_terminal:
+            await asyncio.Event().wait()
+        with Live(console=self._console, auto_refresh=False, transient=True) as live:
+            while True:
+                live.update(self.summary(snapshot()), refresh=True)
+                await asyncio.sleep(0.25)
+
+
+class ScreenSink:
+    """A sink whose destination is the screen."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    async def open(self) -> None:
+        return
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        for record in batch:
+            if isinstance(record, Delta):
+                self._screen.show(record)
+        return ALL_STORED
+
+    async def check(self) -> str:
+        return "a screen"
+
+    async def close(self) -> None:
+        return
+
+
+def demo(*, seconds: float | None, rate: float) -> int:
+    """Runs for ``seconds``, or until SIGINT, SIGTERM or a closed pipe. ``rate``: changes per second. Prints totals at
+    the end."""
+    console = ScreenConsole(highlight=False)
+    asyncio.run(_demo(console, seconds, rate))
+    return Exit.OK
+
+
+async def _demo(console: ScreenConsole, seconds: float | None, rate: float) -> None:
+    screen = Screen(console)
+    with TemporaryDirectory(prefix="kubedelta-demo-") as state:
+        await _run(console, screen, Path(state), seconds, rate)
+
+
+async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: float | None, rate: float) -> None:
+    async with Playground(bookmark_interval=5.0) as cluster:
+        bridge = Bridge(_plan(cluster.url, state, screen), report=discard)
+        console.when_left = bridge.stop
+        handle_signals(
+            lambda _: bridge.stop(),
+            ending=(*ENDING, signal.SIGHUP),  # The terminal was closed.
+            # The second signal ends the process without the end of this context, which deletes the folder.
+            at_once=partial(shutil.rmtree, state, ignore_errors=True),
+        )
+        async with asyncio.TaskGroup() as tasks:
+            life = tasks.create_task(ClusterSimulation(cluster, rate=rate).run())
+            summary = tasks.create_task(screen.keep_summary(bridge.snapshot))
+            running = tasks.create_task(bridge.run())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    # The timeout ends the wait only; ``stop`` below lets the sink finish.
+                    await asyncio.shield(running)
+            life.cancel()
+            bridge.stop()
+            await running
+            summary.cancel()
+        console.print(screen.totals(), soft_wrap=True)
+
+
+def _plan(server: str, state: Path, screen: Screen) -> Plan:
+    sink = SinkPlan(name="screen", type="screen", make=lambda: ScreenSink(screen), max_batch=100)
+    return Plan(
+        cluster="playground",
+        access=ClusterAccess(server=server),
+        wanted=(Wanted("*"),),
+        sinks=(sink,),
+        discovery_seconds=1.0,
+        state=state,
+        grace_seconds=5.0,
+    )

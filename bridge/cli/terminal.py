@@ -1,0 +1,166 @@
+"""Colours of texts, on a terminal alone.
+
+Output of commands: results on standard output, errors on standard error.
+
+Both are escaped, so that text from strangers cannot control the terminal.
+
+Indented JSON for people, of any depth.
+
+Aligned text for people, the same on a terminal and in a pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from bridge.model.primitives.printable import escaped
+
+_CODES = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+
+
+class Colours:
+    """Escapes control characters, and colours the rest."""
+
+    def __init__(self, *, on: bool) -> None:
+        self._on = on
+
+    @classmethod
+    def of_output(cls) -> Colours:
+        """On if standard output is a terminal that takes them, unless NO_COLOR is set (https://no-color.org)."""
+        environ = os.environ
+        takes = sys.stdout.isatty() and environ.get("TERM") != "dumb" and not environ.get("NO_COLOR")
+        return cls(on=takes)
+
+    def paint(self, text: str, colour: str) -> str:
+        """``colour``: a name of this module, or ``plain``."""
+        shown = escaped(text)
+        code = _CODES.get(colour) if self._on else None
+        return f"\x1b[{code}m{shown}\x1b[0m" if code and shown else shown
+
+
+def prepare_streams() -> None:
+    """Escapes characters that the terminal's encoding does not have."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def say(text: str) -> None:
+    """Prints to standard output. Raises BrokenPipeError if the reader closed the pipe."""
+    print(escaped(text, keep="\n"))
+
+
+def say_escaped(text: str) -> None:
+    """Prints a text whose parts were escaped, and then coloured. Raises BrokenPipeError as ``say`` does."""
+    print(text)
+
+
+def complain(text: object) -> None:
+    """Prints to standard error."""
+    with suppress(BrokenPipeError):
+        print(escaped(str(text), keep="\n"), file=sys.stderr, flush=True)
+
+
+def flush() -> None:
+    """Flushes standard output before the process ends. With a closed pipe the rest is discarded, since Python would
+    print an error at exit."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
+
+
+def discard_output() -> None:
+    """Redirects standard output to /dev/null."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+DEEPEST = 32
+"""Levels that are indented. Deeper levels stand on a single line: fully indented, an object of 9,000 levels would take
+160 MB."""
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\],:]|[^\s{}\[\],:"]++')
+_INDENT = "  "
+
+
+def pretty(document: str) -> str:
+    """A line for each member of the outer levels. ``document`` is JSON, whose strings and numbers stay unchanged."""
+    return "".join(_pieces(_TOKEN.findall(document)))
+
+
+def _pieces(tokens: list[str]) -> Iterator[str]:
+    depth = 0
+    for piece, before in zip(tokens, ["", *tokens], strict=False):
+        if piece in ("}", "]"):
+            depth -= 1
+            if before not in ("{", "[") and depth < DEEPEST:
+                yield _line(depth)
+        elif before in ("{", "[") and depth <= DEEPEST:
+            yield _line(depth)
+        yield piece
+        if piece in ("{", "["):
+            depth += 1
+        elif piece == ",":
+            yield _line(depth) if depth <= DEEPEST else " "
+        elif piece == ":":
+            yield " "
+
+
+def _line(depth: int) -> str:
+    return "\n" + _INDENT * depth
+
+
+_BYTES = 1024
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their longest cell, without trailing blanks."""
+    lines = [header, *([plain(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def pairs(named: Sequence[tuple[str, str]]) -> str:
+    """A line for each name and its text, aligned."""
+    width = max(len(name) for name, _ in named)
+    return "\n".join(f"{name:<{width}}  {plain(text)}".rstrip() for name, text in named)
+
+
+def plain(text: str) -> str:
+    """The text in a single line, escaped for a terminal, since reasons may come from strangers."""
+    return escaped(" ".join(text.split()))
+
+
+def shortened(text: str, length: int) -> str:
+    """At most ``length`` characters, cut in the middle: a reason ends with what tells most (``Connection refused``)."""
+    if len(text) <= length:
+        return text
+    head = (length - 1) // 3
+    return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
+
+
+def size(count: int) -> str:
+    """``1.5 MiB``."""
+    if count < _BYTES:
+        return f"{count} B"
+    scaled, units = count / _BYTES, iter(_UNITS)
+    unit = next(units)
+    # 1023.96 KiB would be printed as 1024.0 KiB.
+    while scaled >= _BYTES - 0.05 and (larger := next(units, None)):
+        scaled, unit = scaled / _BYTES, larger
+    return f"{scaled:.1f} {unit}"
+
+
+def age(seconds: float) -> str:
+    """In the largest unit that fits: ``40s``, ``3m``, ``2h``, ``5d``."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{int(seconds)}s"

@@ -1,0 +1,183 @@
+"""Passes batches of an informer to the outbox, which distributes them to the sinks.
+
+An outbox, and a feed out of it for each sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Protocol, Self
+
+from bridge.delivery.sink_feed import SelectedLog, SinkFeed, view_of
+from bridge.model.change import ChangeBatch, Op
+from bridge.model.policies import StartPolicy
+from bridge.model.primitives.fetch import Fetch
+from bridge.model.primitives.shard import Shard
+from bridge.model.record import Delta, Record, RetriedDeadLetter, body_bytes
+from bridge.model.versions.progress import Progress
+from bridge.outbox import Capture, Cipher, CleanerPolicy, Outbox, Retention, utc_now
+from bridge.processor.shared_processor import SharedProcessor
+from bridge.telemetry.facts import BatchCommitted, ProgressRead, Report
+from sinks.base import ProgressSink
+
+
+class Appends(Protocol):
+    """The outbox, as far as the Exporter needs it."""
+
+    async def append(self, batch: ChangeBatch) -> Sequence[Delta]: ...
+
+
+class Exporter:
+    """Takes batches of every informer. When ``export`` returns, the batch is durable, and every listener has it. The
+    informer waits for that before it processes its next batch."""
+
+    def __init__(self, outbox: Appends, admit: Callable[[], Awaitable[None]] | None, report: Report) -> None:
+        self._outbox = outbox
+        self._report = report
+        self.admit = admit
+        """Returns when the intake may go on; None where no sink ever holds it up."""
+
+    async def export(self, batch: ChangeBatch) -> None:
+        if batch.changes and self.admit is not None:
+            await self.admit()
+        deltas = await self._outbox.append(batch)
+        if not deltas:
+            return
+        ops = [delta.op for delta in deltas]
+        self._report(
+            BatchCommitted(
+                batch.resource,
+                batch.scope,
+                records=len(deltas),
+                bytes=sum(len(delta.body) for delta in deltas),
+                added=ops.count(Op.ADDED),
+                updated=ops.count(Op.UPDATED),
+                deleted=ops.count(Op.DELETED),
+            )
+        )
+
+
+class Feeds:
+    """Joins the outbox, the processor and the feeds: the outbox hands each commit to ``processor.distribute``, and the
+    processor to the feed of each sink."""
+
+    def __init__(self, outbox: Outbox, processor: SharedProcessor[Record]) -> None:
+        """``processor.distribute`` is the commit hook of ``outbox``: see ``open``."""
+        self.outbox = outbox
+        self.processor = processor
+        self._fed: set[str] = set()
+        """Sinks that had a feed in this run."""
+
+    @classmethod
+    async def open(
+        cls,
+        directory: Path,
+        sinks: Mapping[str, StartPolicy | None],
+        *,
+        report: Report,
+        retention: Retention | None = None,
+        clock: Callable[[], str] = utc_now,
+        selecting: Collection[str] = (),
+        cipher: Cipher | None = None,
+        cleaner_policy: CleanerPolicy | None = None,
+        capture: Capture | None = None,
+        lacking: bool = False,
+    ) -> Self:
+        """Opens the outbox; see ``Outbox.open`` for what is made, reported and raised. The caller enters ``outbox`` as
+        a context, or closes it."""
+        processor = SharedProcessor[Record](targets=attrgetter("targets"), size=body_bytes)
+        outbox = await Outbox.open(
+            directory,
+            sinks,
+            report=report,
+            retention=retention,
+            clock=clock,
+            selecting=selecting,
+            cipher=cipher,
+            cleaner_policy=cleaner_policy or CleanerPolicy(),
+            committed=processor.distribute,
+            capture=capture,
+            lacking=lacking,
+        )
+        return cls(outbox, processor)
+
+    def feed(self, sink: str, kind: type[SinkFeed] = SinkFeed, *, window: int = 1000, resync: float = 0.0) -> SinkFeed:
+        """Begins where the sink's cursor is. ``window``: records in memory; ``resync``: seconds, 0 for never.
+        Raises UnknownTarget for a sink without a cursor, and ListenerExists for a second feed: ``end`` the first."""
+        cursor = self.outbox.sinks[sink]
+        selection = self.outbox.selections.stored.get(sink)
+        log = self.outbox if selection is None else SelectedLog(self.outbox, selection)
+        listener = self.processor.add(sink, log, after=cursor.settled, window=window, resync=resync)
+        # The feed before this one was ended, perhaps with records in flight; and so was the process before.
+        uncertain_through = self.outbox.last if sink in self._fed else self.outbox.last_at_start
+        self._fed.add(sink)
+        feed = kind(sink, listener, self.outbox.sinks, uncertain_through, self.outbox.selections.turns)
+        if selection is not None:
+            feed.view, feed.held = view_of(selection), bool(selection.start)
+        return feed
+
+    def end(self, sink: str) -> None:
+        """Removes the feed of a sink, whose worker has ended."""
+        self.processor.remove(sink)
+
+
+class TransactionFeed(SinkFeed):
+    """The TransactionSource of a sink's worker (see delivery.ports). The destination knows better than the cursor on
+    disk, which is saved twice a second, what it has."""
+
+    sink_with_progress: ProgressSink
+    """The sink, once it was made."""
+    report: Report
+
+    @property
+    def shard(self) -> Shard | None:
+        """The part of all objects that the bridge has."""
+        return self._sinks.shard
+
+    @property
+    def first_progress(self) -> Progress:
+        """Before the first delivery."""
+        return Progress(term=self._sinks.progress.term)
+
+    async def begin(self) -> None:
+        """See delivery.ports.TransactionSource, as for the next five."""
+        await self._sinks.progress.begin()
+
+    async def recover(self) -> None:
+        sink, cursor, progress = self.sink_with_progress, self._cursor, self._sinks.progress
+        committed, before = sink.committed, self.backlog_records
+        unknown = "" if committed is None else progress.unknown(committed, cursor)
+        if committed is not None and not unknown:
+            await self._move(committed)
+            await self._forget_letters(committed)
+        if cursor.settled > self._listener.taken:
+            self._listener.skip(cursor.settled)
+        if committed is not None:
+            self.report(ProgressRead(self.sink, 0 if unknown else before - self.backlog_records, unknown))
+
+    def hand_over(self, fetch: Fetch[Record]) -> None:
+        sink = self.sink_with_progress
+        sink.progress = self._sinks.progress.after(self._cursor, fetch)
+
+    def hand_over_letters(self, letters: Sequence[RetriedDeadLetter]) -> None:
+        sink = self.sink_with_progress
+        sink.progress = self._sinks.progress.after_letters(self._cursor, letters)
+
+    async def _forget_letters(self, committed: Progress) -> None:
+        if committed.letters:
+            await self._sinks.dead_letters[self.sink].delivered(committed.letters)
+
+    async def _move(self, committed: Progress) -> None:
+        """Moves the cursor forward to this progress."""
+        cursor = self._cursor
+        backfill = cursor.backfill
+        if backfill is not None:
+            if (item := await self._sinks.progress.item_of(committed, cursor)) is not None:
+                cursor.settle(backfill.starts_after)
+                cursor.skip_items(item)
+            cursor.settle(min(committed.out, backfill.starts_after))
+            self.end_settled_backfill()
+        if cursor.backfill is None:
+            cursor.settle(committed.out)

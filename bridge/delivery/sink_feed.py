@@ -1,0 +1,422 @@
+"""Where the content of records is made: what is long runs in a thread, so that the event loop goes on.
+
+The records of the log as a sink with a selection gets them. Pure. Hot for such sinks.
+
+Judges records of the log anew, by a sink's present selection: for replays, and for new sinks that begin with the
+earliest record.
+
+The stored decisions would not do: they are those of an earlier selection, and of none before the sink was there. The
+price of judging anew: a replay reads and evaluates all records of its range, some 20 µs for each, while its sink waits;
+and it is refused until the sink has the difference of its last change (``judge_anew``).
+
+The records of a sink, in order: the log, with backfills in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Protocol, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from bridge.model.admin import Replayed, UnknownTarget
+from bridge.model.change import Evidence, Op
+from bridge.model.primitives.fetch import Fetch
+from bridge.model.primitives.ring import Slice
+from bridge.model.record import Delta, Record
+from bridge.outbox import (
+    Backfill,
+    Decide,
+    JudgedRecords,
+    Outbox,
+    Selections,
+    SinkCursors,
+    StoredSelection,
+    Turns,
+    condition,
+)
+from bridge.processor.shared_processor import ProcessorListener
+from bridge.telemetry.facts import EvaluationsFailed, ExpressionFailed, Report, StatesNotCompared
+from bridge.views.decisions import Decisions, Views
+from bridge.views.evaluation import Failures
+from bridge.views.language import Cel, MissingLibrary
+from bridge.views.selector import SinkSelection, WrongSelection, compile_selection, decode_entries
+from sinks.base import StatefulSink
+
+SHORT, FEW = 256 * 1024, 8
+"""Bytes of the states, and records, in a batch whose content is made on the event loop: in some ten milliseconds, and
+within the work that an expression may be on each of them (``selection.language.cost``)."""
+
+MakeRecord: TypeAlias = Callable[[Record], Record]
+
+
+class ContentThread:
+    """Makers of content share values, so batches take turns: on the event loop if the batch is short and it is nobody's
+    turn, else in a thread."""
+
+    def __init__(self, report: Report) -> None:
+        self._turn = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "content")
+        self._report = report
+
+    async def made(self, sink: str, make: MakeRecord, records: Sequence[Record]) -> Sequence[Record]:
+        """The records with the content of the sink. Cancelled, a batch in the thread is made to its end, in vain."""
+        if len(records) <= FEW and sum(map(_size, records)) <= SHORT and self._turn.acquire(blocking=False):
+            try:
+                made = list(map(make, records))
+            finally:
+                self._turn.release()
+        else:
+            made = await asyncio.get_running_loop().run_in_executor(self._thread, self._in_turn, make, records)
+        for record in made:
+            if isinstance(record, Delta) and record.content is not None and (why := record.content.uncompared):
+                self._report(StatesNotCompared(sink, record.resource.name, record.key, why))
+        return made
+
+    def _in_turn(self, make: MakeRecord, records: Sequence[Record]) -> list[Record]:
+        with self._turn:
+            return list(map(make, records))
+
+
+def _size(record: Record) -> int:
+    return len(record.body) + len(record.before or b"") if isinstance(record, Delta) else 0
+
+
+class SelectedLog:
+    """The log for a sink with a selection. Records that the sink does not get have empty bodies, which the view leaves
+    out: no body is read for them."""
+
+    def __init__(self, outbox: Outbox, selection: StoredSelection) -> None:
+        self._outbox = outbox
+        self._selection = selection
+
+    @property
+    def last(self) -> int:
+        """See processor.log.Log."""
+        return self._outbox.last
+
+    async def read(self, after: int, limit: int) -> Slice[Record]:
+        """See processor.log.Log."""
+        # Older records have no decision for the sink; a bit in them may be that of a sink which is forgotten.
+        is_decided = after >= self._selection.since
+        return await self._outbox.read(after, limit, self._selection.mask if is_decided else None)
+
+
+def view_of(selection: StoredSelection) -> Callable[[Record], Record | None]:
+    """A function from a record of the log to the record that the sink gets by the decision stored with the record;
+    None if the record is not for the sink."""
+    mask, since, had_all = selection.mask, selection.since, selection.had_all
+
+    def view(record: Record) -> Record | None:
+        if not isinstance(record, Delta):
+            return record
+        if record.sequence <= since:
+            return record if had_all else None
+        selected = record.selected
+        if selected is None:
+            return record
+        if not selected.takes & mask:
+            return None
+        if selected.enters & mask:
+            return replace(record, op=Op.ADDED, before=None)
+        if selected.leaves & mask:
+            return replace(record, op=Op.DELETED, evidence=Evidence.UNSELECTED)
+        return record
+
+    return view
+
+
+class Judge(Protocol):
+    """Judges the records from ``start`` (a sequence number, or an RFC 3339 time) through ``through``, of a kind and
+    namespace if given. Raises UnknownTarget while that is impossible."""
+
+    async def __call__(
+        self, *, start: int | str, through: int, kind: int | None, namespace: str | None
+    ) -> JudgedRecords: ...
+
+
+def report_failures(failures: Failures, report: Report) -> None:
+    """Reports the failed evaluations since the last report."""
+    counts, first = failures.take()
+    for each in first:
+        report(ExpressionFailed(each.expression, each.resource, each.key, each.reason))
+    if counts:
+        report(EvaluationsFailed(sum(counts.values())))
+
+
+def decide_alone(sink: str, selection: SinkSelection, mask: int, cluster: str) -> Decide:
+    """Decides for this sink alone."""
+    return Decisions(Views({sink: selection}, cluster), {sink: mask})
+
+
+def expect_effective(selections: Selections, sink: str, through: int) -> None:
+    """Raises UnknownTarget if a sink that has received the records ``through`` lacks the difference of its present
+    selection."""
+    stored = selections.stored[sink]
+    if stored.pending:
+        raise UnknownTarget(f"the selection of sink {sink} changed, and is not in effect yet: ask again later")
+    if through < stored.effective:
+        raise UnknownTarget(
+            f"sink {sink} has received the records through {through}, and its selection changed with record "
+            f"{stored.effective}: ask again when it has that"
+        )
+
+
+async def judge_anew(
+    selections: Selections,
+    sink: str,
+    cluster: str,
+    *,
+    start: int | str,
+    through: int,
+    kind: int | None,
+    namespace: str | None,
+) -> JudgedRecords:
+    """See Judge. The sink must have received the difference of its last change: before, its consumer has the objects of
+    an earlier selection, and would keep those that the backlog deletes only there."""
+    expect_effective(selections, sink, through)
+    stored = selections.stored[sink]
+    try:
+        selection = compile_selection(decode_entries(stored.entries), f"sinks.{sink}.select", Cel)
+    except (WrongSelection, MissingLibrary) as error:
+        raise UnknownTarget(f"the selection of sink {sink} cannot be evaluated: {error}") from error
+    decide = decide_alone(sink, selection, stored.mask, cluster)
+    return await selections.judge(sink, decide, start=start, through=through, kind=kind, namespace=namespace)
+
+
+_EXTENDED = 20_000  # records of the log that ``extend`` examines in each transaction
+
+
+class SinkFeed:
+    """The RecordSource of a sink's worker (see delivery.ports). A backfill is planned only while no ``take`` runs, so
+    we know which records the sink may have received. Later records wait until the backfill is settled, so it can still
+    be re-planned together with them, however long an object in front is stuck."""
+
+    def __init__(
+        self,
+        sink: str,
+        listener: ProcessorListener[Record],
+        sinks: SinkCursors,
+        uncertain_through: int,
+        turns: Turns,
+    ) -> None:
+        """``uncertain_through``: an earlier feed of the sink may have handed out the log up to here. Records are
+        redacted in ``turns``."""
+        self.sink = sink
+        self._uncertain_through = uncertain_through
+        self.stateful: StatefulSink | None = None
+        """The open sink, if its memory is to be saved with the cursor."""
+        self.redact: Callable[[Record], Record] | None = None
+        """Makes the sink's form of a record, in which it is delivered and kept as a dead letter."""
+        self.view: Callable[[Record], Record | None] | None = None
+        """Makes the record that a sink with a selection gets of a record of the log; None if it gets none. The items of
+        a backfill were selected when it was planned."""
+        self.judge: Judge | None = None
+        """Judges records for a replay to a sink with a selection, once that is in effect."""
+        self.held = False
+        """True for a new sink with a selection, until ``begin_selection``: ``take`` returns no records."""
+        self._listener = listener
+        self._sinks = sinks
+        self._turns = turns
+        self._cursor = sinks[sink]
+        self._planning = asyncio.Lock()  # Held while a backfill is planned.
+        self._taking = False
+        self._ended = False
+        """No ``take`` follows, and another feed may have the cursor."""
+        self._took = asyncio.Event()
+        self._advanced = asyncio.Event()
+        """Set by ``settle`` during a backfill, and by ``wake``."""
+
+    @property
+    def taken(self) -> int:
+        """Sequence number through which the log was taken."""
+        return self._listener.taken
+
+    @property
+    def in_memory(self) -> int:
+        return self._listener.in_memory
+
+    @property
+    def backlog_records(self) -> int:
+        """See delivery.ports.RecordSource."""
+        return self._sinks.backlog_records(self.sink)
+
+    @property
+    def backfill(self) -> Backfill | None:
+        """The backfill under way; None once it is settled."""
+        return self._cursor.backfill
+
+    @property
+    def handed_out(self) -> int:
+        """Number of records that were taken and are not settled."""
+        cursor = self._cursor
+        backfill = cursor.backfill
+        if backfill is None:
+            return max(0, self.taken - cursor.settled)
+        through = min(self.taken, backfill.needs_log_through)
+        return max(0, through - cursor.settled) + backfill.read_through - cursor.settled_item
+
+    @property
+    def exhausted(self) -> bool:
+        """See delivery.ports.RecordSource."""
+        if self.backfill is not None:
+            return self._waits_for_backfill
+        return self.held or self._listener.exhausted
+
+    @property
+    def _waits_for_backfill(self) -> bool:
+        """Whether the backfill, and the log before it, was taken and is not settled."""
+        cursor = self._cursor
+        backfill = cursor.backfill
+        if backfill is None or backfill.left or self._listener.taken < backfill.starts_after:
+            return False
+        return not cursor.backfill_is_settled
+
+    async def take(self, limit: int) -> Fetch[Record]:
+        """See delivery.ports.RecordSource."""
+        if self.held or (self._cursor.backfill is not None and self._waits_for_backfill):
+            await self._advanced.wait()
+            self._advanced.clear()
+            return Fetch(())
+        while self._planning.locked():
+            async with self._planning:
+                pass
+        self._taking = True
+        try:
+            backfill = self._cursor.backfill
+            if backfill is not None:
+                if self._listener.taken >= backfill.starts_after:
+                    fetch = await self._take_backfill(limit)
+                else:
+                    fetch = await self._take_log(min(limit, backfill.starts_after - self._listener.taken))
+            elif self.view is None:
+                fetch = await self._listener.take(limit)
+            else:
+                fetch = await self._take_log(limit)
+            if self.redact is None:
+                return fetch
+            return msgspec.structs.replace(fetch, items=await self._turns.map(self.redact, fetch.items))
+        finally:
+            self._taking = False
+            if self._planning.locked():
+                self._took.set()
+
+    async def _take_log(self, limit: int) -> Fetch[Record]:
+        fetch = await self._listener.take(limit)
+        if self.view is None:
+            return fetch
+        return msgspec.structs.replace(fetch, items=[seen for record in fetch.items if (seen := self.view(record))])
+
+    async def _take_backfill(self, limit: int) -> Fetch[Record]:
+        items, index = await self._sinks.read_backfill(self.sink, limit)
+        if items:
+            return Fetch(items, index=index)
+        self.end_settled_backfill()
+        return Fetch(())
+
+    def end_settled_backfill(self) -> None:
+        """The log follows at once behind a backfill of which nothing is left. Without effect otherwise."""
+        backfill = self._cursor.backfill
+        if backfill is not None and self._cursor.backfill_is_settled:
+            self._sinks.end_backfill(self.sink)
+            self._listener.skip(backfill.resumes_after)
+
+    def wake(self) -> None:
+        """See delivery.ports.RecordSource."""
+        self._listener.wake()
+        self._advanced.set()
+
+    def settle(self, fetch: Fetch[Record]) -> None:
+        """See delivery.ports.RecordSource."""
+        if fetch.through is not None:
+            self._cursor.settle(fetch.through)
+        if fetch.index is not None:
+            self._cursor.settle_backfill(fetch.index)
+        if self.stateful is not None and (memory := self.stateful.memory) is not self._cursor.memory:
+            self._cursor.remember(memory)
+        if self._cursor.backfill is not None:
+            self._advanced.set()
+
+    @asynccontextmanager
+    async def _between_takes(self) -> AsyncIterator[None]:
+        async with self._planning:
+            self._listener.wake()
+            while self._taking:
+                self._took.clear()
+                await self._took.wait()
+            yield
+
+    @asynccontextmanager
+    async def ending(self) -> AsyncIterator[None]:
+        """Ends the feed: it plans no backfill any more. Inside the context no ``take`` begins; the caller waits until
+        the taken records are settled, as far as it wants to, and ends the worker."""
+        async with self._between_takes():
+            self._ended = True
+            yield
+
+    # ── Backfills ────────────────────────────────────────────────────────────
+
+    async def begin_selection(self, start: str, judged: JudgedRecords | None = None) -> None:
+        """See SinkCursors.begin_selection."""
+        async with self._between_takes():
+            await self._sinks.begin_selection(self.sink, start, judged)
+            self.held = False
+            self._advanced.set()
+
+    async def compact(self) -> tuple[int, int]:
+        """See SinkCursors.compact. (0, 0) if the feed has ended."""
+        async with self._between_takes():
+            if self._ended:
+                return (0, 0)
+            return await self._sinks.compact(self.sink, self.taken, self._uncertain_through)
+
+    async def extend(self) -> None:
+        """See SinkCursors.extend. Appends go on between its parts. Without effect if the feed has ended."""
+        async with self._between_takes():
+            through = max(self.taken, self._sinks.last)
+            done = -1
+            while done < through and not self._ended:
+                begin = self.taken if self.backfill is None else self.backfill.resumes_after
+                done = min(through, begin + _EXTENDED)
+                await self._sinks.extend(self.sink, self.taken, done)
+
+    async def drop(self, through: int) -> tuple[int, int]:
+        """See SinkCursors.drop. (0, 0) if the feed has ended."""
+        if not self._can_drop(through):
+            return (0, 0)
+        async with self._between_takes():
+            if self._ended or not self._can_drop(through):
+                return (0, 0)
+            return await self._sinks.drop(self.sink, self.taken, through)
+
+    def _can_drop(self, through: int) -> bool:
+        """Whether some record up to there was not taken."""
+        backfill = self.backfill
+        return through > (self.taken if backfill is None else backfill.resumes_after)
+
+    @asynccontextmanager
+    async def changing_backfill(self) -> AsyncIterator[int]:
+        """Inside the context no ``take`` runs, and the caller may plan a backfill, or end one. Yields ``taken``. Raises
+        UnknownTarget if the feed has ended."""
+        async with self._between_takes():
+            if self._ended:
+                raise UnknownTarget(f"the configuration of sink {self.sink} is changed at this moment: ask again")
+            yield self.taken
+        self._advanced.set()
+
+    async def replay(self, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
+        """See SinkCursors.replay and Judge. Raises UnknownTarget too if the feed has ended."""
+        async with self.changing_backfill():
+            self._sinks.without_backfill(self.sink)
+            judged = None
+            if self.view is not None:
+                if self.judge is None:
+                    raise UnknownTarget(f"the selection of sink {self.sink} is not in effect yet: ask again later")
+                judged = await self.judge(start=start, through=self.taken, kind=kind, namespace=namespace)
+            which = condition(start, kind, namespace)
+            return await self._sinks.replay(self.sink, which=which, taken=self.taken, judged=judged)

@@ -1,0 +1,306 @@
+"""A sink's pipeline: its feed from the outbox, and the worker that delivers it.
+
+The pipelines of the configured sinks, and the tasks of their workers: begun at the start, and at a change of the
+configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+from bridge.delivery import (
+    MAX_RECORDS,
+    HeldLease,
+    LaneWorker,
+    MakeContent,
+    SinkWorker,
+    TransactionWorker,
+    Worker,
+    WorkerSettings,
+    report_halt,
+)
+from bridge.delivery.feeds import Feeds, TransactionFeed
+from bridge.delivery.sink_feed import ContentThread, SinkFeed
+from bridge.model.primitives.election import TermBegan
+from bridge.model.record import Record
+from bridge.model.status import PauseCause
+from bridge.model.versions.version import gap_in_shard, in_term
+from bridge.outbox import DeadLetters, Outbox, SinkCursor, utc_now
+from bridge.plan.current_resources import CurrentResources
+from bridge.plan.plan import Plan, PlanRefused, SinkPlan
+from bridge.telemetry.facts import RecordsLeftBehind, Report, SinkCautioned, SinkInsecure, SinkPaused
+from bridge.transform.redaction import Redaction, redact_for_sink
+from bridge.views.content import WrongContent, content_makers
+from bridge.views.language import Cel, MissingLibrary
+from sinks.base import FencingSink, ProgressSink, Sink, StatefulSink
+
+_HALTED = {
+    PauseCause.GONE: "the destination answered before this start that it is gone for good (HTTP 410)",
+    PauseCause.FENCED: "another bridge had taken the destination over before this start",
+}
+
+
+class SinkFactory:
+    """Creates a sink for each attempt to open it. A new sink gets the memory of the sink before; its feed saves the
+    memory with the cursor."""
+
+    def __init__(
+        self,
+        make: Callable[[], Sink],
+        feed: SinkFeed,
+        cursor: SinkCursor,
+        watched: CurrentResources,
+        begun: Callable[[int], TermBegan | None],
+    ) -> None:
+        """``begun``: makes the notice of the term, from the last record that the sink has settled; None without an
+        election."""
+        self._make = make
+        self._feed = feed
+        self._cursor = cursor
+        self._watched = watched
+        self._begun = begun
+        self._last: ProgressSink | None = None
+        self._fencing: FencingSink | None = None
+
+    def make(self) -> Sink:
+        sink = self._make()
+        if isinstance(sink, StatefulSink):
+            sink.memory = self._cursor.memory
+            sink.watched = self._watched
+            self._feed.stateful = sink
+        if isinstance(sink, FencingSink):
+            sink.term = self._begun(self._cursor.settled)
+            sink.in_doubt = 0 if self._fencing is None else self._fencing.in_doubt
+            self._fencing = sink
+        if isinstance(self._feed, TransactionFeed) and isinstance(sink, ProgressSink):
+            sink.shard, sink.progress = self._feed.shard, self._feed.first_progress
+            sink.doubted = self._last is not None and self._last.doubted
+            self._feed.sink_with_progress = self._last = sink
+        return sink
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPipeline:
+    """A sink: its plan, its feed, its dead letters, and the worker that delivers both."""
+
+    plan: SinkPlan
+    feed: SinkFeed
+    dead_letters: DeadLetters
+    worker: SinkWorker
+    make_content: MakeContent | None = None
+    """Adds the content that the options ask for; None if they ask for none."""
+
+    def seen(self, record: Record) -> Record | None:
+        """The record as the sink gets it, without content; None if it does not."""
+        if record.targets is not None and self.plan.name not in record.targets:
+            return None
+        seen = record if self.feed.view is None else self.feed.view(record)
+        return None if seen is None else self.redacted(seen)
+
+    def redacted(self, record: Record) -> Record:
+        """A record that the sink gets, by its own rules."""
+        return record if self.feed.redact is None else self.feed.redact(record)
+
+
+def make_pipelines(
+    plans: Sequence[SinkPlan],
+    cluster: str,
+    feeds: Feeds,
+    watched: CurrentResources,
+    redaction: Redaction,
+    report: Report,
+    lease: HeldLease | None = None,
+) -> dict[str, SinkPipeline]:
+    """Sink's name → its pipeline, which goes on at the sink's cursor. ``redaction`` has the keys for a sink's own
+    rules; ``lease``: see WorkerSettings. Raises PlanRefused for a mistake in an expression."""
+    try:
+        makers = content_makers({sink.name: sink.content for sink in plans}, cluster, cache(Cel))
+    except (WrongContent, MissingLibrary) as error:
+        raise PlanRefused(str(error)) from error
+    thread = ContentThread(report)
+    made = {name: partial(thread.made, name, maker) for name, maker in makers.items()}
+    return {
+        sink.name: _make_pipeline(sink, feeds, watched, redaction, report, made.get(sink.name), lease) for sink in plans
+    }
+
+
+def _make_pipeline(
+    plan: SinkPlan,
+    feeds: Feeds,
+    watched: CurrentResources,
+    redaction: Redaction,
+    report: Report,
+    make_content: MakeContent | None,
+    lease: HeldLease | None,
+) -> SinkPipeline:
+    outbox = feeds.outbox
+    window = max(plan.window, plan.max_batch)
+    kind = SinkFeed if plan.transactions is None else TransactionFeed
+    feed = feeds.feed(plan.name, kind, window=window, resync=plan.resync_seconds)
+    if isinstance(feed, TransactionFeed):
+        feed.report = report
+    feed.redact = redact_for_sink(plan.redact, redaction) if plan.redact else None
+    sinks = SinkFactory(plan.make, feed, outbox.sinks[plan.name], watched, partial(term_begun, outbox))
+    dead_letters = outbox.sinks.dead_letters[plan.name]
+    leaving: Callable[[Record], Record] | None = None
+    if outbox.term:
+        leaving = partial(in_term, term=outbox.term, ahead=outbox.ahead)
+    if outbox.sinks.shard is not None:
+        leaving = _composed(leaving, partial(gap_in_shard, shard=outbox.sinks.shard))
+    worker = _make_worker(plan, sinks.make, feed, dead_letters, report, outbox, make_content, leaving, lease)
+    cause = outbox.sinks[plan.name].paused
+    if cause is PauseCause.OPERATOR:
+        worker.suspend(cause)
+        report(SinkPaused(plan.name))
+    elif cause:
+        worker.suspend(cause, _HALTED[cause])
+        report_halt(report, plan.name, _HALTED[cause], cause)
+    return SinkPipeline(plan, feed, dead_letters, worker, make_content)
+
+
+def term_begun(outbox: Outbox, settled: int) -> TermBegan | None:
+    """The notice of the term in which this bridge leads, behind the last record that a sink has settled."""
+    return TermBegan(outbox.term, settled + outbox.ahead, utc_now()) if outbox.leads else None
+
+
+def _composed(first: Callable[[Record], Record] | None, then: Callable[[Record], Record]) -> Callable[[Record], Record]:
+    return then if first is None else lambda record: then(first(record))
+
+
+def seconds_until(when: float | None) -> float | None:
+    """Seconds until ``when``, a time on the event loop's clock; at least 0. None for None."""
+    return None if when is None else max(0.0, when - asyncio.get_running_loop().time())
+
+
+def _make_worker(
+    plan: SinkPlan,
+    make: Callable[[], Sink],
+    feed: SinkFeed,
+    dead_letters: DeadLetters,
+    report: Report,
+    outbox: Outbox,
+    make_content: MakeContent | None,
+    leaving: Callable[[Record], Record] | None,
+    lease: HeldLease | None,
+) -> SinkWorker:
+    most = plan.most_in_flight
+    settings = WorkerSettings(
+        name=plan.name,
+        make_sink=make,
+        pending=feed,
+        dead_letters=dead_letters,
+        report=report,
+        now=utc_now,
+        max_batch=min(plan.max_batch, most),
+        on_rejected=plan.on_rejected,
+        save_pause=partial(outbox.sinks.pause, plan.name),
+        make_content=make_content,
+        redacts=bool(plan.redact),
+        leaving=leaving,
+        lease=lease,
+    )
+    if plan.transactions is not None and isinstance(feed, TransactionFeed):
+        return TransactionWorker(settings, feed, plan.transactions.seconds)
+    if plan.lanes is None:
+        return Worker(settings)
+    return LaneWorker(settings, plan.lanes, max_records=min(MAX_RECORDS, most))
+
+
+class RunningSinks:
+    """Begins and ends pipelines. Ends with its task group, after ``cancel``."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        feeds: Feeds,
+        watched: CurrentResources,
+        redaction: Redaction,
+        report: Report,
+        lease: HeldLease | None = None,
+    ) -> None:
+        """Makes the pipelines of the start. Every sink has a cursor. ``redaction`` has the keys for a sink's own rules.
+        ``lease``: see WorkerSettings. Raises PlanRefused for a mistake in an expression."""
+        self._feeds = feeds
+        self._report = report
+        self._make = partial(
+            make_pipelines,
+            cluster=plan.cluster,
+            feeds=feeds,
+            watched=watched,
+            redaction=redaction,
+            report=report,
+            lease=lease,
+        )
+        self._tasks: asyncio.TaskGroup
+        self._workers: dict[str, asyncio.Task[None]] = {}
+        self.lock = asyncio.Lock()
+        """Held while a change of the configuration replaces pipelines."""
+        self.pipelines: dict[str, SinkPipeline] = self._made(plan.sinks)
+        """By the sinks' names. A change replaces entries, so that a caller asks again after every await."""
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Runs the workers of all pipelines in ``tasks``."""
+        self._tasks = tasks
+        for name in self.pipelines:
+            self._run(name)
+
+    async def end(self, names: Collection[str], *, by: float) -> None:
+        """Ends the workers of these sinks. Records in flight have until ``by``, on the event loop's clock, to be
+        settled, as long as the destination takes records. Others are delivered again by the next worker."""
+        async with asyncio.TaskGroup() as ending:
+            for name in names:
+                ending.create_task(self._end(name, by))
+
+    def leave(self, name: str) -> None:
+        """Removes the pipeline of a sink that is configured no more, after ``end``."""
+        self._feeds.end(name)
+        del self.pipelines[name]
+        self._workers.pop(name, None)
+
+    def begin(self, plans: Sequence[SinkPlan]) -> None:
+        """Runs sinks that are new, or have another plan than before, after ``end`` and ``SinkRegistration.begin``. They
+        share no evaluations of expressions with others. Raises as the constructor does."""
+        for plan in plans:
+            self._feeds.end(plan.name)
+        begun = self._made(plans)
+        self.pipelines.update(begun)
+        for name in begun:
+            self._run(name)
+
+    async def wait_settled(self, by: float) -> None:
+        """Waits until ``by`` for every sink's backlog, and reports the records that are left."""
+        for name, pipeline in self.pipelines.items():
+            if name in self._workers and not self._workers[name].done():
+                await pipeline.worker.wait_idle_by(by)
+        for name in self.pipelines:
+            if left := self._feeds.outbox.sinks.backlog_records(name):
+                self._report(RecordsLeftBehind(name, left))
+
+    def cancel(self) -> None:
+        for worker in self._workers.values():
+            worker.cancel()
+
+    def _made(self, plans: Sequence[SinkPlan]) -> dict[str, SinkPipeline]:
+        for plan in plans:
+            if plan.clear_text:
+                self._report(SinkInsecure(plan.name, plan.clear_text))
+            if plan.caution:
+                self._report(SinkCautioned(plan.name, plan.caution))
+        return self._make(plans)
+
+    def _run(self, name: str) -> None:
+        worker = self.pipelines[name].worker
+        self._workers[name] = self._tasks.create_task(worker.run(), name=f"sink {name}")
+
+    async def _end(self, name: str, by: float) -> None:
+        pipeline, worker = self.pipelines[name], self._workers.get(name)
+        async with pipeline.feed.ending():
+            if worker is not None:
+                await pipeline.worker.wait_settled_by(by)
+                worker.cancel()
+                await asyncio.wait([worker])
+        # The worker may have been about to read marked dead letters; the next one looks again.
+        pipeline.dead_letters.retrying = True

@@ -1,0 +1,166 @@
+"""Messages on the admin socket, beside the values of ``bridge.model.admin``.
+
+The socket file of a state directory: created by the server, opened by the client.
+
+The path of a unix socket may have about 107 bytes, and state directories may be deeper. On Linux the file is therefore
+reached through an open descriptor, in /proc; elsewhere by its path.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+SOCKET = "admin.sock"
+PREFIX = "/v1"
+LARGEST_REQUEST = 1024 * 1024
+"""Bytes of a body: the numbers of about 100,000 dead letters."""
+LARGEST_LINE = 256 << 20
+"""Bytes of a part of a stream: a few records, of which the largest may have 16 MiB, with their states before."""
+LARGEST_PAGE = 1000
+"""Dead letters in an answer."""
+
+_SHOWN = 10
+
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+
+
+class DeadLetterQuery(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    sink: str | None = None
+    after: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)] = LARGEST_PAGE
+
+
+class DeadLetterChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A choice of a sink's dead letters."""
+
+    sink: str
+    numbers: list[Number] | None
+    """None for all."""
+
+    def __str__(self) -> str:
+        """The operator's notation, with the first ten numbers."""
+        if self.numbers is None:
+            return f"{self.sink} --all"
+        first = " ".join(map(str, self.numbers[:_SHOWN]))
+        return f"{self.sink} {first}" + (f" and {more} more" if (more := len(self.numbers) - _SHOWN) > 0 else "")
+
+
+class FollowQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sink: str | None = None
+    """None for the records as they are stored."""
+
+
+class SinkName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A sink, by its name."""
+
+    sink: str
+
+
+class Changed(msgspec.Struct, frozen=True):
+    changed: bool
+
+
+class Count(msgspec.Struct, frozen=True):
+    count: int
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    error: str
+
+
+_DESCRIPTORS = Path("/proc/self/fd")
+_OWNER_ALONE = 0o600
+
+
+class SocketFile:
+    """A bound socket in ``directory``, until ``remove``. Replaces the file of a killed process.
+
+    The caller must hold the lock of the directory, since the socket file of a running process looks like a file that
+    was left behind. Raises OSError; FileExistsError if the name belongs to a file other than a socket, which stays.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._remove_stale(directory / SOCKET)
+            self.socket = self._bound(directory / SOCKET)
+            self._identity = self._identify()
+        except BaseException:
+            os.close(self._directory)
+            raise
+
+    def remove(self) -> None:
+        """Closes the socket, and removes its file unless another process has replaced it."""
+        self.socket.close()
+        with suppress(FileNotFoundError):
+            if self._identify() == self._identity:
+                os.unlink(SOCKET, dir_fd=self._directory)
+        os.close(self._directory)
+
+    def _remove_stale(self, path: Path) -> None:
+        with suppress(FileNotFoundError):
+            _expect_socket(path, self._look())
+            os.unlink(SOCKET, dir_fd=self._directory)
+
+    def _bound(self, path: Path) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX)
+        try:
+            if _DESCRIPTORS.is_dir():
+                # Linux gives the file the mode of the socket. A umask would affect every thread.
+                os.fchmod(made.fileno(), _OWNER_ALONE)
+                made.bind(f"{_DESCRIPTORS}/{self._directory}/{SOCKET}")
+            else:
+                made.bind(str(path))
+                path.chmod(_OWNER_ALONE)  # In time: clients cannot connect before ``listen``.
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _look(self) -> os.stat_result:
+        return os.stat(SOCKET, dir_fd=self._directory, follow_symlinks=False)
+
+    def _identify(self) -> tuple[int, int]:
+        seen = self._look()
+        return seen.st_dev, seen.st_ino
+
+
+def expect_room(directory: Path) -> None:
+    """Checks that a socket could be created: raises FileExistsError if another kind of file has the name, and other
+    OSErrors."""
+    path = directory / SOCKET
+    with suppress(FileNotFoundError):
+        _expect_socket(path, path.lstat())
+
+
+@contextmanager
+def found(directory: Path) -> Iterator[str]:
+    """Yields a path of the socket that is short enough to connect to.
+
+    Raises FileNotFoundError without a socket, FileExistsError if another kind of file has the name (symlinks are not
+    followed), and other OSErrors.
+    """
+    path = directory / SOCKET
+    if not _DESCRIPTORS.is_dir():
+        _expect_socket(path, path.lstat())
+        yield str(path)
+        return
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+    try:
+        _expect_socket(path, os.fstat(descriptor))
+        yield f"{_DESCRIPTORS}/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _expect_socket(path: Path, seen: os.stat_result) -> None:
+    if not stat.S_ISSOCK(seen.st_mode):
+        raise FileExistsError(f"{path} is not a socket, and the bridge needs this name for its socket: remove it")

@@ -1,0 +1,159 @@
+"""Backlogs of the last hour: a sample of each sink, in a ring. Pure.
+
+The state of the bridge, with rates, as JSON for the page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from time import time
+
+import msgspec
+
+from bridge.model.status import InformerStatus, SinkStatus, StatusSnapshot
+
+EVERY = 10.0
+"""Seconds between two samples."""
+MOST = 360
+"""Samples: an hour."""
+
+
+class BacklogSample(msgspec.Struct, frozen=True):
+    """The backlogs of all sinks at a moment."""
+
+    time: float
+    """Seconds since 1970."""
+    records: dict[str, int]
+    """Sink → records."""
+
+
+class BacklogSeries(msgspec.Struct, frozen=True):
+    """Samples in the form of a chart: a value for each time, null where the sink did not exist."""
+
+    times: list[int]
+    records: dict[str, list[int | None]]
+
+
+class BacklogHistory:
+    """The newest samples."""
+
+    def __init__(self) -> None:
+        self._samples: deque[BacklogSample] = deque(maxlen=MOST)
+
+    def add(self, time: float, sinks: Sequence[SinkStatus]) -> BacklogSample:
+        """``time``: seconds since 1970."""
+        sample = BacklogSample(time, {sink.name: sink.backlog_records for sink in sinks})
+        self._samples.append(sample)
+        return sample
+
+    def series(self) -> BacklogSeries:
+        names = dict.fromkeys(name for sample in self._samples for name in sample.records)
+        return BacklogSeries(
+            [int(sample.time) for sample in self._samples],
+            {name: [sample.records.get(name) for sample in self._samples] for name in names},
+        )
+
+
+_WINDOW = 5.0
+"""Seconds over which a rate is measured."""
+_LONGEST_REASON = 2000
+"""Characters."""
+
+
+class ResourcePicture(msgspec.Struct, frozen=True):
+    """A resource in a scope."""
+
+    status: InformerStatus
+    ready: bool
+
+
+class SinkPicture(msgspec.Struct, frozen=True):
+    status: SinkStatus
+    well: bool
+    rate: float
+    """Records delivered in a second."""
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """All that a viewer sees, except records."""
+
+    time: float
+    """Seconds since 1970."""
+    ready: bool
+    intake_blocked: str
+    resources: list[ResourcePicture]
+    rates: dict[str, float]
+    """Resource → records in a second."""
+    sinks: list[SinkPicture]
+    outbox_records: int
+    outbox_bytes: int
+    outbox_oldest_seconds: float
+    disk_free_bytes: int | None
+    ledger_objects: int
+    refused: str
+    """Why the configuration file is not in effect; empty if it is."""
+
+
+class Rates:
+    """Growth of counters, in a second, over the last seconds."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, Mapping[str, int]]] = deque()
+
+    def look(self, now: float, counts: Mapping[str, int]) -> dict[str, float]:
+        """``now``: seconds of a clock that never goes back. A counter that begins anew has the rate 0."""
+        looks = self._looks
+        looks.append((now, dict(counts)))
+        while len(looks) > 2 and looks[1][0] <= now - _WINDOW:
+            looks.popleft()
+        then, before = looks[0]
+        seconds = now - then
+        if seconds <= 0:
+            return dict.fromkeys(counts, 0.0)
+        return {name: round(max(0, count - before.get(name, count)) / seconds, 2) for name, count in counts.items()}
+
+
+class Painter:
+    """Makes a picture of each snapshot, with the rates since the one before."""
+
+    def __init__(self) -> None:
+        self.committed: Counter[str] = Counter()
+        """Resource → records since someone looks."""
+        self._of_resources = Rates()
+        self._of_sinks = Rates()
+
+    def paint(self, snapshot: StatusSnapshot, now: float) -> bytes:
+        """``now``: seconds of the event loop's clock."""
+        of_resources = {each.resource: self.committed[each.resource] for each in snapshot.informers}
+        of_sinks = self._of_sinks.look(now, {sink.name: sink.delivered for sink in snapshot.sinks})
+        configuration = snapshot.configuration
+        return msgspec.json.encode(
+            Picture(
+                time=time(),
+                ready=snapshot.ready,
+                intake_blocked=_cut(snapshot.intake_blocked),
+                resources=[ResourcePicture(_bounded(each), each.ready) for each in snapshot.informers],
+                rates=self._of_resources.look(now, of_resources),
+                sinks=[SinkPicture(_bounded_sink(each), each.well, of_sinks[each.name]) for each in snapshot.sinks],
+                outbox_records=snapshot.outbox_records,
+                outbox_bytes=snapshot.outbox_bytes,
+                outbox_oldest_seconds=snapshot.outbox_oldest_seconds,
+                disk_free_bytes=snapshot.disk_free_bytes,
+                ledger_objects=snapshot.ledger_objects,
+                refused="" if configuration is None else _cut(configuration.refused),
+            )
+        )
+
+
+def _bounded(informer: InformerStatus) -> InformerStatus:
+    return msgspec.structs.replace(informer, reason=_cut(informer.reason))
+
+
+def _bounded_sink(sink: SinkStatus) -> SinkStatus:
+    return msgspec.structs.replace(sink, last_error=_cut(sink.last_error))
+
+
+def _cut(text: str) -> str:
+    # A reason may hold bytes that are not UTF-8, which JSON cannot.
+    return text[:_LONGEST_REASON].encode(errors="replace").decode()

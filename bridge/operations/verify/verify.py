@@ -1,0 +1,178 @@
+"""``kubedelta verify``: reads back a destination, and compares it with the live objects. Changes neither."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from bridge.kube import ApiError, ClusterAccess, connect
+from bridge.model.formats.object_paths import object_name
+from bridge.model.primitives.printable import counted
+from bridge.model.primitives.shard import Shard
+from bridge.model.versions.stored_version import SinkReader
+from bridge.operations.verify.cluster_view import (
+    ClusterUnavailable,
+    ClusterView,
+    Expected,
+    IgnoredStates,
+    IgnoringBy,
+    Progress,
+    SelectedBy,
+)
+from bridge.operations.verify.compare import Candidate, Coverage, Difference, Holdings, Version, differences
+from bridge.plan.plan import Wanted
+from bridge.plan.resolve import resolve_wanted
+from bridge.telemetry.facts import discard
+
+_FIRST_PAUSE = 0.5
+"""Seconds between the first two comparisons; each later pause is twice as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of a comparison."""
+
+    source: str
+    """A short description of the destination."""
+    live: int
+    """Objects in the cluster."""
+    stored: int
+    """Objects at the destination."""
+    records: int
+    """Records read at the destination."""
+    differences: Sequence[Difference]
+    """By ascending key."""
+    gaps: int
+    """Gap records at the destination. Later records may have repaired their effect."""
+    foreign: int
+    """Records at the destination of other programs or clusters, and unreadable records."""
+    uncovered: Mapping[str, int]
+    """Resource → records about objects that the configuration does not cover."""
+    notes: Sequence[str]
+    """Further findings for the operator."""
+
+
+async def verify(
+    cluster: str,
+    access: ClusterAccess,
+    wanted: Sequence[Wanted],
+    reader: SinkReader,
+    *,
+    settle: float,
+    select: SelectedBy | None = None,
+    ignoring: IgnoringBy | None = None,
+    shard: Shard | None = None,
+    progress: Progress | None = None,
+) -> Verification:
+    """Compares both sides, and repeats the comparison of differing objects for ``settle`` seconds, since recent changes
+    may be on their way.
+
+    ``select``: chooses the live objects that the destination has to have; None for all. ``ignoring``: knows the changes
+    that are ignored; None if none are. ``shard``: only its objects are compared; None for all. ``progress``: is called
+    after each part of either side.
+    ``reader`` is passed unopened, and is closed on return. Raises CannotReadBack, ClusterUnavailable, ClusterRefuses,
+    CredentialsError and SinkUnavailable.
+    """
+    try:
+        source = await reader.open()
+        async with connect(access, report=discard) as client:
+            catalogue = await client.discover()
+            meant = resolve_wanted(wanted, catalogue)
+            expected = None if select is None else select(catalogue, meant)
+            digests, states = (None, None) if ignoring is None else ignoring(catalogue)
+            matching = None if expected is None else expected.matching
+            view = ClusterView(
+                cluster, client, meant.desired, matching=matching, digests=digests, shard=shard, progress=progress
+            )
+            coverage = Coverage(wanted, view.listed, catalogue.resources, meant.unresolved)
+            comparison = _Comparison(
+                reader, view, coverage, Holdings(cluster, coverage, shard), expected, states, progress
+            )
+            unknown = tuple(f"{name}: {reason}" for name, reason in meant.unresolved.items())
+            return await comparison.run(source, unknown, settle)
+    except ApiError as error:
+        raise ClusterUnavailable(str(error)) from error
+    finally:
+        await reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    reader: SinkReader
+    view: ClusterView
+    coverage: Coverage
+    holdings: Holdings
+    expected: Expected | None
+    """None for a sink that has to have every object."""
+    states: IgnoredStates | None
+    """None if no changes are ignored."""
+    progress: Progress | None = None
+
+    async def run(self, source: str, notes: tuple[str, ...], settle: float) -> Verification:
+        await self._read_on()
+        self.holdings.watch()
+        live = await self.view.look()
+        # The first reading may have taken long. Records that arrived since often explain every difference.
+        await self._read_on()
+        found = differences(live, self.holdings.objects)
+        left = await self._settled(
+            self._unexplained({key: Candidate(each) for key, each in found.items()}, live), settle
+        )
+        return Verification(
+            source=source,
+            live=len(live),
+            stored=len(self.holdings.objects),
+            records=self.holdings.records,
+            differences=[left[key].difference for key in sorted(left)],
+            gaps=self.holdings.gaps,
+            foreign=self.holdings.foreign,
+            uncovered=dict(self.holdings.uncovered),
+            notes=(*notes, *self._notes(), *self.reader.notes),
+        )
+
+    async def _settled(self, candidates: dict[str, Candidate], settle: float) -> dict[str, Candidate]:
+        """The candidates that still differ after ``settle`` seconds and at least one more comparison."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + settle
+        pause = _FIRST_PAUSE
+        while candidates:
+            await asyncio.sleep(min(pause, max(0.0, deadline - now())))
+            live = await self.view.look({name.resource for key in candidates if (name := object_name(key))})
+            await self._read_on()
+            candidates = self._unexplained(candidates, live)
+            if now() >= deadline:
+                break
+            pause *= 2
+        return candidates
+
+    def _unexplained(self, candidates: dict[str, Candidate], live: Mapping[str, Version]) -> dict[str, Candidate]:
+        stored, arrived = self.holdings.objects, self.holdings.arrived
+        left = {
+            key: each
+            for key, each in candidates.items()
+            if not each.compare_again(live.get(key), stored.get(key), arrived.get(key, {}))
+            and (self.expected is None or self.expected.counts(each.difference))
+        }
+        if self.states is None:
+            return left
+        unexplained = self.states.unexplained([each.difference for each in left.values()], self.view.digests)
+        return {each.key: left[each.key] for each in unexplained}
+
+    def _notes(self) -> Iterator[str]:
+        if others := self.holdings.of_other_shards:
+            yield f"{counted(others, 'record')} of other shards were not compared"
+        if self.expected is not None:
+            yield from self.expected.notes(resource.name for resource, _ in self.view.listed)
+        if self.states is not None:
+            yield from self.states.notes()
+
+    async def _read_on(self) -> None:
+        async with aclosing(self.reader.read(self.coverage.filters)) as batches:
+            async for batch in batches:
+                self.holdings.take(batch)
+                if self.progress is not None:
+                    # Readers of other packages may not know how much is left.
+                    read, left = self.holdings.records, getattr(self.reader, "left", None)
+                    self.progress("records read", read, None if left is None else read + left)

@@ -1,0 +1,121 @@
+"""Small files of the state directory that only the bridge's user may read.
+
+Reads a file with a key.
+
+Loads the keys of the content in the state directory.
+
+Loads the redaction keys: from the operator's files, or from a file that the bridge creates in
+``state.directory``.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from bridge.outbox import KEY_FILES_OPTION, Cipher, EncryptionKey, StateError
+from bridge.plan.plan import Plan
+from bridge.transform.redaction import Redaction
+from bridge.transform.redaction_key import SHORTEST_KEY, RedactionKey
+
+
+def write_private(file: Path, text: str) -> None:
+    """Durable on return, with mode 0600; a crash leaves the former file, or this one. The caller holds the lock of the
+    directory. Blocks. Raises OSError."""
+    part = file.with_name(file.name + ".part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as written:
+        written.write(text)
+        written.flush()
+        os.fsync(written.fileno())
+    part.rename(file)
+    directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+SHORTEST: Final = 32
+LONGEST: Final = 4096
+"""Bytes of a key."""
+
+
+def read_key_file(file: Path, option: str) -> bytes:
+    """The key, without white space around it. ``option`` names the file in errors. Raises StateError with the file's
+    name, and never with its content."""
+    try:
+        # O_NONBLOCK: a named pipe in the place of the file would block the start.
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as opened:
+            content = opened.read(LONGEST + 1)
+    except OSError as error:
+        raise StateError(f"{option}: cannot read {file}: {error.strerror}") from error
+    key = content.strip()
+    if len(content) > LONGEST or len(key) < SHORTEST:
+        found = f"more than {LONGEST}" if len(content) > LONGEST else str(len(key))
+        raise StateError(
+            f"{option}: {file} has {found} bytes; a key of {SHORTEST} to {LONGEST} bytes is expected, such as the"
+            " output of `openssl rand -hex 32`"
+        )
+    return key
+
+
+def load_cipher(plan: Plan) -> Cipher | None:
+    """None without key files. Raises StateError with the option and the file's name, and never with its content."""
+    keys: dict[str, EncryptionKey] = {}
+    for index, file in enumerate(plan.encryption_key_files):
+        option = f"{KEY_FILES_OPTION}[{index}]"
+        key = EncryptionKey(read_key_file(file, option))
+        if key.id in keys:
+            raise StateError(f"{option}: {file} has the same key as another file; name each key once")
+        keys[key.id] = key
+    return Cipher(tuple(keys.values()), encrypts=plan.encrypt_new) if keys else None
+
+
+KEY_FILE = "redaction.key"
+
+
+def load_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tuple[RedactionKey, ...]:
+    """The key in ``key_file``, without white space around it, and the former keys. Without ``key_file``, the first key
+    is that in ``state``, which the first call creates (mode 0600, fsynced before this returns); the caller holds the
+    lock of that directory.
+
+    Raises StateError with the file's name, and never with its content.
+    """
+    made = state / KEY_FILE
+    try:
+        if key_file is None and not os.path.lexists(made):
+            write_private(made, secrets.token_hex(32) + "\n")
+    except OSError as error:
+        raise StateError(f"state.directory: cannot make {made}: {error.strerror}") from error
+    return read_keys(key_file, former, state)
+
+
+def read_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tuple[RedactionKey, ...]:
+    """Like ``load_keys``, without creating a key. Raises StateError."""
+    files = {f"redaction.former_key_files[{index}]": file for index, file in enumerate(former)}
+    first = ("state.directory", state / KEY_FILE) if key_file is None else ("redaction.key_file", key_file)
+    keys: dict[str, RedactionKey] = {}
+    for option, file in (first, *files.items()):
+        key = _key(file, option)
+        if key.id in keys:
+            raise StateError(f"{option}: {file} has the same key as another file of redaction; name each key once")
+        keys[key.id] = key
+    return tuple(keys.values())
+
+
+def likely_redaction(plan: Plan) -> Redaction:
+    """The redaction of a run, for a command that only evaluates redacted objects. Before the first run there is no key
+    in the state directory, and any key does."""
+    try:
+        keys = read_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
+    except StateError:
+        keys = (RedactionKey(secrets.token_bytes(SHORTEST_KEY)),)
+    return Redaction(keys, plan.presets, plan.redact)
+
+
+def _key(file: Path, option: str) -> RedactionKey:
+    return RedactionKey(read_key_file(file, option))

@@ -1,0 +1,232 @@
+"""Follows a file through its rotations."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from sinks.file.lines import (
+    DAMAGED,
+    blocks_between,
+    blocks_of,
+    end_of_last_line,
+    first_line,
+    lines_backward,
+    whole_lines,
+)
+from sinks.file.parts import ClosedPart, ReadingLock, parts_of
+from sinks.receipt import SinkUnavailable
+
+_HEAD = 256
+"""Bytes at the beginning of a file, by which a file that became shorter is recognized."""
+
+
+class Follower:
+    """Reads the lines of the closed parts and of the open file, in their order, each line once. A last line without its
+    newline waits for its rest. None stands for a line that is too long.
+
+    The file stays open while it is moved, compressed or removed, and is left only when its successor has a line: until
+    then its writer may append to it.
+    """
+
+    def __init__(self, path: Path, lock: ReadingLock | None = None) -> None:
+        """``lock``: keeps parts from being removed that are not read yet."""
+        self._path = path
+        self._lock = lock
+        self._file: BinaryIO | None = None
+        """The file that was at the path last; None before the first."""
+        self._offset = 0
+        self._head = b""
+        self._unread: deque[ClosedPart] = deque()
+        """Closed parts to read before the file."""
+        self._lines_read = 0
+        """Of the first unread part."""
+        self._known: set[str] | None = None
+        """Parts of the sink that lie before the file; None before the first listing."""
+        self.torn = 0
+        """Bytes behind the last newline."""
+        self.removed: list[str] = []
+        """Names of parts that were removed before they were read."""
+
+    def open(self) -> int:
+        """Returns the number of closed parts. Raises SinkUnavailable without any file, and for a file that is not
+        regular."""
+        path = self._path
+        try:
+            if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+                raise SinkUnavailable(f"{path} is not a regular file and cannot be read again")
+            if path.parent.is_dir():
+                self._open_next()
+        except OSError as error:
+            raise SinkUnavailable(f"cannot read {path}: {error.strerror}") from error
+        self._hold_unread()
+        if self._file is None and not self._unread:
+            raise SinkUnavailable(f"there is no file {path}: no record was delivered yet, or path is wrong")
+        return len(self._unread)
+
+    def lines(self) -> Iterator[bytes | None]:
+        """From the end of the previous call to the present end; the first call begins with the oldest part. Raises
+        OSError, ``lines.DAMAGED``; the next call goes on behind the lines before the error, or behind the damaged part
+        after ``leave_part``."""
+        while True:
+            yield from self._closed()
+            yield from self._appended()
+            if not self._has_successor():
+                return
+            yield from self._appended()  # Lines that were written before the successor began.
+            self._open_next()
+
+    def last(self, count: int, accepts: Callable[[bytes | None], bool]) -> list[bytes | None]:
+        """The last lines that ``accepts`` takes, in their order. Call it before ``lines``, which then goes on behind
+        them. What lies behind the damage of a part is left out. Raises OSError."""
+        found: deque[bytes | None] = deque()
+        if self._file is not None:
+            fd = self._file.fileno()
+            self._offset = end_of_last_line(fd, os.fstat(fd).st_size)
+            self._head = os.pread(fd, min(_HEAD, self._offset), 0)
+            _prepend(found, count, filter(accepts, lines_backward(fd, self._offset)))
+        while self._unread:
+            part = self._unread.pop()
+            if len(found) < count:
+                newest: deque[bytes | None] = deque(maxlen=count - len(found))
+                with suppress(*DAMAGED):
+                    newest.extend(filter(accepts, self._part_lines(part)))
+                _prepend(found, count, reversed(newest))
+        return list(found)
+
+    def leave_part(self) -> None:
+        """Leaves out the rest of the part that ``lines`` reads."""
+        self._unread.popleft()
+        self._lines_read = 0
+        self._hold_unread()
+
+    def close(self) -> None:
+        self._close_file()
+        if self._lock is not None:
+            self._lock.move_to(None)
+
+    # ── The open file ────────────────────────────────────────────────────────
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _appended(self) -> Iterator[bytes | None]:
+        if self._file is None:
+            return
+        fd = self._file.fileno()
+        size = os.fstat(fd).st_size
+        if size < self._offset:
+            # Its writer took back a batch that it could not finish; or all was truncated (logrotate's copytruncate).
+            is_same = self._head.startswith(os.pread(fd, len(self._head), 0))
+            self._offset = end_of_last_line(fd, size) if is_same else 0
+            self._head = b""
+        for line, length in whole_lines(blocks_between(fd, self._offset, size)):
+            self._offset += length
+            yield line
+        self.torn = size - self._offset
+        if len(self._head) < _HEAD:
+            self._head = os.pread(fd, min(_HEAD, self._offset), 0)
+
+    def _has_successor(self) -> bool:
+        try:
+            there = self._path.stat()
+        except FileNotFoundError:
+            return bool(self._newer(parts_of(self._path)))
+        if self._file is None:
+            return True
+        if os.path.samestat(there, os.fstat(self._file.fileno())):
+            return False
+        return there.st_size > 0 or bool(self._newer(parts_of(self._path)))
+
+    def _open_next(self) -> None:
+        """Opens the file at the path, with the parts between the former file and this one."""
+        while True:
+            parts = parts_of(self._path)
+            newer = self._newer(parts)
+            try:
+                file = self._path.open("rb")
+            except FileNotFoundError:
+                file = None
+            # The file may have been closed as a part since the listing.
+            if [part.stem for part in parts_of(self._path)] == [part.stem for part in parts]:
+                break
+            if file is not None:
+                file.close()
+        self._close_file()
+        self._file, self._offset, self._head = file, 0, b""
+        self._unread.extend(newer)
+        self._known = {part.stem for part in parts if part.is_own}
+        self._hold_unread()
+
+    def _newer(self, parts: list[ClosedPart]) -> list[ClosedPart]:
+        """The parts behind the followed file. If that was removed, the unknown parts of the sink."""
+        if self._known is None:
+            return parts
+        unknown = [part for part in parts if part.stem not in self._known]
+        ours = next((place for place, part in enumerate(unknown) if self._is_followed(part)), None)
+        if ours is not None:
+            return unknown[ours + 1 :]
+        # logrotate numbers its parts anew, so that an old one may look unknown.
+        return [part for part in unknown if part.is_own]
+
+    def _is_followed(self, part: ClosedPart) -> bool:
+        if self._file is None:
+            return False
+        fd = self._file.fileno()
+        status = os.fstat(fd)
+        if os.path.samestat(part.status, status):
+            return True
+        if not part.packed or int(part.status.st_mtime) != int(status.st_mtime):
+            return False
+        with suppress(*DAMAGED):
+            return next(self._part_lines(part), None) == first_line(fd)
+        return False
+
+    # ── Closed parts ─────────────────────────────────────────────────────────
+
+    def _closed(self) -> Iterator[bytes | None]:
+        while self._unread:
+            for line in islice(self._part_lines(self._unread[0]), self._lines_read, None):
+                self._lines_read += 1
+                yield line
+            self.leave_part()
+
+    def _hold_unread(self) -> None:
+        if self._lock is not None:
+            self._lock.move_to(self._unread[0].path if self._unread else None)
+
+    def _part_lines(self, part: ClosedPart) -> Iterator[bytes | None]:
+        present: ClosedPart | None = part
+        while present is not None:
+            try:
+                file = present.path.open("rb")
+            except FileNotFoundError:  # Compressed since the listing, numbered anew, or removed.
+                present = self._present(part)
+                continue
+            with file:
+                if not os.path.samestat(os.fstat(file.fileno()), present.status):
+                    present = self._present(part)
+                    continue
+                for line, _ in whole_lines(blocks_of(file, present.packed)):
+                    yield line
+            return
+        self.removed.append(part.path.name)
+
+    def _present(self, part: ClosedPart) -> ClosedPart | None:
+        """The part under its present name."""
+        for each in parts_of(self._path):
+            if os.path.samestat(each.status, part.status) or (part.is_own and each.stem == part.stem):
+                return each
+        return None
+
+
+def _prepend(found: deque[bytes | None], count: int, newest_first: Iterable[bytes | None]) -> None:
+    for line in islice(newest_first, count - len(found)):
+        found.appendleft(line)

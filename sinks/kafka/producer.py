@@ -1,0 +1,364 @@
+"""One librdkafka producer and the thread that polls it.
+
+``produce`` never blocks and is called in the event loop; delivery reports arrive in the thread. Each counter that both
+use has one writer: the loop counts produced messages, the thread counts reports.
+
+The present producer of a sink, replaced when it fails.
+
+Brokers refuse a batch because of a single record in it, and librdkafka is then unusable. To drop the records in flight
+to other partitions and send them again delivered them twice, so a broken producer waits for its answers first. To
+compare sizes with each topic's ``max.message.bytes`` before needs another right, and compressed sizes are not known
+then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from sinks.base import always
+from sinks.kafka.config import ClientConfig, refusal, unreachable
+from sinks.kafka.encode import KafkaMessage
+from sinks.kafka.options import KafkaOptions
+from sinks.receipt import NotLeading, SinkUnavailable
+
+_NEVER = 1 << 62
+_ANSWER_TIMEOUT = 10.0  # seconds
+_CREDENTIALS = frozenset({KafkaError._SSL, KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
+_disabled_logger = logging.getLogger("kubedelta.librdkafka.quiet")
+_disabled_logger.disabled = True
+_debug_logger = logging.getLogger("kubedelta.librdkafka")
+
+
+class InFlight(msgspec.Struct, gc=False, eq=False):
+    """A record between ``produce`` and its delivery report: one message, or two with a tombstone."""
+
+    producer: KafkaProducer
+    unreported: int
+    """Messages without a delivery report."""
+    error: KafkaError | None = None
+
+    @property
+    def reported(self) -> bool:
+        """Every message has its delivery report, with or without an error."""
+        return self.unreported == 0
+
+    @property
+    def acknowledged(self) -> bool:
+        """All in-sync replicas have every message."""
+        return self.unreported == 0 and self.error is None
+
+    def report(self, error: KafkaError | None, _message: Message) -> None:
+        """The delivery report of one message. Runs in the poll thread and must never raise: the binding would crash."""
+        # The first error counts: the success of a tombstone must not hide the failure of its record.
+        self.error = self.error or error
+        self.unreported -= 1
+        self.producer.reported += 1
+
+
+class KafkaProducer:
+    """Create it in a thread: reading certificates and waiting for a first token may block for some time. The
+    constructor raises KafkaException for settings that librdkafka refuses, and WrongOption."""
+
+    def __init__(
+        self, clients: ClientConfig, threads: Executor, loop: asyncio.AbstractEventLoop, *, gapless: bool
+    ) -> None:
+        """``gapless``: see ``ClientConfig.producer``. Raises WrongOption."""
+        self._files = clients.files()
+        self.gapless = gapless
+        config = self._properties(clients)
+        self._tokens = clients.tokens
+        self._refused = clients.refused
+        self._threads = threads
+        self._loop = loop
+        self._report_event = asyncio.Event()
+        self._idle_at: float | None = None
+        """When a wait without reports ends; None while no task waits."""
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._wake_at = _NEVER
+        """The thread wakes the loop when ``reported`` reaches this number."""
+        self._closing = threading.Event()
+        self._ending = False
+        self.produced = 0  # messages
+        self.reported = 0  # of them, with a report
+        self.fatal: str | None = None
+        """A fatal error: no more messages are sent. ``broken`` follows within seconds."""
+        self.broken: str | None = None
+        """The fatal error. Set after every produced message has its delivery report."""
+        self.last_error = ""
+        """The last error of librdkafka's connections."""
+        logger = _debug_logger if "debug" in config else _disabled_logger
+        self._producer = Producer(config | {"error_cb": self._on_error}, logger=logger)
+        # A daemon: a process that exits must not wait for a silent broker.
+        self._thread = threading.Thread(target=self._poll_until_closed, name="kafka-poll", daemon=True)
+        self._thread.start()
+
+    def _properties(self, clients: ClientConfig) -> dict[str, Any]:
+        return clients.producer(gapless=self.gapless)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages without a delivery report."""
+        return self.produced - self.reported
+
+    def produce(self, record: InFlight, message: KafkaMessage, value: bytes | None) -> bool:
+        """Queues one message. Returns False when the queue is full. Raises KafkaException when librdkafka refuses the
+        message itself."""
+        try:
+            self._producer.produce(
+                message.topic,
+                value,
+                message.key,
+                message.partition,
+                headers=message.headers,  # type: ignore[arg-type]  # dict is invariant.
+                on_delivery=record.report,
+            )
+        except BufferError:
+            return False
+        self.produced += 1
+        return True
+
+    def send(self, messages: Iterable[KafkaMessage]) -> list[InFlight]:
+        """Queues the first messages that can be queued at once, and returns their records: fewer than ``messages`` if
+        the queue is full, at a tombstone, or if librdkafka refuses a message. Hot."""
+        in_flight: list[InFlight] = []
+        produce = self._producer.produce
+        for message in messages:
+            if len(message.values) > 1:
+                break
+            record = InFlight(self, 1)
+            try:
+                produce(
+                    message.topic,
+                    message.values[0],
+                    message.key,
+                    message.partition,
+                    headers=message.headers,  # type: ignore[arg-type]  # dict is invariant.
+                    on_delivery=record.report,
+                )
+            except (BufferError, KafkaException):
+                break
+            in_flight.append(record)
+        self.produced += len(in_flight)
+        return in_flight
+
+    async def wait(self, reports: int, idle_timeout: float) -> bool:
+        """Returns True when ``reported`` reaches this number or the producer broke; False when no report came for
+        ``idle_timeout`` seconds."""
+        try:
+            while self.reported < reports and self.broken is None:
+                before = self.reported
+                self._report_event.clear()
+                # The thread wakes the loop once for a whole batch, not for every report.
+                self._wake_at = reports
+                if self.reported >= reports or self.broken is not None:
+                    break  # The report came before the thread could see _wake_at: the event stays unset.
+                self._idle_at = idle_at = self._loop.time() + idle_timeout
+                if self._idle_timer is None or self._idle_timer.when() > idle_at:
+                    self._look_at(idle_at)
+                await self._report_event.wait()
+                # Reports that came in this time show progress, even if fewer than the batch has.
+                if self.reported == before and self._loop.time() >= idle_at and self.broken is None:
+                    return False
+        finally:
+            self._wake_at, self._idle_at = _NEVER, None
+        return True
+
+    def _look_at(self, when: float) -> None:
+        """One timer for many waits: nearly every wait ends long before its timeout."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = self._loop.call_at(when, self._end_idle_wait)
+
+    def _end_idle_wait(self) -> None:
+        self._idle_timer, idle_at = None, self._idle_at
+        if idle_at is None:
+            return
+        if self._loop.time() < idle_at:
+            self._look_at(idle_at)
+        else:
+            self._report_event.set()
+
+    def give_up(self, reason: str) -> None:
+        """Some of its messages will get no answer for long. Another producer takes its place."""
+        self.fatal = self.fatal or reason
+
+    def metadata(self, topic: str | None, timeout: float) -> Any:
+        """librdkafka's ``list_topics`` for one topic, or for all. Blocks up to ``timeout`` seconds. Raises
+        KafkaException."""
+        if topic is None:
+            return self._producer.list_topics(timeout=timeout)
+        return self._producer.list_topics(topic, timeout=timeout)
+
+    async def close(self, timeout: float) -> None:
+        """Drops what was not sent: another replica may deliver soon. Waits ``timeout`` seconds at most for reports of
+        the rest, then drops that. Afterwards every record has its delivery report."""
+        if self.broken is None and self.in_flight:
+            self._ending = True
+            self._producer.purge(in_flight=False, blocking=False)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.wait(self.produced, timeout), timeout)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._closing.set()
+        await self._loop.run_in_executor(self._threads, self._thread.join)
+
+    def _poll_until_closed(self) -> None:
+        woken_at = 0
+        while not self._closing.is_set():
+            self._poll(0.1)
+            if self._ending:
+                self._drop_queued()
+            wakes = self.reported != woken_at and self.reported >= self._wake_at
+            if self.fatal is not None and self.broken is None:
+                self._drop_queued()
+                self._drop_all()
+                self.broken, wakes = self.fatal, True
+            if wakes:
+                woken_at = self.reported
+                with suppress(RuntimeError):  # The loop is closed: no task waits.
+                    self._loop.call_soon_threadsafe(self._report_event.set)
+        self._drop_all()
+        # Deletes the last reference here: the destructor waits for librdkafka's threads, and would block the loop.
+        del self._producer
+
+    def _poll(self, seconds: float) -> None:
+        try:
+            self._producer.poll(seconds)
+        except KafkaException as error:
+            self._on_error(error.args[0])
+        except Exception as error:  # An exception of a delivery report surfaces here, at times as a SystemError.
+            self.fatal = f"the producer's reports failed: {error!r}"
+
+    def _drop_queued(self) -> None:
+        """Drops messages that were not sent, and waits for answers to sent messages: a sent message that is dropped may
+        be stored all the same, and would be there twice after its retry."""
+        until = time.monotonic() + _ANSWER_TIMEOUT
+        while self.in_flight > 0 and time.monotonic() < until and not self._closing.is_set():
+            self._producer.purge(in_flight=False)  # Repeated, because librdkafka queues a message to be retried anew.
+            self._poll(0.02)
+
+    def _drop_all(self) -> None:
+        while self.in_flight > 0:
+            self._producer.purge()
+            self._poll(0.1)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:
+            self.last_error = error.str()  # The other errors say why.
+        if self._tokens is not None and self._tokens.error is not None:
+            # librdkafka only knows that there was an exception.
+            self.last_error = str(self._tokens.error)
+        if error.fatal():
+            self.fatal = error.str()
+        elif self.fatal is None and self._is_refusal(error) and self._files.found():
+            renewed = "a file of secrets or certificates was renewed, and a new producer reads it"
+            self.fatal = f"{self.last_error}; {renewed}"
+
+    def _is_refusal(self, error: KafkaError) -> bool:
+        """Of credentials, by librdkafka's code or by its words."""
+        return error.code() in _CREDENTIALS or self._refused(self.last_error) is not None
+
+
+_FIRST_LOOK = 1.0
+"""Seconds after which ``_ping`` looks whether the brokers have refused the client. It waits twice as long for the next
+look: a slow cluster must be able to answer in between."""
+
+
+class AskingProducer(KafkaProducer):
+    """Takes messages only while this replica may send. librdkafka sends by itself what it has taken."""
+
+    def __init__(self, *parameters: Any, may_send: Callable[[], bool], gapless: bool) -> None:
+        """``may_send``: see ``AsksToSend``."""
+        super().__init__(*parameters, gapless=gapless)
+        self._may_send = may_send
+
+    def produce(self, record: InFlight, message: KafkaMessage, value: bytes | None) -> bool:
+        """Raises NotLeading, too."""
+        if not self._may_send():
+            raise NotLeading
+        return super().produce(record, message, value)
+
+    def send(self, messages: Iterable[KafkaMessage]) -> list[InFlight]:
+        return super().send(messages) if self._may_send() else []
+
+
+class Producers:
+    """Blocking calls run in ``threads``."""
+
+    def __init__(self, options: KafkaOptions, config: ClientConfig, threads: Executor) -> None:
+        self._options = options
+        self._config = config
+        self._threads = threads
+        self.present: KafkaProducer | None = None
+        """None before ``open`` and after ``close``."""
+        self.may_send: Callable[[], bool] = always
+        """See ``AsksToSend``. Without effect on transactions: brokers fence them."""
+
+    async def open(self) -> str:
+        """Returns the address and the size of the cluster that answers. Raises SinkUnavailable."""
+        producer = await self._new(gapless=True)
+        try:
+            found = await self._ping(producer)
+        except BaseException:
+            await producer.close(0)
+            raise
+        self.present = producer
+        return found
+
+    async def current(self, *, gapless: bool) -> KafkaProducer:
+        """The present producer, replaced if it is failing or has the other guarantee. Raises SinkUnavailable."""
+        producer, idle_timeout = self.present, self._options.ack_timeout
+        if producer is not None and (producer.fatal is not None or producer.gapless is not gapless):
+            # Waits for answers first: a record that is dropped unanswered is sent again, and might be there twice.
+            if not await producer.wait(producer.produced, idle_timeout):
+                raise SinkUnavailable(f"no acknowledgement within {idle_timeout:g} s: {producer.last_error}")
+            self.present = None
+            await producer.close(0)
+        if self.present is None:
+            self.present = await self._new(gapless=gapless)
+        return self.present
+
+    async def close(self, timeout: float) -> None:
+        """``timeout``: seconds for delivery reports."""
+        producer, self.present = self.present, None
+        if producer is not None:
+            await producer.close(timeout)
+
+    async def _new(self, *, gapless: bool) -> KafkaProducer:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, self._make, loop, gapless)
+        except KafkaException as error:
+            raise SinkUnavailable(f"librdkafka does not take these settings: {error.args[0].str()}") from error
+
+    def _make(self, loop: asyncio.AbstractEventLoop, gapless: bool) -> KafkaProducer:  # In a thread.
+        if self.may_send is always:
+            return KafkaProducer(self._config, self._threads, loop, gapless=gapless)
+        return AskingProducer(self._config, self._threads, loop, may_send=self.may_send, gapless=gapless)
+
+    async def _ping(self, producer: KafkaProducer) -> str:
+        left, step, loop = float(self._options.connect_timeout), _FIRST_LOOK, asyncio.get_running_loop()
+        while True:
+            timeout = step if 2 * step < left else left
+            left, step = left - timeout, 2 * step
+            try:
+                cluster = await loop.run_in_executor(self._threads, producer.metadata, None, timeout)
+            except KafkaException as error:
+                reason = producer.last_error or error.args[0].str()
+                if wrong := refusal(self._options, reason):
+                    raise wrong from error
+                if left <= 0:
+                    raise SinkUnavailable(unreachable(self._options, reason)) from error
+            else:
+                servers = self._options.bootstrap_servers
+                return f"{servers}, cluster {cluster.cluster_id} of {len(cluster.brokers)} brokers"
