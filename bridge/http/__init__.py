@@ -11,7 +11,7 @@ Invariants, each with its test:
 - Ready needs both: HasSynced, which is latched once the first list is processed, and live, which means that a watch is
   open; and an intake that is not blocked. ``tests/bridge/model/test_status.py``
 - A server counts a client's connection from its acceptance, and bounds the number of connections, for each client too,
-  the time for a request, and the time for reading its answer. ``tests/bridge/web/test_listener.py``
+  the time for a request, and the time for reading its answer. ``tests/bridge/http/test_listener.py``
 """
 
 from bridge.http.server import WebServer

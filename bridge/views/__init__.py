@@ -21,5 +21,5 @@ Invariants, each with its test:
   with the record; so is, with each object, which selections contain it. A changed selection appends its difference to
   the log. ``tests/properties/test_selected_sinks.py``, ``tests/scenarios/test_sinks_that_select.py``
 - An expression is evaluated only if the sizes of the values that it reads bound its time and memory
-  (``language.cost``). ``tests/bridge/selection/test_cost.py``
+  (``language.cost``). ``tests/bridge/views/test_cost.py``
 """

@@ -21,7 +21,7 @@ from bridge.operations.page.server import OFFERED, PageServer
 from bridge.plan.plan import PagePlan
 from bridge.telemetry.facts import AnswerFailed, Fact
 from bridge.telemetry.metrics import Metrics
-from tests.bridge.page.page import TOKEN, ABridge
+from tests.bridge.operations.page.page import TOKEN, ABridge
 from tests.kit.deadlines import BUSY
 from tests.kit.examples import examples
 from tests.kit.fake_admin import FakeAdmin, a_dead_letter

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bridge.views.evaluation import Evaluator, Failures, KnownValues
 from bridge.views.language import Cel, EvaluationFailed, Expression, ExpressionProblem, Purpose
 from bridge.views.language.paths import projection
-from tests.bridge.selection.compiled import PODS
+from tests.bridge.views.compiled import PODS
 
 CEL = Cel()
 NAMES = ("a", "b", "c", "on-off")

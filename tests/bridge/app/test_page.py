@@ -16,7 +16,7 @@ from bridge.plan.plan import PagePlan, PlanRefused
 from bridge.telemetry.facts import PageOpened
 from bridge.views.selector import SelectorText
 from tests.bridge.app.test_bridge import World, a_config_map, running
-from tests.bridge.page.page import AViewer
+from tests.bridge.operations.page.page import AViewer
 from tests.kit.deadlines import BUSY
 from tests.kit.sinks import RecordingSink
 
