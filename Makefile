@@ -35,7 +35,7 @@ IN_MEMORY = TMPDIR="$$($(BIN)/python -m tests.kit.memory)"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-rooms test-units test-servers test-sinks test-image test-page screenshots test-scenarios test-long test-pythons sbom release check docs fmt e2e bench bench-quick faults soak lock reference chart clean
+.PHONY: help setup run test test-rooms test-units test-servers test-sinks test-image test-page screenshots test-scenarios test-long test-pythons sbom release check docs fmt e2e bench bench-quick size faults soak lock reference chart clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -126,6 +126,9 @@ release: $(READY) ## wheel, image, chart, bill of materials, notes and checksums
 
 bench: $(READY) ## the bridge beside its peers, side by side; needs Go, Rust, Java and hours (ARGS="--only kafka --rounds 1")
 	$(BIN)/python -m benchmarks $(ARGS)
+
+size: $(READY) ## how large the house is: lines of code, files, rooms, floors, words
+	$(BIN)/python -m benchmarks.size
 
 bench-quick: $(READY) ## the bridge against the floor in under two minutes; fails on a blunder
 	$(BIN)/python -m benchmarks.quick $(ARGS)
