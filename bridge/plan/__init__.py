@@ -1,15 +1,17 @@
-"""The work of a bridge, in the types of its rooms.
+"""The plan of a bridge: its configuration in the types of the other rooms, and its meaning on a cluster.
 
-cluster_identity     the uid of the cluster
-current_resources    the resources that are watched now
+cluster_identity     identifies the cluster by a uid, and compares it with that in the state
+current_resources    holds the resources that are watched now
 difference           compares two configurations: the part that a running bridge can put into effect, and the rest
-keys                 writes a small file of the state directory (mode 0600); reads a file with a key; loads the keys
-                     of the content in the state directory; loads the key of redaction, or makes it
-plan                 the plan
-plan_from_settings   the shard of this bridge; makes the plan from the configuration
+keys                 reads and makes files with keys: those of redaction, and those of the content of the state
+plan                 the plan: its types, with the names that the cluster has not resolved yet
+plan_from_settings   makes the plan from the settings, with the shard that this bridge has
 preflight            finds mistakes that no retry can mend, before anything is watched
-resolve              configured names into served resources (pure); the resources that entries of select mean (pure);
-                     the effect of other entries on a bridge that runs
+resolve              resolves the names in ``resources`` and ``select`` to the resources of a cluster
 
-Configured resource names on a cluster.
+``plan_of`` turns validated settings into a ``Plan``, without any network; ``demo`` writes its plan in code.
+``preflight`` asks everything that can be asked without the cluster, so that a configuration that can never work ends
+the start. Then the cluster is identified, discovered, and each configured name resolved: an object has a single entry,
+and a name that the cluster does not serve yet waits for a later discovery. A reload goes the same way:
+``difference`` compares the settings, and ``resolve.foresee`` says of other entries which informers end and begin.
 """

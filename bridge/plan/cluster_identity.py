@@ -1,4 +1,4 @@
-"""The identity of the cluster: the uid of the namespace kube-system.
+"""Identifies the cluster by the uid of the namespace kube-system, and compares it with that of the state.
 
 A wrong kubeconfig would otherwise export every object as deleted. If the uid may not be read, the log says so once, and
 the state is assumed to belong to this cluster.

@@ -1,4 +1,4 @@
-"""The resources that are watched now."""
+"""Holds the resources that are watched now, for sinks that send notices to the topics of all of them."""
 
 from __future__ import annotations
 

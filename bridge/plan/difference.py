@@ -1,4 +1,4 @@
-"""The difference between two configurations, and the part of it that a running bridge can put into effect. Pure.
+"""Compares two configurations: the part of their difference that a running bridge can put into effect, and the rest.
 
 An option that needs a restart refuses the whole file, so that the configuration in effect is always the content of one
 file, with one digest. More than ``MOST_DELETES`` objects that the configuration no longer covers, or covers in another

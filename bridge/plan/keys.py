@@ -1,11 +1,9 @@
-"""Small files of the state directory that only the bridge's user may read.
+"""Reads the files with keys that the configuration names, and makes the key of redaction where it names none.
 
-Reads a file with a key.
-
-Loads the keys of the content in the state directory.
-
-Loads the redaction keys: from the operator's files, or from a file that the bridge creates in
-``state.directory``.
+The keys for the content of the state come from the operator's files alone. Those of redaction come from the operator's
+files, or the first comes from a file that the bridge makes once in ``state.directory`` (``write_private``: durable, and
+readable by the bridge's user only). Every mistake is a StateError with the option and the file's name, and never with
+the file's content.
 """
 
 from __future__ import annotations
@@ -21,10 +19,16 @@ from bridge.plan.plan import Plan
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import SHORTEST_KEY, RedactionKey
 
+SHORTEST: Final = 32
+LONGEST: Final = 4096
+"""Bytes of a key."""
+KEY_FILE = "redaction.key"
+"""The file in the state directory with the key of redaction that the bridge made."""
+
 
 def write_private(file: Path, text: str) -> None:
-    """Durable on return, with mode 0600; a crash leaves the former file, or this one. The caller holds the lock of the
-    directory. Blocks. Raises OSError."""
+    """Writes a small file of the state directory. Durable on return, with mode 0600; a crash leaves the former file, or
+    this one. The caller holds the lock of the directory. Blocks. Raises OSError."""
     part = file.with_name(file.name + ".part")
     part.unlink(missing_ok=True)
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as written:
@@ -37,11 +41,6 @@ def write_private(file: Path, text: str) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-SHORTEST: Final = 32
-LONGEST: Final = 4096
-"""Bytes of a key."""
 
 
 def read_key_file(file: Path, option: str) -> bytes:
@@ -64,7 +63,8 @@ def read_key_file(file: Path, option: str) -> bytes:
 
 
 def load_cipher(plan: Plan) -> Cipher | None:
-    """None without key files. Raises StateError with the option and the file's name, and never with its content."""
+    """The cipher for the content of the state; None without key files. Raises StateError with the option and the file's
+    name, and never with its content."""
     keys: dict[str, EncryptionKey] = {}
     for index, file in enumerate(plan.encryption_key_files):
         option = f"{KEY_FILES_OPTION}[{index}]"
@@ -75,13 +75,10 @@ def load_cipher(plan: Plan) -> Cipher | None:
     return Cipher(tuple(keys.values()), encrypts=plan.encrypt_new) if keys else None
 
 
-KEY_FILE = "redaction.key"
-
-
 def load_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tuple[RedactionKey, ...]:
-    """The key in ``key_file``, without white space around it, and the former keys. Without ``key_file``, the first key
-    is that in ``state``, which the first call creates (mode 0600, fsynced before this returns); the caller holds the
-    lock of that directory.
+    """The keys of redaction: that in ``key_file``, without white space around it, and the former ones. Without
+    ``key_file``, the first key is that in ``state``, which the first call creates (mode 0600, fsynced before this
+    returns); the caller holds the lock of that directory.
 
     Raises StateError with the file's name, and never with its content.
     """
@@ -100,7 +97,7 @@ def read_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tup
     first = ("state.directory", state / KEY_FILE) if key_file is None else ("redaction.key_file", key_file)
     keys: dict[str, RedactionKey] = {}
     for option, file in (first, *files.items()):
-        key = _key(file, option)
+        key = RedactionKey(read_key_file(file, option))
         if key.id in keys:
             raise StateError(f"{option}: {file} has the same key as another file of redaction; name each key once")
         keys[key.id] = key
@@ -115,7 +112,3 @@ def likely_redaction(plan: Plan) -> Redaction:
     except StateError:
         keys = (RedactionKey(secrets.token_bytes(SHORTEST_KEY)),)
     return Redaction(keys, plan.presets, plan.redact)
-
-
-def _key(file: Path, option: str) -> RedactionKey:
-    return RedactionKey(read_key_file(file, option))

@@ -1,6 +1,8 @@
-"""The shard of this bridge: by the configuration, and by the name of the pod.
+"""Makes the plan from validated settings.
 
-The configuration → a Plan.
+The shard of this bridge is the index in the configuration, or the ordinal in the name of its pod. Where neither says
+it, the plan carries the reason (``Plan.unknown_shard``), so that commands that need no shard go on and ``preflight``
+ends the start.
 """
 
 from __future__ import annotations

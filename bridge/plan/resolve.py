@@ -1,8 +1,13 @@
-"""Resolves configured names to the resources of a cluster. Pure.
+"""Resolves the names in the configuration to the resources that a cluster serves.
 
-The resources that the entries of ``select`` mean on a cluster. Pure.
+``resolve_wanted`` takes the entries of ``resources`` and the last discovery, and assigns each resource and scope to a
+single entry. A name that no served resource has stays unresolved, with the reason, and is tried again at the next
+discovery, since a CRD may come later. ``resolve_entries`` does the same for ``select``: its names mean watched
+resources, by kubectl's rules, and a meaning that was found once holds. ``foresee`` applies other entries to the ledger
+of a bridge that runs, for a reload. Only ``foresee`` reads, from the ledger; the rest are functions of their arguments.
 
-The effect of other entries of ``resources`` on a bridge that runs.
+Only discovery has the short names of custom resources. So while a configured name is unresolved, it may be the short
+name of a resource that is known from before, which keeps its scopes, rules and accepted entries.
 """
 
 from __future__ import annotations
@@ -22,6 +27,56 @@ from bridge.views.selector import Selector, SelectorText, Unwatched, find_unwatc
 
 Desired: TypeAlias = dict[tuple[str, Scope], Resource]
 """A resource's name and a scope → the resource in its served version."""
+
+
+# ── Entries of resources ─────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    desired: Desired
+    unresolved: dict[str, str]
+    """Names without a resource at this moment → the reason."""
+    empty: dict[str, str]
+    """Wildcards without a resource at this moment → the reason."""
+    twice: tuple[str, ...] = ()
+    """Names for a resource of another entry. They are in ``unresolved`` too."""
+    wildcards: tuple[str, ...] = ()
+    """Configured wildcards, which cover resources that are served later, too."""
+
+
+def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolution:
+    """Assigns each object to a single entry, since it would be exported twice otherwise. A name comes before a wildcard
+    that covers it; of names for the same resource with overlapping scopes, the first counts."""
+    desired: Desired = {}
+    claimed: dict[str, list[Wanted]] = {}
+    unresolved: dict[str, str] = {}
+    empty: dict[str, str] = {}
+    twice: list[str] = []
+    for wanted in sorted(configured, key=lambda each: each.is_wildcard):
+        try:
+            resources = resolve_name(wanted.name, catalogue)
+        except UnknownResource as error:
+            (empty if wanted.is_wildcard else unresolved)[wanted.name] = error.reason
+            continue
+        if not resources:
+            empty[wanted.name] = "it covers no resource at this moment"
+        for resource in resources:
+            others = claimed.setdefault(resource.name, [])
+            if first := next((each for each in others if each.meets(wanted, resource)), None):
+                if not wanted.is_wildcard:
+                    twice.append(wanted.name)
+                    unresolved[wanted.name] = f"{first.name} means {resource} as well, and an object has one entry"
+                continue
+            others.append(wanted)
+            desired.update({(resource.name, scope): resource for scope in wanted.scopes_of(resource)})
+    wildcards = tuple(each.name for each in configured if each.is_wildcard)
+    return Resolution(desired, unresolved, empty, tuple(dict.fromkeys(twice)), wildcards)
+
+
+def mistakes_of(resolution: Resolution) -> list[str]:
+    """A sentence for each name that means a resource of another entry."""
+    return [f"resources: {name}: {resolution.unresolved[name]}" for name in resolution.twice]
 
 
 def wanted_scopes(configured: Sequence[Wanted], resource: Resource) -> tuple[Scope, ...]:
@@ -45,6 +100,11 @@ def absent_scopes(
     scopes = wanted_scopes(configured, resource)
     served = any(each.name == resource.name for each in catalogue.resources)
     return scopes if scopes or served or not may_be_short(resolution.unresolved) else known
+
+
+def may_be_short(unresolved: Iterable[str]) -> bool:
+    """Whether a name may be the short name of a resource that is not served, since only discovery has short names."""
+    return any("." not in name and "*" not in name for name in unresolved)
 
 
 def rules_for(configured: Sequence[Wanted], resource: Resource, catalogue: Catalogue) -> tuple[RedactionRule, ...]:
@@ -96,75 +156,7 @@ def _alone(resource: Resource) -> Catalogue:
     return Catalogue((Document("", None, (version,)),))
 
 
-def meant(name: str, exported: Iterable[Resource], served: Catalogue | None) -> str:
-    """The name of the resource among ``exported`` that ``name`` means by kubectl's rules; ``name`` itself if it means
-    none or several. ``served``: the last discovery, if any, which has the short names of custom resources."""
-    known = {each.resource.name: each for each in (served.served if served else ())}
-    versions = [
-        GroupVersion(resource.group, resource.version, (known.get(resource.name) or _remembered(resource),))
-        for resource in exported
-    ]
-    try:
-        found = {each.name for each in resolve_name(name, Catalogue((Document("", None, tuple(versions)),)))}
-    except UnknownResource:
-        return name
-    return found.pop() if len(found) == 1 else name
-
-
-def _remembered(resource: Resource) -> Served:
-    return Served(resource, resource.kind.lower(), SHORT_NAMES.get(resource.name, ()))
-
-
-def may_be_short(unresolved: Iterable[str]) -> bool:
-    """Whether a name may be the short name of a resource that is not served, since only discovery has short names."""
-    return any("." not in name and "*" not in name for name in unresolved)
-
-
-@dataclass(frozen=True, slots=True)
-class Resolution:
-    desired: Desired
-    unresolved: dict[str, str]
-    """Names without a resource at this moment → the reason."""
-    empty: dict[str, str]
-    """Wildcards without a resource at this moment → the reason."""
-    twice: tuple[str, ...] = ()
-    """Names for a resource of another entry. They are in ``unresolved`` too."""
-    wildcards: tuple[str, ...] = ()
-    """Configured wildcards, which cover resources that are served later, too."""
-
-
-def mistakes_of(resolution: Resolution) -> list[str]:
-    """A sentence for each name that means a resource of another entry."""
-    return [f"resources: {name}: {resolution.unresolved[name]}" for name in resolution.twice]
-
-
-def resolve_wanted(configured: Sequence[Wanted], catalogue: Catalogue) -> Resolution:
-    """Assigns each object to a single entry, since it would be exported twice otherwise. A name comes before a wildcard
-    that covers it; of names for the same resource with overlapping scopes, the first counts."""
-    desired: Desired = {}
-    claimed: dict[str, list[Wanted]] = {}
-    unresolved: dict[str, str] = {}
-    empty: dict[str, str] = {}
-    twice: list[str] = []
-    for wanted in sorted(configured, key=lambda each: each.is_wildcard):
-        try:
-            resources = resolve_name(wanted.name, catalogue)
-        except UnknownResource as error:
-            (empty if wanted.is_wildcard else unresolved)[wanted.name] = error.reason
-            continue
-        if not resources:
-            empty[wanted.name] = "it covers no resource at this moment"
-        for resource in resources:
-            others = claimed.setdefault(resource.name, [])
-            if first := next((each for each in others if each.meets(wanted, resource)), None):
-                if not wanted.is_wildcard:
-                    twice.append(wanted.name)
-                    unresolved[wanted.name] = f"{first.name} means {resource} as well, and an object has one entry"
-                continue
-            others.append(wanted)
-            desired.update({(resource.name, scope): resource for scope in wanted.scopes_of(resource)})
-    wildcards = tuple(each.name for each in configured if each.is_wildcard)
-    return Resolution(desired, unresolved, empty, tuple(dict.fromkeys(twice)), wildcards)
+# ── Entries of select ────────────────────────────────────────────────────────
 
 
 def resolve_entries(
@@ -196,6 +188,28 @@ def unwatched_entries(
         if found is not None:
             is_mistake = found.is_mistake and each.resource not in spared
             yield f"{path}[{index}].resource", replace(found, is_mistake=is_mistake)
+
+
+def meant(name: str, exported: Iterable[Resource], served: Catalogue | None) -> str:
+    """The name of the resource among ``exported`` that ``name`` means by kubectl's rules; ``name`` itself if it means
+    none or several. ``served``: the last discovery, if any, which has the short names of custom resources."""
+    known = {each.resource.name: each for each in (served.served if served else ())}
+    versions = [
+        GroupVersion(resource.group, resource.version, (known.get(resource.name) or _remembered(resource),))
+        for resource in exported
+    ]
+    try:
+        found = {each.name for each in resolve_name(name, Catalogue((Document("", None, tuple(versions)),)))}
+    except UnknownResource:
+        return name
+    return found.pop() if len(found) == 1 else name
+
+
+def _remembered(resource: Resource) -> Served:
+    return Served(resource, resource.kind.lower(), SHORT_NAMES.get(resource.name, ()))
+
+
+# ── A change of the entries ──────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
