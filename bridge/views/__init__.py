@@ -1,19 +1,20 @@
-"""Which objects, which steps, and what form of them a sink gets.
+"""Which objects a sink gets, which of their steps, and the content that its options make of them.
 
-content       values of recent records, which all sinks share; adds the content to the records of a sink; the
-              expressions in a sink's options → SinkContent, with all mistakes at once
-decisions     which sinks get a record, and with which op; the selections of all sinks, by resource
-differences   the paths at which two states differ; JSON Merge Patch and JSON Patch from a state to the next; the
-              differences between two states that sinks ask for
-evaluation    values of expressions on parts of objects that came before; counts of failed evaluations; expressions
-              on one record, each evaluated once for all sinks
+content       compiles the expressions in a sink's options, and adds the content that they ask for to its records
+decisions     decides which sinks get a record, and as which step
+differences   compares two states of an object: the paths that differ, a merge patch, a JSON patch
+evaluation    evaluates expressions on a record, each once for all sinks, and counts failures
 language      CEL: what an expression reads, what it may cost, and its evaluation
-selector      an entry of ``select``, and the selection of a sink; texts of the configuration → a SinkSelection, with
-              all mistakes at once; entries as texts, for the state; entries that name no watched resource
+selector      a sink's ``select``: its entries, their compilation, and entries without a watched resource
 
-The content that the options of sinks make of objects.
+A record meets the room twice. Before its commit, ``Decisions`` evaluates the selections of all sinks (``where`` on the
+object's state, ``when`` on its step), and who gets the record is stored with it. Before an attempt, a ``ContentMaker``
+makes the content that the options of one sink ask for: data, parts of texts, differences, managers. Both go through an
+``Evaluator`` for each resource, which decodes an object once, as far as some expression reads it. A failed evaluation
+is an answer here, and no exception: ``on_error`` decides for a selection, and a record whose content failed is rejected
+with the reason.
 
-Which objects, and which of their steps, a sink gets.
+The room has no clock, no event loop and no I/O, so that a decision depends on the record alone.
 
 Invariants, each with its test:
 

@@ -1,18 +1,16 @@
-"""Values of recent records, so that sinks which take the same record make the same content once. Hot where sinks ask
+"""Makes the content that the options of a sink ask for, and adds it to the sink's records.
+
+``compile_content`` compiles the expressions in the options, and finds all mistakes at once. A ``ContentMaker`` for each
+sink then evaluates them before each attempt, on the record as it leaves. ``RecentValues`` keeps the values of recent
+records, so that sinks which take the same record make the same content once: this runs for every record where sinks ask
 for content.
 
-Adds the content to the records of a sink. Pure. Hot where options of a sink have expressions.
-
 Content is made of what others wrote into objects. So no failure of it is a failure of the bridge: what the content of a
-record raises is the reason for which that record alone is rejected.
-
-The expression of ``data`` is evaluated before each attempt, on the record as it leaves. Its failure is a rejection by
-the sink, so nothing is lost, order is kept, the reason is stored, and a retry after a correction delivers. The object
-in place of the data would break the receiver, and leak members that the expression leaves out; to skip the record would
-lose it silently. The price: an expression that forgets about a missing member fills the dead letters until somebody
-looks. ``kubedelta check`` evaluates it on every live object before.
-
-The expressions in a sink's options → SinkContent, with all mistakes at once.
+record raises is the reason for which that record alone is rejected. A rejection by the sink loses nothing, keeps the
+order, stores the reason, and a retry after a correction delivers. The object in place of the data would break the
+receiver, and leak members that the expression leaves out; to skip the record would lose it silently. The price: an
+expression that forgets about a missing member fills the dead letters until somebody looks. ``kubedelta check``
+evaluates it on every live object before.
 """
 
 from __future__ import annotations
@@ -36,95 +34,59 @@ from bridge.views.evaluation import Evaluation, Evaluator, Failures
 from bridge.views.language import CHANGED, TIME, EvaluationFailed, Expression, ExpressionProblem, Language, Purpose
 
 MOST_RECORDS = 2000
+"""Records whose values are kept."""
 MOST_BYTES = 8 * 1024 * 1024
 """Of the bodies; what expressions read of them is in memory, too."""
-
+_PURPOSES = {Makes.DATA: Purpose.DATA, Makes.TEXT: Purpose.TEXT}
+_encode = msgspec.json.Encoder().encode
 _Key: TypeAlias = tuple[int, int, int]
 
 
-class RecordValues:
-    """What content can be made of a record. Each value is made when it is first read, and kept."""
-
-    def __init__(self, delta: Delta, evaluator: Evaluator, include: frozenset[Include]) -> None:
-        self.delta = delta
-        self._evaluator = evaluator
-        self._include = include
-
-    @cached_property
-    def evaluation(self) -> Evaluation:
-        delta = self.delta
-        return self._evaluator.evaluation(delta.key, delta.body, delta.before, self._named)
-
-    def _named(self, name: str) -> Any:
-        return (self.differences.changed or []) if name == CHANGED else {TIME: self.delta.time}[name]
-
-    @cached_property
-    def differences(self) -> Differences:
-        """Between the states before and after an update: those that any sink asks for. None of them where the state
-        before is unknown."""
-        delta = self.delta
-        if delta.op is not Op.UPDATED or delta.before is None:
-            return Differences()
-        return differences(delta.before, delta.body, self._include)
-
-    @cached_property
-    def managers(self) -> bytes | None:
-        """All managers of a new object, and of an object in a snapshot."""
-        delta = self.delta
-        if delta.managers is None or delta.op not in (Op.ADDED, Op.UPDATED):
-            return None
-        return entries_in(delta.managers) if delta.op is Op.ADDED else changed_in(delta.managers)
+# ── The options of a sink ────────────────────────────────────────────────────
 
 
-class RecentValues:
-    """``expressions`` and ``include``: of all sinks. ``shared``: several sinks ask for content; otherwise values are
-    not kept. For one thread at a time."""
-
-    def __init__(
-        self, cluster: str, expressions: Iterable[Expression], include: Collection[Include], *, shared: bool
-    ) -> None:
-        self._cluster = cluster
-        self._expressions = tuple(dict.fromkeys(expressions))
-        paths = {Include.CHANGED} if any(CHANGED in each.reads for each in self._expressions) else frozenset()
-        self._include = frozenset(include) | paths
-        self._shared = shared
-        self._evaluators: dict[Resource, Evaluator] = {}
-        self._recent: dict[_Key, RecordValues] = {}
-        self._bytes = 0
-
-    def of(self, delta: Delta) -> RecordValues:
-        """The same value for records with the same bodies and operation."""
-        if not self._shared:
-            return self._new(delta)
-        # A kept delta keeps its bodies, so that no others have these addresses. A sink's own redaction makes other
-        # bodies of the same record.
-        key = (delta.sequence, id(delta.body), id(delta.before))
-        found = self._recent.get(key)
-        if found is None or found.delta.op is not delta.op:
-            self._forget(key)
-            found = self._recent[key] = self._new(delta)
-            self._bytes += _size(delta)
-            while len(self._recent) > MOST_RECORDS or self._bytes > MOST_BYTES:
-                self._forget(next(iter(self._recent)))
-        return found
-
-    def _forget(self, key: _Key) -> None:
-        if (found := self._recent.pop(key, None)) is not None:
-            self._bytes -= _size(found.delta)
-
-    def _new(self, delta: Delta) -> RecordValues:
-        evaluator = self._evaluators.get(delta.resource)
-        if evaluator is None:
-            evaluator = Evaluator(delta.resource, self._cluster, self._expressions, Failures(), takes_bare=True)
-            self._evaluators[delta.resource] = evaluator
-        return RecordValues(delta, evaluator, self._include)
+class WrongContent(ValueError):
+    """The message has a line for each mistake: the path of the option, the column, the found and the allowed text."""
 
 
-def _size(delta: Delta) -> int:
-    return len(delta.body) + len(delta.before or b"")
+@dataclass(frozen=True, slots=True)
+class ContentPart:
+    """A compiled expression of an option."""
+
+    option: str
+    """Its path in the sink's options."""
+    makes: Makes
+    expression: Expression
 
 
-_encode = msgspec.json.Encoder().encode
+@dataclass(frozen=True, slots=True)
+class SinkContent:
+    """The content that a sink asks for."""
+
+    parts: tuple[ContentPart, ...]
+    include: frozenset[Include]
+
+
+def compile_content(request: ContentRequest, path: str, language: Callable[[], Language]) -> SinkContent:
+    """``path``: of the sink, such as ``sinks.chat``. A language returns the same Expression for the same text, so that
+    the options of several sinks evaluate it once. Raises WrongContent, and the error of ``language`` if its library is
+    not installed."""
+    parts, problems = [], []
+    for each in request.expressions:
+        try:
+            compiled = language().compile(each.text, _PURPOSES[each.makes])
+        except ExpressionProblem as problem:
+            if problem.line == 1:
+                problem = dataclasses.replace(problem, column=problem.column + each.offset)
+            problems.append(f"{path}.{each.option}: {problem}")
+        else:
+            parts.append(ContentPart(each.option, each.makes, compiled))
+    if problems:
+        raise WrongContent("\n".join(problems))
+    return SinkContent(tuple(parts), request.include)
+
+
+# ── Content of records ───────────────────────────────────────────────────────
 
 
 def content_makers(
@@ -184,45 +146,86 @@ def _text(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_PURPOSES = {Makes.DATA: Purpose.DATA, Makes.TEXT: Purpose.TEXT}
+# ── Values of recent records ─────────────────────────────────────────────────
 
 
-class WrongContent(ValueError):
-    """The message has a line for each mistake: the path of the option, the column, the found and the allowed text."""
+class RecentValues:
+    """``expressions`` and ``include``: of all sinks. ``shared``: several sinks ask for content; otherwise values are
+    not kept. For one thread at a time."""
+
+    def __init__(
+        self, cluster: str, expressions: Iterable[Expression], include: Collection[Include], *, shared: bool
+    ) -> None:
+        self._cluster = cluster
+        self._expressions = tuple(dict.fromkeys(expressions))
+        paths = {Include.CHANGED} if any(CHANGED in each.reads for each in self._expressions) else frozenset()
+        self._include = frozenset(include) | paths
+        self._shared = shared
+        self._evaluators: dict[Resource, Evaluator] = {}
+        self._recent: dict[_Key, RecordValues] = {}
+        self._bytes = 0
+
+    def of(self, delta: Delta) -> RecordValues:
+        """The same value for records with the same bodies and operation."""
+        if not self._shared:
+            return self._new(delta)
+        # A kept delta keeps its bodies, so that no others have these addresses. A sink's own redaction makes other
+        # bodies of the same record.
+        key = (delta.sequence, id(delta.body), id(delta.before))
+        found = self._recent.get(key)
+        if found is None or found.delta.op is not delta.op:
+            self._forget(key)
+            found = self._recent[key] = self._new(delta)
+            self._bytes += _size(delta)
+            while len(self._recent) > MOST_RECORDS or self._bytes > MOST_BYTES:
+                self._forget(next(iter(self._recent)))
+        return found
+
+    def _forget(self, key: _Key) -> None:
+        if (found := self._recent.pop(key, None)) is not None:
+            self._bytes -= _size(found.delta)
+
+    def _new(self, delta: Delta) -> RecordValues:
+        evaluator = self._evaluators.get(delta.resource)
+        if evaluator is None:
+            evaluator = Evaluator(delta.resource, self._cluster, self._expressions, Failures(), takes_bare=True)
+            self._evaluators[delta.resource] = evaluator
+        return RecordValues(delta, evaluator, self._include)
 
 
-@dataclass(frozen=True, slots=True)
-class ContentPart:
-    """A compiled expression of an option."""
-
-    option: str
-    """Its path in the sink's options."""
-    makes: Makes
-    expression: Expression
+def _size(delta: Delta) -> int:
+    return len(delta.body) + len(delta.before or b"")
 
 
-@dataclass(frozen=True, slots=True)
-class SinkContent:
-    """The content that a sink asks for."""
+class RecordValues:
+    """What content can be made of a record. Each value is made when it is first read, and kept."""
 
-    parts: tuple[ContentPart, ...]
-    include: frozenset[Include]
+    def __init__(self, delta: Delta, evaluator: Evaluator, include: frozenset[Include]) -> None:
+        self.delta = delta
+        self._evaluator = evaluator
+        self._include = include
 
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        delta = self.delta
+        return self._evaluator.evaluation(delta.key, delta.body, delta.before, self._named)
 
-def compile_content(request: ContentRequest, path: str, language: Callable[[], Language]) -> SinkContent:
-    """``path``: of the sink, such as ``sinks.chat``. A language returns the same Expression for the same text, so that
-    the options of several sinks evaluate it once. Raises WrongContent, and the error of ``language`` if its library is
-    not installed."""
-    parts, problems = [], []
-    for each in request.expressions:
-        try:
-            compiled = language().compile(each.text, _PURPOSES[each.makes])
-        except ExpressionProblem as problem:
-            if problem.line == 1:
-                problem = dataclasses.replace(problem, column=problem.column + each.offset)
-            problems.append(f"{path}.{each.option}: {problem}")
-        else:
-            parts.append(ContentPart(each.option, each.makes, compiled))
-    if problems:
-        raise WrongContent("\n".join(problems))
-    return SinkContent(tuple(parts), request.include)
+    def _named(self, name: str) -> Any:
+        return (self.differences.changed or []) if name == CHANGED else {TIME: self.delta.time}[name]
+
+    @cached_property
+    def differences(self) -> Differences:
+        """Between the states before and after an update: those that any sink asks for. None of them where the state
+        before is unknown."""
+        delta = self.delta
+        if delta.op is not Op.UPDATED or delta.before is None:
+            return Differences()
+        return differences(delta.before, delta.body, self._include)
+
+    @cached_property
+    def managers(self) -> bytes | None:
+        """All managers of a new object, and of an object in a snapshot."""
+        delta = self.delta
+        if delta.managers is None or delta.op not in (Op.ADDED, Op.UPDATED):
+            return None
+        return entries_in(delta.managers) if delta.op is Op.ADDED else changed_in(delta.managers)

@@ -1,6 +1,9 @@
-"""Decides which sinks get a record, and what an object is to each of them. Pure. Hot where sinks have a selection.
+"""Decides which sinks get a record, and what its object is to each of them: new, known, or gone.
 
-The selections of all sinks, by resource. Pure.
+``Views`` has the selections of all sinks, cut down to each resource, with an evaluator for that resource. ``Decisions``
+asks them for each new record, before its commit: in the path of every record, where some sink has a selection. It
+compares whether the object was in a selection with whether it is: an object that comes in is ``added`` for that sink,
+and one that leaves is ``deleted``, whatever the step was. The result is stored with the record as bits of the sinks.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""Values of expressions on parts of objects that came before. Pure. Hot.
+"""Evaluates expressions on one record, each distinct expression once for all sinks.
 
-Most updates change none of the members that an expression reads, so its value is known. The key is the part itself, not
-a digest of it. Expressions of a resource with the same paths have their values together.
+An ``Evaluator`` belongs to a resource and knows all expressions that may be evaluated on its records. It decodes an
+object once, as far as any expression reads it. Each expression gets, and is remembered by, the part that its own paths
+name: what another expression reads neither fails it nor makes it forgotten.
 
-Counts failed evaluations.
+Most updates change none of the members that an expression reads, so its value is known: ``KnownValues`` keeps values by
+the part that was read. The key is the part itself, not a digest of it. Expressions of a resource with the same paths
+have their values together. This is the path of every record, where sinks select.
 
-Evaluates expressions on one record. Each distinct expression is evaluated once, for all sinks. Hot.
-
-The object is decoded once, as far as any expression reads it. Each expression gets, and is remembered by, the part that
-its own paths name: what another expression reads neither fails it nor makes it forgotten.
+An expression that fails has no value: ``of_object`` and ``of_step`` return None and count it in ``Failures``, whose
+owner reports the figures, and the first failure of each expression.
 """
 
 from __future__ import annotations

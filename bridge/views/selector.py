@@ -1,10 +1,10 @@
-"""A sink's selection: which objects, and which of their steps. Pure.
+"""Reads a sink's ``select``, and says which objects it contains and which of their steps the sink takes.
 
-The texts of the configuration → a SinkSelection, with all mistakes at once.
-
-The entries of a selection as a text, for the state. Pure.
-
-Entries of ``select`` that name no watched resource. Pure.
+The texts of the configuration (``SelectorText``) become a ``SinkSelection``, compiled with all mistakes at once. Its
+entries are alternatives: one that contains an object decides about the object's steps. The entries are also written as
+a text of their own, which the state keeps: so a selection that changed is known at the next start, by its digest, and
+its difference is exported. An entry that names no watched resource is a mistake, or waits for a resource that the
+cluster may serve later.
 """
 
 from __future__ import annotations
@@ -141,6 +141,9 @@ class SinkSelection:
         return hashlib.blake2b(b"\n".join(entries), digest_size=16).digest()
 
 
+# ── Entries of the configuration ─────────────────────────────────────────────
+
+
 class WrongSelection(ValueError):
     """The message has a line for each mistake: the path of the option, the column, the found and the allowed text."""
 
@@ -202,6 +205,8 @@ class _Compiler:
             return None
 
 
+# ── Entries in the state ─────────────────────────────────────────────────────
+
 _decode = msgspec.json.Decoder(tuple[SelectorText, ...]).decode
 
 
@@ -216,6 +221,9 @@ def encode_entries(entries: Sequence[SelectorText]) -> str:
 def decode_entries(text: str) -> tuple[SelectorText, ...]:
     """Raises msgspec.MsgspecError for another text."""
     return _decode(text)
+
+
+# ── Entries without a watched resource ───────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)

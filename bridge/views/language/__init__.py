@@ -1,13 +1,17 @@
 """The language of expressions: CEL (https://cel.dev), which is the language of Kubernetes' admission policies, too.
 
-cel          CEL by cel-expr-python: compiles, binds values, evaluates
-cost         the work that an evaluation may be, from the sizes of the values that it reads
-expression   the interface to the language, and its errors
-mistakes     cel-cpp's messages in the operator's words; constants with which an expression never does as meant
-paths        the part of an object that an expression reads; decodes that part from an object's bytes
-syntax       the syntax tree; the syntax tree of a serialized expression
-values       values of expressions as JSON values, of a bounded size; the reasons of failed evaluations, without
-             values of the object
+cel          compiles, binds values and evaluates, by cel-expr-python
+cost         bounds the work of an evaluation by the sizes of the values that it reads
+expression   the interface to the language, its names and purposes, and its errors
+mistakes     explains what is wrong with an expression, in the operator's words
+paths        finds the part of an object that an expression reads, and decodes that part alone
+syntax       the syntax tree, read from cel-cpp's serialized form
+values       makes JSON values of the library's values, and safe words of its errors
+
+The library compiles a text and serializes what it has checked. ``syntax`` reads the tree out of that, ``paths`` finds
+what the tree reads, and ``cost`` and ``mistakes`` refuse what no size bounds and what never does as meant. For each
+record, ``cost`` bounds the work from the sizes of the values, and only then the library evaluates; ``values`` bounds
+the size of the result. ``cel`` alone knows the library, and the other rooms see ``Language`` and ``Expression``.
 """
 
 from bridge.views.language.cel import Cel, MissingLibrary

@@ -42,7 +42,9 @@ from bridge.views.language.values import LONG_NUMBER, NUL, TOO_DEEP, TOO_MUCH, j
 
 _encode = msgspec.json.Encoder().encode
 _OF_JSON = frozenset({OBJECT, OLD_OBJECT, CHANGED})
-_ZEROS, _LONG_NUMBER = bytes.maketrans(b"123456789", b"0" * 9), b"0" * 19
+_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_NUMBER = b"0" * 19
+"""Found where ``_ZEROS`` has made every digit a zero: a number of so many digits may have more than 64 bits."""
 _EXTENSIONS = {"strings": "ExtStrings", "math": "ExtMath", "optional": "ExtOptional", "bindings": "ExtBindings"}
 
 
@@ -55,7 +57,6 @@ class Cel:
 
     def __init__(self) -> None:
         self._cel = _library()
-
         self._known: dict[tuple[str, Purpose], CelExpression] = {}
 
     def compile(self, text: str, purpose: Purpose) -> CelExpression:

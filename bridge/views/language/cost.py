@@ -1,4 +1,4 @@
-"""What an evaluation may cost at most, from the sizes of the values that it reads. Pure.
+"""Bounds the cost of an evaluation, by the sizes of the values that it reads.
 
 Operators write expressions, but whoever may write objects decides on their sizes, and the library cannot be
 interrupted: it counts the rounds of its loops, neither their bytes nor their time. So the cost is bounded before an
@@ -31,7 +31,8 @@ MOST_LOOPS = 4
 """Loops inside of one another: the bound takes twice the time for each."""
 MOST_WORK = 64 * 1024 * 1024
 """Of an evaluation on an object of any size."""
-_WORK_OF_SMALL, _WORK_PER_BYTE = 4 * 1024 * 1024, 128
+_WORK_OF_SMALL = 4 * 1024 * 1024
+_WORK_PER_BYTE = 128
 
 _NODE = 50  # Work of a step in itself.
 _BOUND = 200  # Of a value or a key that is converted for the library, or made by it.

@@ -1,5 +1,7 @@
-"""The interface to the language of expressions. ``cel`` implements it with ``cel-expr-python``; no other module knows
-that library."""
+"""The interface to the language of expressions: its names, its purposes and limits, a compiled expression, and errors.
+
+``cel`` implements it with ``cel-expr-python``; no other module knows that library.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Messages of cel-cpp → problems in the operator's words. Pure.
+"""Explains what is wrong with an expression, in the operator's words.
 
-Finds constants with which an expression never does as meant: misspelt operations, patterns that are none. Pure.
+``problem`` takes cel-cpp's message for a text that it refused, and finds the position, the found and the allowed text.
+``wrong_constants`` looks into the tree of an expression that the library accepts, for constants with which it never
+does as meant: misspelt operations, patterns that are none.
 """
 
 from __future__ import annotations
@@ -80,6 +82,8 @@ def _spoken(function: str) -> str:
     """``==`` for ``_==_``, ``[]`` for ``_[_]``, ``in`` for ``@in``."""
     return function.replace("_", "").removeprefix("@")
 
+
+# ── Constants ────────────────────────────────────────────────────────────────
 
 _VALUES: Mapping[str, Collection[str]] = {OP: tuple(Op), EVIDENCE: tuple(Evidence)}
 _PARSED = {"matches": 1, "timestamp": 0, "duration": 0}

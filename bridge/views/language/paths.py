@@ -1,14 +1,13 @@
-"""The part of an object that an expression reads, found in its syntax tree. Pure.
+"""Finds the part of an object that an expression reads, and decodes that part alone.
 
-Every node of the tree is followed to the subtrees of the variables that its value may be (aliases). A select, an index
-or a loop goes down in these subtrees; an operation that looks at a whole value marks them as whole. An operation that
-is not known here counts as one of these, so at worst too much is decoded.
+``paths_of`` follows every node of the syntax tree to the subtrees of the variables that its value may be (aliases). A
+select, an index or a loop goes down in these subtrees; an operation that looks at a whole value marks them as whole. An
+operation that is not known here counts as one of these, so at worst too much is decoded.
 
-The part of an object that a PathTree names: decoded from its bytes, or cut out of a larger part. Pure. Hot.
-
-The decoder is made of TypedDicts: msgspec skips the other members without a Python object, the result is a dict that an
-expression takes as it is, and an absent member stays absent. Members may have any type: an object that is not shaped as
-expected is for the expression to judge.
+``projection`` makes a decoder of the resulting PathTree, and ``cut`` takes the same part out of a larger one; both run
+for every record. The decoder is made of TypedDicts: msgspec skips the other members without a Python object, the result
+is a dict that an expression takes as it is, and an absent member stays absent. Members may have any type: an object
+that is not shaped as expected is for the expression to judge.
 """
 
 from __future__ import annotations
@@ -155,6 +154,9 @@ class _Reader:
             # In a later round, the accumulator may be this subtree.
             tree.whole = tree.whole or not any(tree is each for each in start)
         return self._aliases(loop.result, {**scope, loop.accumulator: start})
+
+
+# ── The part of an object ────────────────────────────────────────────────────
 
 
 def projection(tree: PathTree) -> Callable[[bytes], Any]:

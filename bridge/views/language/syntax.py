@@ -1,7 +1,7 @@
-"""The syntax tree of a checked expression: ``cel.expr.Expr`` of CEL's syntax.proto, without types.
+"""The syntax tree of a checked expression, and its reading from the form in which cel-cpp serializes it.
 
-Reads the syntax tree out of a serialized ``cel.expr.CheckedExpr`` (checked.proto and syntax.proto of CEL's
-specification).
+The tree is ``cel.expr.Expr`` of CEL's syntax.proto, without types. ``read_checked_expr`` reads it out of a serialized
+``cel.expr.CheckedExpr`` (checked.proto and syntax.proto of CEL's specification).
 
 No package on the registry has these messages, and protobuf's runtime would be a dependency for this file alone; of its
 wire format, four cases suffice. Fields of later versions are ignored; a kind of expression that is not known raises
@@ -100,6 +100,9 @@ def children(node: Node) -> tuple[Node, ...]:
             return (node.range, node.start, node.condition, node.step, node.result)
         case _:
             return ()
+
+
+# ── A serialized CheckedExpr ─────────────────────────────────────────────────
 
 
 class UnknownSyntax(ValueError):

@@ -1,7 +1,8 @@
-"""Values of CEL as JSON values, of a bounded size. Pure.
+"""Makes JSON values of the library's values, and safe words of its errors.
 
-The reasons of failed evaluations, without any value of the object: they go to logs, and an object may have secrets
-that no redaction knows. Pure.
+``json_value`` converts a result of cel-cpp's binding and counts its bytes on the way, so that a value is refused before
+it is large. ``why_failed`` gives the reason of a failed evaluation without any value of the object: reasons go to logs,
+and an object may have secrets that no redaction knows.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ TOO_MUCH = "too much work"
 TOO_DEEP = "too deep"
 LONG_NUMBER = "a number of more than 64 bits"
 NUL = "a text with the character U+0000"
-_keep = ctypes.pythonapi.Py_IncRef
-_keep.argtypes, _keep.restype = [ctypes.py_object], None
 _PER_VALUE = 8
 """Bytes that a value counts beside its text."""
+_keep = ctypes.pythonapi.Py_IncRef
+_keep.argtypes = [ctypes.py_object]
+_keep.restype = None
 
 
 def plain(value: Any) -> Any:
@@ -97,7 +99,10 @@ def _scalar(value: Any) -> Any:
     raise EvaluationFailed(NO_JSON)
 
 
-_MIB, _KIB = LARGEST // 1024**2, LARGEST_OF_SMALL // 1024
+# ── Reasons of failures ──────────────────────────────────────────────────────
+
+_MIB = LARGEST // 1024**2
+_KIB = LARGEST_OF_SMALL // 1024
 _MISSING = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
 _OVERLOAD = re.compile(r"No matching overloads found : (.*)", re.DOTALL)
 _WRONG_TYPE = re.compile(r"of type (\S+); expected: (.+)")
