@@ -1,25 +1,33 @@
-"""The only room that speaks to the API server.
+"""Speaks to the API server: no other room sends it a request. Answers become values of ``bridge.model.answers``, and
+failures of lists and watches are values too.
 
-api              a single request: JSON in, JSON out
-auth             the server's address, its certificates, and our credentials
-client           reads, writes and watches one object; the interface for the other rooms
-discovery        served resources, and kubectl's names for them
-errors           exceptions of this room
-gathering        the bytes of watches, gathered in a window that all watches share (hot)
-lister_watcher   list and watch of one resource in one scope
-parameters       query parameters of lists and watches (pure); URL paths (pure)
-sharded          list and watch of the objects of a shard alone
-transport        httpx over aiohttp, one connection for each watch
-wire             bytes of lists, watches and errors into values (pure, hot)
+A configured cluster is resolved into a connection (``auth``), over which ``client`` makes everything else: the
+catalogue of served resources (``discovery``), the ListerWatchers that informers read from, and single objects by their
+names. The bytes of a list or a watch go from ``transport`` through ``gathering`` to the readers in ``wire``, which cut
+objects out of them without decoding what nobody asks for.
 
-Whatever the server sends is bounded before it is in memory, and names that it chose stay names.
+api              makes a single request: JSON in, JSON out
+auth             finds the server's address, its certificates, and our credentials
+client           makes the client for the other rooms, and reads, writes and watches a single object
+discovery        reads the served resources, and resolves kubectl's names for them
+errors           defines the exceptions of this room
+gathering        gathers the bytes of watches in a window that all watches share
+lister_watcher   lists and watches one resource in one scope
+parameters       builds the URL paths and query parameters of lists and watches
+sharded          lists and watches the objects of a shard alone
+transport        carries httpx over aiohttp, with a connection for each watch
+wire             turns the bytes of lists, watches and errors into values
+
+Whatever the server sends is bounded before it is in memory, and names that it chose stay names. An aggregated API
+server, or a tenant who writes an object, must not be able to fill the memory, to lead a request to another path, or to
+stop the list of their neighbours.
 
 Invariants, each with its test:
 
 - An object has at most 16 MiB (of a longer one, its identity is exported), the part of a page beside its items 1 MiB,
   and a document that is read whole 32 MiB. All of these count inflated bytes, and at most 256 KiB are inflated at once.
-  Names that are stored, sent back or used as keys are bounded in ``wire.bounds``. ``tests/bridge/kube/test_pages.py``,
-  ``tests/scenarios/test_a_page_of_500_megabytes.py``
+  Names that are stored, sent back or used as keys are bounded in ``wire.objects``.
+  ``tests/bridge/kube/test_pages.py``, ``tests/scenarios/test_a_page_of_500_megabytes.py``
 - Of a discovery document only DNS names are accepted, every segment of a path is quoted, and no other group can claim
   the names of built-in groups. ``tests/scenarios/test_names_that_an_aggregated_server_chose.py``
 """

@@ -1,6 +1,9 @@
-"""A single object by its name: read, created, updated and watched. Failures are answers.
+"""The client of an API server for the other rooms: it makes ListerWatchers, reads the served resources, and reads,
+writes and watches a single object by its name.
 
-The client of an API server for the other rooms.
+``connect`` opens it for a time, with one HTTP client and one window (``gathering``) for all of its watches. Failures of
+lists, watches and requests for a named object are answers, because their callers go on after them; the other methods
+raise ApiError.
 """
 
 from __future__ import annotations
@@ -195,7 +198,7 @@ class KubeClient:
         return shortened((await self._api.ask_for(_SubjectReview, "POST", path, json=review)).status.user_info.username)
 
     async def get(self, path: str) -> bytes:
-        """The JSON at an API path, at most ``inflate.LARGEST_DOCUMENT`` bytes. Raises ApiError."""
+        """The JSON at an API path, at most LARGEST_DOCUMENT bytes. Raises ApiError."""
         return (await self._api.ask("GET", path)).body
 
 

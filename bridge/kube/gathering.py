@@ -1,4 +1,4 @@
-"""The bytes of watches, gathered: bytes that arrive soon after others wait in the kernel, and are read together. Hot.
+"""Gathers the bytes of watches: bytes that arrive soon after others wait in the kernel, and are read together.
 
 A process that sleeps between two events pays for each with cold caches and several turns of the event loop. So after
 bytes were passed on, a window begins for all watches of the server. Bytes that come within the window are passed on at

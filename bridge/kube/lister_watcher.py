@@ -1,9 +1,9 @@
 """Lists and watches a resource in a scope over HTTP. Failures of the server and of the network are values.
 
-Hot.
-
-Custom resources have the version of a list behind its items, and until then the age of the list is unknown. So up to
-``HELD`` bytes of such a page are held. A longer one is requested again, smaller and past the server's cache.
+The bytes of a list go to a PageReader, those of a watch to Frames. Both return the objects that are complete, which are
+passed on before the next bytes are read; every event takes this way, so it is on the hot path. Custom resources have
+the version of a list behind its items, and until then the age of the list is unknown. So up to ``HELD`` bytes of such a
+page are held. A longer one is requested again, smaller and past the server's cache.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Builds the query parameters of lists and watches, without selectors of a scope. Pure.
-
-Builds paths of the API's URLs. Pure.
-"""
+"""Builds the URL of a list or a watch: its path, and its query parameters without the selectors of a scope."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Lists and watches the objects of a shard alone, whether the API server selects them (KEP-5866) or sends all. Hot.
+"""Lists and watches the objects of a shard alone, whether the API server selects them (KEP-5866) or sends all.
 
 KEP-5866 lets API servers select objects by a range of the FNV-1a hash of the uid. It is alpha, a watch does not say
 whether its server selects, and servers behind an address may differ, so a bridge that relied on the server alone would
 export objects twice, or never. Therefore every bridge drops the objects of other shards itself, as early as it can
-(``wire.shard_frames``). The server is asked to select where a list of a single object, before each watch and each list,
-echoes the selector: a small request every five to ten minutes. ``python -m benchmarks.shards`` prints the cost of a
-dropped object.
+(``wire.frames.ShardFrames``). The server is asked to select where a list of a single object, before each watch and each
+list, echoes the selector: a small request every five to ten minutes. ``python -m benchmarks.shards`` prints the cost of
+a dropped object.
 """
 
 from __future__ import annotations

@@ -1,8 +1,14 @@
-"""The server's address, its certificate authority, and our credentials.
+"""Resolves the operator's settings into a connection to the API server: its address, the trusted authority, the proxy,
+and our credentials.
 
-access        service account of a pod; the proxy between us and the server; certificates and keys; resolves the
-              operator's settings into a connection; reads the files of the connection again
-credentials   bearer tokens that change during a run
-exec_plugin   runs a plugin's process, with bounds; credential plugins (client.authentication.k8s.io)
-kubeconfig    the schema of a kubeconfig file, read with bounds; merges kubeconfig files, and chooses a context
+A kubeconfig, or the pod's service account, gives a cluster and a user (``kubeconfig``); ``access`` makes a connection
+of them, and reads its files again during a run. A user authenticates by a client certificate in the TLS handshake, or
+by a bearer token that each request carries (``credentials``), which a plugin may print (``exec_plugin``).
+
+access        resolves settings into a connection, and renews it when its files change
+credentials   authenticates requests by bearer tokens that change during a run
+exec_plugin   runs credential plugins (client.authentication.k8s.io), with bounds on their time and output
+kubeconfig    reads and merges kubeconfig files with bounds, and chooses a context
+
+No error and no ``repr`` holds a token, a key or a password.
 """

@@ -1,6 +1,8 @@
-"""Reads a kubeconfig file: its schema, and YAML with bounds.
+"""Reads kubeconfig files, merges them by kubectl's rules, and chooses a context.
 
-Merges kubeconfig files by kubectl's rules, and chooses a context.
+Each file is read with bounds on its size and its depth, because PyYAML's time and memory have none, into a schema of
+the members that we use. A file that cannot be used raises CredentialsError, which quotes none of its content: any line
+may hold a token.
 
 https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/; client-go, tools/clientcmd.
 """
@@ -24,6 +26,12 @@ _LARGEST = 16 << 20
 _DEEPEST = 64
 """Lists and mappings inside one another."""
 _BOUND = "a bound of ours"
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+# ── The schema ────────────────────────────────────────────────────────────────
 
 
 class Extension(msgspec.Struct):
@@ -104,60 +112,7 @@ class KubeconfigFile(msgspec.Struct, rename="kebab"):
     current_context: str | None = None
 
 
-class _KubeconfigLoader(yaml.SafeLoader):
-    """Reads every plain scalar but null as a string: a user may be called ``007`` or ``on``, and a token may be
-    ``1e5``. msgspec converts strings where the schema has a boolean."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012
-        first: [each for each in resolvers if each[0] in {"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"}]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    # Other tags are refused: PyYAML's error for a malformed !!int quotes the value, which may be a token.
-    yaml_constructors = {  # noqa: RUF012
-        tag: construct
-        for tag, construct in yaml.SafeLoader.yaml_constructors.items()
-        if tag is None or tag.rpartition(":")[2] in {"map", "seq", "str", "null"}
-    }
-
-    # Bounds apply during the scan: the cost of a bracket grows with the number of open brackets, and aliases may expand
-    # to any size.
-
-    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
-        self._expect(self.flow_level < _DEEPEST, f"has more than {_DEEPEST} levels")
-        super().fetch_flow_collection_start(token)
-
-    def add_indent(self, column: int) -> bool:
-        self._expect(len(self.indents) < _DEEPEST, f"has more than {_DEEPEST} levels")
-        return super().add_indent(column)
-
-    def fetch_alias(self) -> None:
-        self._expect(False, "has an alias (*name), which is not supported,")
-
-    def _expect(self, allowed: bool, otherwise: str) -> None:
-        if not allowed:
-            raise yaml.scanner.ScannerError(problem=otherwise, problem_mark=self.get_mark(), note=_BOUND)
-
-
-def read_kubeconfig(path: Path) -> KubeconfigFile:
-    """Reads a file. Raises CredentialsError for a file that is unreadable, malformed or larger than 16 MiB."""
-    try:
-        with path.open("rb") as opened:
-            text = opened.read(_LARGEST + 1)
-        if len(text) > _LARGEST:
-            raise CredentialsError(f"{path}: the file is larger than {_LARGEST >> 20} MiB: is this a kubeconfig?")
-        content = yaml.load(text, _KubeconfigLoader)  # noqa: S506 (a SafeLoader)
-        return msgspec.convert(content or {}, KubeconfigFile, strict=False)
-    except OSError as error:
-        raise CredentialsError(f"{path}: the kubeconfig cannot be read: {reason_of(error)}") from error
-    except yaml.YAMLError as error:
-        # PyYAML's message quotes the line, which may hold a token.
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", "") if getattr(error, "note", "") is _BOUND else "is not YAML"
-        raise CredentialsError(f"{path}: the kubeconfig {problem}{where}") from None
-    except msgspec.ValidationError as error:
-        raise CredentialsError(f"{path}: the kubeconfig cannot be used: {error}") from error
+# ── Choosing a context ────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +167,20 @@ class Kubeconfig:
         )
 
 
+def _lookup(what: str, name: str, known: Mapping[str, T], where: str) -> T:
+    if name not in known:
+        raise CredentialsError(f"{where}: there is no {what} {name!r}; there is {_listed(known)}")
+    return known[name]
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = sorted(names)
+    return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "") or "none"
+
+
+# ── Reading and merging files ─────────────────────────────────────────────────
+
+
 def default_paths(environ: Mapping[str, str]) -> list[Path]:
     """The files that KUBECONFIG names, or ~/.kube/config. They need not exist."""
     named = environ.get("KUBECONFIG", "")
@@ -242,10 +211,6 @@ def load(paths: Iterable[Path]) -> Kubeconfig:
     return Kubeconfig(tuple(path for path, _ in files), clusters, users, contexts, current)
 
 
-T = TypeVar("T")
-S = TypeVar("S", bound=msgspec.Struct)
-
-
 def _by_name(path: Path, what: str, found: Sequence[tuple[str, T]]) -> Sequence[tuple[str, T]]:
     names = [name for name, _ in found]
     # client-go refuses such a file, too, instead of choosing an entry.
@@ -253,17 +218,6 @@ def _by_name(path: Path, what: str, found: Sequence[tuple[str, T]]) -> Sequence[
     if twice:
         raise CredentialsError(f"{path}: {what} has more than one {', '.join(twice)}")
     return found
-
-
-def _lookup(what: str, name: str, known: Mapping[str, T], where: str) -> T:
-    if name not in known:
-        raise CredentialsError(f"{where}: there is no {what} {name!r}; there is {_listed(known)}")
-    return known[name]
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = sorted(names)
-    return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "") or "none"
 
 
 def _located(entry: S, folder: Path, *fields: str) -> S:
@@ -277,3 +231,59 @@ def _with_located_command(user: User, folder: Path) -> User:
     if user.exec is None or os.sep not in user.exec.command:
         return user
     return msgspec.structs.replace(user, exec=_located(user.exec, folder, "command"))
+
+
+def read_kubeconfig(path: Path) -> KubeconfigFile:
+    """Reads a file. Raises CredentialsError for a file that is unreadable, malformed or larger than 16 MiB."""
+    try:
+        with path.open("rb") as opened:
+            text = opened.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise CredentialsError(f"{path}: the file is larger than {_LARGEST >> 20} MiB: is this a kubeconfig?")
+        content = yaml.load(text, _KubeconfigLoader)  # noqa: S506 (a SafeLoader)
+        return msgspec.convert(content or {}, KubeconfigFile, strict=False)
+    except OSError as error:
+        raise CredentialsError(f"{path}: the kubeconfig cannot be read: {reason_of(error)}") from error
+    except yaml.YAMLError as error:
+        # PyYAML's message quotes the line, which may hold a token.
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", "") if getattr(error, "note", "") is _BOUND else "is not YAML"
+        raise CredentialsError(f"{path}: the kubeconfig {problem}{where}") from None
+    except msgspec.ValidationError as error:
+        raise CredentialsError(f"{path}: the kubeconfig cannot be used: {error}") from error
+
+
+class _KubeconfigLoader(yaml.SafeLoader):
+    """Reads every plain scalar but null as a string: a user may be called ``007`` or ``on``, and a token may be
+    ``1e5``. msgspec converts strings where the schema has a boolean."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [each for each in resolvers if each[0] in {"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"}]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    # Other tags are refused: PyYAML's error for a malformed !!int quotes the value, which may be a token.
+    yaml_constructors = {  # noqa: RUF012
+        tag: construct
+        for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+        if tag is None or tag.rpartition(":")[2] in {"map", "seq", "str", "null"}
+    }
+
+    # Bounds apply during the scan: the cost of a bracket grows with the number of open brackets, and aliases may expand
+    # to any size.
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        self._expect(self.flow_level < _DEEPEST, f"has more than {_DEEPEST} levels")
+        super().fetch_flow_collection_start(token)
+
+    def add_indent(self, column: int) -> bool:
+        self._expect(len(self.indents) < _DEEPEST, f"has more than {_DEEPEST} levels")
+        return super().add_indent(column)
+
+    def fetch_alias(self) -> None:
+        self._expect(False, "has an alias (*name), which is not supported,")
+
+    def _expect(self, allowed: bool, otherwise: str) -> None:
+        if not allowed:
+            raise yaml.scanner.ScannerError(problem=otherwise, problem_mark=self.get_mark(), note=_BOUND)

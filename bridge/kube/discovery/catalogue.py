@@ -1,13 +1,9 @@
-"""The resources that an API server serves. Pure.
-
-The short names of kube-apiserver's own resources, for commands that work offline. Source: ``kubectl
-api-resources``.
-
-Resolves kubectl's names for resources on a cluster. Pure.
+"""Holds the resources that an API server serves, and resolves kubectl's names for them.
 
 kubectl searches the plurals of all groups first, and then the short names, so there an aggregated API server with a
 resource called ``po`` gets the name of the pods. Here the plurals, kinds and short names of the core group come first,
-and then those of the other groups that kube-apiserver serves itself.
+and then those of the other groups that kube-apiserver serves itself. A name that nothing serves raises UnknownResource,
+with similar names.
 """
 
 from __future__ import annotations
@@ -99,41 +95,7 @@ def keep_stale(found: Sequence[GroupVersion], previous: Document | None) -> tupl
     )
 
 
-SHORT_NAMES = MappingProxyType(
-    {
-        "componentstatuses": ("cs",),
-        "configmaps": ("cm",),
-        "endpoints": ("ep",),
-        "events": ("ev",),
-        "limitranges": ("limits",),
-        "namespaces": ("ns",),
-        "nodes": ("no",),
-        "persistentvolumeclaims": ("pvc",),
-        "persistentvolumes": ("pv",),
-        "pods": ("po",),
-        "replicationcontrollers": ("rc",),
-        "resourcequotas": ("quota",),
-        "serviceaccounts": ("sa",),
-        "services": ("svc",),
-        "customresourcedefinitions.apiextensions.k8s.io": ("crd", "crds"),
-        "daemonsets.apps": ("ds",),
-        "deployments.apps": ("deploy",),
-        "replicasets.apps": ("rs",),
-        "statefulsets.apps": ("sts",),
-        "horizontalpodautoscalers.autoscaling": ("hpa",),
-        "cronjobs.batch": ("cj",),
-        "certificatesigningrequests.certificates.k8s.io": ("csr",),
-        "events.events.k8s.io": ("ev",),
-        "ingresses.networking.k8s.io": ("ing",),
-        "ipaddresses.networking.k8s.io": ("ip",),
-        "networkpolicies.networking.k8s.io": ("netpol",),
-        "poddisruptionbudgets.policy": ("pdb",),
-        "priorityclasses.scheduling.k8s.io": ("pc",),
-        "storageclasses.storage.k8s.io": ("sc",),
-        "volumeattributesclasses.storage.k8s.io": ("vac",),
-    }
-)
-
+# ── kubectl's names ───────────────────────────────────────────────────────────
 
 NOISE = frozenset({"leases.coordination.k8s.io", "endpoints"})
 """Left out of ``*``: a heartbeat of every node every ten seconds, and the predecessor of EndpointSlices."""
@@ -171,6 +133,43 @@ BUILT_IN = frozenset(
 
 LEGACY_GROUP = "extensions"
 """Its resources moved to other groups: ``*`` leaves out a resource of it if another group serves the same plural."""
+
+SHORT_NAMES = MappingProxyType(
+    {
+        "componentstatuses": ("cs",),
+        "configmaps": ("cm",),
+        "endpoints": ("ep",),
+        "events": ("ev",),
+        "limitranges": ("limits",),
+        "namespaces": ("ns",),
+        "nodes": ("no",),
+        "persistentvolumeclaims": ("pvc",),
+        "persistentvolumes": ("pv",),
+        "pods": ("po",),
+        "replicationcontrollers": ("rc",),
+        "resourcequotas": ("quota",),
+        "serviceaccounts": ("sa",),
+        "services": ("svc",),
+        "customresourcedefinitions.apiextensions.k8s.io": ("crd", "crds"),
+        "daemonsets.apps": ("ds",),
+        "deployments.apps": ("deploy",),
+        "replicasets.apps": ("rs",),
+        "statefulsets.apps": ("sts",),
+        "horizontalpodautoscalers.autoscaling": ("hpa",),
+        "cronjobs.batch": ("cj",),
+        "certificatesigningrequests.certificates.k8s.io": ("csr",),
+        "events.events.k8s.io": ("ev",),
+        "ingresses.networking.k8s.io": ("ing",),
+        "ipaddresses.networking.k8s.io": ("ip",),
+        "networkpolicies.networking.k8s.io": ("netpol",),
+        "poddisruptionbudgets.policy": ("pdb",),
+        "priorityclasses.scheduling.k8s.io": ("pc",),
+        "storageclasses.storage.k8s.io": ("sc",),
+        "volumeattributesclasses.storage.k8s.io": ("vac",),
+    }
+)
+"""The short names of kube-apiserver's own resources, for commands that work offline. Source: ``kubectl
+api-resources``."""
 
 
 class UnknownResource(Exception):
@@ -215,23 +214,6 @@ def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
                     if parsed.word in names(each):
                         return (each.resource,)
     raise UnknownResource(name, *_why_unknown(text, catalogue))
-
-
-def store_of(resource: Resource, catalogue: Catalogue) -> str:
-    """The name of the store that holds the objects of a resource; "" for kube-apiserver's own etcd.
-
-    Discovery does not show which groups an aggregated API server serves, and to list APIServices is a right that the
-    bridge does not have. But kube-apiserver writes the verbs of custom resources in an order of its own: a group that
-    is neither built in nor made by definitions alone counts as aggregated, and as a store of its own. Events have one
-    too, because many clusters keep them apart (``--etcd-servers-overrides``). A group that is wrongly separated costs
-    two more requests after a broken connection; a group that is wrongly merged would be proven by another store.
-    """
-    if resource.plural == "events" and resource.group in {"", "events.k8s.io"}:
-        return "events"
-    if not resource.group or resource.group in BUILT_IN:
-        return ""
-    within = [served.custom for served in catalogue.served if served.resource.group == resource.group]
-    return "" if within and all(within) else resource.group
 
 
 def _by_rank(catalogue: Catalogue) -> tuple[list[Served], list[Served], list[Served]]:
@@ -297,3 +279,23 @@ def _nearest(text: str, known: set[str]) -> tuple[str, ...]:
     spoken = {name.partition(".")[0]: name for name in sorted(known, reverse=True)} | {name: name for name in known}
     matches = get_close_matches(text.lower(), spoken, n=3)
     return tuple(dict.fromkeys(spoken[match] for match in matches))
+
+
+# ── Stores ────────────────────────────────────────────────────────────────────
+
+
+def store_of(resource: Resource, catalogue: Catalogue) -> str:
+    """The name of the store that holds the objects of a resource; "" for kube-apiserver's own etcd.
+
+    Discovery does not show which groups an aggregated API server serves, and to list APIServices is a right that the
+    bridge does not have. But kube-apiserver writes the verbs of custom resources in an order of its own: a group that
+    is neither built in nor made by definitions alone counts as aggregated, and as a store of its own. Events have one
+    too, because many clusters keep them apart (``--etcd-servers-overrides``). A group that is wrongly separated costs
+    two more requests after a broken connection; a group that is wrongly merged would be proven by another store.
+    """
+    if resource.plural == "events" and resource.group in {"", "events.k8s.io"}:
+        return "events"
+    if not resource.group or resource.group in BUILT_IN:
+        return ""
+    within = [served.custom for served in catalogue.served if served.resource.group == resource.group]
+    return "" if within and all(within) else resource.group

@@ -1,10 +1,10 @@
-"""Checks the names in a discovery document, and bounds their number. Pure.
+"""Reads discovery documents, aggregated and classic, into groups with versions and resources; checks their names, and
+bounds their number.
 
 An aggregated API server writes its own part of the document, and the names of its resources become paths of URLs,
 topics and lines of logs. The bridge accepts the names that kube-apiserver accepts in a CustomResourceDefinition or an
-APIService (apimachinery's ``pkg/util/validation``): DNS names, which cannot leave their segment of a path.
-
-Reads discovery documents, aggregated and classic, into groups with versions and resources. Pure.
+APIService (apimachinery's ``pkg/util/validation``): DNS names, which cannot leave their segment of a path. A name that
+is not accepted, or a malformed entry, is rejected alone, with a reason for the log.
 """
 
 from __future__ import annotations
@@ -33,50 +33,14 @@ LONGEST_SUBDOMAIN = 253
 MOST_REJECTED = 20
 """Rejections that are reported singly."""
 
-_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
-_KIND = re.compile(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
-
-
-def is_accepted(resource: Resource) -> bool:
-    """Whether all names of the resource are accepted. A checkpoint's resources pass here too: an older release may have
-    accepted more."""
-    group = is_group(resource.group, "/apis" if resource.group else "/api")
-    return group and is_label(resource.version) and is_label(resource.plural) and is_kind(resource.kind)
-
-
-def is_label(name: str) -> bool:
-    """RFC 1123: plurals, singulars, short names and versions."""
-    return _LABEL.fullmatch(name) is not None
-
-
-def is_kind(name: str) -> bool:
-    return _KIND.fullmatch(name) is not None
-
-
-def is_group(name: str, path: str) -> bool:
-    """The core group has no name and is served under /api; all other groups have a name and are served under /apis."""
-    if path == "/api":
-        return name == ""
-    return len(name) <= LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(name) is not None
-
-
-def printed(name: str) -> str:
-    """A rejected name for a log line: quoted, escaped, and shortened."""
-    return shortened(ascii(name[:100]))
-
-
-def some(rejected: Iterable[str]) -> tuple[str, ...]:
-    """The distinct reasons. Reasons beyond MOST_REJECTED are replaced by a note that there are more."""
-    once = tuple(dict.fromkeys(rejected))
-    return once if len(once) <= MOST_REJECTED else (*once[:MOST_REJECTED], "more like these")
-
-
 NEEDED_VERBS = frozenset({"list", "watch"})
 CUSTOM_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
 """The order in which kube-apiserver writes the verbs of custom resources (apiextensions-apiserver's ``crdHandler``);
 every other server sorts them. So this order shows that a definition made the resource."""
 
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+_KIND = re.compile(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 T = TypeVar("T")
 
@@ -88,7 +52,7 @@ class Contents(NamedTuple):
     rejected: tuple[str, ...]
 
 
-# ── Aggregated discovery (KEP-3352): everything in one document ──────────────
+# ── Aggregated discovery (KEP-3352): everything in one document ───────────────
 
 
 class _AggregatedResource(msgspec.Struct, rename="camel"):
@@ -124,7 +88,7 @@ class _Aggregated(msgspec.Struct):
 
 def read_aggregated(body: bytes, path: str) -> Contents:
     """Reads an APIGroupDiscoveryList, v2 or v2beta1. A malformed group, version or resource is rejected alone; a
-    malformed document raises an error of ``wire.UNREADABLE``."""
+    malformed document raises an error of UNREADABLE."""
     versions: list[GroupVersion] = []
     rejected: list[str] = []
     for group, found in _each(_entries(body, _Aggregated).items, _AggregatedGroup, "group", MOST_VERSIONS, rejected):
@@ -143,7 +107,7 @@ def _aggregated_version(group: str, version: _AggregatedVersion) -> GroupVersion
     return _group_version(group, version.version, resources, rejected, stale=version.freshness == "Stale")
 
 
-# ── Classic discovery: a list of groups, and a document for each ─────────────
+# ── Classic discovery: a list of groups, and a document for each ──────────────
 
 
 class _ClassicVersion(msgspec.Struct, rename="camel"):
@@ -180,7 +144,7 @@ class _ClassicResources(msgspec.Struct):
 def read_classic_groups(body: bytes, path: str) -> Contents:
     """Reads an APIVersions or APIGroupList: groups with versions, preferred versions first, without their resources,
     which take a request for each. A malformed group or version is rejected alone. Raises an error of
-    ``wire.UNREADABLE``."""
+    UNREADABLE."""
     document = _entries(body, _ClassicGroups)
     rejected: list[str] = []
     names = _texts(document.versions)[:MOST_VERSIONS]
@@ -197,7 +161,7 @@ def read_classic_groups(body: bytes, path: str) -> Contents:
 
 def read_classic_resources(name: str, body: bytes) -> GroupVersion:
     """Reads the APIResourceList of a group in a version. A malformed resource is rejected alone. Raises an error of
-    ``wire.UNREADABLE``."""
+    UNREADABLE."""
     rejected: list[str] = []
     entries = _entries(body, _ClassicResources).resources
     found = _each(entries, _ClassicResource, "resource", 2 * MOST_RESOURCES, rejected)
@@ -220,7 +184,7 @@ def _parts(name: str) -> tuple[str, str]:
     return group, version
 
 
-# ── Common to both formats ───────────────────────────────────────────────────
+# ── Common to both formats ────────────────────────────────────────────────────
 
 
 class _FoundResource(NamedTuple):
@@ -312,3 +276,40 @@ def _short_names(found: _FoundResource, rejected: list[str]) -> tuple[str, ...]:
         if not is_label(name)
     )
     return tuple(name for name in found.short_names[:MOST_SHORT_NAMES] if is_label(name))
+
+
+# ── Names ─────────────────────────────────────────────────────────────────────
+
+
+def is_accepted(resource: Resource) -> bool:
+    """Whether all names of the resource are accepted. A checkpoint's resources pass here too: an older release may have
+    accepted more."""
+    group = is_group(resource.group, "/apis" if resource.group else "/api")
+    return group and is_label(resource.version) and is_label(resource.plural) and is_kind(resource.kind)
+
+
+def is_label(name: str) -> bool:
+    """RFC 1123: plurals, singulars, short names and versions."""
+    return _LABEL.fullmatch(name) is not None
+
+
+def is_kind(name: str) -> bool:
+    return _KIND.fullmatch(name) is not None
+
+
+def is_group(name: str, path: str) -> bool:
+    """The core group has no name and is served under /api; all other groups have a name and are served under /apis."""
+    if path == "/api":
+        return name == ""
+    return len(name) <= LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(name) is not None
+
+
+def printed(name: str) -> str:
+    """A rejected name for a log line: quoted, escaped, and shortened."""
+    return shortened(ascii(name[:100]))
+
+
+def some(rejected: Iterable[str]) -> tuple[str, ...]:
+    """The distinct reasons. Reasons beyond MOST_REJECTED are replaced by a note that there are more."""
+    once = tuple(dict.fromkeys(rejected))
+    return once if len(once) <= MOST_REJECTED else (*once[:MOST_REJECTED], "more like these")
