@@ -1,7 +1,10 @@
 """Distribution of records to the sinks.
 
-shared_processor   the log that listeners read, and their errors; a bounded look at what is distributed; distributes
-                   to every listener without waiting for any; a listener's bounded window over the log
+shared_processor   listeners with bounded windows over a log, and the taps of people who watch
+
+The outbox calls ``distribute`` with each batch once it is durable, in the order of the log. The processor offers the
+batch, by reference, to the listener of every sink, and to the taps that are open at the moment. A sink takes from its
+listener at its own pace: from the window in memory while it keeps up, and from the log once it has fallen behind.
 
 Invariant, with its tests:
 

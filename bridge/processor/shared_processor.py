@@ -1,11 +1,14 @@
-"""The log that listeners read, and the errors of listeners.
+"""Distributes the items of a log to many listeners, each at its own pace, and never waits for one of them.
 
-A bounded look at the items that are distributed: for people who watch.
+An item is in the log before it is distributed. ``SharedProcessor.distribute`` offers a batch, by reference, to every
+``Receiver``. A ``ProcessorListener`` keeps it in a bounded window in memory; where the window has no room, it notes
+that the log has more items, and reads them there. Its sink empties it with ``take``. A ``Tap`` serves people who watch:
+it has no log to read again, so beyond its bounds it drops items, and counts them.
 
-Distributes the items of a log to all listeners, by reference, and never waits for a listener. Hot.
-
-client-go's processorListener keeps pending items in a ring that grows until the process is killed. Here a listener has
-a bounded window in memory over the log: if it falls behind, it notes that the log has more items, and reads them there.
+client-go's processorListener keeps pending items in a ring that grows until the process is killed; the log is what
+makes a bound possible here. A listener that was away for longer than the log keeps its items gets a ``Missed`` in its
+``Fetch``. ``distribute`` runs for every commit on the event loop, so ``offer`` compares sizes and copies references,
+and nothing else.
 """
 
 from __future__ import annotations
@@ -53,55 +56,6 @@ class ListenerExists(Exception):
     """A listener of that name exists already."""
 
 
-class Tap(Generic[T]):
-    """Gets the items that are distributed while it is open. Beyond its bounds it drops items and counts them: it reads
-    no log, and delays no listener."""
-
-    def __init__(self, *, most: int, most_bytes: int, size: Callable[[T], int]) -> None:
-        """``most``: items that wait to be taken."""
-        self._most = most
-        self._most_bytes = most_bytes
-        self._size = size
-        self._items: deque[T] = deque()
-        self._bytes = 0
-        self._dropped = 0
-        self._closed = False
-        self._news = asyncio.Event()
-
-    def offer(self, items: Sequence[T], _last: int) -> None:
-        """See ProcessorListener.offer."""
-        for index, item in enumerate(items):
-            size = self._size(item)
-            full = len(self._items) >= self._most or self._bytes + size > self._most_bytes
-            if self._dropped or (full and self._items):
-                # Whatever follows a dropped item is dropped too, until a ``take``: so the count has a place in between.
-                self._dropped += len(items) - index
-                break
-            self._items.append(item)
-            self._bytes += size
-        self._news.set()
-
-    async def take(self, limit: int, seconds: float) -> tuple[Sequence[T], int]:
-        """Waits so long for items. Returns at most ``limit``, and how many were dropped behind them. Raises
-        ListenerClosed after ``close``."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._news.wait()
-        if self._closed:
-            raise ListenerClosed("tap")
-        taken = [self._items.popleft() for _ in range(min(limit, len(self._items)))]
-        self._bytes -= sum(map(self._size, taken))
-        if self._items:
-            return taken, 0
-        dropped, self._dropped = self._dropped, 0
-        self._news.clear()
-        return taken, dropped
-
-    def close(self) -> None:
-        self._closed = True
-        self._news.set()
-
-
 MAX_BYTES = 16 << 20
 """Bytes of bodies in the window, and in a single ``take``. What a sink makes of them may be as large again, twice."""
 
@@ -138,7 +92,8 @@ class ProcessorListener(Generic[T]):
         self._max_bytes = max_bytes
         self._initial = initial
         self._more = log.last > after
-        self._closed = self._woken = False
+        self._closed = False
+        self._woken = False
         self._waiter: asyncio.Future[None] | None = None  # Of a ``take`` that waits.
         self.taken = after
         """The sequence number up to which items were taken."""
@@ -334,3 +289,52 @@ class SharedProcessor(Generic[T]):
     def _notify_periods_changed(self) -> None:
         changed, self._periods_changed = self._periods_changed, asyncio.Event()
         changed.set()
+
+
+class Tap(Generic[T]):
+    """Gets the items that are distributed while it is open. Beyond its bounds it drops items and counts them: it reads
+    no log, and delays no listener."""
+
+    def __init__(self, *, most: int, most_bytes: int, size: Callable[[T], int]) -> None:
+        """``most``: items that wait to be taken."""
+        self._most = most
+        self._most_bytes = most_bytes
+        self._size = size
+        self._items: deque[T] = deque()
+        self._bytes = 0
+        self._dropped = 0
+        self._closed = False
+        self._news = asyncio.Event()
+
+    def offer(self, items: Sequence[T], _last: int) -> None:
+        """See ProcessorListener.offer."""
+        for index, item in enumerate(items):
+            size = self._size(item)
+            full = len(self._items) >= self._most or self._bytes + size > self._most_bytes
+            if self._dropped or (full and self._items):
+                # Whatever follows a dropped item is dropped too, until a ``take``: so the count has a place in between.
+                self._dropped += len(items) - index
+                break
+            self._items.append(item)
+            self._bytes += size
+        self._news.set()
+
+    async def take(self, limit: int, seconds: float) -> tuple[Sequence[T], int]:
+        """Waits so long for items. Returns at most ``limit``, and how many were dropped behind them. Raises
+        ListenerClosed after ``close``."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        if self._closed:
+            raise ListenerClosed("tap")
+        taken = [self._items.popleft() for _ in range(min(limit, len(self._items)))]
+        self._bytes -= sum(map(self._size, taken))
+        if self._items:
+            return taken, 0
+        dropped, self._dropped = self._dropped, 0
+        self._news.clear()
+        return taken, dropped
+
+    def close(self) -> None:
+        self._closed = True
+        self._news.set()

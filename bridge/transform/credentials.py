@@ -1,4 +1,4 @@
-"""Finds credentials: by the name of a variable or a flag, and by the form of a text. Pure.
+"""Finds credentials: by the name of a variable or a flag, and by the form of a text.
 
 Texts are a tenant's, so every search is linear in them: no expression reads the same characters in two ways (its
 repetitions are possessive, or bounded by few characters), and a loop goes on behind what it has read. A text beyond

@@ -1,5 +1,4 @@
 """A digest of an object's state without the parts that change without a meaning: heartbeats, counters in annotations.
-Pure. Hot.
 
 Two bodies of one object are compared by it, and neither must be kept. Only maps and lists on the way to an ignored
 path are taken apart; all other bytes are hashed as kube-apiserver wrote them. So an API server of another version,

@@ -1,8 +1,8 @@
-"""Where credentials are known to stand in objects that are no Secrets, and how a value there is read. Pure.
+"""Where credentials are known to stand in objects that are no Secrets, and how a value there is read.
 
 The table decides for both readers, that of bytes (``transform``) and that of decoded objects (``structure``), and the
 property over objects of many shapes plants its secrets by it. Names of variables and flags, and the forms of
-credentials, are in ``credentials``; names of annotations in ``model.annotations``.
+credentials, are in ``credentials``; names of annotations in ``model.object``.
 """
 
 from __future__ import annotations

@@ -1,31 +1,25 @@
-"""Redacts the values at configured paths. Pure.
-
-Maps and lists along a path are decoded one level deep; members beside the path are copied. A value that stands where a
-path expects a map or a list is redacted itself, because it cannot be judged.
-
-What the redaction of one object may cost. Pure.
-
-Redaction runs between two changes, so one object must not hold up the others for long. Its work is counted, in place of
-a clock, so an object leaves alike on every machine and at every start. All of it is linear, and the largest objects
-that etcd takes by default stay within the bound, unless a rule leads to some hundred thousand values in them.
-
-Replaces the values of a Secret by keyed digests. Pure.
-
-Only the members that ``_Secret`` and ``_Metadata`` declare are exported, with the declared types. Kubernetes has no
-other members in a Secret (core/v1 types.go); a member of a later version is held back until it is added here. Names of
-keys are exported. Values of labels and annotations are redacted too: tools keep tokens there.
+"""Replaces values by keyed digests: those of Secrets, those at configured paths, and those that one sink must not get.
 
 A digest and not a constant, since a constant hides a rotation, which is the first question of an audit; keyed, since a
 plain hash can be guessed from a dictionary. The digest covers the place of the value, so a password in two Secrets is
 not recognizable as shared; nor is a copy. The key is a file beside the database and no row in it: it outlives a damaged
 database, and stays out of copies made for support.
 
-The keys, presets and rules of redaction. Pure.
+``Redaction`` has the keys, presets and rules. In a Secret, only the members that ``_Secret`` and ``_Metadata`` declare
+are exported, with the declared types. Kubernetes has no other members in a Secret (core/v1 types.go); a member of a
+later version is held back until it is added here. Names of keys are exported. Values of labels and annotations are
+redacted too: tools keep tokens there. ``PathRules`` applies the configured rules: maps and lists along a path are
+decoded one level deep, and members beside the path are copied. A value that stands where a path expects a map or a
+list is redacted itself, because it cannot be judged.
 
-Redacts the records of one sink, beside the redaction that holds for every sink. Pure. Never raises.
+Redaction runs between two changes, so one object must not hold up the others for long. An ``Effort`` counts the work on
+an object, in place of a clock, so the object leaves alike on every machine and at every start. All of that work is
+linear, and the largest objects that etcd takes by default stay within the bound, unless a rule leads to some hundred
+thousand values in them.
 
-Whoever may write objects decides what redaction meets. So what it raises is no failure of the bridge, but the reason
-for which that record alone is rejected: it stands in the record's content, and only the object's identity is left.
+Whoever may write objects decides what redaction meets. So its errors (``UNREDACTED``) are no failure of the bridge: the
+object leaves with its identity alone. ``redact_for_sink`` redacts beside the redaction that holds for every sink, and
+never raises: what it meets is the reason for which that record alone is rejected, and stands in the record's content.
 """
 
 from __future__ import annotations
@@ -52,98 +46,46 @@ _items = msgspec.json.Decoder(list[Raw]).decode
 _any = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
-_Where: TypeAlias = tuple[str, ...]
+# ── Keys, presets and rules ──────────────────────────────────────────────────
+
+_DIGESTS = re.compile(rf"{DIGEST}(?: {DIGEST})*")
+_BASE64 = "aG1hYy1zaGEyNTY6"
+"""``hmac-sha256:`` in base64, as digests stand in the data of a Secret."""
 
 
-class PathRules:
-    """The rules for the objects of one resource."""
+class Redaction(msgspec.Struct, frozen=True):
+    """What a transform redacts, and with which keys."""
 
-    def __init__(self, rules: Sequence[RedactionRule]) -> None:
-        self._paths = tuple((path.steps, _Signs(path), rule.mode) for rule in rules for path in rule.paths)
+    keys: tuple[RedactionKey, ...]
+    """At least one. The first signs; the others are former keys."""
+    presets: frozenset[RedactionPreset] = frozenset(RedactionPreset)
+    rules: tuple[RedactionRule, ...] = ()
 
-    def redacted(self, body: bytes, effort: Effort) -> bytes:
-        """The body with its values redacted; the same bytes if no path leads to a value. Raises one of
-        ``UNREDACTED`` for a body of an unexpected shape, or one that takes too much work; then it must not be exported.
-        """
-        escaped = b"\\" in body  # An escape may hide a name.
-        for steps, signs, mode in self._paths:
-            if escaped or signs.in_(body):
-                body = bytes(_Edit(mode, effort).redacted(Raw(body), steps, ()) or b"")
-        return body
+    def digest(self, *parts: bytes) -> str:
+        """The digest of the parts under each key, the signing key first, with a blank in between. While a former key is
+        known, a reader can compare a value with an older digest of it."""
+        return self.starting_with()(*parts)
 
+    def starting_with(self, *parts: bytes) -> Callable[..., str]:
+        """``digest`` over these parts and those that it is called with: the former are hashed once for many values."""
+        first, *former = [key.starting_with(*parts) for key in self.keys]
+        return first if not former else lambda *rest: " ".join(digest(*rest) for digest in (first, *former))
 
-class _Signs:
-    """What a body has if a path may lead to a value in it, so that a rule costs little for other objects."""
-
-    def __init__(self, path: FieldPath) -> None:
-        names = list(takewhile(lambda step: isinstance(step, str), path.steps))[:2]
-        self._name = _encode(names[-1]) if names else b""
-        """Of its first two names, the last. A later name may be missing where a value stands in place of a map."""
-        self._no_map = re.compile(rb"%b\s*+:\s*+[^\s{n]" % re.escape(_encode(names[0]))) if len(names) == 2 else None
-        """Another value than a map or null in place of the first."""
-
-    def in_(self, body: bytes) -> bool:
-        return self._name in body or (self._no_map is not None and self._no_map.search(body) is not None)
+    def extended(self, rules: Iterable[RedactionRule]) -> Redaction:
+        return msgspec.structs.replace(self, rules=(*self.rules, *rules))
 
 
-class _Edit:
-    def __init__(self, mode: RedactionMode, effort: Effort) -> None:
-        self._mode = mode
-        self._effort = effort
+def is_digest(text: str) -> bool:
+    """Whether redaction made this text. A digest is not digested again."""
+    if text.startswith(_BASE64):
+        try:
+            text = b64decode(text, validate=True).decode("ascii")
+        except ValueError:
+            return False
+    return _DIGESTS.fullmatch(text) is not None
 
-    def redacted(self, raw: Raw, steps: Sequence[Step], where: _Where) -> Raw | None:
-        """The value without the values that ``steps`` lead to; None if the value itself is left out."""
-        self._effort.copies(len(memoryview(raw)))
-        if not steps:
-            return self._leaf(raw, where)
-        match bytes(memoryview(raw)[:1]):
-            case b"{":
-                return self._map(raw, steps, where)
-            case b"[":
-                return self._list(raw, steps, where)
-        return self._leaf(raw, where)
 
-    def _map(self, raw: Raw, steps: Sequence[Step], where: _Where) -> Raw:
-        step, *rest = steps
-        members = _members(raw)
-        names = [step] if isinstance(step, str) else list(members)
-        for name in names:
-            if name not in members:
-                continue
-            left = self.redacted(members[name], rest, (*where, name))
-            if left is None:
-                del members[name]
-            else:
-                members[name] = left
-        return Raw(_encode(members))
-
-    def _list(self, raw: Raw, steps: Sequence[Step], where: _Where) -> Raw:
-        # A name leads through a list into each item. A digest does not depend on the index: an item that moves has not
-        # changed. A removed item becomes null, so that the others stay where they are.
-        rest = steps[1:] if isinstance(steps[0], Every) else steps
-        items = [self.redacted(item, rest, (*where, "*")) for item in _items(raw)]
-        return Raw(_encode(items))
-
-    def _leaf(self, raw: Raw, where: _Where) -> Raw | None:
-        if self._mode is RedactionMode.REMOVE:
-            return None
-        self._effort.searches(len(memoryview(raw)) // 4)
-        return Raw(_encode(self._replaced(_any(raw), where)))
-
-    def _replaced(self, value: Any, where: _Where) -> Any:
-        match value:
-            case dict():
-                return {name: self._replaced(inner, (*where, name)) for name, inner in value.items()}
-            case list():
-                return [self._replaced(item, (*where, "*")) for item in value]
-            case None:
-                return None
-            case str() if is_digest(value):
-                return value
-        if self._mode is RedactionMode.MASK:
-            return MASKED
-        return self._effort("path", *where, value if isinstance(value, str) else _encode(value).decode())
-
+# ── The work on an object ────────────────────────────────────────────────────
 
 MOST_WORK: Final = 3 << 19
 """Bytes of text that are searched for credentials, in an object; etcd takes requests of as many. The worst text takes
@@ -203,6 +145,9 @@ class Effort(msgspec.Struct, gc=False):
 
     def copies(self, size: int) -> None:
         self.searches(size // _HASHED)
+
+
+# ── Secrets ──────────────────────────────────────────────────────────────────
 
 
 class _OwnerReference(msgspec.Struct, rename="camel"):
@@ -297,41 +242,102 @@ def _value(raw: Raw) -> bytes:
         return b"j" + bytes(raw)
 
 
-_DIGESTS = re.compile(rf"{DIGEST}(?: {DIGEST})*")
-_BASE64 = "aG1hYy1zaGEyNTY6"
-"""``hmac-sha256:`` in base64, as digests stand in the data of a Secret."""
+# ── Values at paths ──────────────────────────────────────────────────────────
+
+_Where: TypeAlias = tuple[str, ...]
 
 
-class Redaction(msgspec.Struct, frozen=True):
-    """What a transform redacts, and with which keys."""
+class PathRules:
+    """The rules for the objects of one resource."""
 
-    keys: tuple[RedactionKey, ...]
-    """At least one. The first signs; the others are former keys."""
-    presets: frozenset[RedactionPreset] = frozenset(RedactionPreset)
-    rules: tuple[RedactionRule, ...] = ()
+    def __init__(self, rules: Sequence[RedactionRule]) -> None:
+        self._paths = tuple((path.steps, _Signs(path), rule.mode) for rule in rules for path in rule.paths)
 
-    def digest(self, *parts: bytes) -> str:
-        """The digest of the parts under each key, the signing key first, with a blank in between. While a former key is
-        known, a reader can compare a value with an older digest of it."""
-        return self.starting_with()(*parts)
-
-    def starting_with(self, *parts: bytes) -> Callable[..., str]:
-        """``digest`` over these parts and those that it is called with: the former are hashed once for many values."""
-        first, *former = [key.starting_with(*parts) for key in self.keys]
-        return first if not former else lambda *rest: " ".join(digest(*rest) for digest in (first, *former))
-
-    def extended(self, rules: Iterable[RedactionRule]) -> Redaction:
-        return msgspec.structs.replace(self, rules=(*self.rules, *rules))
+    def redacted(self, body: bytes, effort: Effort) -> bytes:
+        """The body with its values redacted; the same bytes if no path leads to a value. Raises one of
+        ``UNREDACTED`` for a body of an unexpected shape, or one that takes too much work; then it must not be exported.
+        """
+        escaped = b"\\" in body  # An escape may hide a name.
+        for steps, signs, mode in self._paths:
+            if escaped or signs.in_(body):
+                body = bytes(_Edit(mode, effort).redacted(Raw(body), steps, ()) or b"")
+        return body
 
 
-def is_digest(text: str) -> bool:
-    """Whether redaction made this text. A digest is not digested again."""
-    if text.startswith(_BASE64):
-        try:
-            text = b64decode(text, validate=True).decode("ascii")
-        except ValueError:
-            return False
-    return _DIGESTS.fullmatch(text) is not None
+class _Signs:
+    """What a body has if a path may lead to a value in it, so that a rule costs little for other objects."""
+
+    def __init__(self, path: FieldPath) -> None:
+        names = list(takewhile(lambda step: isinstance(step, str), path.steps))[:2]
+        self._name = _encode(names[-1]) if names else b""
+        """Of its first two names, the last. A later name may be missing where a value stands in place of a map."""
+        self._no_map = re.compile(rb"%b\s*+:\s*+[^\s{n]" % re.escape(_encode(names[0]))) if len(names) == 2 else None
+        """Another value than a map or null in place of the first."""
+
+    def in_(self, body: bytes) -> bool:
+        return self._name in body or (self._no_map is not None and self._no_map.search(body) is not None)
+
+
+class _Edit:
+    def __init__(self, mode: RedactionMode, effort: Effort) -> None:
+        self._mode = mode
+        self._effort = effort
+
+    def redacted(self, raw: Raw, steps: Sequence[Step], where: _Where) -> Raw | None:
+        """The value without the values that ``steps`` lead to; None if the value itself is left out."""
+        self._effort.copies(len(memoryview(raw)))
+        if not steps:
+            return self._leaf(raw, where)
+        match bytes(memoryview(raw)[:1]):
+            case b"{":
+                return self._map(raw, steps, where)
+            case b"[":
+                return self._list(raw, steps, where)
+        return self._leaf(raw, where)
+
+    def _map(self, raw: Raw, steps: Sequence[Step], where: _Where) -> Raw:
+        step, *rest = steps
+        members = _members(raw)
+        names = [step] if isinstance(step, str) else list(members)
+        for name in names:
+            if name not in members:
+                continue
+            left = self.redacted(members[name], rest, (*where, name))
+            if left is None:
+                del members[name]
+            else:
+                members[name] = left
+        return Raw(_encode(members))
+
+    def _list(self, raw: Raw, steps: Sequence[Step], where: _Where) -> Raw:
+        # A name leads through a list into each item. A digest does not depend on the index: an item that moves has not
+        # changed. A removed item becomes null, so that the others stay where they are.
+        rest = steps[1:] if isinstance(steps[0], Every) else steps
+        items = [self.redacted(item, rest, (*where, "*")) for item in _items(raw)]
+        return Raw(_encode(items))
+
+    def _leaf(self, raw: Raw, where: _Where) -> Raw | None:
+        if self._mode is RedactionMode.REMOVE:
+            return None
+        self._effort.searches(len(memoryview(raw)) // 4)
+        return Raw(_encode(self._replaced(_any(raw), where)))
+
+    def _replaced(self, value: Any, where: _Where) -> Any:
+        match value:
+            case dict():
+                return {name: self._replaced(inner, (*where, name)) for name, inner in value.items()}
+            case list():
+                return [self._replaced(item, (*where, "*")) for item in value]
+            case None:
+                return None
+            case str() if is_digest(value):
+                return value
+        if self._mode is RedactionMode.MASK:
+            return MASKED
+        return self._effort("path", *where, value if isinstance(value, str) else _encode(value).decode())
+
+
+# ── Records of one sink ──────────────────────────────────────────────────────
 
 
 def redact_for_sink(rules: Sequence[RedactionRule], redaction: Redaction) -> Callable[[Record], Record]:

@@ -1,4 +1,4 @@
-"""The key of the digests that stand for a Secret's values. Pure.
+"""A key of the digests that stand for secret values.
 
 A renewed key signs beside its predecessor: a value has two digests, so a reader can compare across the renewal. To keep
 the old digest until a value changes would need the last state of every object, and keep using a key that may be known.

@@ -1,4 +1,8 @@
-"""Redacts credentials in a decoded object. Pure. The slow way of ``transform``, for bodies in an unusual format."""
+"""Redacts the credentials of the presets in a decoded object.
+
+``transform`` finds them in the bytes of a body as Go writes it; this is its slow way, with the same result, for bodies
+in an unusual format.
+"""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""Strips the metadata of an object: field managers, copies of the whole object in annotations; and redacts annotations
-that are known to hold tokens. Pure.
+"""Transforms objects for their export: strips their metadata, and redacts Secrets and credentials.
 
-``model.object.cut`` has done this already for objects in kube-apiserver's format without such tokens. What is left is
-decoded once, down to the annotations; all other members are copied.
-
-Transforms objects for their export: strips them, and redacts Secrets and credentials. Pure. Hot.
+A Secret is redacted whole (``redaction``). Of another object, the metadata loses the field managers and the copies of
+the whole object in annotations, and annotations that are known to hold tokens get a digest. ``model.object.cut`` has
+done this already for objects in kube-apiserver's format without such tokens. What is left is decoded once, down to the
+annotations; all other members are copied. Then the credentials of the presets are redacted, and last the configured
+rules are applied. An object that cannot be redacted leaves bare, with its identity alone.
 
 Credentials of the presets stand in the places of ``places.PLACES``. Lists there are found in the bytes, at any depth,
 and of these only the items with credentials are decoded. That reading is right for lists in Go's format: compact, with
 plain letters in plain form. A body with another list, or with a map in such a place, is decoded as a whole
 (``structure``), with the same result.
 
-A pod costs 4 to 5 µs here, a twentieth of its way to Kafka; to decode and encode it costs some thirty. Lists named
-``env``, ``args`` and ``command`` are found at any depth, so no list of kinds grows old (the known paths of the built-in
-workloads would miss custom resources), and lists without credentials are remembered.
+Every exported change passes here. A pod costs 4 to 5 µs, a twentieth of its way to Kafka; to decode and encode it costs
+some thirty. Lists named ``env``, ``args`` and ``command`` are found at any depth, so no list of kinds grows old (the
+known paths of the built-in workloads would miss custom resources), and lists without credentials are remembered.
 
 Each search of a body costs as much as decoding its object did. Long ConfigMaps are mostly texts, in which no member can
 stand: their names are decoded, and their texts are not searched.
@@ -41,41 +41,6 @@ from bridge.transform.structure import redacted_structure
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _any = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-
-
-def stripped(body: bytes, digest: Digest | None) -> bytes:
-    """The body without ``managedFields`` and last-applied; with ``digest``, also without other copies of the object in
-    annotations, and with a digest in place of each token there. The same bytes if it has none of them. Raises
-    msgspec.DecodeError, UnicodeDecodeError or KeyError for a body without metadata or with annotations that are not a
-    map."""
-    top = _members(body)
-    metadata = _members(top["metadata"])
-    managers = metadata.pop("managedFields", None)
-    before = _members(metadata.get("annotations", b"null")) if _has(metadata) else {}
-    if digest is None:
-        after = {name: value for name, value in before.items() if name != LAST_APPLIED}
-    else:
-        after = {name: _redacted(name, value, digest) for name, value in before.items() if not is_copy(name)}
-    if managers is None and after == before:
-        return body
-    if after:
-        metadata["annotations"] = Raw(_encode(after))
-    elif before:
-        del metadata["annotations"]
-    top["metadata"] = Raw(_encode(metadata))
-    return _encode(top)
-
-
-def _has(metadata: dict[str, Raw]) -> bool:
-    return metadata.get("annotations") not in (None, Raw(b"null"))
-
-
-def _redacted(name: str, value: Raw, digest: Digest) -> Raw:
-    if not holds_token(name) or bytes(value) in {b'""', b"null"}:
-        return value
-    found = _any(value)
-    return Raw(_encode(digest("annotations", name, found if isinstance(found, str) else bytes(value).decode())))
-
 
 _RELEASE = PathRules((RedactionRule(RELEASE),))
 _RELEASE_NAME = "sh.helm.release."
@@ -378,3 +343,40 @@ def _is_release(thing: ApiObject) -> bool:
     """Whether a ConfigMap is a release of Helm 3 (``HELM_DRIVER=configmap``) or of Helm 2."""
     labels = thing.labels()
     return thing.name.startswith(_RELEASE_NAME) or labels.get("owner") == "helm" or labels.get("OWNER") == "TILLER"
+
+
+# ── Metadata ─────────────────────────────────────────────────────────────────
+
+
+def stripped(body: bytes, digest: Digest | None) -> bytes:
+    """The body without ``managedFields`` and last-applied; with ``digest``, also without other copies of the object in
+    annotations, and with a digest in place of each token there. The same bytes if it has none of them. Raises
+    msgspec.DecodeError, UnicodeDecodeError or KeyError for a body without metadata or with annotations that are not a
+    map."""
+    top = _members(body)
+    metadata = _members(top["metadata"])
+    managers = metadata.pop("managedFields", None)
+    before = _members(metadata.get("annotations", b"null")) if _has_annotations(metadata) else {}
+    if digest is None:
+        after = {name: value for name, value in before.items() if name != LAST_APPLIED}
+    else:
+        after = {name: _redacted_annotation(name, value, digest) for name, value in before.items() if not is_copy(name)}
+    if managers is None and after == before:
+        return body
+    if after:
+        metadata["annotations"] = Raw(_encode(after))
+    elif before:
+        del metadata["annotations"]
+    top["metadata"] = Raw(_encode(metadata))
+    return _encode(top)
+
+
+def _has_annotations(metadata: dict[str, Raw]) -> bool:
+    return metadata.get("annotations") not in (None, Raw(b"null"))
+
+
+def _redacted_annotation(name: str, value: Raw, digest: Digest) -> Raw:
+    if not holds_token(name) or bytes(value) in {b'""', b"null"}:
+        return value
+    found = _any(value)
+    return Raw(_encode(digest("annotations", name, found if isinstance(found, str) else bytes(value).decode())))
