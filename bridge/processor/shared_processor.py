@@ -7,8 +7,8 @@ it has no log to read again, so beyond its bounds it drops items, and counts the
 
 client-go's processorListener keeps pending items in a ring that grows until the process is killed; the log is what
 makes a bound possible here. A listener that was away for longer than the log keeps its items gets a ``Missed`` in its
-``Fetch``. ``distribute`` runs for every commit on the event loop, so ``offer`` compares sizes and copies references,
-and nothing else.
+``Fetch``. ``distribute`` is part of the hot path: it runs on the event loop for every commit, so ``offer`` compares
+sizes and copies references alone.
 """
 
 from __future__ import annotations
