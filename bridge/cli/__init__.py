@@ -1,37 +1,41 @@
-"""The `kubedelta` command: parses the arguments, then calls the room of the command.
+"""The `kubedelta` command: parses the arguments, then calls the function of the command, which returns the exit code.
 
-admin           a function for each command, but reload and snapshot; begins, shows and cancels snapshots on demand;
-                lets the running bridge read its configuration again
-admin_access    reaches the running bridge through its socket, or its files; finds the running bridge of a file;
-                waits for what a command has begun, with its progress
-admin_tables    their output for people
-arguments       types of arguments and their errors
-command_line    the table of commands, and its parser
-command_table   the part of the table about the state and the running bridge; every command with its arguments and
-                its function
+`command_line` looks the command up in `command_table`, and imports its module only then, so that a command starts
+without the libraries of the others. A command that needs the configuration alone loads it itself. A command on the
+state asks `admin_access`, which takes the running bridge through its socket, or the files of a stopped bridge, so both
+answer alike. Results are printed on standard output, reasons on standard error, both through `terminal`, which escapes
+text from strangers.
+
+admin           the commands that operate on the state
+admin_access    access to the running bridge or its files, and waiting with progress
+admin_tables    the answers to admin commands, as tables for people
+arguments       declarations of arguments, their types and errors
+command_line    the parser of the whole table
+command_table   every command with its arguments and its function
 commands        check, rbac, sinks
-completion      completion
+completion      scripts for shells
 console         the console of displays
 default_file    the configuration of a command line without -c
-demo            draws each delta and the state of the sinks; runs a bridge on the playground
+demo            a bridge on a simulated cluster, shown on the terminal
 exits           exit codes
-process         disables core dumps; returns memory to the system, and collects garbage less often; warns of a
-                foreign package with the name of one of ours; signals that end the process
-profile         prints the table of --profile-stages
-progress        progress of what takes long
-running         progress of the first lists of run; run
-schema          AsyncAPI document of all sinks; JSON Schema of the records that sinks send; schema, schema events,
-                schema asyncapi
+process         core dumps, memory, foreign packages and signals of the process
+profile         the tables of --profile-stages
+progress        a line with the progress of what takes long
+running         run
+schema          schema of the configuration and of events, AsyncAPI document
 settings        loads the configuration file of a command
 status          status
-tail            the records that the options choose; a record as a line for people; prints records; records that the
-                running bridge commits; reads records and prints them, until the reader leaves
-terminal        colours of texts, on a terminal alone; writes lines, and ends quietly when the reader closes its
-                pipe; JSON for people; aligned columns, shortened cells
-top             single keys of the terminal; rows as lines that fit the terminal; asks the running bridge again and
-                again, and shows its answers
-top_figures     two answers as rates; figures as rows of text, in the chosen order
+tail            tail
+terminal        escaped and coloured output, tables, JSON for people
+top             top: the screen, its keys, and lines that fit it
+top_figures     rates between two answers, and the tables of top
 verify          verify
+
+Invariants, each with its test:
+
+- Text from strangers does not control a terminal. ``tests/bridge/cli/test_text.py``
+- A reader that closes the pipe ends a command quietly. ``tests/bridge/cli/test_closed_pipes.py``
+- A run imports no library that only other commands need. ``tests/bridge/cli/test_imports.py``
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The commands on the state: cursors, replay, dead letters, sinks, state check. Each returns its exit code.
+"""The commands that operate on the state: ``cursors``, ``replay``, ``snapshot``, ``dead-letters``, ``sinks``, ``state
+check`` and ``reload``. Each is a function that returns its exit code.
 
-``kubedelta snapshot``: begins a snapshot on demand, shows its progress, and cancels it.
-
-``kubedelta reload``: the running bridge reads its configuration again. Nobody else can put it into effect.
+All but ``reload`` go through ``run``, which reaches the operations wherever they are, in the running bridge or in the
+files of a stopped bridge, and words every failure. A snapshot is begun on demand, shown with its progress, and
+cancelled. A reload needs the running bridge, because no other process can put a changed configuration into effect.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from bridge.cli import admin_tables as tables
+from bridge.cli import admin_tables
 from bridge.cli.admin_access import StateAccess, admin_of, directory_of, elapsed, replayed, snapshot_delivered
 from bridge.cli.exits import Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
@@ -35,10 +36,7 @@ from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer,
 from bridge.outbox import Damaged, StateError
 from config.errors import ConfigError
 
-_NOT_RETAINED = (
-    "; replay: off (state.retain): set state.retain.age (such as 7d) or state.retain.bytes to keep later records for"
-    " replays"
-)
+# ── Cursors and replays ──────────────────────────────────────────────────────
 
 Ask: TypeAlias = Callable[[StateAccess], Awaitable[Exit]]
 
@@ -46,10 +44,16 @@ Ask: TypeAlias = Callable[[StateAccess], Awaitable[Exit]]
 def cursors(path: Path, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
         found = await access.admin.cursors()
-        say(json_text(found) if as_json else tables.of_cursors(found))
+        say(json_text(found) if as_json else admin_tables.of_cursors(found))
         return Exit.OK
 
     return run(path, ask)
+
+
+_NOT_RETAINED = (
+    "; replay: off (state.retain): set state.retain.age (such as 7d) or state.retain.bytes to keep later records for"
+    " replays"
+)
 
 
 def replay(
@@ -76,6 +80,62 @@ def replay(
     return run(path, ask)
 
 
+# ── Snapshots ────────────────────────────────────────────────────────────────
+
+
+def snapshot(
+    path: Path,
+    sink: str | None,
+    *,
+    resource: str | None,
+    namespace: str | None,
+    where: str | None,
+    status: bool,
+    cancel: bool,
+    wait: bool,
+    as_json: bool,
+) -> int:
+    """Without a sink, the status of all. With ``wait``, returns when a running bridge has delivered the snapshot; 1 if
+    that was cancelled."""
+
+    async def ask(access: StateAccess) -> Exit:
+        if status:
+            found = await _found(access, sink)
+            say(json_text(found) if as_json else admin_tables.of_snapshots(found))
+            return Exit.OK
+        name = sink or ""
+        if cancel:
+            done = await access.admin.cancel_snapshot(name)
+            taken = f"{name} has taken {done.objects - done.left} of its {counted(done.objects, 'object')}"
+            said = f"{done.id} is cancelled: {taken}, which it still gets, and does not get the other {done.left}"
+        else:
+            with elapsed("planning the snapshot", quiet=as_json):
+                done = await access.admin.snapshot(SnapshotRequest(name, resource, namespace, where))
+            said = f"{name} gets {done.id} with {counted(done.objects, 'object')}{when(access)}"
+            if wait and access.running:
+                done = await snapshot_delivered(access.admin, done, quiet=as_json)
+                said = f"{name} has got {done.id} with {counted(done.objects, 'object')}"
+                if done.state is SnapshotState.CANCELLED:
+                    complain(f"{done.id} was cancelled: {done.left} of {counted(done.objects, 'object')} are missing")
+                    return Exit.NO
+        say(json_text(done) if as_json else said)
+        return Exit.OK
+
+    return run(path, ask)
+
+
+async def _found(access: StateAccess, sink: str | None) -> list[SnapshotStatus]:
+    found = await access.admin.snapshots()
+    if sink is None:
+        return list(found)
+    if not (of_sink := [each for each in found if each.sink == sink]):
+        raise UnknownTarget(f"sink {sink} has had no snapshot on demand")
+    return of_sink
+
+
+# ── Dead letters ─────────────────────────────────────────────────────────────
+
+
 def list_dead_letters(path: Path, sink: str | None, *, as_json: bool) -> int:
     """Prints page by page, since there may be more dead letters than fit in memory. For people a row for each chain,
     so that one rejected record is not hidden among those that wait behind it; as JSON every dead letter."""
@@ -88,7 +148,7 @@ def list_dead_letters(path: Path, sink: str | None, *, as_json: bool) -> int:
                 after = page[-1].number
             return Exit.OK
         while chains := await access.admin.dead_letter_chains(sink, after=after):
-            say(tables.of_dead_letters(chains))
+            say(admin_tables.of_dead_letters(chains))
             after = chains[-1].first.number
             total += sum(each.rejected + each.parked for each in chains)
         say(counted(total, "dead letter"))
@@ -104,11 +164,19 @@ def show_dead_letter(path: Path, number: int, *, as_json: bool) -> int:
         if as_json:
             say(json_text({"dead_letter": dead_letter, "object": msgspec.Raw(body)}))
         else:
-            say(tables.of_dead_letter(dead_letter))
+            say(admin_tables.of_dead_letter(dead_letter))
             say(pretty(body.decode()))
         return Exit.OK
 
     return run(path, ask)
+
+
+async def _dead_letter(admin: AdminOperations, number: int) -> DeadLetter:
+    # The list goes on with the next number if this one is gone.
+    for dead_letter in await admin.dead_letters(after=number - 1, limit=1):
+        if dead_letter.number == number:
+            return dead_letter
+    raise UnknownTarget(f"there is no dead letter {number}; see kubedelta dead-letters list")
 
 
 def retry(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> int:
@@ -132,6 +200,9 @@ def drop(path: Path, sink: str, numbers: list[int] | None, *, as_json: bool) -> 
         )
 
     return run(path, ask)
+
+
+# ── Sinks and the state ──────────────────────────────────────────────────────
 
 
 def retry_sink(path: Path, sink: str, *, as_json: bool) -> int:
@@ -168,32 +239,13 @@ def state_check(path: Path, *, as_json: bool) -> int:
     async def ask(access: StateAccess) -> Exit:
         with elapsed("checking the state", quiet=as_json):
             report = await access.admin.state_check()
-        say(json_text(report) if as_json else tables.of_state(report))
+        say(json_text(report) if as_json else admin_tables.of_state(report))
         return Exit.NO if report.problems else Exit.OK
 
     return run(path, ask)
 
 
-async def _dead_letter(admin: AdminOperations, number: int) -> DeadLetter:
-    # The list goes on with the next number if this one is gone.
-    for dead_letter in await admin.dead_letters(after=number - 1, limit=1):
-        if dead_letter.number == number:
-            return dead_letter
-    raise UnknownTarget(f"there is no dead letter {number}; see kubedelta dead-letters list")
-
-
-def _say_result(name: str, value: int | bool, said: str, access: StateAccess, *, as_json: bool) -> Exit:
-    """Prints the result of a change: ``said``, or as JSON the value under its name, and whether a bridge runs."""
-    say(json_text({name: value, "running": access.running}) if as_json else said)
-    return Exit.OK
-
-
-def when(access: StateAccess) -> str:
-    return "" if access.running else ", at the next start: the bridge does not run now"
-
-
-def json_text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+# ── What these commands share ────────────────────────────────────────────────
 
 
 def run(path: Path, ask: Ask) -> int:
@@ -225,55 +277,21 @@ def _refuse(why: object, code: Exit) -> int:
     return code
 
 
-def snapshot(
-    path: Path,
-    sink: str | None,
-    *,
-    resource: str | None,
-    namespace: str | None,
-    where: str | None,
-    status: bool,
-    cancel: bool,
-    wait: bool,
-    as_json: bool,
-) -> int:
-    """Without a sink, the status of all. With ``wait``, returns when a running bridge has delivered the snapshot; 1 if
-    that was cancelled."""
-
-    async def ask(access: StateAccess) -> Exit:
-        if status:
-            found = await _found(access, sink)
-            say(json_text(found) if as_json else tables.of_snapshots(found))
-            return Exit.OK
-        name = sink or ""
-        if cancel:
-            done = await access.admin.cancel_snapshot(name)
-            taken = f"{name} has taken {done.objects - done.left} of its {counted(done.objects, 'object')}"
-            said = f"{done.id} is cancelled: {taken}, which it still gets, and does not get the other {done.left}"
-        else:
-            with elapsed("planning the snapshot", quiet=as_json):
-                done = await access.admin.snapshot(SnapshotRequest(name, resource, namespace, where))
-            said = f"{name} gets {done.id} with {counted(done.objects, 'object')}{when(access)}"
-            if wait and access.running:
-                done = await snapshot_delivered(access.admin, done, quiet=as_json)
-                said = f"{name} has got {done.id} with {counted(done.objects, 'object')}"
-                if done.state is SnapshotState.CANCELLED:
-                    complain(f"{done.id} was cancelled: {done.left} of {counted(done.objects, 'object')} are missing")
-                    return Exit.NO
-        say(json_text(done) if as_json else said)
-        return Exit.OK
-
-    return run(path, ask)
+def _say_result(name: str, value: int | bool, said: str, access: StateAccess, *, as_json: bool) -> Exit:
+    """Prints the result of a change: ``said``, or as JSON the value under its name, and whether a bridge runs."""
+    say(json_text({name: value, "running": access.running}) if as_json else said)
+    return Exit.OK
 
 
-async def _found(access: StateAccess, sink: str | None) -> list[SnapshotStatus]:
-    found = await access.admin.snapshots()
-    if sink is None:
-        return list(found)
-    if not (of_sink := [each for each in found if each.sink == sink]):
-        raise UnknownTarget(f"sink {sink} has had no snapshot on demand")
-    return of_sink
+def when(access: StateAccess) -> str:
+    return "" if access.running else ", at the next start: the bridge does not run now"
 
+
+def json_text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+# ── Reload ───────────────────────────────────────────────────────────────────
 
 _SETTLES_WITHIN = 10.0
 """Seconds for the first answers to new informers and new sinks. A long list takes longer, and is no failure."""

@@ -1,14 +1,12 @@
-"""Access to the state: through the running bridge, or through its files if no bridge runs.
+"""Gives a command access to the state, through the running bridge or through the files of a stopped bridge, and waits for
+what the command has begun, with its progress on the terminal.
 
-Where the bridge of a configuration file runs: on its ``state.directory``, or still on a former one.
-
-A command on a running bridge needs ``state.directory`` alone, because the file on disk is not the configuration that
-runs: it may be half edited, refused, or wait for a restart. So commands read that option, from its own section if the
-rest is no YAML, and warn; the bridge judges the file. Where the directory itself was changed, ``/readyz?verbose`` names
-that of the running bridge, which has to say that it runs with this file. A second socket at a fixed place would need a
-directory that every pod may write.
-
-Waits for what a command has begun, with its progress on the terminal.
+A bridge runs on the ``state.directory`` of its configuration file, or still on a former directory. A command on a
+running bridge needs ``state.directory`` alone, because the file on disk is not the configuration that runs: it may be
+half edited, refused, or wait for a restart. So commands read that option, from its own section if the rest is no YAML,
+and warn; the bridge judges the file. Where the directory itself was changed, ``/readyz?verbose`` names that of the
+running bridge, which has to say that it runs with this file. A second socket at a fixed place would need a directory
+that every pod may write.
 """
 
 from __future__ import annotations
@@ -64,9 +62,7 @@ def on_files(settings: Settings) -> AbstractAsyncContextManager[AdminOperations]
     return open_admin(settings)
 
 
-_SECONDS = 5.0
-_LARGEST = 32 << 20
-"""Bytes of an answer: /metrics may have ten thousand series."""
+# ── Where the bridge runs ────────────────────────────────────────────────────
 
 
 async def directory_of(found: OperatorSettings) -> Path:
@@ -104,6 +100,11 @@ async def _former(found: OperatorSettings) -> Path | None:
     return None
 
 
+_SECONDS = 5.0
+_LARGEST = 32 << 20
+"""Bytes of an answer: /metrics may have ten thousand series."""
+
+
 async def fetched(listen: str, path: str) -> bytes | None:
     """What the web server of a bridge on this machine answers, whatever the status. ``listen``: its host:port. None
     without an answer."""
@@ -124,6 +125,8 @@ async def fetched(listen: str, path: str) -> bytes | None:
         return None
     return bytes(body)
 
+
+# ── Waiting ──────────────────────────────────────────────────────────────────
 
 _LOOK_EVERY = 0.25
 """Seconds."""
@@ -148,25 +151,6 @@ def elapsed(what: str, *, quiet: bool) -> Iterator[None]:
             yield
         finally:
             ended = True
-
-
-class _HeldUp:
-    """Says once on standard error why a sink does not move, each time that it stops: nobody waits for a paused or
-    failing sink without knowing."""
-
-    def __init__(self, sink: str) -> None:
-        self._sink = sink
-        self._said = False
-
-    async def look(self, admin: AdminOperations) -> Sequence[SinkStatus]:
-        """The sinks of the running bridge."""
-        sinks = (await admin.status()).sinks
-        here = (msgspec.structs.replace(each, dead_letters=0, parked=0) for each in sinks if each.name == self._sink)
-        trouble = next((found for each in here for found in troubles_of_sink(each)), None)
-        if trouble is not None and not self._said:
-            complain(f"waiting for {plain(trouble.line)} (see kubedelta status)")
-        self._said = trouble is not None
-        return sinks
 
 
 async def replayed(admin: AdminOperations, sink: str, records: int, *, quiet: bool) -> None:
@@ -196,3 +180,22 @@ async def snapshot_delivered(admin: AdminOperations, begun: SnapshotStatus, *, q
             await held_up.look(admin)
             line.show(f"{begun.sink}: objects delivered", now.objects - now.left, now.objects)
             await asyncio.sleep(_LOOK_EVERY)
+
+
+class _HeldUp:
+    """Says once on standard error why a sink does not move, each time that it stops: nobody waits for a paused or
+    failing sink without knowing."""
+
+    def __init__(self, sink: str) -> None:
+        self._sink = sink
+        self._said = False
+
+    async def look(self, admin: AdminOperations) -> Sequence[SinkStatus]:
+        """The sinks of the running bridge."""
+        sinks = (await admin.status()).sinks
+        here = (msgspec.structs.replace(each, dead_letters=0, parked=0) for each in sinks if each.name == self._sink)
+        trouble = next((found for each in here for found in troubles_of_sink(each)), None)
+        if trouble is not None and not self._said:
+            complain(f"waiting for {plain(trouble.line)} (see kubedelta status)")
+        self._said = trouble is not None
+        return sinks

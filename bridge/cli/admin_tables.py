@@ -1,4 +1,4 @@
-"""Tables of the admin commands, for people."""
+"""Makes tables for people of the answers to admin commands."""
 
 from __future__ import annotations
 

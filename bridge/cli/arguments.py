@@ -1,4 +1,4 @@
-"""Arguments of commands: their declaration, their types, and the error of a wrong command line."""
+"""Declares arguments of commands, parses their values, and words the error of a wrong command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: from the table of commands to the chosen function."""
+"""Parses the command line: from the table of commands to the chosen function with its arguments."""
 
 from __future__ import annotations
 

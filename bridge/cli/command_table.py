@@ -1,6 +1,8 @@
-"""The part of the table about the state, and the running bridge that has it.
+"""The table of commands: name, help, arguments and function of each. The parser is made of it, and of the parser the
+completion scripts.
 
-The table of commands: name, help, arguments and function of each.
+A command names its function as ``module:function``, so only the chosen command's modules are imported. What argparse
+cannot express, such as options that exclude one another, is an ``adjust`` function next to its command.
 """
 
 from __future__ import annotations
@@ -235,7 +237,7 @@ def _without_reference(parser: argparse.ArgumentParser, values: dict[str, Any]) 
         parser.error("--reference is for the configuration file alone")
 
 
-def _of_a_cluster(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
+def _choose_noise(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
     if values["offline"] and values["noise"]:
         parser.error("--noise needs the cluster, and --offline asks none")
     # Behind a pipe nobody reads the hint, and a pipeline would be longer.
@@ -285,7 +287,7 @@ CHECK = CommandSpec(
         ),
         Argument("--no-noise", dest="noise", action="store_const", const=0.0, help="do not watch updates"),
     ),
-    adjust=_of_a_cluster,
+    adjust=_choose_noise,
 )
 RBAC = CommandSpec(
     name="rbac",

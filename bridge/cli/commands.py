@@ -1,4 +1,4 @@
-"""The commands check, rbac and sinks. Each returns its exit code."""
+"""The commands ``check``, ``rbac`` and ``sinks``, each a function that returns its exit code."""
 
 from __future__ import annotations
 

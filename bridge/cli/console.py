@@ -1,4 +1,4 @@
-"""The console of displays that are drawn with rich."""
+"""The rich console that the displays of ``demo`` and ``top`` draw on."""
 
 from __future__ import annotations
 

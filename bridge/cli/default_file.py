@@ -1,4 +1,4 @@
-"""The configuration of a command line that names none with ``-c``."""
+"""Finds the configuration of a command line that names none with ``-c``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The display of ``kubedelta demo``: a line for each delta, and a summary at the bottom.
+"""``kubedelta demo``: shows a bridge at work on a small simulated cluster inside the process.
 
-``kubedelta demo``: a small simulated cluster inside the process, and a bridge on it.
+The bridge watches the playground and delivers to ``ScreenSink``, whose destination is the terminal: a line for each
+delta, above a summary at the bottom. Its state is in a temporary folder that goes at the end.
 """
 
 from __future__ import annotations
@@ -33,6 +34,61 @@ from bridge.playground import Playground
 from bridge.playground.simulation.life import ClusterSimulation
 from bridge.telemetry.facts import discard
 from sinks.base import ALL_STORED, Receipt
+
+
+def demo(*, seconds: float | None, rate: float) -> int:
+    """Runs for ``seconds``, or until SIGINT, SIGTERM or a closed pipe. ``rate``: changes per second. Prints totals at
+    the end."""
+    console = ScreenConsole(highlight=False)
+    asyncio.run(_demo(console, seconds, rate))
+    return Exit.OK
+
+
+async def _demo(console: ScreenConsole, seconds: float | None, rate: float) -> None:
+    screen = Screen(console)
+    with TemporaryDirectory(prefix="kubedelta-demo-") as state:
+        await _run(console, screen, Path(state), seconds, rate)
+
+
+async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: float | None, rate: float) -> None:
+    async with Playground(bookmark_interval=5.0) as cluster:
+        bridge = Bridge(_plan(cluster.url, state, screen), report=discard)
+        console.when_left = bridge.stop
+        handle_signals(
+            lambda _: bridge.stop(),
+            ending=(*ENDING, signal.SIGHUP),  # The terminal was closed.
+            # The second signal ends the process without the end of this context, which deletes the folder.
+            at_once=partial(shutil.rmtree, state, ignore_errors=True),
+        )
+        async with asyncio.TaskGroup() as tasks:
+            life = tasks.create_task(ClusterSimulation(cluster, rate=rate).run())
+            summary = tasks.create_task(screen.keep_summary(bridge.snapshot))
+            running = tasks.create_task(bridge.run())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    # The timeout ends the wait only; ``stop`` below lets the sink finish.
+                    await asyncio.shield(running)
+            life.cancel()
+            bridge.stop()
+            await running
+            summary.cancel()
+        console.print(screen.totals(), soft_wrap=True)
+
+
+def _plan(server: str, state: Path, screen: Screen) -> Plan:
+    sink = SinkPlan(name="screen", type="screen", make=lambda: ScreenSink(screen), max_batch=100)
+    return Plan(
+        cluster="playground",
+        access=ClusterAccess(server=server),
+        wanted=(Wanted("*"),),
+        sinks=(sink,),
+        discovery_seconds=1.0,
+        state=state,
+        grace_seconds=5.0,
+    )
+
+
+# ── The display ──────────────────────────────────────────────────────────────
 
 _LOOK = {
     Op.ADDED: ("+", "green"),
@@ -122,55 +178,3 @@ class ScreenSink:
 
     async def close(self) -> None:
         return
-
-
-def demo(*, seconds: float | None, rate: float) -> int:
-    """Runs for ``seconds``, or until SIGINT, SIGTERM or a closed pipe. ``rate``: changes per second. Prints totals at
-    the end."""
-    console = ScreenConsole(highlight=False)
-    asyncio.run(_demo(console, seconds, rate))
-    return Exit.OK
-
-
-async def _demo(console: ScreenConsole, seconds: float | None, rate: float) -> None:
-    screen = Screen(console)
-    with TemporaryDirectory(prefix="kubedelta-demo-") as state:
-        await _run(console, screen, Path(state), seconds, rate)
-
-
-async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: float | None, rate: float) -> None:
-    async with Playground(bookmark_interval=5.0) as cluster:
-        bridge = Bridge(_plan(cluster.url, state, screen), report=discard)
-        console.when_left = bridge.stop
-        handle_signals(
-            lambda _: bridge.stop(),
-            ending=(*ENDING, signal.SIGHUP),  # The terminal was closed.
-            # The second signal ends the process without the end of this context, which deletes the folder.
-            at_once=partial(shutil.rmtree, state, ignore_errors=True),
-        )
-        async with asyncio.TaskGroup() as tasks:
-            life = tasks.create_task(ClusterSimulation(cluster, rate=rate).run())
-            summary = tasks.create_task(screen.keep_summary(bridge.snapshot))
-            running = tasks.create_task(bridge.run())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    # The timeout ends the wait only; ``stop`` below lets the sink finish.
-                    await asyncio.shield(running)
-            life.cancel()
-            bridge.stop()
-            await running
-            summary.cancel()
-        console.print(screen.totals(), soft_wrap=True)
-
-
-def _plan(server: str, state: Path, screen: Screen) -> Plan:
-    sink = SinkPlan(name="screen", type="screen", make=lambda: ScreenSink(screen), max_batch=100)
-    return Plan(
-        cluster="playground",
-        access=ClusterAccess(server=server),
-        wanted=(Wanted("*"),),
-        sinks=(sink,),
-        discovery_seconds=1.0,
-        state=state,
-        grace_seconds=5.0,
-    )

@@ -1,13 +1,10 @@
-"""Forbids core dumps, which would put objects, keys and credentials on a disk, or into a crash reporter.
+"""Prepares the process of a command: core dumps, memory, foreign packages, signals.
 
-A limit on cores and not PR_SET_DUMPABLE, which would also take py-spy and gdb from the bridge's own user, who can read
-the state anyway.
-
-Sets how the process takes memory and gives it back.
-
-Warns of foreign packages that hide ours, since our top-level packages have common names.
-
-Signal handlers of processes that run until a signal (``run``, ``demo``).
+Core dumps are forbidden, because they would put objects, keys and credentials on a disk, or into a crash reporter. That
+is a limit on cores and not PR_SET_DUMPABLE, which would also take py-spy and gdb from the bridge's own user, who can
+read the state anyway. ``tune_memory`` sets how the process takes memory and gives it back. ``shadowed`` warns of
+foreign packages that hide ours, since our top-level packages have common names. ``handle_signals`` is for processes
+that run until a signal (``run``, ``demo``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The progress of what takes long, on standard error, on a terminal alone."""
+"""Shows the progress of what takes long, on standard error, on a terminal alone."""
 
 from __future__ import annotations
 

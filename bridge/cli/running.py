@@ -1,6 +1,7 @@
-"""Shows the progress of the first lists of ``kubedelta run``.
+"""``kubedelta run``: loads the configuration, runs the bridge, and logs the end with its reason.
 
-``kubedelta run``: loads the configuration, runs the bridge, and logs the end with its reason.
+On a terminal it shows the progress of the first lists. A configuration that cannot be used ends the process before
+anything is watched; so does a taken port, since the web server starts before the bridge.
 """
 
 from __future__ import annotations
@@ -38,25 +39,6 @@ from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry
 from config.errors import ConfigError
 from config.schema import Settings, TelemetrySettings
-
-_LOOK_EVERY = 0.25
-"""Seconds."""
-_WAITS_FOR_OTHERS = (InformerState.UNKNOWN, InformerState.REFUSED)
-
-
-async def show_first_lists(snapshot: Callable[[], StatusSnapshot], line: ProgressLine) -> None:
-    """Returns when every resource that can be listed was listed once."""
-    while True:
-        informers = snapshot().informers
-        expected = [each for each in informers if each.state not in _WAITS_FOR_OTHERS]
-        synced = sum(each.synced for each in expected)
-        if expected and synced == len(expected):
-            line.clear()
-            return
-        if expected:
-            note = f"{synced} of {len(expected)} resources"
-            line.show("objects listed", sum(each.objects for each in expected), note=note)
-        await asyncio.sleep(_LOOK_EVERY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +175,23 @@ def _web_server(bridge: Bridge, settings: TelemetrySettings, telemetry: Telemetr
     token = None if settings.details_token_file is None else TokenFile(settings.details_token_file)
     host, port = settings.listen
     return WebServer(host, port, status=bridge, metrics=metrics, token=token, report=telemetry.report)
+
+
+_LOOK_EVERY = 0.25
+"""Seconds."""
+_WAITS_FOR_OTHERS = (InformerState.UNKNOWN, InformerState.REFUSED)
+
+
+async def show_first_lists(snapshot: Callable[[], StatusSnapshot], line: ProgressLine) -> None:
+    """Returns when every resource that can be listed was listed once."""
+    while True:
+        informers = snapshot().informers
+        expected = [each for each in informers if each.state not in _WAITS_FOR_OTHERS]
+        synced = sum(each.synced for each in expected)
+        if expected and synced == len(expected):
+            line.clear()
+            return
+        if expected:
+            note = f"{synced} of {len(expected)} resources"
+            line.show("objects listed", sum(each.objects for each in expected), note=note)
+        await asyncio.sleep(_LOOK_EVERY)

@@ -1,12 +1,9 @@
-"""Chooses records by resource, namespace and an expression.
+"""``kubedelta tail``: prints the records of a file, of a sink's destination or of the running bridge, until the reader
+leaves.
 
-A record as a line for people.
-
-Prints records as lines, for people or unchanged.
-
-Follows what the running bridge commits, through its admin socket, until the reader leaves.
-
-Reads the records of a destination and prints those that the options choose, until the reader leaves.
+A destination that can be read is read by a ``RecordFollower`` of the sink's type. Otherwise the running bridge passes
+on what it commits, through its admin socket. In both cases ``TailFilter`` chooses records by resource, namespace and an
+expression, and ``Printer`` prints them, as lines for people or unchanged as JSON.
 """
 
 from __future__ import annotations
@@ -40,6 +37,159 @@ from config.errors import ConfigError
 from config.schema import SinkSettings
 from sinks import registry
 from sinks.base import SinkUnavailable
+
+POLL_EVERY = 0.25
+"""Seconds between two looks for further records."""
+_RETRY_EVERY = 0.5
+"""Seconds between two looks for a bridge."""
+_FILE = "file"
+
+
+class _NotFollowed(Exception):
+    """The message says why the target cannot be followed."""
+
+
+def tail(
+    target: str | None,
+    path: Path | None,
+    *,
+    resource: str | None,
+    namespace: str | None,
+    where: str | None,
+    lines: int | None,
+    since: datetime | None,
+    follow: bool,
+    as_json: bool,
+) -> int:
+    """``target``: a file, the name of a sink in the configuration at ``path``, or None for the running bridge. Without
+    ``path``, a file that exists is meant before a sink of the default configuration. ``lines``: how many of the last
+    records come first; None to begin at ``since``, or with the oldest."""
+    printer = Printer(TailFilter(resource, namespace, where), as_json=as_json)
+    try:
+        found = None if target is not None and path is None and Path(target).exists() else _configuration(path)
+        if found is None and target is None:
+            raise UsageError(f"kubedelta tail: {NO_FILE}: name one with -c, or a file of deltas")
+        follower = _follower(target, found)
+        if follower is not None:
+            with closing(follower):
+                return _tail(target or "", follower, printer, lines, since, follow=follow, of_sink=found is not None)
+        if found is None or lines is None or not follow:
+            raise _NotFollowed(f"{target or 'the bridge'} is followed from now on alone, as the bridge commits records")
+
+        found.warn()
+        return follow_bridge(found, target, printer)
+    except ConfigError as error:
+        complain(error)
+        return Exit.CONFIG
+    except (_NotFollowed, CannotReadBack) as error:
+        complain(error)
+        return Exit.NO
+    except SinkUnavailable as error:
+        complain(f"{target}: {error}")
+        return Exit.UNAVAILABLE
+
+
+def _configuration(path: Path | None) -> OperatorSettings | None:
+    """None without a file: none is named, and there is no default. Raises ConfigError."""
+    if path is None and (default := default_file()) is not None:
+        path = default.path
+    return None if path is None else operator_settings(path)
+
+
+def _follower(target: str | None, found: OperatorSettings | None) -> RecordFollower | None:
+    """None for the running bridge: without a target, for a sink whose destination cannot be read, and for any sink of
+    an invalid configuration. Raises CannotReadBack and _NotFollowed."""
+    if found is not None:
+        sinks = None if isinstance(found.settings, ConfigError) else found.settings.sinks
+        if target is None or (sinks is None and not Path(target).exists()):
+            return None
+        if sinks is not None and target in sinks:
+            return _of_sink(target, sinks[target], found.required().cluster.name)
+        if not Path(target).exists():
+            known = f"sinks of {found.path}: {', '.join(sinks or ())}"
+            raise _NotFollowed(f"there is no sink and no file {target}; {known}")
+    kind = registry.types()[_FILE]
+    if kind.follow is None or target is None:
+        raise _NotFollowed("no file is named")
+    return kind.follow()(target, kind.options.model_validate({"path": target}), cluster="")
+
+
+def _of_sink(name: str, sink: SinkSettings, cluster: str) -> RecordFollower | None:
+    follow = registry.types()[sink.type].follow
+    if follow is None:
+        return None
+    try:
+        return follow()(name, sink.options, cluster=cluster)
+    except CannotReadBack:
+        return None
+
+
+def _tail(
+    target: str,
+    follower: RecordFollower,
+    printer: Printer,
+    lines: int | None,
+    since: datetime | None,
+    *,
+    follow: bool,
+    of_sink: bool,
+) -> int:
+    """``of_sink``: the target is a sink, and not the path of a file."""
+    while not follower.open():
+        if not follow:
+            complain(f"{target}: no destination yet: no record was delivered, or the name is wrong")
+            return Exit.NO
+        printer.wait_for(f"the destination of {target}" if of_sink else _no_file(target))
+        time.sleep(POLL_EVERY)
+    if lines is not None:
+        printer.print(follower.last(lines, printer.chosen))
+    else:
+        follower.begin(since)
+    while True:
+        printer.print(filter(printer.chosen, follower.news()))
+        if not follow:
+            return Exit.OK
+        time.sleep(POLL_EVERY)
+
+
+def _no_file(target: str) -> str:
+    return f"the file {target}, which does not exist; for a sink of that name, name the configuration (-c FILE)"
+
+
+def follow_bridge(found: OperatorSettings, sink: str | None, printer: Printer) -> int:
+    """``sink``: the sink in whose form records are shown; None for the form in which they are stored. Goes on with the
+    next bridge when one ends."""
+    return asyncio.run(_follow(found, sink, printer))
+
+
+async def _follow(found: OperatorSettings, sink: str | None, printer: Printer) -> int:
+    directory = await directory_of(found)
+    while True:
+        try:
+            async with AdminClient(directory) as admin, aclosing(admin.follow(sink)) as followed:
+                async for each in followed:
+                    _print(each, printer)
+        except UnknownTarget as error:
+            complain(plain(str(error)))
+            return Exit.NO
+        except CommandFailed as error:
+            complain(f"the running bridge failed: {plain(str(error))}")
+            return Exit.SOFTWARE
+        except (NoAnswer, NotRunning):
+            pass
+        printer.wait_for(f"a bridge on {directory}")
+        await asyncio.sleep(_RETRY_EVERY)
+
+
+def _print(found: Followed, printer: Printer) -> None:
+    printer.print(filter(printer.chosen, map(record_in, map(bytes, found.records))))
+    for reason in found.rejected:
+        complain(f"no event: {plain(reason)}")
+    if found.dropped:
+        complain(f"{counted(found.dropped, 'record')} left out: they came faster than they were read")
+
+
+# ── Choosing records ─────────────────────────────────────────────────────────
 
 
 class _Kind(msgspec.Struct):
@@ -116,10 +266,39 @@ def _kind_in(state: bytes | None) -> str:
         return ""
 
 
+# ── Printing records ─────────────────────────────────────────────────────────
+
 _SIGNS = {Op.ADDED: "+", Op.UPDATED: "~", Op.DELETED: "-", Op.SYNC: "="}
 _COLOURS = {Op.ADDED: "green", Op.UPDATED: "yellow", Op.DELETED: "red", Op.SYNC: "blue"}
 _LONGEST_FOREIGN = 200
 """Characters."""
+
+
+class Printer:
+    """Prints records as lines."""
+
+    def __init__(self, chosen: TailFilter, *, as_json: bool) -> None:
+        self.chosen = chosen
+        self._as_json = as_json
+        self._lines = TailLines(Colours.of_output())
+        self._waits = False
+
+    def wait_for(self, target: str) -> None:
+        if not self._waits:
+            complain(f"waiting for {target}")
+        self._waits = True
+
+    def print(self, records: Iterable[FollowedRecord]) -> None:
+        self._waits = False
+        for record in records:
+            if self._as_json:
+                if not record.foreign:
+                    say(record.text.decode(errors="replace"))
+            else:
+                say_escaped(self._lines.line(record))
+        if (failed := self.chosen.failed()) is not None:
+            complain(f"--where fails on {failed.resource} {failed.key}, and chooses no such record: {failed.reason}")
+        flush()
 
 
 class TailLines:
@@ -152,183 +331,3 @@ class TailLines:
         if record.evidence not in ("", Evidence.WATCHED):
             parts.append(paint(record.evidence, "dim"))
         return " ".join(parts)
-
-
-class Printer:
-    """Prints records as lines."""
-
-    def __init__(self, chosen: TailFilter, *, as_json: bool) -> None:
-        self.chosen = chosen
-        self._as_json = as_json
-        self._lines = TailLines(Colours.of_output())
-        self._waits = False
-
-    def wait_for(self, target: str) -> None:
-        if not self._waits:
-            complain(f"waiting for {target}")
-        self._waits = True
-
-    def print(self, records: Iterable[FollowedRecord]) -> None:
-        self._waits = False
-        for record in records:
-            if self._as_json:
-                if not record.foreign:
-                    say(record.text.decode(errors="replace"))
-            else:
-                say_escaped(self._lines.line(record))
-        if (failed := self.chosen.failed()) is not None:
-            complain(f"--where fails on {failed.resource} {failed.key}, and chooses no such record: {failed.reason}")
-        flush()
-
-
-_RETRY_EVERY = 0.5
-"""Seconds between two looks for a bridge."""
-
-
-def follow_bridge(found: OperatorSettings, sink: str | None, printer: Printer) -> int:
-    """``sink``: the sink in whose form records are shown; None for the form in which they are stored. Goes on with the
-    next bridge when one ends."""
-    return asyncio.run(_follow(found, sink, printer))
-
-
-async def _follow(found: OperatorSettings, sink: str | None, printer: Printer) -> int:
-    directory = await directory_of(found)
-    while True:
-        try:
-            async with AdminClient(directory) as admin, aclosing(admin.follow(sink)) as followed:
-                async for each in followed:
-                    _print(each, printer)
-        except UnknownTarget as error:
-            complain(plain(str(error)))
-            return Exit.NO
-        except CommandFailed as error:
-            complain(f"the running bridge failed: {plain(str(error))}")
-            return Exit.SOFTWARE
-        except (NoAnswer, NotRunning):
-            pass
-        printer.wait_for(f"a bridge on {directory}")
-        await asyncio.sleep(_RETRY_EVERY)
-
-
-def _print(found: Followed, printer: Printer) -> None:
-    printer.print(filter(printer.chosen, map(record_in, map(bytes, found.records))))
-    for reason in found.rejected:
-        complain(f"no event: {plain(reason)}")
-    if found.dropped:
-        complain(f"{counted(found.dropped, 'record')} left out: they came faster than they were read")
-
-
-POLL_EVERY = 0.25
-"""Seconds between two looks for further records."""
-_FILE = "file"
-
-
-class _NotFollowed(Exception):
-    """The message says why the target cannot be followed."""
-
-
-def tail(
-    target: str | None,
-    path: Path | None,
-    *,
-    resource: str | None,
-    namespace: str | None,
-    where: str | None,
-    lines: int | None,
-    since: datetime | None,
-    follow: bool,
-    as_json: bool,
-) -> int:
-    """``target``: a file, the name of a sink in the configuration at ``path``, or None for the running bridge. Without
-    ``path``, a file that exists is meant before a sink of the default configuration. ``lines``: how many of the last
-    records come first; None to begin at ``since``, or with the oldest."""
-    printer = Printer(TailFilter(resource, namespace, where), as_json=as_json)
-    try:
-        found = None if target is not None and path is None and Path(target).exists() else _configuration(path)
-        if found is None and target is None:
-            raise UsageError(f"kubedelta tail: {NO_FILE}: name one with -c, or a file of deltas")
-        follower = _follower(target, found)
-        if follower is not None:
-            with closing(follower):
-                return _tail(target or "", follower, printer, lines, since, follow=follow, of_sink=found is not None)
-        if found is None or lines is None or not follow:
-            raise _NotFollowed(f"{target or 'the bridge'} is followed from now on alone, as the bridge commits records")
-
-        found.warn()
-        return follow_bridge(found, target, printer)
-    except ConfigError as error:
-        complain(error)
-        return Exit.CONFIG
-    except (_NotFollowed, CannotReadBack) as error:
-        complain(error)
-        return Exit.NO
-    except SinkUnavailable as error:
-        complain(f"{target}: {error}")
-        return Exit.UNAVAILABLE
-
-
-def _configuration(path: Path | None) -> OperatorSettings | None:
-    """None without a file: none is named, and there is no default. Raises ConfigError."""
-    if path is None and (default := default_file()) is not None:
-        path = default.path
-    return None if path is None else operator_settings(path)
-
-
-def _tail(
-    target: str,
-    follower: RecordFollower,
-    printer: Printer,
-    lines: int | None,
-    since: datetime | None,
-    *,
-    follow: bool,
-    of_sink: bool,
-) -> int:
-    """``of_sink``: the target is a sink, and not the path of a file."""
-    while not follower.open():
-        if not follow:
-            complain(f"{target}: no destination yet: no record was delivered, or the name is wrong")
-            return Exit.NO
-        printer.wait_for(f"the destination of {target}" if of_sink else _no_file(target))
-        time.sleep(POLL_EVERY)
-    if lines is not None:
-        printer.print(follower.last(lines, printer.chosen))
-    else:
-        follower.begin(since)
-    while True:
-        printer.print(filter(printer.chosen, follower.news()))
-        if not follow:
-            return Exit.OK
-        time.sleep(POLL_EVERY)
-
-
-def _no_file(target: str) -> str:
-    return f"the file {target}, which does not exist; for a sink of that name, name the configuration (-c FILE)"
-
-
-def _follower(target: str | None, found: OperatorSettings | None) -> RecordFollower | None:
-    """None for the running bridge: without a target, for a sink whose destination cannot be read, and for any sink of
-    an invalid configuration. Raises CannotReadBack and _NotFollowed."""
-    if found is not None:
-        sinks = None if isinstance(found.settings, ConfigError) else found.settings.sinks
-        if target is None or (sinks is None and not Path(target).exists()):
-            return None
-        if sinks is not None and target in sinks:
-            return _of_sink(target, sinks[target], found.required().cluster.name)
-        if not Path(target).exists():
-            known = f"sinks of {found.path}: {', '.join(sinks or ())}"
-            raise _NotFollowed(f"there is no sink and no file {target}; {known}")
-    kind = registry.types()[_FILE]
-    if kind.follow is None or target is None:
-        raise _NotFollowed("no file is named")
-    return kind.follow()(target, kind.options.model_validate({"path": target}), cluster="")
-
-
-def _of_sink(name: str, sink: SinkSettings, cluster: str) -> RecordFollower | None:
-    follow = registry.types()[sink.type].follow
-    if follow is None:
-        return None
-    try:
-        return follow()(name, sink.options, cluster=cluster)
-    except CannotReadBack:
-        return None

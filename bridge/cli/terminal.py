@@ -1,12 +1,7 @@
-"""Colours of texts, on a terminal alone.
+"""Prints the output of commands: results on standard output, errors on standard error.
 
-Output of commands: results on standard output, errors on standard error.
-
-Both are escaped, so that text from strangers cannot control the terminal.
-
-Indented JSON for people, of any depth.
-
-Aligned text for people, the same on a terminal and in a pipe.
+Both are escaped, so that text from strangers cannot control the terminal. Colours are for a terminal alone; aligned
+text is the same on a terminal and in a pipe. JSON is indented for people, whatever its depth.
 """
 
 from __future__ import annotations
@@ -18,28 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from bridge.model.primitives.printable import escaped
-
-_CODES = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
-
-
-class Colours:
-    """Escapes control characters, and colours the rest."""
-
-    def __init__(self, *, on: bool) -> None:
-        self._on = on
-
-    @classmethod
-    def of_output(cls) -> Colours:
-        """On if standard output is a terminal that takes them, unless NO_COLOR is set (https://no-color.org)."""
-        environ = os.environ
-        takes = sys.stdout.isatty() and environ.get("TERM") != "dumb" and not environ.get("NO_COLOR")
-        return cls(on=takes)
-
-    def paint(self, text: str, colour: str) -> str:
-        """``colour``: a name of this module, or ``plain``."""
-        shown = escaped(text)
-        code = _CODES.get(colour) if self._on else None
-        return f"\x1b[{code}m{shown}\x1b[0m" if code and shown else shown
 
 
 def prepare_streams() -> None:
@@ -82,39 +55,32 @@ def discard_output() -> None:
         os.close(nowhere)
 
 
-DEEPEST = 32
-"""Levels that are indented. Deeper levels stand on a single line: fully indented, an object of 9,000 levels would take
-160 MB."""
-_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\],:]|[^\s{}\[\],:"]++')
-_INDENT = "  "
+# ── Colours ──────────────────────────────────────────────────────────────────
+
+_CODES = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 
-def pretty(document: str) -> str:
-    """A line for each member of the outer levels. ``document`` is JSON, whose strings and numbers stay unchanged."""
-    return "".join(_pieces(_TOKEN.findall(document)))
+class Colours:
+    """Escapes control characters, and colours the rest."""
+
+    def __init__(self, *, on: bool) -> None:
+        self._on = on
+
+    @classmethod
+    def of_output(cls) -> Colours:
+        """On if standard output is a terminal that takes them, unless NO_COLOR is set (https://no-color.org)."""
+        environ = os.environ
+        takes = sys.stdout.isatty() and environ.get("TERM") != "dumb" and not environ.get("NO_COLOR")
+        return cls(on=takes)
+
+    def paint(self, text: str, colour: str) -> str:
+        """``colour``: a name of this module, or ``plain``."""
+        shown = escaped(text)
+        code = _CODES.get(colour) if self._on else None
+        return f"\x1b[{code}m{shown}\x1b[0m" if code and shown else shown
 
 
-def _pieces(tokens: list[str]) -> Iterator[str]:
-    depth = 0
-    for piece, before in zip(tokens, ["", *tokens], strict=False):
-        if piece in ("}", "]"):
-            depth -= 1
-            if before not in ("{", "[") and depth < DEEPEST:
-                yield _line(depth)
-        elif before in ("{", "[") and depth <= DEEPEST:
-            yield _line(depth)
-        yield piece
-        if piece in ("{", "["):
-            depth += 1
-        elif piece == ",":
-            yield _line(depth) if depth <= DEEPEST else " "
-        elif piece == ":":
-            yield " "
-
-
-def _line(depth: int) -> str:
-    return "\n" + _INDENT * depth
-
+# ── Tables, numbers and times ────────────────────────────────────────────────
 
 _BYTES = 1024
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
@@ -164,3 +130,39 @@ def age(seconds: float) -> str:
         if seconds >= length:
             return f"{int(seconds // length)}{unit}"
     return f"{int(seconds)}s"
+
+
+# ── JSON ─────────────────────────────────────────────────────────────────────
+
+DEEPEST = 32
+"""Levels that are indented. Deeper levels stand on a single line: fully indented, an object of 9,000 levels would take
+160 MB."""
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\],:]|[^\s{}\[\],:"]++')
+_INDENT = "  "
+
+
+def pretty(document: str) -> str:
+    """A line for each member of the outer levels. ``document`` is JSON, whose strings and numbers stay unchanged."""
+    return "".join(_pieces(_TOKEN.findall(document)))
+
+
+def _pieces(tokens: list[str]) -> Iterator[str]:
+    depth = 0
+    for piece, before in zip(tokens, ["", *tokens], strict=False):
+        if piece in ("}", "]"):
+            depth -= 1
+            if before not in ("{", "[") and depth < DEEPEST:
+                yield _line(depth)
+        elif before in ("{", "[") and depth <= DEEPEST:
+            yield _line(depth)
+        yield piece
+        if piece in ("{", "["):
+            depth += 1
+        elif piece == ",":
+            yield _line(depth) if depth <= DEEPEST else " "
+        elif piece == ":":
+            yield " "
+
+
+def _line(depth: int) -> str:
+    return "\n" + _INDENT * depth

@@ -1,8 +1,8 @@
-"""Single keys of the terminal, without waiting for a line.
+"""``kubedelta top``: asks the running bridge again and again, and shows its answers.
 
-Tables as lines that fit the terminal.
-
-``kubedelta top``: asks the running bridge again and again, and shows its answers.
+``top_figures`` makes two answers into tables; here they become lines that fit the terminal, on the whole screen until
+``q`` is typed, or once. Single keys are read from the terminal without waiting for a line. A bridge that does not
+answer is named in the first line, above the figures as they were last.
 """
 
 from __future__ import annotations
@@ -45,147 +45,6 @@ from bridge.cli.top_figures import (
 from bridge.model.admin import UnknownTarget
 from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
 from config.errors import ConfigError
-
-_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.")
-"""An arrow, or the like: no key of ours."""
-_MOST = 64
-"""Bytes of a read: a pasted text is no command."""
-
-
-@contextmanager
-def reading_keys(press: Callable[[str], None]) -> Iterator[None]:
-    """Inside the context, ``press`` gets each key that is typed, on the event loop, and the terminal shows none.
-    Without effect where standard input is no terminal, or belongs to another job."""
-    try:
-        descriptor = sys.stdin.fileno()
-        before = termios.tcgetattr(descriptor)
-    except (OSError, ValueError, termios.error):
-        yield
-        return
-    if _in_background(descriptor):
-        yield
-        return
-    loop = asyncio.get_running_loop()
-
-    def read() -> None:
-        typed = os.read(descriptor, _MOST)
-        if not typed:
-            loop.remove_reader(descriptor)
-        for key in _SEQUENCE.sub("", typed.decode(errors="replace")):
-            press(key)
-
-    tty.setcbreak(descriptor)
-    loop.add_reader(descriptor, read)
-    try:
-        yield
-    finally:
-        loop.remove_reader(descriptor)
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-def _in_background(descriptor: int) -> bool:
-    """A change of the terminal would stop the process."""
-    try:
-        return os.tcgetpgrp(descriptor) != os.getpgrp()
-    except OSError:  # It is no terminal of this session.
-        return False
-
-
-_GAP = 2
-"""Blanks between two columns."""
-_NARROWEST = 8
-"""Cells of a column that is cut."""
-
-
-def table_lines(table: Table, width: int | None, most: int | None) -> list[Text]:
-    """At most ``width`` cells wide: columns that matter less are left out, then the widest are cut. At most ``most``
-    lines: the last tells how many rows are left out. None for no bound."""
-    columns = _fitting(table, width)
-    widths = _widths(table, columns)
-    if width is not None:
-        _cut(widths, width)
-    rows = table.rows
-    hidden = 0
-    if most is not None and len(rows) + 1 > most:
-        hidden = len(rows) - max(0, most - 2)
-        rows = rows[: len(rows) - hidden]
-    header = _line([Cell(table.columns[each].name, "bold") for each in columns], table, columns, widths)
-    lines = [header, *(_line([row[each] for each in columns], table, columns, widths) for row in rows)]
-    return [*lines, Text(f"and {hidden} more", "dim")] if hidden else lines
-
-
-def summary_line(cells: Sequence[Cell], width: int | None) -> Text:
-    """As many of the first cells as fit."""
-    line = Text()
-    for cell in cells:
-        part = " · " if line.plain else ""
-        if width is not None and line.plain and cell_len(line.plain + part + cell.text) > width:
-            break
-        line.append(part, "dim").append(cell.text, cell.style or None)
-    if width is not None:
-        line.truncate(width, overflow="ellipsis")
-    return line
-
-
-def _fitting(table: Table, width: int | None) -> list[int]:
-    columns = [
-        index for index, column in enumerate(table.columns) if column.name or any(row[index].text for row in table.rows)
-    ]
-    if width is None:
-        return columns
-    while _total(_least(table, columns)) > width:
-        dropped = max(columns, key=lambda each: table.columns[each].drop)
-        if not table.columns[dropped].drop:
-            break
-        columns.remove(dropped)
-    return columns
-
-
-def _widths(table: Table, columns: Sequence[int]) -> list[int]:
-    return [max(map(cell_len, [table.columns[each].name, *(row[each].text for row in table.rows)])) for each in columns]
-
-
-def _least(table: Table, columns: Sequence[int]) -> list[int]:
-    """Widths with texts cut; notes, which have no name, stay long enough to tell something."""
-    return [
-        width if column.right else min(width, 3 * _NARROWEST if column.name else 5 * _NARROWEST)
-        for width, column in zip(_widths(table, columns), [table.columns[each] for each in columns], strict=True)
-    ]
-
-
-def _total(widths: Sequence[int]) -> int:
-    return sum(widths) + _GAP * (len(widths) - 1)
-
-
-def _cut(widths: list[int], width: int) -> None:
-    while (excess := _total(widths) - width) > 0:
-        widest = max(range(len(widths)), key=widths.__getitem__)
-        if widths[widest] <= _NARROWEST:
-            break
-        widths[widest] = max(_NARROWEST, widths[widest] - excess)
-
-
-def _line(cells: Sequence[Cell], table: Table, columns: Sequence[int], widths: Sequence[int]) -> Text:
-    line = Text(no_wrap=True, overflow="crop", end="")
-    for place, (cell, index, width) in enumerate(zip(cells, columns, widths, strict=True)):
-        line.append(" " * _GAP if place else "").append(
-            _sized(cell.text, table.columns[index], width), cell.style or None
-        )
-    line.rstrip()
-    return line
-
-
-def _sized(text: str, column: Column, width: int) -> str:
-    length = cell_len(text)
-    if length > width and not column.name:
-        # A reason ends with what tells most.
-        tail = (width - 1) * 2 // 3
-        return set_cell_size(text, width - 1 - tail) + "…" + set_cell_size(text[::-1], tail)[::-1]
-    if length > width:
-        return set_cell_size(text, width - 1) + "…"
-    blanks = " " * (width - length)
-    return blanks + text if column.right else text + blanks
-
 
 _FIXED_LINES = 4
 """Lines beside the two tables."""
@@ -244,22 +103,6 @@ async def _print_once(console: ScreenConsole, source: _Source, seconds: float, o
     for line in _lines(figures, order, width, None):
         console.print(line, soft_wrap=True)
     return Exit.OK
-
-
-def _lines(figures: Figures, order: Order, width: int | None, height: int | None) -> list[Text]:
-    resources, sinks = resource_table(figures, order), sink_table(figures, order)
-    most_resources = most_sinks = None
-    if height is not None:
-        left = max(4, height - _FIXED_LINES)
-        most_resources = max(left // 2, left - len(sinks.rows) - 1)
-        most_sinks = left - min(most_resources, len(resources.rows) + 1)
-    return [
-        summary_line(summary(figures.answer.status, figures), width),
-        Text(),
-        *table_lines(resources, width, most_resources),
-        Text(),
-        *table_lines(sinks, width, most_sinks),
-    ]
 
 
 class _Screen:
@@ -328,3 +171,164 @@ class _Screen:
         for line in lines:
             line.no_wrap, line.overflow, line.end = True, "crop", "\n"
         return Group(*lines[: height - 1], keys)
+
+
+def _lines(figures: Figures, order: Order, width: int | None, height: int | None) -> list[Text]:
+    resources, sinks = resource_table(figures, order), sink_table(figures, order)
+    most_resources = most_sinks = None
+    if height is not None:
+        left = max(4, height - _FIXED_LINES)
+        most_resources = max(left // 2, left - len(sinks.rows) - 1)
+        most_sinks = left - min(most_resources, len(resources.rows) + 1)
+    return [
+        summary_line(summary(figures.answer.status, figures), width),
+        Text(),
+        *table_lines(resources, width, most_resources),
+        Text(),
+        *table_lines(sinks, width, most_sinks),
+    ]
+
+
+# ── Tables as lines ──────────────────────────────────────────────────────────
+
+_GAP = 2
+"""Blanks between two columns."""
+_NARROWEST = 8
+"""Cells of a column that is cut."""
+
+
+def summary_line(cells: Sequence[Cell], width: int | None) -> Text:
+    """As many of the first cells as fit."""
+    line = Text()
+    for cell in cells:
+        part = " · " if line.plain else ""
+        if width is not None and line.plain and cell_len(line.plain + part + cell.text) > width:
+            break
+        line.append(part, "dim").append(cell.text, cell.style or None)
+    if width is not None:
+        line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def table_lines(table: Table, width: int | None, most: int | None) -> list[Text]:
+    """At most ``width`` cells wide: columns that matter less are left out, then the widest are cut. At most ``most``
+    lines: the last tells how many rows are left out. None for no bound."""
+    columns = _fitting(table, width)
+    widths = _widths(table, columns)
+    if width is not None:
+        _cut(widths, width)
+    rows = table.rows
+    hidden = 0
+    if most is not None and len(rows) + 1 > most:
+        hidden = len(rows) - max(0, most - 2)
+        rows = rows[: len(rows) - hidden]
+    header = _line([Cell(table.columns[each].name, "bold") for each in columns], table, columns, widths)
+    lines = [header, *(_line([row[each] for each in columns], table, columns, widths) for row in rows)]
+    return [*lines, Text(f"and {hidden} more", "dim")] if hidden else lines
+
+
+def _fitting(table: Table, width: int | None) -> list[int]:
+    columns = [
+        index for index, column in enumerate(table.columns) if column.name or any(row[index].text for row in table.rows)
+    ]
+    if width is None:
+        return columns
+    while _total(_least(table, columns)) > width:
+        dropped = max(columns, key=lambda each: table.columns[each].drop)
+        if not table.columns[dropped].drop:
+            break
+        columns.remove(dropped)
+    return columns
+
+
+def _least(table: Table, columns: Sequence[int]) -> list[int]:
+    """Widths with texts cut; notes, which have no name, stay long enough to tell something."""
+    return [
+        width if column.right else min(width, 3 * _NARROWEST if column.name else 5 * _NARROWEST)
+        for width, column in zip(_widths(table, columns), [table.columns[each] for each in columns], strict=True)
+    ]
+
+
+def _widths(table: Table, columns: Sequence[int]) -> list[int]:
+    return [max(map(cell_len, [table.columns[each].name, *(row[each].text for row in table.rows)])) for each in columns]
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _cut(widths: list[int], width: int) -> None:
+    while (excess := _total(widths) - width) > 0:
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] = max(_NARROWEST, widths[widest] - excess)
+
+
+def _line(cells: Sequence[Cell], table: Table, columns: Sequence[int], widths: Sequence[int]) -> Text:
+    line = Text(no_wrap=True, overflow="crop", end="")
+    for place, (cell, index, width) in enumerate(zip(cells, columns, widths, strict=True)):
+        line.append(" " * _GAP if place else "").append(
+            _sized(cell.text, table.columns[index], width), cell.style or None
+        )
+    line.rstrip()
+    return line
+
+
+def _sized(text: str, column: Column, width: int) -> str:
+    length = cell_len(text)
+    if length > width and not column.name:
+        # A reason ends with what tells most.
+        tail = (width - 1) * 2 // 3
+        return set_cell_size(text, width - 1 - tail) + "…" + set_cell_size(text[::-1], tail)[::-1]
+    if length > width:
+        return set_cell_size(text, width - 1) + "…"
+    blanks = " " * (width - length)
+    return blanks + text if column.right else text + blanks
+
+
+# ── Keys ─────────────────────────────────────────────────────────────────────
+
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.")
+"""An arrow, or the like: no key of ours."""
+_MOST = 64
+"""Bytes of a read: a pasted text is no command."""
+
+
+@contextmanager
+def reading_keys(press: Callable[[str], None]) -> Iterator[None]:
+    """Inside the context, ``press`` gets each key that is typed, on the event loop, and the terminal shows none.
+    Without effect where standard input is no terminal, or belongs to another job."""
+    try:
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+    except (OSError, ValueError, termios.error):
+        yield
+        return
+    if _in_background(descriptor):
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        typed = os.read(descriptor, _MOST)
+        if not typed:
+            loop.remove_reader(descriptor)
+        for key in _SEQUENCE.sub("", typed.decode(errors="replace")):
+            press(key)
+
+    tty.setcbreak(descriptor)
+    loop.add_reader(descriptor, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(descriptor)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _in_background(descriptor: int) -> bool:
+    """A change of the terminal would stop the process."""
+    try:
+        return os.tcgetpgrp(descriptor) != os.getpgrp()
+    except OSError:  # It is no terminal of this session.
+        return False

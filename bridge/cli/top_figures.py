@@ -1,6 +1,7 @@
-"""Answers of a running bridge, and the rates between two of them. Pure.
+"""Makes figures of a running bridge's answers, for ``kubedelta top``: the rates between two answers, and tables of text
+in the chosen order.
 
-Figures as rows of text, in the chosen order. Pure.
+It has no terminal, clock or socket: ``top`` asks, and shows the tables.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from bridge.cli.terminal import age, plain, size
 from bridge.model.diagnosis import troubles_of
 from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+
+# ── Rates ────────────────────────────────────────────────────────────────────
 
 _COMMITTED = "kubedelta_records_committed_total"
 _ERRORS = ("kubedelta_reflector_failures_total", "kubedelta_reflector_refusals_total")
@@ -144,6 +147,8 @@ def _by_resource(status: StatusSnapshot) -> dict[str, list[InformerStatus]]:
     return found
 
 
+# ── Tables ───────────────────────────────────────────────────────────────────
+
 NONE = "-"
 
 
@@ -234,6 +239,19 @@ def resource_table(figures: Figures, order: Order) -> Table:
     return Table(RESOURCES, [_resource(each) for each in rows])
 
 
+def _resource(each: ResourceFigures) -> list[Cell]:
+    return [
+        Cell(plain(each.name), "cyan"),
+        Cell(each.state, _WELL.get(each.state, "yellow")),
+        Cell(_rate(each.rate)),
+        Cell(str(each.objects)),
+        Cell(str(each.queued), "yellow" if each.queued else ""),
+        Cell(NONE if each.contact is None else age(each.contact)),
+        Cell(NONE if each.errors is None else str(each.errors), "yellow" if each.errors else ""),
+        Cell(plain(each.reason), "dim"),
+    ]
+
+
 def sink_table(figures: Figures, order: Order) -> Table:
     rows = _ordered(
         figures.sinks,
@@ -246,41 +264,6 @@ def sink_table(figures: Figures, order: Order) -> Table:
         },
     )
     return Table(SINKS, [_sink(each) for each in rows])
-
-
-def summary(status: StatusSnapshot, figures: Figures) -> list[Cell]:
-    """The bridge in a few words, the most important first."""
-    committed = [each.rate for each in figures.resources if each.rate is not None]
-    cells = [
-        Cell("ready", "green") if status.ready else Cell("not ready", "bold red"),
-        Cell(f"{sum(committed):.1f} records/s" if committed else "no rates yet"),
-        Cell(f"outbox {status.outbox_records} records, {size(status.outbox_bytes)}"),
-        Cell(f"{status.ledger_objects} objects"),
-    ]
-    if found := troubles_of(status):
-        more = f" (and {len(found) - 1} more: kubedelta status)" if len(found) > 1 else ""
-        cells.insert(1, Cell(plain(found[0].line) + more, "bold red"))
-    if status.disk_free_bytes is not None:
-        cells.append(Cell(f"disk {size(status.disk_free_bytes)} free"))
-    return cells
-
-
-def _ordered(rows: Sequence[Any], order: Order, name: Callable[[Any], str], keys: dict[Order, Any]) -> list[Any]:
-    by_name = sorted(rows, key=name)
-    return by_name if order is Order.NAME else sorted(by_name, key=keys[order], reverse=True)
-
-
-def _resource(each: ResourceFigures) -> list[Cell]:
-    return [
-        Cell(plain(each.name), "cyan"),
-        Cell(each.state, _WELL.get(each.state, "yellow")),
-        Cell(_rate(each.rate)),
-        Cell(str(each.objects)),
-        Cell(str(each.queued), "yellow" if each.queued else ""),
-        Cell(NONE if each.contact is None else age(each.contact)),
-        Cell(NONE if each.errors is None else str(each.errors), "yellow" if each.errors else ""),
-        Cell(plain(each.reason), "dim"),
-    ]
 
 
 def _sink(each: SinkFigures) -> list[Cell]:
@@ -315,3 +298,25 @@ def _notes(each: SinkFigures) -> str:
 
 def _rate(rate: float | None) -> str:
     return NONE if rate is None else f"{rate:.1f}"
+
+
+def _ordered(rows: Sequence[Any], order: Order, name: Callable[[Any], str], keys: dict[Order, Any]) -> list[Any]:
+    by_name = sorted(rows, key=name)
+    return by_name if order is Order.NAME else sorted(by_name, key=keys[order], reverse=True)
+
+
+def summary(status: StatusSnapshot, figures: Figures) -> list[Cell]:
+    """The bridge in a few words, the most important first."""
+    committed = [each.rate for each in figures.resources if each.rate is not None]
+    cells = [
+        Cell("ready", "green") if status.ready else Cell("not ready", "bold red"),
+        Cell(f"{sum(committed):.1f} records/s" if committed else "no rates yet"),
+        Cell(f"outbox {status.outbox_records} records, {size(status.outbox_bytes)}"),
+        Cell(f"{status.ledger_objects} objects"),
+    ]
+    if found := troubles_of(status):
+        more = f" (and {len(found) - 1} more: kubedelta status)" if len(found) > 1 else ""
+        cells.insert(1, Cell(plain(found[0].line) + more, "bold red"))
+    if status.disk_free_bytes is not None:
+        cells.append(Cell(f"disk {size(status.disk_free_bytes)} free"))
+    return cells

@@ -1,4 +1,4 @@
-"""The completion script for bash. Pure."""
+"""Makes the completion script for bash of the words of the command line."""
 
 from __future__ import annotations
 

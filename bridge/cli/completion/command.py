@@ -1,6 +1,8 @@
-"""Names of sinks and resources in a configuration, for shells. Reads a file that may be wrong or half written.
+"""``kubedelta completion``: prints the completion script of a shell, or the names of sinks and resources that a script
+asks for.
 
-Prints the completion script of a shell, or the names that a script asks for.
+The names come from a configuration file that may be wrong or half written, while somebody types: without a readable
+file there are none, and a name that a shell would expand is left out.
 """
 
 from __future__ import annotations
@@ -20,10 +22,21 @@ from bridge.cli.terminal import say
 from config.document import plain
 from config.errors import ConfigError
 
+_SCRIPTS = {"bash": bash.script, "zsh": zsh.script, "fish": fish.script}
 _LARGEST = 1 << 20
 """Bytes."""
 _HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*", re.ASCII)
 """Shells expand other characters."""
+
+
+def completion(shell: str, *, names: str | None, file: str | None) -> int:
+    """``names``: prints these names of the configuration ``file`` in place of the script."""
+    if names is not None:
+        for name in names_in(file, Completes(names)):
+            say(name)
+    else:
+        say(_SCRIPTS[shell](dict(words_of(build_parser()))))
+    return Exit.OK
 
 
 def names_in(file: str | None, kind: Completes) -> list[str]:
@@ -53,16 +66,3 @@ def _names(document: Any, kind: Completes) -> Iterator[str]:
         name = each.get("name") if isinstance(each, dict) else each
         if isinstance(name, str):
             yield name
-
-
-_SCRIPTS = {"bash": bash.script, "zsh": zsh.script, "fish": fish.script}
-
-
-def completion(shell: str, *, names: str | None, file: str | None) -> int:
-    """``names``: prints these names of the configuration ``file`` in place of the script."""
-    if names is not None:
-        for name in names_in(file, Completes(names)):
-            say(name)
-    else:
-        say(_SCRIPTS[shell](dict(words_of(build_parser()))))
-    return Exit.OK

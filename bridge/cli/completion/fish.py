@@ -1,4 +1,4 @@
-"""The completion script for fish. Pure."""
+"""Makes the completion script for fish of the words of the command line."""
 
 from __future__ import annotations
 

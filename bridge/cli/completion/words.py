@@ -1,4 +1,4 @@
-"""The words of the command line, as its parser has them. Pure."""
+"""Collects the words of the command line, as its parser has them."""
 
 from __future__ import annotations
 

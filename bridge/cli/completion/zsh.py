@@ -1,4 +1,4 @@
-"""The completion script for zsh. Pure."""
+"""Makes the completion script for zsh of the words of the command line."""
 
 from __future__ import annotations
 
