@@ -1,5 +1,5 @@
-"""Gives a command access to the state, through the running bridge or through the files of a stopped bridge, and waits for
-what the command has begun, with its progress on the terminal.
+"""Gives a command access to the state: through the running bridge, or through its files if no bridge runs; and waits
+for what the command has begun, with its progress on the terminal.
 
 A bridge runs on the ``state.directory`` of its configuration file, or still on a former directory. A command on a
 running bridge needs ``state.directory`` alone, because the file on disk is not the configuration that runs: it may be

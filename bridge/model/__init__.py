@@ -1,17 +1,22 @@
-"""Values that all rooms share. No I/O, no clock.
+"""Values that all rooms share: what an object, a change and a record are, how records are encoded, and what a bridge
+says of its own state.
 
-admin        commands of the operator and their results
+Nothing here reads a clock, a file or the network, so every room may import these values, and every test can make them.
+On the way of the data an `object` becomes a `change`, when an informer compares the object with the version that it
+knows, and a change becomes a `record` of the log, which `formats` encode for the destinations; `versions` read it back.
+`status`, `diagnosis` and `admin` are the answers to an operator.
+
+admin        requests of the operator and their answers
 answers      answers of the API server to a list or a watch
 change       a change against the known version
 diagnosis    what is wrong with a bridge, and what to do next
 formats      CloudEvents, Debezium's envelope, rows and raw objects
-object       annotations that are copies of the object, or tokens; identity and bytes of one object
+object       identity and bytes of an object, without members that do not leave
 policies     policies that the configuration chooses: start, full backlog, rejected record, redaction
 primitives   general helpers: backoff, ring buffer, compression, printable text, shards
-record       a record of the log: delta, gap or snapshot notice; dead letters; the reasons for a Gap, and the gap of
-             each
-resource     resources and scopes; kubectl's names for resources, parsed
-selector     label selectors
-status       state of informers and sinks at one moment
+record       a record of the log (delta, gap or snapshot notice), dead letters, and the gap of each reason
+resource     resources and scopes, and kubectl's names for resources
+selector     label and field selectors
+status       state of informers and sinks at a moment
 versions     resourceVersions: their order, and what is known or stored of each object
 """

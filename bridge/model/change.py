@@ -1,4 +1,4 @@
-"""A change of an object, as an informer found it by comparison with its store."""
+"""A change of an object, as an informer finds it by comparison with its store."""
 
 from __future__ import annotations
 

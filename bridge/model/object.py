@@ -1,9 +1,12 @@
-"""Annotations that do not leave as they are: copies of the whole object, and tokens.
+"""Holds a version of a Kubernetes object, its identity and its bytes, and cuts out members that every object loses.
 
-A name decides. ``may_matter`` looks for a part of each such name in the bytes of the annotations, because it is asked
-about every object; a name in other letters, or behind an escape, is found there too.
+An ``ApiObject`` keeps the API server's bytes, and decodes none of them that nobody asks for. ``cut`` copies these bytes
+without ``managedFields`` and last-applied; it runs for every object that arrives, so it searches bytes, and leaves to
+the transform whatever is not in kube-apiserver's format.
 
-A version of a Kubernetes object: its identity, and its bytes. ``cut`` is hot.
+Some annotations do not leave as they are: copies of the whole object, and tokens. A name decides. ``may_matter`` looks
+for a part of each such name in the bytes of the annotations, because it is asked about every object; a name in other
+letters, or behind an escape, is found there too.
 """
 
 from __future__ import annotations
@@ -15,67 +18,10 @@ from msgspec import Raw
 
 from bridge.model.resource import Resource
 
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""An annotation of ``kubectl apply`` with a copy of the whole object, Secret data included."""
-
-_COPIES = frozenset(
-    {
-        "objectset.rio.cattle.io/applied",  # Rancher, k3s
-        "kapp.k14s.io/original",
-        "kapp.k14s.io/original-diff",
-        "kapp.k14s.io/original-diff-full",
-    }
-)
-_COPY_NAMES = frozenset(
-    {
-        "last-applied",  # Banzai Cloud's operators
-        "last-applied-configuration",  # kubectl, KubeVela
-        "last-handled-configuration",  # kopf
-    }
-)
-"""Names behind the prefix of an annotation, whatever that prefix is."""
-_ONE, _TWO, _THREE, _FOUR, _ESCAPE = b"applied", b"last-h", b"kapp.", b"token", b"\\u"
-
-
-def is_copy(name: str) -> bool:
-    """Whether an annotation of this name holds a copy of its object."""
-    return name in _COPIES or name.rpartition("/")[2] in _COPY_NAMES
-
-
-def holds_token(name: str) -> bool:
-    """Whether an annotation of this name holds a token: its last word is ``token``, as in ``example.com/auth-token``,
-    ``API_TOKEN`` and ``authToken``, or OpenShift keeps a token there."""
-    last = name.rpartition("/")[2]
-    lower = last.lower()
-    return (
-        lower in {"token", "token-secret.value"}
-        or last.endswith("Token")
-        or lower.endswith(("-token", ".token", "_token"))
-    )
-
-
-def may_matter(annotations: bytes) -> bool:
-    """Whether the JSON of annotations may have one that is a copy or holds a token. Hot."""
-    small = annotations.lower()
-    return (
-        _ONE in small
-        or _FOUR in small
-        or _TWO in small
-        or _THREE in small
-        or _ESCAPE in small
-        or not annotations.isascii()  # The Kelvin sign is a k in small letters.
-    )
-
-
 DIGEST_PREFIX = "hmac-sha256:"
 """The beginning of a digest in place of a redacted value."""
 MASKED = "[redacted]"
 """The text in place of a masked value."""
-_MANAGED_FIELDS = b'"managedFields":'
-_ANNOTATIONS = b'"annotations":'
-_METADATA = b'"metadata":{'
-_HEAD = 200
-"""Bytes in which kind and apiVersion are written."""
 
 
 class _LabelsOnly(msgspec.Struct):
@@ -148,7 +94,81 @@ class ApiObject(msgspec.Struct, frozen=True, gc=False):
         return msgspec.json.decode(self.body)  # type: ignore[no-any-return]
 
 
+def at_version(thing: ApiObject, version: str) -> ApiObject:
+    """The object with another resourceVersion, as the event of a delete has its last state with the version of the
+    delete. The other members are copied, not decoded and encoded. Raises msgspec.DecodeError for a body whose metadata
+    are no JSON object."""
+    top = _members(thing.body)
+    metadata = _members(top["metadata"])
+    metadata["resourceVersion"] = Raw(_encode(version))
+    top["metadata"] = Raw(_encode(metadata))
+    return msgspec.structs.replace(thing, resource_version=version, body=_encode(top))
+
+
+# ── Annotations that do not leave as they are ────────────────────────────────
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""An annotation of ``kubectl apply`` with a copy of the whole object, Secret data included."""
+_COPIES = frozenset(
+    {
+        "objectset.rio.cattle.io/applied",  # Rancher, k3s
+        "kapp.k14s.io/original",
+        "kapp.k14s.io/original-diff",
+        "kapp.k14s.io/original-diff-full",
+    }
+)
+_COPY_NAMES = frozenset(
+    {
+        "last-applied",  # Banzai Cloud's operators
+        "last-applied-configuration",  # kubectl, KubeVela
+        "last-handled-configuration",  # kopf
+    }
+)
+"""Names behind the prefix of an annotation, whatever that prefix is."""
+_APPLIED = b"applied"
+_LAST_HANDLED = b"last-h"
+_KAPP = b"kapp."
+_TOKEN = b"token"
+_ESCAPE = b"\\u"
+
+
+def is_copy(name: str) -> bool:
+    """Whether an annotation of this name holds a copy of its object."""
+    return name in _COPIES or name.rpartition("/")[2] in _COPY_NAMES
+
+
+def holds_token(name: str) -> bool:
+    """Whether an annotation of this name holds a token: its last word is ``token``, as in ``example.com/auth-token``,
+    ``API_TOKEN`` and ``authToken``, or OpenShift keeps a token there."""
+    last = name.rpartition("/")[2]
+    lower = last.lower()
+    return (
+        lower in {"token", "token-secret.value"}
+        or last.endswith("Token")
+        or lower.endswith(("-token", ".token", "_token"))
+    )
+
+
+def may_matter(annotations: bytes) -> bool:
+    """Whether the JSON of annotations may have one that is a copy or holds a token."""
+    small = annotations.lower()
+    return (
+        _APPLIED in small
+        or _TOKEN in small
+        or _LAST_HANDLED in small
+        or _KAPP in small
+        or _ESCAPE in small
+        or not annotations.isascii()  # The Kelvin sign is a k in small letters.
+    )
+
+
 # ── Members that every object loses ──────────────────────────────────────────
+
+_MANAGED_FIELDS = b'"managedFields":'
+_ANNOTATIONS = b'"annotations":'
+_METADATA = b'"metadata":{'
+_HEAD = 200
+"""Bytes in which kind and apiVersion are written."""
 
 
 def cut(text: bytes, start: int, stop: int, managed_fields: bytes, annotations: bytes) -> tuple[bytes, bool]:
@@ -157,7 +177,7 @@ def cut(text: bytes, start: int, stop: int, managed_fields: bytes, annotations: 
     found both members already, given here as they are written (empty without the member), and a second pass would cost
     as much.
 
-    The copy keeps a member that is not in kube-apiserver's format; then the transform removes it. Hot."""
+    The copy keeps a member that is not in kube-apiserver's format; then the transform removes it."""
     done = True
     if may_matter(annotations):
         text, done = _without_last_applied(text[start:stop], annotations)
@@ -222,14 +242,3 @@ def _with_comma(text: bytes, at: int, end: int) -> tuple[int, int]:
     if text.startswith(b",", at - 1):
         return at - 1, end
     return at, end + text.startswith(b",", end)
-
-
-def at_version(thing: ApiObject, version: str) -> ApiObject:
-    """The object with another resourceVersion, as the event of a delete has its last state with the version of the
-    delete. The other members are copied, not decoded and encoded. Raises msgspec.DecodeError for a body whose metadata
-    are no JSON object."""
-    top = _members(thing.body)
-    metadata = _members(top["metadata"])
-    metadata["resourceVersion"] = Raw(_encode(version))
-    top["metadata"] = Raw(_encode(metadata))
-    return msgspec.structs.replace(thing, resource_version=version, body=_encode(top))

@@ -1,10 +1,8 @@
 """Records of the outbox, which go to the sinks: deltas, and notices (gaps and edges of snapshots).
 
-Dead letters, as values between the workers (delivery) and the outbox.
-
-The reasons for a Gap, and the Gap of each reason: the only place that makes new ones.
-
-A Gap stands in a sink's stream in place of records that the sink will never get.
+A Gap stands in a sink's stream in place of records that the sink will never get. There is a function for the Gap of
+each reason, and no other place makes new ones. Dead letters are records that a sink rejected, as values between the
+workers (delivery) and the outbox.
 """
 
 from __future__ import annotations
@@ -22,11 +20,8 @@ from bridge.model.resource import Resource
 
 OrderingKey: TypeAlias = tuple[str, str]
 """Resource and key of an object."""
-
 NO_OBJECT: OrderingKey = ("", "")  # of notices
-
 _UNSELECTED = Evidence.UNSELECTED
-
 MOST_SELECTIONS = 62  # sinks with a selection: a bit of a signed 64-bit integer for each
 
 
@@ -115,7 +110,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     def delivery_id(self) -> str:
         """For a transport that deduplicates: a replay gets an id that differs from the first delivery's. Repeated
         attempts of a delivery have the same id, also after a restart in the middle of a replay."""
-        return self.unique_id if self.snapshot is not None else _of_replay(self.unique_id, self.replay)
+        return self.unique_id if self.snapshot is not None else _with_replay(self.unique_id, self.replay)
 
     @property
     def ordering_key(self) -> OrderingKey:
@@ -167,7 +162,7 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def delivery_id(self) -> str:
-        return _of_replay(self.id, self.replay)
+        return _with_replay(self.id, self.replay)
 
     @property
     def ordering_key(self) -> OrderingKey:
@@ -239,7 +234,6 @@ def snapshot_id(sink: str, through: int, number: int = 0, shard: Shard | None = 
 
 Notice: TypeAlias = Gap | Snapshot
 """A record about no object. It keeps its position among all records of the stream."""
-
 Record: TypeAlias = Delta | Notice
 
 
@@ -253,8 +247,11 @@ def unfit(record: Record) -> str:
     return record.content.failure if isinstance(record, Delta) and record.content is not None else ""
 
 
-def _of_replay(identity: str, replay: int) -> str:
+def _with_replay(identity: str, replay: int) -> str:
     return f"{identity}/replay/{replay}" if replay else identity
+
+
+# ── Dead letters ─────────────────────────────────────────────────────────────
 
 
 class NewDeadLetter(msgspec.Struct, frozen=True):
@@ -275,10 +272,11 @@ class RetriedDeadLetter(msgspec.Struct, frozen=True):
     record: Record
 
 
+# ── The Gap of each reason ───────────────────────────────────────────────────
+
 OVERRUN = "the sink was further behind than the outbox is long"
 DROPPED = "the sink's backlog was at its bound, and its policy is drop"
 REBUILT = "the database was damaged, and undelivered records in it are lost"
-
 TAKEN_OVER = "a replica took over that did not follow the former leader: deletes may be missing, and states in between"
 
 

@@ -1,12 +1,12 @@
-"""A resource of the API, and the watched part of a resource.
+"""Names a resource of the API, the watched part of a resource, and what an operator may have meant by kubectl's name
+for a resource.
 
-Parses kubectl's names for resources. Pure: the meaning of a name on a cluster is for
-``bridge.kube.discovery.catalogue``.
+``ResourceName`` parses such a name. The meaning of a name on a cluster is for ``bridge.kube.discovery.catalogue``::
 
-pods                     plural, singular, short name or kind
-deployments.apps         of a group
-deployments.v1.apps      of a group, in a version
-*.cert-manager.io, *     all resources of a group, or of the cluster
+    pods                     plural, singular, short name or kind
+    deployments.apps         of a group
+    deployments.v1.apps      of a group, in a version
+    *.cert-manager.io, *     all resources of a group, or of the cluster
 """
 
 from __future__ import annotations

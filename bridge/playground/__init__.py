@@ -1,6 +1,10 @@
-"""An API server inside the process, for `kubedelta demo` and for tests.
+"""Serves the Kubernetes API inside the process, for `kubedelta demo` and for tests.
 
-Its HTTP answers follow kube-apiserver 1.36; a test compares them.
+A request comes over real HTTP to `http.front`, which authenticates the user, resolves the path and answers from
+`objects`: a store with the versions of all objects, as etcd and the watch cache have them, and the rules for writes.
+Objects are also changed in the process, by the methods of `Playground`. The answers follow kube-apiserver 1.36, down to
+the order of members and the texts of errors; ``tests/bridge/playground/test_fidelity.py`` compares them with the real
+server's. A test's server misbehaves on request, by overriding the hooks of `http.streams.Faults`.
 
 http           requests, responses, watch streams
 objects        kinds, storage, validation, writes

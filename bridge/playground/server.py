@@ -1,4 +1,4 @@
-"""The playground: a Kubernetes API server inside the process, over real HTTP."""
+"""Runs the playground: a Kubernetes API server inside the process, over real HTTP."""
 
 from __future__ import annotations
 

@@ -1,8 +1,12 @@
-"""A follower has a copy of the leader's database, and a takeover is a restart on it.
+"""Lets several replicas of a bridge take turns: a follower has a copy of the leader's database, and a takeover is a
+restart on it.
 
 The state of a bridge is one SQLite file, and one function writes to it. So a replica that has the file as it was behind
 the last transaction that any destination can know of goes on exactly as the leader would after a restart. Nothing else
 of the bridge knows of several replicas.
+
+`replica` is the loop of a process. Its `elector` holds the Lease, or waits for it, as `deciding` says; meanwhile the
+replica follows (`following`), or leads, which is to run the bridge with a `serving.Replicator` behind the outbox.
 
 How a commit goes through the room::
 
@@ -13,19 +17,16 @@ How a commit goes through the room::
                                            ▲                                  │
                                            └────────── Acknowledged ──────────┘
 
-deciding    the states of an election, and what an elector does next (pure); the election as a state machine (pure);
-            the names of these states, for people (pure)
-elector     requests about the Lease, and their answers; the watch of the Lease; reports the changes of an election,
-            and passes the Lease on to a follower; holds the Lease, or waits for it
+deciding    decides the steps of an election
+elector     reads, watches and writes the Lease, and runs the holder's work
 following   the follower: connects, applies, acknowledges
-identity    how both know each other: a certificate of the term, and the redaction key; the last identities that took
-            the Lease with a state directory
-in_sync     who is in sync, and how far deliveries may go (pure)
-lease       the Lease: its values, and the objects that an elector writes (pure)
+identity    how both know each other, and who had the state directory before
+in_sync     decides who is in sync, and how far deliveries may go
+lease       the Lease: its values, and the objects that an elector writes
 ports       the API server and the holder's work, as the elector sees them
 replica     the loop: follow, lead, follow
 serving     the leader: frames, base copies, and when a transaction is done
-wire        the messages (pure)
+wire        the messages between both
 
 Invariants, each with its test:
 

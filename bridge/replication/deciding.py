@@ -1,4 +1,5 @@
-"""The states of an election, and what an elector does next. Pure.
+"""Decides the steps of an election: the states of an elector, and what follows from the Lease, from answers and from
+time.
 
     Starting ──read──► Following ──free, or expired──► Acquiring ──taken──► TakingOver ──took over──► Leading
                          ▲  ▲                             │                   │                       │  │ stop
@@ -6,9 +7,9 @@
                          └──────── work ended ───── SteppingDown ◄────────────┴───────────────────────┘ Releasing
                                                                                                             └─► Ended
 
-Times are seconds of one monotonic clock. Losing the Lease pauses the holder's work, and ends no process.
-
-The election as a state machine: what follows from the Lease, from answers and from time. Pure.
+``Rules`` is a state machine without clock, loop or network: ``Elector`` asks for the next action, and enters the state
+that follows from each answer. Times are seconds of one monotonic clock. Losing the Lease pauses the holder's work, and
+ends no process.
 
 Safety rests on two rules of client-go. A holder works at most ``renew_deadline`` after the *start* of its last
 successful write. Another elector takes the Lease when it saw no change of its record for ``lease_duration``, counted
@@ -25,8 +26,6 @@ the decisions are pure and tested with skewed clocks, late and lost requests. Bo
 compare wall clocks, block the loop, or go on working behind a lost Lease. A replica that finds no Lease waits for its
 whole duration, at the very first start too (15 s): to create and hold it at once, as client-go does, lets two leaders
 deliver for up to ten seconds after a delete.
-
-The names of an election's states, for people. Pure.
 """
 
 from __future__ import annotations
@@ -40,6 +39,8 @@ from msgspec.structs import replace
 from bridge.model.primitives.election import ElectionState, LeaseTiming
 from bridge.model.versions.version import is_older
 from bridge.replication.lease import LAST_TERM, Lease, LeaseHolder, is_possible
+
+# ── The states of an election ────────────────────────────────────────────────
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +163,20 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 State: TypeAlias = Starting | Following | Acquiring | TakingOver | Leading | Releasing | SteppingDown | Ended
+_STATES: dict[type[State], ElectionState] = {
+    Starting: ElectionState.STARTING,
+    Following: ElectionState.FOLLOWING,
+    Acquiring: ElectionState.ACQUIRING,
+    TakingOver: ElectionState.TAKING_OVER,
+    Leading: ElectionState.LEADING,
+    SteppingDown: ElectionState.STEPPING_DOWN,
+    Releasing: ElectionState.RELEASING,
+    Ended: ElectionState.ENDED,
+}
+
+
+def state_of(state: State) -> ElectionState:
+    return _STATES[type(state)]
 
 
 # ── What an elector does next ────────────────────────────────────────────────
@@ -192,15 +207,12 @@ class Release(msgspec.Struct, frozen=True):
 
 
 Action: TypeAlias = Wait | Read | Take | Renew | Release
-
-
 _SILENCE = 1.5
 """Retry periods without news of the Lease, after which a follower reads: a watch may be dead without an error."""
 _JITTER = 0.2
 """Of a retry period: the most that is added to the wait after a failure, so that electors spread."""
 _AFTER_CONFLICT = 0.1
 """Of a retry period: another writer was faster, and its version is there already."""
-
 _Knowing: TypeAlias = Following | Acquiring | TakingOver | Leading | Releasing | SteppingDown
 
 
@@ -415,19 +427,3 @@ class Rules:
         if not isinstance(state, TakingOver):
             return state
         return Leading(known=state.known, term=state.term, deadline=state.deadline, renew_at=state.renew_at)
-
-
-_STATES: dict[type[State], ElectionState] = {
-    Starting: ElectionState.STARTING,
-    Following: ElectionState.FOLLOWING,
-    Acquiring: ElectionState.ACQUIRING,
-    TakingOver: ElectionState.TAKING_OVER,
-    Leading: ElectionState.LEADING,
-    SteppingDown: ElectionState.STEPPING_DOWN,
-    Releasing: ElectionState.RELEASING,
-    Ended: ElectionState.ENDED,
-}
-
-
-def state_of(state: State) -> ElectionState:
-    return _STATES[type(state)]

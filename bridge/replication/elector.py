@@ -1,10 +1,10 @@
-"""Reads and writes the Lease: bounded in time, with answers that fit an election.
+"""Drives an election: reads, watches and writes the Lease, and runs the holder's work while the Lease is ours.
 
-Watches the Lease, so that a follower sees a release at once.
-
-Reports the changes of an election, and passes the Lease on to a follower.
-
-Drives an election: reads, watches and writes the Lease, and runs the holder's work while the Lease is ours.
+``Elector`` asks ``deciding.Rules`` for the next action, and does it through ``LeaseRequests``, which bounds each
+request in time and turns its answer into one that fits an election. ``LeaseWatch`` brings the changes of others, so
+that a follower sees a release at once; it costs no correctness, because the elector reads the Lease where the watch is
+silent. ``Announcer`` reports each change of the state, and passes the Lease on to a follower. A failed request is
+reported and tried again; a Lease that cannot be renewed until the deadline is lost, which cancels the holder's work.
 """
 
 from __future__ import annotations
@@ -66,181 +66,6 @@ from bridge.telemetry.facts import (
     Report,
 )
 
-_NOT_FOUND = 404
-
-
-class NoLease(Enum):
-    """Answers without a Lease."""
-
-    MISSING = auto()
-    """It does not exist."""
-    CHANGED = auto()
-    """409: the version of the write is not the current one, or the Lease to create exists."""
-    UNKNOWN = auto()
-    """The request failed, and was reported; a write may have happened."""
-
-
-LeaseAnswer: TypeAlias = Lease | NoLease
-
-
-def utc() -> datetime:
-    """Now."""
-    return datetime.now(UTC)
-
-
-class LeaseRequests:
-    """Reports LeaseFailed."""
-
-    def __init__(self, api: LeaseApi, where: str, timeout: float, report: Report) -> None:
-        """``where``: the Lease as ``namespace/name``. ``timeout``: seconds for each request, connecting included."""
-        self._api = api
-        self._where = where
-        self._timeout = timeout
-        self._report = report
-
-    async def read(self) -> LeaseAnswer:
-        return await self._ask("get", self._api.read())
-
-    async def write(self, before: Lease | None, body: bytes) -> LeaseAnswer:
-        """Creates the Lease if there was none before, else updates it."""
-        if before is None:
-            return await self._ask("create", self._api.create(body))
-        return await self._ask("update", self._api.update(body))
-
-    def fail(self, verb: str, error: ErrorAnswer) -> None:
-        self._report(LeaseFailed(verb, self._where, error.reason, isinstance(error, Refused)))
-
-    async def _ask(self, verb: str, request: Awaitable[bytes | Conflict | ErrorAnswer]) -> LeaseAnswer:
-        answer: bytes | Conflict | ErrorAnswer
-        try:
-            async with asyncio.timeout(self._timeout):
-                answer = await request
-        except TimeoutError:
-            answer = Failed(f"no answer within {self._timeout:g} s")
-        if isinstance(answer, bytes):
-            try:
-                return lease_of(answer)
-            except MalformedLease as error:
-                answer = Failed(str(error))
-        if isinstance(answer, Conflict):
-            return NoLease.CHANGED
-        # A create is answered with 404 where the namespace is missing.
-        if isinstance(answer, Refused) and answer.status == _NOT_FOUND and verb != "create":
-            return NoLease.MISSING
-        self.fail(verb, answer)
-        return NoLease.UNKNOWN
-
-
-_WATCH_SECONDS = 300
-
-
-class LeaseWatch:
-    """Watches from the known version on, again and again. The elector reads the Lease where the watch brings nothing,
-    so a failure here costs time, and no correctness."""
-
-    def __init__(
-        self,
-        api: LeaseApi,
-        key: str,
-        *,
-        version: Callable[[], str],
-        heard: Callable[[Lease | None, str], None],
-        fail: Callable[[str, Busy | Expired | Failed | Refused | TooLarge | Unsupported], None],
-    ) -> None:
-        """``key``: ``namespace/name``. ``version``: returns the known version; empty while no Lease is known to exist.
-        ``heard`` gets each new state, None after a delete, with the version of the event."""
-        self._api = api
-        self._key = key
-        self._version = version
-        self._heard = heard
-        self._fail = fail
-        self._news = asyncio.Event()
-
-    def wake(self) -> None:
-        """Another version may be known."""
-        self._news.set()
-
-    async def run(self, pause: float) -> None:
-        """``pause``: seconds between two attempts. The first begins as soon as a version is known."""
-        expired = ""
-        while True:
-            self._news.clear()
-            version = self._version()
-            if version in ("", expired):
-                await self._news.wait()
-            else:
-                expired = await self._watch(version)
-                await asyncio.sleep(pause)
-
-    async def _watch(self, version: str) -> str:
-        """Returns the version if the API server has forgotten it: another is needed. Else an empty text."""
-        async with self._api.watch(WatchRequest(version=version, timeout=_WATCH_SECONDS)) as answers:
-            async for answer in answers:
-                match answer:
-                    case Announced(events):
-                        for kind, each in events:
-                            self._take(kind, each)
-                    case Expired():
-                        return version
-                    case Busy() | Failed() | Refused() | TooLarge() | Unsupported():
-                        self._fail("watch", answer)
-        return ""
-
-    def _take(self, kind: EventType, each: ApiObject) -> None:
-        if each.key != self._key:  # A proxy may drop the field selector.
-            return
-        if kind is EventType.DELETED:
-            self._heard(None, each.resource_version)
-            return
-        try:
-            lease = lease_of(each.body)
-        except MalformedLease as error:
-            self._fail("watch", Failed(str(error)))
-        else:
-            self._heard(lease, lease.version)
-
-
-class Announcer:
-    """Called with every change of the state."""
-
-    def __init__(self, identity: str, duties: Duties, report: Report, now: Callable[[], float]) -> None:
-        self._identity = identity
-        self._duties = duties
-        self._report = report
-        self._now = now
-        self._holder: str | None = None
-        self._lease: Lease | None = None
-        self._doubted = 0
-        self._taken_at = 0.0
-
-    def entered(self, before: State, state: State) -> None:
-        match before, state:
-            case Acquiring(known=known), TakingOver(term=term):
-                self._taken_at = self._now()
-                self._report(LeaseTaken(term, "" if known.lease is None else known.lease.holder))
-            case TakingOver(), Leading(term=term):
-                self._report(LeadershipBegan(term, self._now() - self._taken_at))
-            case TakingOver() | Leading() | Releasing(), SteppingDown(term=term, reason=reason):
-                self._report(LeadershipLost(term, reason))
-        if not isinstance(state, Starting | Ended):
-            self._doubt(state.known)
-        if isinstance(state, Following):
-            self._follow(state.known.lease)
-
-    def _doubt(self, known: Known) -> None:
-        if known.doubted_term not in (0, self._doubted):
-            self._report(LeaseTermDoubted(known.doubted_term, known.highest_term))
-        self._doubted = known.doubted_term
-
-    def _follow(self, lease: Lease | None) -> None:
-        holder, term = ("", 0) if lease is None else (lease.holder, lease.term)
-        if holder not in (self._holder, self._identity):
-            self._report(LeaderChanged(holder, term))
-        self._holder = holder
-        if lease is not self._lease:
-            self._lease = lease
-            self._duties.observed(lease)
-
 
 class Elector:
     """The elector of a process. ``run`` is called once, and ends after ``stop``, or with an exception of the work.
@@ -261,9 +86,12 @@ class Elector:
         """``namespace`` and ``name``: of the Lease. ``highest_term``: of all terms that this state directory has
         seen."""
         self._api = api
-        self._duties, self._rules = duties, rules
-        self._namespace, self._name = namespace, name
-        self._report, self._jitter = report, jitter
+        self._duties = duties
+        self._rules = rules
+        self._namespace = namespace
+        self._name = name
+        self._report = report
+        self._jitter = jitter
         self._now = asyncio.get_running_loop().time
         self._requests = LeaseRequests(api, f"{namespace}/{name}", ANSWER_PART * rules.timing.renew_deadline, report)
         self._announcer = Announcer(rules.identity, duties, report, self._now)
@@ -284,8 +112,13 @@ class Elector:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._tasks:
-            key, fail = f"{self._namespace}/{self._name}", self._requests.fail
-            self._watch = LeaseWatch(self._api, key, version=self._version, heard=self._watched, fail=fail)
+            self._watch = LeaseWatch(
+                self._api,
+                f"{self._namespace}/{self._name}",
+                version=self._version,
+                heard=self._watched,
+                fail=self._requests.fail,
+            )
             watching = self._tasks.create_task(self._watch.run(self._rules.timing.retry_period), name="lease")
             while not isinstance(self.state, Ended):
                 await self._step()
@@ -351,7 +184,8 @@ class Elector:
         clean = self.is_clean
         action = self._rules.next_action(self.state, self._now(), clean=clean)
         if isinstance(self.state, Following) and action == Take(term):  # Else the watch brought news meanwhile.
-            lease, self._takes_cleanly = self.state.known.lease, clean
+            lease = self.state.known.lease
+            self._takes_cleanly = clean
             self._before = None if lease is None else lease.published
             self._enter(self._rules.taking(self.state, term))
             await self._write(
@@ -363,7 +197,9 @@ class Elector:
 
     async def _renew(self) -> None:
         if isinstance(self.state, Held):
-            lease, term, published, began = self.state.known.lease, self.state.term, self._published(), self._now()
+            lease, term = self.state.known.lease, self.state.term
+            published = self._published()
+            began = self._now()
             body = self._new(term, published) if lease is None else renewed(lease, term, published, utc())
             if await self._write(lease, body):
                 self._report(LeaseRenewed(self._now() - began))
@@ -466,3 +302,188 @@ class Elector:
     def _took_over(self) -> None:
         self._publishes = True
         self._enter(self._rules.took_over(self.state))
+
+
+def utc() -> datetime:
+    """The present time."""
+    return datetime.now(UTC)
+
+
+# ── Requests about the Lease ─────────────────────────────────────────────────
+
+_NOT_FOUND = 404
+
+
+class NoLease(Enum):
+    """Answers without a Lease."""
+
+    MISSING = auto()
+    """It does not exist."""
+    CHANGED = auto()
+    """409: the version of the write is not the current one, or the Lease to create exists."""
+    UNKNOWN = auto()
+    """The request failed, and was reported; a write may have happened."""
+
+
+LeaseAnswer: TypeAlias = Lease | NoLease
+
+
+class LeaseRequests:
+    """Reads and writes a Lease: each request has a time limit, and each answer is a Lease, or says why there is none.
+    Reports LeaseFailed."""
+
+    def __init__(self, api: LeaseApi, where: str, timeout: float, report: Report) -> None:
+        """``where``: the Lease as ``namespace/name``. ``timeout``: seconds for each request, connecting included."""
+        self._api = api
+        self._where = where
+        self._timeout = timeout
+        self._report = report
+
+    async def read(self) -> LeaseAnswer:
+        return await self._ask("get", self._api.read())
+
+    async def write(self, before: Lease | None, body: bytes) -> LeaseAnswer:
+        """Creates the Lease if there was none before, else updates it."""
+        if before is None:
+            return await self._ask("create", self._api.create(body))
+        return await self._ask("update", self._api.update(body))
+
+    def fail(self, verb: str, error: ErrorAnswer) -> None:
+        self._report(LeaseFailed(verb, self._where, error.reason, isinstance(error, Refused)))
+
+    async def _ask(self, verb: str, request: Awaitable[bytes | Conflict | ErrorAnswer]) -> LeaseAnswer:
+        answer: bytes | Conflict | ErrorAnswer
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await request
+        except TimeoutError:
+            answer = Failed(f"no answer within {self._timeout:g} s")
+        if isinstance(answer, bytes):
+            try:
+                return lease_of(answer)
+            except MalformedLease as error:
+                answer = Failed(str(error))
+        if isinstance(answer, Conflict):
+            return NoLease.CHANGED
+        # A create is answered with 404 where the namespace is missing.
+        if isinstance(answer, Refused) and answer.status == _NOT_FOUND and verb != "create":
+            return NoLease.MISSING
+        self.fail(verb, answer)
+        return NoLease.UNKNOWN
+
+
+# ── The watch of the Lease ───────────────────────────────────────────────────
+
+_WATCH_SECONDS = 300
+
+
+class LeaseWatch:
+    """Watches from the known version on, again and again. The elector reads the Lease where the watch brings nothing,
+    so a failure here costs time, and no correctness."""
+
+    def __init__(
+        self,
+        api: LeaseApi,
+        key: str,
+        *,
+        version: Callable[[], str],
+        heard: Callable[[Lease | None, str], None],
+        fail: Callable[[str, Busy | Expired | Failed | Refused | TooLarge | Unsupported], None],
+    ) -> None:
+        """``key``: ``namespace/name``. ``version``: returns the known version; empty while no Lease is known to exist.
+        ``heard`` gets each new state, None after a delete, with the version of the event."""
+        self._api = api
+        self._key = key
+        self._version = version
+        self._heard = heard
+        self._fail = fail
+        self._news = asyncio.Event()
+
+    def wake(self) -> None:
+        """Another version may be known."""
+        self._news.set()
+
+    async def run(self, pause: float) -> None:
+        """``pause``: seconds between two attempts. The first begins as soon as a version is known."""
+        expired = ""
+        while True:
+            self._news.clear()
+            version = self._version()
+            if version in ("", expired):
+                await self._news.wait()
+            else:
+                expired = await self._watch(version)
+                await asyncio.sleep(pause)
+
+    async def _watch(self, version: str) -> str:
+        """Returns the version if the API server has forgotten it: another is needed. Else an empty text."""
+        async with self._api.watch(WatchRequest(version=version, timeout=_WATCH_SECONDS)) as answers:
+            async for answer in answers:
+                match answer:
+                    case Announced(events):
+                        for kind, each in events:
+                            self._take(kind, each)
+                    case Expired():
+                        return version
+                    case Busy() | Failed() | Refused() | TooLarge() | Unsupported():
+                        self._fail("watch", answer)
+        return ""
+
+    def _take(self, kind: EventType, each: ApiObject) -> None:
+        if each.key != self._key:  # A proxy may drop the field selector.
+            return
+        if kind is EventType.DELETED:
+            self._heard(None, each.resource_version)
+            return
+        try:
+            lease = lease_of(each.body)
+        except MalformedLease as error:
+            self._fail("watch", Failed(str(error)))
+        else:
+            self._heard(lease, lease.version)
+
+
+# ── Changes of the election ──────────────────────────────────────────────────
+
+
+class Announcer:
+    """Reports the changes of an election, and passes each new Lease on to a follower. Called with every change of the
+    state."""
+
+    def __init__(self, identity: str, duties: Duties, report: Report, now: Callable[[], float]) -> None:
+        self._identity = identity
+        self._duties = duties
+        self._report = report
+        self._now = now
+        self._holder: str | None = None
+        self._lease: Lease | None = None
+        self._doubted = 0
+        self._taken_at = 0.0
+
+    def entered(self, before: State, state: State) -> None:
+        match before, state:
+            case Acquiring(known=known), TakingOver(term=term):
+                self._taken_at = self._now()
+                self._report(LeaseTaken(term, "" if known.lease is None else known.lease.holder))
+            case TakingOver(), Leading(term=term):
+                self._report(LeadershipBegan(term, self._now() - self._taken_at))
+            case TakingOver() | Leading() | Releasing(), SteppingDown(term=term, reason=reason):
+                self._report(LeadershipLost(term, reason))
+        if not isinstance(state, Starting | Ended):
+            self._doubt(state.known)
+        if isinstance(state, Following):
+            self._follow(state.known.lease)
+
+    def _doubt(self, known: Known) -> None:
+        if known.doubted_term not in (0, self._doubted):
+            self._report(LeaseTermDoubted(known.doubted_term, known.highest_term))
+        self._doubted = known.doubted_term
+
+    def _follow(self, lease: Lease | None) -> None:
+        holder, term = ("", 0) if lease is None else (lease.holder, lease.term)
+        if holder not in (self._holder, self._identity):
+            self._report(LeaderChanged(holder, term))
+        self._holder = holder
+        if lease is not self._lease:
+            self._lease = lease
+            self._duties.observed(lease)

@@ -1,4 +1,5 @@
-"""How a leader and its followers know each other, without a certificate authority and without configuration.
+"""Lets a leader and its followers know each other, without a certificate authority and without configuration; and
+remembers which processes had the state directory before this one.
 
 The leader makes a key and a certificate for itself in memory, at the start of each term, and the Lease has the
 certificate's fingerprint: a follower speaks TLS to nobody else. But whoever can write the Lease could put another
@@ -11,9 +12,9 @@ All replicas have the redaction key anyway. Certificates from outside would cost
 and their renewal, for a connection on which both ends are the same program. The price: who has that key can read the
 state over the network.
 
-The last identities that took the Lease with a state directory: their processes ended before this one could lock the
-directory, so a Lease of theirs is free, and what one of them published last is true of the directory, however many
-others were killed since before they published anything.
+A file in the state directory has the last identities that took the Lease with that directory. Their processes ended
+before this one could lock the directory, so a Lease of theirs is free, and what one of them published last is true of
+the directory, however many others were killed since before they published anything.
 """
 
 from __future__ import annotations
@@ -132,6 +133,8 @@ def new_nonce() -> str:
     """Hexadecimal digits, never used before."""
     return secrets.token_hex(16)
 
+
+# ── Who had the state directory before ───────────────────────────────────────
 
 FILE = "lease-holder"
 _MOST = 16

@@ -1,4 +1,4 @@
-"""Which followers are in sync, and how far deliveries may go. Pure.
+"""Decides which followers are in sync, and how far deliveries may go.
 
 The leader *wants* a follower in the Lease's list while the follower keeps up. What the Lease says may differ for a
 while: a write takes time, and one whose answer was lost may have happened. So the leader waits for everybody whom the

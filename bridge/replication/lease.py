@@ -1,4 +1,4 @@
-"""The Lease of an election: its values, and the objects that an elector writes. Pure.
+"""Reads the values of an election's Lease, and makes the objects that an elector writes.
 
 Whoever may update the Lease chooses its content, so sizes and forms are checked here.
 """

@@ -1,4 +1,4 @@
-"""The API server and the holder's work, as the elector sees them."""
+"""Declares what the elector needs from others: the Lease on the API server, and the holder's work."""
 
 from __future__ import annotations
 

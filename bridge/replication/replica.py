@@ -153,7 +153,8 @@ Beside: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class Replica:
-    """The loop of one process: see the module. It is the elector's ``Duties``."""
+    """The loop of one process: it follows, leads while it holds the Lease, and follows again. It is the elector's
+    ``Duties``."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a leader and its followers say to each other: msgpack messages over a WebSocket. Pure.
+"""Encodes and checks the messages between a leader and its followers: msgpack over a WebSocket.
 
     follower                                     leader
     GET /replication (token, nonce)        →

@@ -1,12 +1,11 @@
-"""Records as CloudEvents 1.0: attributes for the binary form, a JSON object for the structured form.
+"""Encodes records as CloudEvents 1.0: attributes for the binary form, a JSON object for the structured form.
 
-Hot. An object's bytes are spliced in unchanged, and never decoded.
+This runs for every record of every sink with events, so an object's bytes are spliced in unchanged, and never decoded.
+The JSON objects of the structured form are types, of which the schemas of all forms of an event are made.
 
 After versions ran backwards, a uid and a version may come again with another state. The identity of a CloudEvent is
 source and id, so the source names the epoch, from the second on. Ids that stand alone (``Nats-Msg-Id``, ``webhook-id``)
 begin with the epoch.
-
-CloudEvents as JSON objects. The schemas of all forms of an event are made of these types.
 """
 
 from __future__ import annotations
@@ -235,6 +234,8 @@ def percent_encoded(value: str) -> str:
         return value
     return _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), value)
 
+
+# ── CloudEvents as JSON objects ──────────────────────────────────────────────
 
 _SpecVersion = Annotated[str, Meta(extra_json_schema={"const": "1.0"})]
 _ContentType = Annotated[str, Meta(extra_json_schema={"const": "application/json"})]

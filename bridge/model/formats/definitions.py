@@ -1,4 +1,4 @@
-"""Named JSON Schemas that others refer to."""
+"""Collects named JSON Schemas that others refer to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The field managers of an object: the programs that ``metadata.managedFields`` names, with their last change. Pure."""
+"""Reads the field managers of an object: the programs that ``metadata.managedFields`` names, with their last change."""
 
 from __future__ import annotations
 

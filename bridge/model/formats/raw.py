@@ -1,6 +1,5 @@
-"""Objects alone, for readers that know nothing of events.
-
-The data that the option ``data`` makes of an object, in place of the object.
+"""Encodes objects alone, for readers that know nothing of events: the object itself, or the data that the option
+``data`` makes of the object.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON Schemas (2020-12) of events, made of the types that encode them."""
+"""Makes JSON Schemas (2020-12) of events, from the types that encode them."""
 
 from __future__ import annotations
 

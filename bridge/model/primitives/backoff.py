@@ -1,6 +1,6 @@
-"""The wait before the next attempt. Pure: the caller passes the time and the jitter.
+"""Computes waits: before the next attempt, and between two looks at something that announces no change.
 
-The time between two looks at something that announces no change.
+The caller passes the time and the jitter, and does the waiting.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Records, or changes, that a taker gets at once.
-
-Parts of a batch: notices come alone.
-"""
+"""Holds records, or changes, that a taker gets at once, and divides a batch so that notices come alone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Hosts and ports of network addresses. Pure.
+"""Reads network addresses, and words why a connection cannot be made, for the operator.
 
-Why a connection cannot be made, in words for the operator. Pure.
-
-Signs that a client and a server do not agree on HTTP or HTTPS. Pure.
+Reasons are the system's or OpenSSL's own words, with the option that helps. Where a client and a server do not agree on
+HTTP or HTTPS, these words do not say so: the beginning of the answer, or the kind of the failed handshake, does.
 """
 
 from __future__ import annotations

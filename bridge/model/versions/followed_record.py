@@ -1,6 +1,8 @@
-"""Records that ``kubedelta tail`` reads at a destination, with their objects.
+"""Reads the records of a destination for ``kubedelta tail``, with their objects.
 
-A line or a message → a FollowedRecord, in any format: CloudEvents, envelopes, rows, and objects alone.
+A ``RecordFollower`` of the sink's type brings lines or messages. ``record_in`` and ``record_of`` make a FollowedRecord
+of each, in any format: CloudEvents, envelopes, rows, and objects alone. A record that has none of these forms is
+``foreign``, and ends nothing.
 """
 
 from __future__ import annotations
@@ -86,6 +88,8 @@ class RecordFollower(Protocol):
     def close(self) -> None: ...
 
 
+# ── A line or a message into a record ────────────────────────────────────────
+
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
 _NOTHING = msgspec.Raw()
 _OPS = {op.value: op for op in Op}
@@ -162,7 +166,7 @@ _decode_object = msgspec.json.Decoder(_Object).decode
 def record_in(line: bytes) -> FollowedRecord:
     """Lines of several formats may follow one another, since the option may have changed. ``foreign`` for a line that
     has none of these forms."""
-    for form in (_of_event, _of_envelope, _of_row, _of_object):
+    for form in (_from_event, _from_envelope, _from_row, _from_object):
         try:
             return form(line)
         except _UNREADABLE:
@@ -176,7 +180,7 @@ def record_of(attributes: Mapping[str, str], data: bytes | None) -> FollowedReco
     if stored_version_of(attributes).kind is StoredKind.FOREIGN:
         return FollowedRecord(data or b"", foreign=True)
     try:
-        return _of_event(_structured(attributes, data))
+        return _from_event(_structured(attributes, data))
     except _UNREADABLE:
         return FollowedRecord(data or b"", foreign=True)
 
@@ -192,7 +196,7 @@ def _structured(attributes: Mapping[str, str], data: bytes | None) -> bytes:
     return msgspec.json.encode({**attributes, "data": content}).translate(_ONE_LINE)
 
 
-def _of_event(line: bytes) -> FollowedRecord:
+def _from_event(line: bytes) -> FollowedRecord:
     event = _decode_event(line)
     data = bytes(event.data)
     if event.type == GAP_TYPE:
@@ -227,7 +231,7 @@ def _of_event(line: bytes) -> FollowedRecord:
     )
 
 
-def _of_envelope(line: bytes) -> FollowedRecord:
+def _from_envelope(line: bytes) -> FollowedRecord:
     envelope = _decode_envelope(line)
     source, op = envelope.source, OP_OF_CODE.get(envelope.op)
     before, after = _state(envelope.before), _state(envelope.after)
@@ -249,7 +253,7 @@ def _of_envelope(line: bytes) -> FollowedRecord:
     )
 
 
-def _of_row(line: bytes) -> FollowedRecord:
+def _from_row(line: bytes) -> FollowedRecord:
     row = _decode_row(line)
     return FollowedRecord(
         line,
@@ -268,7 +272,7 @@ def _of_row(line: bytes) -> FollowedRecord:
     )
 
 
-def _of_object(line: bytes) -> FollowedRecord:
+def _from_object(line: bytes) -> FollowedRecord:
     found = _decode_object(line)
     group, slash, _ = found.apiVersion.partition("/")
     return FollowedRecord(

@@ -1,10 +1,12 @@
-"""Order of resourceVersions: integers of any length, comparable within a resource since Kubernetes 1.35 (KEP-5504).
+"""Compares resourceVersions, and gives a record the numbers under which it leaves.
 
-Records as they leave under the leader of a term.
+resourceVersions are integers of any length, comparable within a resource since Kubernetes 1.35 (KEP-5504). Texts that
+are no integers have no order, and the caller has to do without.
 
-The log's own numbers stay, so that a takeover rewrites no state. Where it may lack records, the distance grows, and is
-added when a record leaves. Numbers stay below 2^53, which every reader of JSON holds: the term as the upper digits
-would exceed that in the first term, since numbers begin at the clock. The term is an attribute of its own.
+A record leaves under the leader of a term (``in_term``). The log's own numbers stay, so that a takeover rewrites no
+state. Where the log may lack records, the distance grows, and is added when a record leaves. Numbers stay below 2^53,
+which every reader of JSON holds: the term as the upper digits would exceed that in the first term, since numbers begin
+at the clock. The term is an attribute of its own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Requests, responses and watch streams.
 
 discovery   discovery documents
-errors      JSON as Go writes it; Status objects
-front       accepts requests
-handlers    pages and continue tokens; query parameters; list, get, create, update, patch, delete
-requests    URL paths; accepted media types, and manifests in bodies
-streams     hooks for faults, which tests override; the open watches; the events of a watch; the bytes of a watch
+errors      Status objects, and JSON as Go writes it
+front       receives requests and sends the answers
+handlers    answers requests for documents, reads and writes: pages, options, verbs
+requests    reads requests: paths, accepted media types, manifests
+streams     open watches, their lines, and hooks for faults
 """

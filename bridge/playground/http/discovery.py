@@ -1,4 +1,4 @@
-"""Discovery documents of the catalogue: a document for each group and version, or aggregated (KEP-3352)."""
+"""Makes the discovery documents of the catalogue: a document for each group and version, or aggregated (KEP-3352)."""
 
 from __future__ import annotations
 

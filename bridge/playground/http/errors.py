@@ -1,7 +1,7 @@
-"""JSON as Go writes it: characters with a meaning in HTML and JavaScript are escaped (``encoding/json``,
-SetEscapeHTML).
+"""Makes the API's errors, and encodes JSON as the real server does.
 
-The API's errors: Status objects, made as in apimachinery's ``api/errors``.
+Errors are Status objects, made as in apimachinery's ``api/errors``. JSON is written as Go writes it: characters with a
+meaning in HTML and JavaScript are escaped (``encoding/json``, SetEscapeHTML).
 """
 
 from __future__ import annotations
@@ -10,31 +10,7 @@ from typing import Any
 
 import msgspec
 
-_plain = msgspec.json.Encoder()
-_sorted = msgspec.json.Encoder(order="sorted")
-
-_ESCAPES = (
-    (b"<", b"\\u003c"),
-    (b">", b"\\u003e"),
-    (b"&", b"\\u0026"),
-    ("\u2028".encode(), b"\\u2028"),
-    ("\u2029".encode(), b"\\u2029"),
-)
-
-
-def encode(value: Any, *, sort: bool = False) -> bytes:
-    """Compact JSON; with ``sort``, the members of every object are sorted by name, as Go writes maps."""
-    text = (_sorted if sort else _plain).encode(value)
-    # These bytes occur only inside of strings, so a plain replacement is safe.
-    for found, escaped in _ESCAPES:
-        if found in text:
-            text = text.replace(found, escaped)
-    return text
-
-
-def decode(text: bytes) -> Any:
-    """Raises msgspec.DecodeError."""
-    return msgspec.json.decode(text)
+# ── Errors ───────────────────────────────────────────────────────────────────
 
 
 class StatusError(Exception):
@@ -132,10 +108,7 @@ def conflict(group: str, plural: str, name: str, why: str = "") -> StatusError:
 
 def expired(message: str, next_page: str = "") -> StatusError:
     """410. ``next_page`` is a continue token for the inconsistent remainder of the list."""
-    error = StatusError(410, "Expired", message)
-    if next_page:
-        return ContinueExpired(message, next_page)
-    return error
+    return ContinueExpired(message, next_page) if next_page else StatusError(410, "Expired", message)
 
 
 class ContinueExpired(StatusError):
@@ -173,3 +146,31 @@ def version_too_large(asked: int, current: int) -> StatusError:
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return StatusError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1}, 1)
+
+
+# ── JSON ─────────────────────────────────────────────────────────────────────
+
+_plain = msgspec.json.Encoder()
+_sorted = msgspec.json.Encoder(order="sorted")
+_ESCAPES = (
+    (b"<", b"\\u003c"),
+    (b">", b"\\u003e"),
+    (b"&", b"\\u0026"),
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
+)
+
+
+def encode(value: Any, *, sort: bool = False) -> bytes:
+    """Compact JSON; with ``sort``, the members of every object are sorted by name, as Go writes maps."""
+    text = (_sorted if sort else _plain).encode(value)
+    # These bytes occur only inside of strings, so a plain replacement is safe.
+    for found, escaped in _ESCAPES:
+        if found in text:
+            text = text.replace(found, escaped)
+    return text
+
+
+def decode(text: bytes) -> Any:
+    """Raises msgspec.DecodeError."""
+    return msgspec.json.decode(text)

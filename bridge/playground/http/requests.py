@@ -1,6 +1,5 @@
-"""Resolves the path of a request to an object, a collection or a document.
-
-Reads requests: accepted media types, and manifests in bodies.
+"""Reads requests: resolves a path to an object, a collection or a document, and takes accepted media types and
+manifests from headers and bodies.
 """
 
 from __future__ import annotations

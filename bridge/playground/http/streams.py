@@ -1,8 +1,9 @@
-"""The server's hooks for faults, and its open watches. The tests' server overrides the hooks (``tests.kit``).
+"""Serves watches: chooses and makes the lines of a watch, and sends them to its client, until its timeout, the client's
+end, or a fault.
 
-Chooses and makes the lines of a watch. ``streams`` sends them.
-
-Sends the lines of a watch to its client, until its timeout, the client's end, or a fault.
+A ``Watch`` makes the lines, from its position in the changes of a collection. A ``WatchStream`` sends them when the
+collection changes or a bookmark is due. ``Faults`` are the server's hooks for faults, which the tests' server overrides
+(``tests.kit``), and ``OpenWatches`` lets that server end or disturb the watches that are open.
 """
 
 from __future__ import annotations
@@ -24,8 +25,38 @@ from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.objects import MEMBERS, body
 from bridge.playground.objects.store import Event, Forgotten, ObjectStore, Range, StoredObject
 
+# ── Hooks for faults, and open watches ───────────────────────────────────────
+
 DISCOVERY = ""
 """The resource name of requests for discovery, version and health."""
+
+
+class Faults:
+    """A server without faults. ``resource`` is kubectl's name, or DISCOVERY; ``verb`` is RBAC's."""
+
+    async def instead(self, resource: str, verb: str) -> WholeResponse | None:
+        """The answer that replaces the right answer, or None. May wait, and may raise StatusError."""
+        return None
+
+    def forbids(self, resource: str, verb: str, namespace: str, *, spend: bool) -> bool:
+        """Whether RBAC refuses the request. ``spend`` counts it; a SelfSubjectAccessReview does not."""
+        return False
+
+    def content_type(self, resource: str, verb: str) -> str | None:
+        """A wrong content type for the right answer."""
+        return None
+
+    def ends_at_once(self, resource: str) -> bool:
+        """Whether a new watch ends without a line."""
+        return False
+
+    def is_silent(self, resource: str) -> bool:
+        """Whether open watches hold their lines back."""
+        return False
+
+    def cuts_line(self, resource: str) -> bool:
+        """Whether the next line of a watch breaks off in its middle, with its connection."""
+        return False
 
 
 class OpenWatch(Protocol):
@@ -66,44 +97,17 @@ class OpenWatches:
         return [watch for watch in self._watches if resource in (None, watch.resource)]
 
 
-class Faults:
-    """A server without faults. ``resource`` is kubectl's name, or DISCOVERY; ``verb`` is RBAC's."""
-
-    async def instead(self, resource: str, verb: str) -> WholeResponse | None:
-        """The answer that replaces the right answer, or None. May wait, and may raise StatusError."""
-        return None
-
-    def forbids(self, resource: str, verb: str, namespace: str, *, spend: bool) -> bool:
-        """Whether RBAC refuses the request. ``spend`` counts it; a SelfSubjectAccessReview does not."""
-        return False
-
-    def content_type(self, resource: str, verb: str) -> str | None:
-        """A wrong content type for the right answer."""
-        return None
-
-    def ends_at_once(self, resource: str) -> bool:
-        """Whether a new watch ends without a line."""
-        return False
-
-    def is_silent(self, resource: str) -> bool:
-        """Whether open watches hold their lines back."""
-        return False
-
-    def cuts_line(self, resource: str) -> bool:
-        """Whether the next line of a watch breaks off in its middle, with its connection."""
-        return False
-
+# ── The lines of a watch ─────────────────────────────────────────────────────
 
 _ADDED = b'{"type":"ADDED","object":'
 _MODIFIED = b'{"type":"MODIFIED","object":'
 _DELETED = b'{"type":"DELETED","object":'
 _END = b"}\n"
-
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Watch:
-    """The progress of a client's watch through a collection. Pure: returns the lines to be sent."""
+    """The progress of a client's watch through a collection. It returns the lines, and sends none."""
 
     def __init__(self, store: ObjectStore, kind: Kind, version: str, namespace: str, options: ListOptions) -> None:
         """``store`` has reached ``wanted_version``; ``version`` is the API version of the lines.
@@ -193,9 +197,10 @@ def error_line(error: StatusError) -> bytes:
     return b'{"type":"ERROR","object":%b}\n' % encode(error.status())
 
 
+# ── The stream of a watch ────────────────────────────────────────────────────
+
 _BATCH = 256 * 1024
 """Bytes of lines that are written at once, and that wait in memory for a slow client."""
-
 _LAST_BOOKMARK = 2.0
 """Seconds before the end of a watch at which it sends a bookmark, so that the next watch can begin close to its end."""
 

@@ -3,8 +3,8 @@
 builtin      kinds of Kubernetes 1.36
 catalogue    served kinds and their paths
 crds         kinds that a CustomResourceDefinition adds
-objects      members that Go always writes; metadata.managedFields (KEP-555); a manifest into stored bytes, and back
-semantics    merge patches, changes that count, generations, grace periods (pure)
+objects      manifests into stored bytes and back, and their managedFields
+semantics    merge patches, changes that count, generations, grace periods
 state        store, kinds, writer, and the wait for a version
 store        objects in versions, as etcd and the watch cache have them
 validation   rules for writes and deletes

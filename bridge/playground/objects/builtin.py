@@ -1,4 +1,4 @@
-"""The built-in kinds of Kubernetes 1.36, in the order of its discovery."""
+"""Lists the built-in kinds of Kubernetes 1.36, in the order of its discovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds that the server serves, and their paths in the API."""
+"""Knows the kinds that the server serves, and their paths in the API."""
 
 from __future__ import annotations
 

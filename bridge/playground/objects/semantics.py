@@ -1,4 +1,4 @@
-"""The meaning of writes: merge patches, changes that count, generations, grace periods. Pure."""
+"""Decides the meaning of writes: merge patches, changes that count, generations, grace periods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of the server: the store, the kinds, the only writer, and the wait for a version."""
+"""Joins the state of the server: the store, the kinds, the only writer, and the wait for a version."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The store, in the place of a real server's etcd and watch cache: versions of objects, and the changes between them.
+"""Stores versions of objects, and the changes between them, in the place of a real server's etcd and watch cache.
 
 A single counter numbers the changes of all collections. Each collection keeps its last ``history`` changes: a list may
-be read at any version among them, and a watch may begin there, unless the watch cache was emptied since. Pure: no HTTP,
-no clock, no event loop.
+be read at any version among them, and a watch may begin there, unless the watch cache was emptied since. The store has
+no HTTP, clock or event loop.
 """
 
 from __future__ import annotations
