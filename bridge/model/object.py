@@ -1,8 +1,8 @@
 """Holds a version of a Kubernetes object, its identity and its bytes, and cuts out members that every object loses.
 
 An ``ApiObject`` keeps the API server's bytes, and decodes none of them that nobody asks for. ``cut`` copies these bytes
-without ``managedFields`` and last-applied; it runs for every object that arrives, so it searches bytes, and leaves to
-the transform whatever is not in kube-apiserver's format.
+without ``managedFields`` and last-applied; it is the hot path of every object that arrives, so it searches bytes, and
+leaves to the transform whatever is not in kube-apiserver's format.
 
 Some annotations do not leave as they are: copies of the whole object, and tokens. A name decides. ``may_matter`` looks
 for a part of each such name in the bytes of the annotations, because it is asked about every object; a name in other

@@ -1,7 +1,8 @@
 """Encodes records as CloudEvents 1.0: attributes for the binary form, a JSON object for the structured form.
 
-This runs for every record of every sink with events, so an object's bytes are spliced in unchanged, and never decoded.
-The JSON objects of the structured form are types, of which the schemas of all forms of an event are made.
+This is the hot path: it runs for every record of every sink with events. So an object's bytes are spliced in unchanged,
+and never decoded. The JSON objects of the structured form are types, of which the schemas of all forms of an event are
+made.
 
 After versions ran backwards, a uid and a version may come again with another state. The identity of a CloudEvent is
 source and id, so the source names the epoch, from the second on. Ids that stand alone (``Nats-Msg-Id``, ``webhook-id``)

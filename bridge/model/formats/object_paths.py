@@ -1,5 +1,5 @@
-"""Makes the names of an object in events: ``subject``, a path of the API, and ``partitionkey``. Every record needs
-them, so their common parts are kept for each resource.
+"""Makes the names of an object in events: ``subject``, a path of the API, and ``partitionkey``. This is the hot path,
+because every record needs them, so their common parts are kept for each resource.
 
 In every name (partition keys, topics, subjects, keys of buckets) the core group is ``core``, and the namespace of an
 object without one is ``_``: no part is empty. No namespace and no group that the API server serves has such a name. In

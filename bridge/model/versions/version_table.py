@@ -1,9 +1,9 @@
 """Keeps the last known versions of very many objects whose bodies are offloaded, and their checkpoint for a restart.
 
-Every change is compared with the table, so its memory decides the cost of a change. Three small heap objects for each
-version cost more with more objects: the freed ones left holes all over the heap, and the next allocations fell into
-these, outside every cache. Rows are written in place, and are smaller. The price: with few objects a comparison costs a
-little more.
+The table is on the hot path, because every change is compared with it, and where it lies in memory decides the cost.
+Three small heap objects for each version cost more with more objects: the freed ones left holes all over the heap, and
+the next allocations fell into these, outside every cache. Rows are written in place, and are smaller. The price: with
+few objects a comparison costs a little more.
 """
 
 from __future__ import annotations
