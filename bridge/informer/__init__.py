@@ -1,19 +1,24 @@
-"""Changes against the known versions: Reflector → DeltaFIFO → Controller → Indexer.
+"""Keeps the known state of a resource in a scope, and delivers every change of it: client-go's shared informer.
+
+The Reflector lists and watches, and puts the events into the DeltaFIFO. The Controller takes them out in batches,
+compares them with the Indexer, which has the known version of each object, and delivers the differences as changes. A
+watch that cannot be resumed is followed by a list, whose differences to the known versions are changes too;
+``recovery`` looks for the steps between, and ``history`` proves before that the list and the known versions are of one
+history.
 
 As a library: SharedInformerFactory makes informers with handlers and listers, as in client-go; a DeltaFIFO works alone,
 with ``add``, ``update``, ``delete``, ``replace`` and ``pop``.
 
-controller        the newest exported deletes (pure); updates that change only ignored paths (pure); compares queued
-                  deltas with the known versions; the only writer of the Indexer (pure)
-delta_fifo        the queue between Reflector and Controller: per key, deduplicated, bounded
-deltas            an entry of the DeltaFIFO
+controller        compares queued deltas with the known versions, and is the only writer of the Indexer
+delta_fifo        queues deltas between Reflector and Controller: per key, deduplicated, bounded
+deltas            defines the entries of the DeltaFIFO
 factory           shares an informer among all users of a resource and scope
-handlers          event handlers of an informer that is used as a library
+handlers          runs the event handlers of an informer that is used as a library
 history           proves that the API server still has the known history
-indexer           the store: known versions and indexes; read access to the store
+indexer           stores the known versions with their indices, for the Controller and for readers
 recovery          finds the steps that a lost watch did not announce
 reflector         lists and watches
-shared_informer   periodic resyncs; the status of an informer; all of the above, for a resource in a scope
+shared_informer   joins all of these into the informer of a resource in a scope
 
 Invariants, each with its test:
 

@@ -1,9 +1,10 @@
-"""Remembers exported deletes, because a server may announce a delete again, long after it. Pure. Hot.
+"""Compares queued deltas with the Indexer, and delivers the changes (client-go's controller and HandleDeltas).
 
-Finds updates that change only paths which the operator ignores: they are not exported. Pure.
-
-The process loop: compares queued deltas with the Indexer, and delivers the changes (client-go's controller and
-HandleDeltas). Pure: the queue and the delivery are given. Hot.
+A batch from the queue is applied delta by delta: ``changes_of`` says which changes a delta is, the Indexer gets the new
+version, and the batch is delivered once, with the position that it reaches. Two kinds of deltas are no change to
+export: deletes that were exported before (``Tombstones``), because a server may announce a delete again, long after it,
+and updates that change only paths which the operator ignores (``IgnoredChanges``). Queue and delivery are given, so
+this makes no I/O of its own. It is on the hot path.
 
 Differs from client-go on purpose. An equal version is not a change. A new uid under an old name is a delete and an add.
 A watched version older than the known version (announced again after a crash within a list) is not a change, whichever
@@ -29,114 +30,9 @@ from bridge.model.selector import in_scope
 from bridge.model.versions.version import is_older, is_reached
 from bridge.model.versions.version_table import Checkpoint, Deleted
 
-
-class Tombstones:
-    """The exported deletes of an informer. All deletes up to its position are exported. If it has no position (within a
-    list, in doubt), or if versions have no order, the last ``most`` deletes are remembered by uid."""
-
-    def __init__(self, position: str | None = None, *, most: int = 500) -> None:
-        self.position = position
-        """The version whose state the store has; None while there is no such version."""
-        self._most = most
-        self._versions: OrderedDict[str, str] = OrderedDict()
-
-    def __contains__(self, uid: str) -> bool:
-        """Whether the object was exported as deleted lately."""
-        return uid in self._versions
-
-    def add(self, thing: ApiObject) -> None:
-        """Remembers an exported delete, with its version."""
-        self._versions[thing.uid] = thing.resource_version
-        if len(self._versions) > self._most:
-            self._versions.popitem(last=False)
-
-    def cover(self, thing: ApiObject) -> bool:
-        """Whether this delete of an unknown object was exported before."""
-        version, exported = thing.resource_version, self._versions.get(thing.uid)
-        if exported is not None and (version == exported or is_reached(version, exported)):
-            # A newer version would be another delete: with a label selector, an object may come back under its uid.
-            return True
-        return self.position is not None and is_reached(version, self.position)
-
-
-class Ignoring(Protocol):
-    """The ignored paths of the objects of a resource, in their exported form. Pure."""
-
-    name: str
-    """Other paths have another name."""
-
-    def digest(self, body: bytes) -> bytes:
-        """16 bytes, which differ where states differ beside the ignored paths and the resourceVersion."""
-        ...
-
-    def remaining(self, body: bytes) -> bytes:
-        """The state without the ignored paths and the resourceVersion."""
-        ...
-
-
-class IgnoredChanges:
-    """The ignored changes of an informer. ``report`` is called with the number of those of a batch; ``known`` is the
-    newest of before this start."""
-
-    def __init__(
-        self, ignoring: Ignoring, indexer: Indexer, report: Callable[[int], None], known: IgnoredChange | None = None
-    ) -> None:
-        self._ignoring = ignoring
-        self._indexer = indexer
-        self._report = report
-        self._count = 0
-        self._newest: IgnoredChange | None = None
-        self.paths = ignoring.name
-        if known is not None:
-            self._resume(known)
-
-    def _resume(self, newest: IgnoredChange) -> None:
-        """Gives an object of a checkpoint its newest version, unless it was exported since."""
-        known = self._indexer.known(newest.key)
-        if known is None or known.uid != newest.uid:
-            return
-        if is_older(known.resource_version, newest.resource_version):
-            self._indexer.pass_over(newest.key, newest.resource_version)
-
-    def judged(self, delta: QueuedDelta, change: Change) -> Change | None:
-        """The change with its digest; None if it is ignored: then the Indexer has the new version with the exported
-        state. In another history each new version is exported, for the ledger must keep none of the former history."""
-        if change.op in (Op.DELETED, Op.SYNC):
-            return change
-        thing, known, digest = change.object, change.before, self._ignoring.digest(change.object.body)
-        if known is None or known.digest != digest or delta.type is DeltaType.RESTORED:
-            return msgspec.structs.replace(change, digest=digest)
-        self._indexer.pass_over(thing.key, thing.resource_version)
-        self._count += 1
-        self._newest = IgnoredChange(thing.key, thing.uid, thing.resource_version, self.paths)
-        return None
-
-    def take(self) -> IgnoredChange | None:
-        """The newest ignored change since the last call."""
-        newest, self._newest = self._newest, None
-        if self._count:
-            self._report(self._count)
-            self._count = 0
-        return newest
-
-    def comparable(self, thing: ApiObject, version: str) -> ApiObject:
-        """An exported state without the paths in which the server's state at this version of the object may differ."""
-        return ApiObject(thing.key, thing.uid, version, self._ignoring.remaining(thing.body))
-
-
-def usable(checkpoint: Checkpoint | None, ignoring: Ignoring | None) -> Checkpoint | None:
-    """The checkpoint without its position if other paths were ignored: only a list shows the states of objects whose
-    ignored changes are none any more."""
-    if checkpoint is None or checkpoint.ignored is None:
-        return checkpoint
-    if ignoring is not None and ignoring.name == checkpoint.ignored.paths:
-        return checkpoint
-    return msgspec.structs.replace(checkpoint, position=None, ignored=None)
-
-
 Transform: TypeAlias = Callable[[ApiObject], ApiObject]
-"""Strips and redacts an object before its export. Pure. Must not raise, and must keep key, uid and version. Applied to
-an object only once, because a digest of a digest would differ."""
+"""Strips and redacts an object before its export. It must not raise, must make no I/O, and must keep key, uid and
+version. It is applied to an object only once, because a digest of a digest would differ."""
 
 DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[object]]
 """Stores a batch, and tries until that succeeds. Sets ``first`` of the batch if its changes have records. The next
@@ -267,12 +163,12 @@ class Controller:
     def _check_history(self, delta: QueuedDelta, known: ObjectVersion | None) -> None:
         if delta.object is None or self._fifo.contradicted:
             return
-        if contradicts(delta, known) or self._is_other_state(delta, delta.object, known):
+        if contradicts(delta, known) or self._shows_other_state(delta, delta.object, known):
             self._fifo.contradict()
             was = f"{delta.key} at {known.resource_version}" if known else f"no {delta.key} at {delta.floor}"
             self._contradict(was, f"{delta.key} at {delta.object.resource_version}")
 
-    def _is_other_state(self, delta: QueuedDelta, thing: ApiObject, known: ObjectVersion | None) -> bool:
+    def _shows_other_state(self, delta: QueuedDelta, thing: ApiObject, known: ObjectVersion | None) -> bool:
         """In a suspected history, an equal version may be another state."""
         if delta.floor is None or known is None:
             return False
@@ -290,6 +186,8 @@ class Controller:
             return delta
         return msgspec.structs.replace(delta, object=self._transform(delta.object))
 
+
+# ── The changes of a delta ────────────────────────────────────────────────────
 
 _LISTED = (DeltaType.REPLACED, DeltaType.RESTORED)
 
@@ -312,9 +210,28 @@ def changes_of(delta: QueuedDelta, known: ObjectVersion | None, last_state: ApiO
         return [replaced, *changes_of(delta, None, None)]
     if delta.type is DeltaType.DELETED:
         return [Change(Op.DELETED, delta.evidence, thing, known)]
-    if thing.resource_version == known.resource_version and not _is_other_state(delta, thing, last_state):
+    if thing.resource_version == known.resource_version and not _has_another_body(delta, thing, last_state):
         return []
     return [Change(Op.UPDATED, delta.evidence, thing, known)]
+
+
+def _has_another_body(delta: QueuedDelta, thing: ApiObject, last_state: ApiObject | None) -> bool:
+    """Compares bodies: after a restore, the new history may give an object a version that another state had before."""
+    return delta.type is DeltaType.RESTORED and last_state is not None and thing.body != last_state.body
+
+
+def _from_store(delta: QueuedDelta, known: ObjectVersion | None, last_state: ApiObject | None) -> list[Change]:
+    if known is None or last_state is None:
+        return []
+    op = Op.SYNC if delta.type is DeltaType.SYNC else Op.DELETED
+    return [Change(op, delta.evidence, last_state, known, delta.targets)]
+
+
+def needs_last_state(delta: QueuedDelta, known: ObjectVersion | None) -> bool:
+    """Whether ``changes_of`` needs the known object's body, which must be unpacked or read for it."""
+    if known is None:
+        return False
+    return delta.object is None or delta.object.uid != known.uid or delta.type is DeltaType.RESTORED
 
 
 def is_exported_already(delta: QueuedDelta, known: ObjectVersion | None, tombstones: Tombstones) -> bool:
@@ -339,20 +256,111 @@ def contradicts(delta: QueuedDelta, known: ObjectVersion | None) -> bool:
     return is_older(thing.resource_version, known.resource_version)
 
 
-def _is_other_state(delta: QueuedDelta, thing: ApiObject, last_state: ApiObject | None) -> bool:
-    """Compares bodies: after a restore, the new history may give an object a version that another state had before."""
-    return delta.type is DeltaType.RESTORED and last_state is not None and thing.body != last_state.body
+# ── Exported deletes ──────────────────────────────────────────────────────────
 
 
-def _from_store(delta: QueuedDelta, known: ObjectVersion | None, last_state: ApiObject | None) -> list[Change]:
-    if known is None or last_state is None:
-        return []
-    op = Op.SYNC if delta.type is DeltaType.SYNC else Op.DELETED
-    return [Change(op, delta.evidence, last_state, known, delta.targets)]
+class Tombstones:
+    """The exported deletes of an informer. All deletes up to its position are exported. If it has no position (within a
+    list, in doubt), or if versions have no order, the last ``most`` deletes are remembered by uid."""
+
+    def __init__(self, position: str | None = None, *, most: int = 500) -> None:
+        self.position = position
+        """The version whose state the store has; None while there is no such version."""
+        self._most = most
+        self._versions: OrderedDict[str, str] = OrderedDict()
+
+    def __contains__(self, uid: str) -> bool:
+        """Whether the object was exported as deleted lately."""
+        return uid in self._versions
+
+    def add(self, thing: ApiObject) -> None:
+        """Remembers an exported delete, with its version."""
+        self._versions[thing.uid] = thing.resource_version
+        if len(self._versions) > self._most:
+            self._versions.popitem(last=False)
+
+    def cover(self, thing: ApiObject) -> bool:
+        """Whether this delete of an unknown object was exported before."""
+        version, exported = thing.resource_version, self._versions.get(thing.uid)
+        if exported is not None and (version == exported or is_reached(version, exported)):
+            # A newer version would be another delete: with a label selector, an object may come back under its uid.
+            return True
+        return self.position is not None and is_reached(version, self.position)
 
 
-def needs_last_state(delta: QueuedDelta, known: ObjectVersion | None) -> bool:
-    """Whether ``changes_of`` needs the known object's body, which must be unpacked or read for it."""
-    if known is None:
-        return False
-    return delta.object is None or delta.object.uid != known.uid or delta.type is DeltaType.RESTORED
+# ── Ignored changes ───────────────────────────────────────────────────────────
+
+
+class Ignoring(Protocol):
+    """The ignored paths of the objects of a resource, in their exported form."""
+
+    name: str
+    """Other paths have another name."""
+
+    def digest(self, body: bytes) -> bytes:
+        """16 bytes, which differ where states differ beside the ignored paths and the resourceVersion."""
+        ...
+
+    def remaining(self, body: bytes) -> bytes:
+        """The state without the ignored paths and the resourceVersion."""
+        ...
+
+
+class IgnoredChanges:
+    """The ignored changes of an informer. ``report`` is called with the number of those of a batch; ``known`` is the
+    newest of before this start."""
+
+    def __init__(
+        self, ignoring: Ignoring, indexer: Indexer, report: Callable[[int], None], known: IgnoredChange | None = None
+    ) -> None:
+        self._ignoring = ignoring
+        self._indexer = indexer
+        self._report = report
+        self._count = 0
+        self._newest: IgnoredChange | None = None
+        self.paths = ignoring.name
+        if known is not None:
+            self._resume(known)
+
+    def _resume(self, newest: IgnoredChange) -> None:
+        """Gives an object of a checkpoint its newest version, unless it was exported since."""
+        known = self._indexer.known(newest.key)
+        if known is None or known.uid != newest.uid:
+            return
+        if is_older(known.resource_version, newest.resource_version):
+            self._indexer.pass_over(newest.key, newest.resource_version)
+
+    def judged(self, delta: QueuedDelta, change: Change) -> Change | None:
+        """The change with its digest; None if it is ignored: then the Indexer has the new version with the exported
+        state. In another history each new version is exported, for the ledger must keep none of the former history."""
+        if change.op in (Op.DELETED, Op.SYNC):
+            return change
+        thing, known, digest = change.object, change.before, self._ignoring.digest(change.object.body)
+        if known is None or known.digest != digest or delta.type is DeltaType.RESTORED:
+            return msgspec.structs.replace(change, digest=digest)
+        self._indexer.pass_over(thing.key, thing.resource_version)
+        self._count += 1
+        self._newest = IgnoredChange(thing.key, thing.uid, thing.resource_version, self.paths)
+        return None
+
+    def take(self) -> IgnoredChange | None:
+        """The newest ignored change since the last call."""
+        newest, self._newest = self._newest, None
+        if self._count:
+            self._report(self._count)
+            self._count = 0
+        return newest
+
+    def comparable(self, thing: ApiObject, version: str) -> ApiObject:
+        """An exported state without the paths in which the server's state at this version of the object may differ."""
+        return ApiObject(thing.key, thing.uid, version, self._ignoring.remaining(thing.body))
+
+
+def usable(checkpoint: Checkpoint | None, ignoring: Ignoring | None) -> Checkpoint | None:
+    """The checkpoint without its position if other paths were ignored: only a list shows the states of objects whose
+    ignored changes are none any more."""
+    if checkpoint is None or checkpoint.ignored is None:
+        return checkpoint
+    if ignoring is not None and ignoring.name == checkpoint.ignored.paths:
+        return checkpoint
+    return msgspec.structs.replace(checkpoint, position=None, ignored=None)

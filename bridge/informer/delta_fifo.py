@@ -1,4 +1,4 @@
-"""The queue between Reflector and Controller (client-go's tools/cache/delta_fifo.go). Hot.
+"""Queues deltas between Reflector and Controller (client-go's tools/cache/delta_fifo.go). It is on the hot path.
 
 As in client-go: ``items`` by key and ``queue`` of keys hold the same keys in the same order; two Deleted in a row are
 merged; Replace infers missing deletes; Resync skips keys with pending deltas. Different: ``drain`` takes all deltas in
@@ -87,8 +87,7 @@ class DeltaFIFO:
         self._drained_through = 0
         """The newest arrival that ``drain`` has passed on."""
         self._position = position
-        """The version whose state the store will have once all queued deltas are processed; None if there is no such
-        version."""
+        """The version whose state the store will have once all queued deltas are processed; None without one."""
         self._reached = position
         """The newest position in this history. It stays while the Indexer is at no position."""
         self._due = False
@@ -100,8 +99,9 @@ class DeltaFIFO:
         self._list_evidence = Evidence.RELISTED if resumed else Evidence.LISTED
         self._compared: Compared = None
         """How the present or the last list is compared. A suspicion lasts until a complete list has ended."""
-        self._has_spans = self._preparing = False
-        """The next batch has deltas with a span, or the end of their list; and a batch is in ``prepare``."""
+        self._has_spans = False
+        """The next batch has deltas with a span, or the end of their list."""
+        self._preparing = False
         self.epoch = 1
         """The epoch of the queued deltas, counted by the Reflector."""
         self.contradicted = False

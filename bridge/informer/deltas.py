@@ -1,4 +1,4 @@
-"""The contents of the DeltaFIFO: observations of objects, like client-go's Delta."""
+"""Defines the contents of the DeltaFIFO: observations of objects, like client-go's Delta, and how two of them merge."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class QueuedDelta(msgspec.Struct, gc=False):
 
     @property
     def floor(self) -> str | None:
-        """See Suspicion; None while the history is not suspected."""
+        """The floor of the suspicion; None while the history is not suspected."""
         return self.compared.floor if isinstance(self.compared, Suspicion) else None
 
 

@@ -93,9 +93,8 @@ class SharedInformerFactory:
         """The informer of a resource in a scope, shared by all versions of the resource. It runs after the next
         ``start``.
 
-        A new informer starts from the checkpoint ``remembered``. An existing informer ignores it: its own state is
-        newer. Informers of the same ``store`` behind the API server prove its history together (see
-        ``kube.store_of``)."""
+        A new informer starts from ``checkpoint``. An existing informer ignores it: its own state is newer. Informers of
+        the same ``store`` behind the API server prove its history together (see ``kube.store_of``)."""
         key = (resource.name, scope or Scope())
         if key not in self._informers:
             ignoring = self._ignoring(resource, key[1]) if self._ignoring else None

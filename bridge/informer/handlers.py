@@ -1,4 +1,4 @@
-"""Handlers of an informer that is used as a library: each has a pending queue and a task of its own."""
+"""Runs the handlers of an informer that is used as a library: each has a pending queue and a task of its own."""
 
 from __future__ import annotations
 

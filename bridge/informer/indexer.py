@@ -1,12 +1,11 @@
-"""The store of an informer: the known version of every object, with indices (client-go's thread_safe_store.go).
+"""Stores the known version of every object of an informer, with indices (client-go's thread_safe_store.go), and reads
+it by key, namespace, labels or index (``Lister``).
 
 One writer (the Controller), many readers, one event loop. Objects are never held as dicts: the store has key, uid,
 version and body (or the number of the record with the body) of each object, and its values in each index.
 
 The bridge's own Indexer keeps no bodies: uid, version and the number of a record are a few hundred bytes for each
 object. Packed bodies cost five times as much, and only the comparison read them.
-
-Reads an informer's store by key, namespace, labels or index. Sends no requests.
 """
 
 from __future__ import annotations
@@ -23,6 +22,9 @@ from bridge.model.object import ApiObject, object_key
 from bridge.model.primitives.packing import pack, unpack
 from bridge.model.selector import LabelSelector
 from bridge.model.versions.version_table import VersionTable, age_of
+
+NAMESPACE = "namespace"
+"""The index that a Lister uses for namespaces, if the store has it."""
 
 Stored: TypeAlias = Callable[[int], bytes]
 """Reads the body of the record with this sequence number, without waiting. Every record with an offloaded body exists;
@@ -228,10 +230,6 @@ class Indexer:
 
 def _keep(key: str, sequence: int, members: int = 0) -> None:
     """``offload`` of an Indexer that keeps its bodies."""
-
-
-NAMESPACE = "namespace"
-"""The index that a Lister uses for namespaces, if the store has it."""
 
 
 class Lister:

@@ -1,8 +1,8 @@
-"""Periodic resyncs.
+"""Lists and watches a resource in a scope once, for any number of users.
 
-The status of an informer, for readiness, for the page and for tests.
-
-Lists and watches a resource in a scope once, for any number of users.
+A SharedInformer makes the parts of the room for its resource, joins them, and runs them as tasks: Reflector and
+Controller with the queue between them, the handlers of a library's informer, and periodic resyncs, which queue every
+known object again for the listeners that want that. Its status is read by readiness, by the page and by tests.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from bridge.informer.history.proof import OtherHistory
 from bridge.informer.indexer import Indexer, IndexFunc, Lister, Stored
 from bridge.informer.recovery.exact_lists import RecoverySlots
 from bridge.informer.recovery.recovery import Recovery
-from bridge.informer.reflector import list_watch as requests
 from bridge.informer.reflector.list_limiter import ListLimiter
+from bridge.informer.reflector.list_watch import begin
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.reflector.reflector import Reflector
 from bridge.informer.reflector.states import Contradicted
@@ -32,44 +32,107 @@ from bridge.model.versions.version_table import Checkpoint, Deleted
 from bridge.telemetry.facts import ChangesIgnored, InformerStarted, InformerStopped, InformerSynced, Report
 
 
-class ResyncPeriods(Protocol):
-    """The listeners that want periodic resyncs. Listeners come and go."""
+class SharedInformer:
+    """Delivers, eventually, every change of its resource's objects, in order per object, and knows their newest state.
+    ``has_synced`` never turns back to false; ``live`` is true while a watch is open.
 
-    def resync_periods(self) -> Mapping[str, float]:
-        """Listener → seconds; listeners without a period are left out."""
-        ...
+    An informer runs once, in ``run``. ``remove`` ends it when the resource is gone, ``stop`` when the process ends.
 
-    async def wait_periods_changed(self) -> None:
-        """Returns when a listener with a period came or went."""
-        ...
+    A ``checkpoint`` continues an earlier informer. With a position, the informer watches from there without a list, and
+    has synced at once. Without a position, it lists and compares the list with the checkpoint. A checkpoint with only
+    an epoch starts like a new informer. With ``stored``, bodies are offloaded to the records whose sequence numbers
+    ``deliver`` sets (``ChangeBatch.first``). Updates of the paths of ``ignoring`` alone are not delivered. With
+    ``recovery``, steps that no watch announced are looked for in the API server's history."""
 
+    def __init__(
+        self,
+        resource: Resource,
+        scope: Scope,
+        source: ListerWatcher,
+        deliver: DeliverBatch | None,
+        *,
+        report: Report,
+        timing: Timing,
+        watch_list: bool = True,
+        transform: Transform | None = None,
+        indexers: Mapping[str, IndexFunc] | None = None,
+        resync: ResyncPeriods | None = None,
+        stored: Stored | None = None,
+        checkpoint: Checkpoint | None = None,
+        lists: ListLimiter | None = None,
+        history: History | None = None,
+        ignoring: Ignoring | None = None,
+        recovery: RecoverySlots | None = None,
+    ) -> None:
+        if stored is not None and deliver is None:
+            raise ValueError("stored needs deliver, which makes the records that bodies are offloaded to")
+        self.resource = resource
+        self.scope = scope
+        self.source = source
+        self._transform = transform
+        self._history = history or History()
+        self.indexer = Indexer(indexers, stored=stored)
+        self.lister = Lister(self.indexer)
+        self._handlers = Handlers(self.indexer, report=report) if deliver is None else None
+        self._report = report
+        self._resync = resync or self._handlers
+        resumed, position, epoch = False, None, 1
+        if checkpoint is not None:
+            self.indexer.load(checkpoint.objects)
+            resumed, position, epoch = not checkpoint.is_blank, checkpoint.position, checkpoint.epoch
+        self._recovery = Recovery(self, self.indexer, recovery, report, self._is_deleted)
+        self._fifo = DeltaFIFO(self.indexer, resumed=resumed, position=position, prepare=self._recovery.prepare)
+        comparing = resumed and epoch > 1 and position is None
+        if comparing:
+            # The process may have ended in the middle of the list that began the epoch: equal versions prove nothing.
+            self._fifo.restored()
+        self._reflector = Reflector(
+            resource,
+            scope,
+            source,
+            self._fifo,
+            report=report,
+            timing=timing,
+            start=begin(checkpoint, watch_list=watch_list),
+            resumed=resumed,
+            epoch=epoch,
+            lists=lists,
+            history=Membership(self._history, self),
+            comparing=comparing,
+        )
+        self._history.join(self, resumed=resumed)
+        ignored = lambda count: report(ChangesIgnored(self.resource, scope, count))  # noqa: E731
+        newest = None if checkpoint is None else checkpoint.ignored
+        self._ignored = None if ignoring is None else IgnoredChanges(ignoring, self.indexer, ignored, newest)
+        self._controller = Controller(
+            resource,
+            scope,
+            self._fifo,
+            self.indexer,
+            deliver or self.handlers.deliver,
+            transform,
+            position,
+            lambda was, now: self._reflector.learn(Contradicted(was, now)),
+            self._notice_synced,
+            self._ignored,
+        )
+        if checkpoint is not None and checkpoint.deleted is not None:
+            self._controller.deleted = checkpoint.epoch, checkpoint.deleted
+        self._synced = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._removing = False
 
-async def resync_when_due(fifo: DeltaFIFO, wanted: ResyncPeriods, synced: asyncio.Event) -> None:
-    """Queues a Sync of every object for each listener whose period is over, until cancelled. Periods begin at
-    ``synced``."""
-    await synced.wait()
-    now = asyncio.get_running_loop().time
-    due_at: dict[tuple[str, float], float] = {}
-    while True:
-        listeners = wanted.resync_periods().items()
-        due_at = {each: due_at.get(each, now() + each[1]) for each in listeners}
-        if due := [each for each, at in due_at.items() if at <= now()]:
-            await fifo.resync(tuple(name for name, _ in due))
-            due_at.update({each: now() + each[1] for each in due})
-            continue
-        try:
-            async with asyncio.timeout_at(min(due_at.values(), default=None)):
-                await wanted.wait_periods_changed()
-        except TimeoutError:
-            continue
+    @property
+    def handlers(self) -> Handlers:
+        """Adds and removes handlers. Raises RuntimeError if the informer has ``deliver`` instead."""
+        if self._handlers is None:
+            raise RuntimeError(f"the informer of {self.resource} has deliver, and takes no handlers")
+        return self._handlers
 
+    async def wait_synced(self) -> None:
+        await self._synced.wait()
 
-class RunningStatus:
-    """Reads the parts of an informer, which the subclass sets."""
-
-    _fifo: DeltaFIFO
-    _reflector: Reflector
-    _synced: asyncio.Event
+    # ── Status ───────────────────────────────────────────────────────────────
 
     @property
     def has_synced(self) -> bool:
@@ -107,105 +170,6 @@ class RunningStatus:
     def caught_up(self) -> bool:
         """All changes that were read are delivered."""
         return self._fifo.is_processed
-
-
-class SharedInformer(RunningStatus):
-    """Delivers, eventually, every change of its resource's objects, in order per object, and knows their newest state.
-    ``has_synced`` never turns back to false; ``live`` is true while a watch is open.
-
-    An informer runs once, in ``run``. ``remove`` ends it when the resource is gone, ``stop`` when the process ends.
-
-    The checkpoint ``remembered`` continues an earlier informer. With a position, the informer watches from there
-    without a list, and has synced at once. Without a position, it lists and compares the list with the checkpoint. A
-    checkpoint with only an epoch starts like a new informer. With ``stored``, bodies are offloaded to the records whose
-    sequence numbers ``deliver`` returns. Updates of the paths of ``ignoring`` alone are not delivered. With
-    ``recovery``, steps that no watch announced are looked for in the API server's history."""
-
-    def __init__(
-        self,
-        resource: Resource,
-        scope: Scope,
-        source: ListerWatcher,
-        deliver: DeliverBatch | None,
-        *,
-        report: Report,
-        timing: Timing,
-        watch_list: bool = True,
-        transform: Transform | None = None,
-        indexers: Mapping[str, IndexFunc] | None = None,
-        resync: ResyncPeriods | None = None,
-        stored: Stored | None = None,
-        checkpoint: Checkpoint | None = None,
-        lists: ListLimiter | None = None,
-        history: History | None = None,
-        ignoring: Ignoring | None = None,
-        recovery: RecoverySlots | None = None,
-    ) -> None:
-        if stored is not None and deliver is None:
-            raise ValueError("stored needs deliver, which makes the records that bodies are offloaded to")
-        self.resource = resource
-        self.scope = scope
-        self.source = source
-        self._transform = transform
-        self._history = history or History()
-        self.indexer = Indexer(indexers, stored=stored)
-        self.lister = Lister(self.indexer)
-        self._handlers = Handlers(self.indexer, report=report) if deliver is None else None
-        self._report, self._resync = report, resync or self._handlers
-        resumed, position, epoch = False, None, 1
-        if checkpoint is not None:
-            self.indexer.load(checkpoint.objects)
-            resumed, position, epoch = not checkpoint.is_blank, checkpoint.position, checkpoint.epoch
-        self._recovery = Recovery(self, self.indexer, recovery, report, self._is_deleted)
-        self._fifo = DeltaFIFO(self.indexer, resumed=resumed, position=position, prepare=self._recovery.prepare)
-        comparing = resumed and epoch > 1 and position is None
-        if comparing:
-            # The process may have ended in the middle of the list that began the epoch: equal versions prove nothing.
-            self._fifo.restored()
-        self._reflector = Reflector(
-            resource,
-            scope,
-            source,
-            self._fifo,
-            report=report,
-            timing=timing,
-            start=requests.begin(checkpoint, watch_list=watch_list),
-            resumed=resumed,
-            epoch=epoch,
-            lists=lists,
-            history=Membership(self._history, self),
-            comparing=comparing,
-        )
-        self._history.join(self, resumed=resumed)
-        ignored = lambda count: report(ChangesIgnored(self.resource, scope, count))  # noqa: E731
-        newest = None if checkpoint is None else checkpoint.ignored
-        self._ignored = None if ignoring is None else IgnoredChanges(ignoring, self.indexer, ignored, newest)
-        self._controller = Controller(
-            resource,
-            scope,
-            self._fifo,
-            self.indexer,
-            deliver or self.handlers.deliver,
-            transform,
-            position,
-            lambda was, now: self._reflector.learn(Contradicted(was, now)),
-            self._notice_synced,
-            self._ignored,
-        )
-        if checkpoint is not None and checkpoint.deleted is not None:
-            self._controller.deleted = checkpoint.epoch, checkpoint.deleted
-        self._synced, self._stopping = asyncio.Event(), asyncio.Event()
-        self._removing = False
-
-    @property
-    def handlers(self) -> Handlers:
-        """Adds and removes handlers. Raises RuntimeError if the informer has ``deliver`` instead."""
-        if self._handlers is None:
-            raise RuntimeError(f"the informer of {self.resource} has deliver, and takes no handlers")
-        return self._handlers
-
-    async def wait_synced(self) -> None:
-        await self._synced.wait()
 
     # ── The part of history.Member ───────────────────────────────────────────
 
@@ -300,3 +264,38 @@ class SharedInformer(RunningStatus):
         if self._handlers is not None:
             self._handlers.informer_synced()
         self._report(InformerSynced(self.resource, self.scope, len(self.indexer)))
+
+
+# ── Periodic resyncs ──────────────────────────────────────────────────────────
+
+
+class ResyncPeriods(Protocol):
+    """The listeners that want periodic resyncs. Listeners come and go."""
+
+    def resync_periods(self) -> Mapping[str, float]:
+        """Listener → seconds; listeners without a period are left out."""
+        ...
+
+    async def wait_periods_changed(self) -> None:
+        """Returns when a listener with a period came or went."""
+        ...
+
+
+async def resync_when_due(fifo: DeltaFIFO, wanted: ResyncPeriods, synced: asyncio.Event) -> None:
+    """Queues a Sync of every object for each listener whose period is over, until cancelled. Periods begin at
+    ``synced``."""
+    await synced.wait()
+    now = asyncio.get_running_loop().time
+    due_at: dict[tuple[str, float], float] = {}
+    while True:
+        listeners = wanted.resync_periods().items()
+        due_at = {each: due_at.get(each, now() + each[1]) for each in listeners}
+        if due := [each for each, at in due_at.items() if at <= now()]:
+            await fifo.resync(tuple(name for name, _ in due))
+            due_at.update({each: now() + each[1] for each in due})
+            continue
+        try:
+            async with asyncio.timeout_at(min(due_at.values(), default=None)):
+                await wanted.wait_periods_changed()
+        except TimeoutError:
+            continue

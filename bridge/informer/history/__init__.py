@@ -1,9 +1,12 @@
 """Proves that an API server still has the known history, and that no backup was restored.
 
-history   chooses the members that are asked; proves the history once for all informers of an API server; the history
-          as one informer asks for it
-member    the part of an informer that its history uses; the requests to the server of one member
-proof     the outcomes of a proof; the conclusion from an answer about the history (pure)
+An informer asks through its Membership. The History of its store makes one proof for all informers that ask at the same
+time: it chooses members whose servers are asked, ``member`` requests lists from them, and ``proof`` draws the
+conclusion from the answers.
+
+history   proves the history of a store once, for all of its informers
+member    asks a single member's server
+proof     compares answers with the known history
 
 A server that was restored from a backup, and has since passed the saved position, answers a watch as if nothing had
 happened. So after a start, and after a broken connection, three questions are asked, once for all informers of a store

@@ -1,6 +1,8 @@
-"""The part of an informer that its History uses.
+"""Asks a single member's server about the known history: requests lists, and lets ``proof`` compare the answers.
 
-Asks a single member's server about the known history: requests lists, and lets ``proof`` compare the answers.
+A member is an informer, seen by its History. Each question is a Proof of its own: of the version that the member has
+reached, of its newest delete, of its newest objects. An answer that says nothing about the history is returned as it
+is, so that the History can ask another member.
 """
 
 from __future__ import annotations
@@ -71,11 +73,11 @@ class Member(Protocol):
         ...
 
     async def wait_recovered(self) -> None:
-        """Returns when no steps behind a list are looked for: in seconds (``allowance.LONGEST``)."""
+        """Returns when no steps behind a list are looked for: in seconds (``exact_lists.LONGEST``)."""
         ...
 
     async def wait_known(self) -> None:
-        """Return when the Indexer has every delta that is queued now."""
+        """Returns when the Indexer has every delta that is queued now."""
         ...
 
     def exported(self, key: str, known: ObjectVersion) -> ApiObject:

@@ -1,6 +1,4 @@
-"""The outcomes of a proof that an API server still has the known history.
-
-Compares answers with the known history of the server. Pure; ``history`` makes the requests.
+"""Draws the conclusion from an answer about the known history of the server; ``member`` makes the requests.
 
 A store that was restored from a backup uses its versions a second time, for other states. A server whose version is
 past the newest known version may still have got there in another history. So a proof needs a known object: the server

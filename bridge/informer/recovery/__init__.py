@@ -1,10 +1,12 @@
 """Recovers the steps that a lost watch did not announce, from the API server's history.
 
-exact_lists   the bounds of the requests of a list; the requests
-recovery      the recovery of an informer
-walk          the meaning of an answer (pure); the versions to look at for objects that came and went (pure); the way
-              of an object back to its known version (pure); the objects to be walked back, and their steps as deltas
-              (pure)
+``recovery`` gets a batch with the differences that a list has shown. For each of them ``walk`` says which version of
+the object to request next, ``exact_lists`` requests it within the bounds of the list, and the steps that were found
+take their place in front of the difference.
+
+exact_lists   lists objects at exact versions, within the bounds of a list and of all informers
+recovery      recovers the steps behind the differences of a batch
+walk          finds an object's steps from the listed state back to its known one, and puts them into the batch
 
 A watch cannot begin before the API server's watch cache (75 s, and nothing after a restart), but etcd answers lists at
 any version until its compaction. So the steps that a lost watch did not announce come from lists of single objects at

@@ -1,6 +1,8 @@
-"""The bounds of recoveries: of a list, and of all informers together.
+"""Lists objects at exact versions (``ExactLists``), within bounds: of the recovery after a list (``Allowance``), and of
+all informers together (``RecoverySlots``).
 
-Lists objects at exact versions, within the bounds of a recovery.
+A server that is busy, or starts anew, is asked again after a pause, and gets fewer requests at the same time. Once the
+bounds are reached, requests are answered by None, and the recovery ends with what it has.
 """
 
 from __future__ import annotations
@@ -27,70 +29,111 @@ MOST_BYTES = 32 << 20
 ATTEMPTS = 8
 """Requests for the same state, where the server is busy, or starts anew: that takes some seconds."""
 
+PAUSE = 1.0
+"""Seconds before the next request for the same state, unless the server asks for more."""
+MOST_KEPT = 2
+"""Objects of an answer that should have at most a single object."""
+HARMLESS = "kubedelta"
+"""A name that every server takes in a list. No object needs to have it."""
+
+Found = TypeVar("Found", Moment, list[ApiObject])
+Read: TypeAlias = Callable[[ListAnswer], Found | Meaning]
+MayAsk: TypeAlias = Callable[[], bool]
+"""Whether another request is within the bounds, which it then counts for."""
+
+
+class Walked(Protocol):
+    """The part of an informer that its recovery uses."""
+
+    resource: Resource
+    scope: Scope
+    source: ListerWatcher
+
+
+class ExactLists:
+    """The lists of a recovery. None as an answer means that the bounds are reached."""
+
+    def __init__(self, informer: Walked, slots: RecoverySlots) -> None:
+        self.limits = slots.limits
+        self._informer = informer
+        self._slots = slots
+        self._offered_by: ListerWatcher | None = None
+        """A server that has listed an object at a version."""
+
+    @property
+    def are_wanted(self) -> bool:
+        """The operator wants the steps of the informer's objects, at this moment."""
+        return self._slots.is_wanted(self._informer.resource, self._informer.scope)
+
+    async def state_at(self, key: str, version: int, may_ask: MayAsk) -> Moment | Meaning | None:
+        """NotThis where the server lists other objects at this version."""
+        answer = await self._state_at(key, version, may_ask)
+        if not isinstance(answer, NotThis) or self._offered_by is self._informer.source:
+            return answer
+        namespace, slash, _ = key.rpartition("/")
+        match await self._state_at(f"{namespace}{slash}{HARMLESS}", version, may_ask):
+            case Moment():
+                return answer
+            case NotThis(reason=reason):
+                return NotOffered(reason)
+            case other:
+                return other
+
+    async def all_at(self, version: int, most: int, may_ask: MayAsk) -> list[ApiObject] | Meaning | None:
+        """At most ``most`` of all objects."""
+        request = ListRequest(version=str(version), limit=most, match=Match.EXACT)
+        answer = await self._list(request, may_ask, most, lambda answer: sample_of(answer, version))
+        return NotOffered(answer.reason) if isinstance(answer, NotThis) else answer
+
+    async def _state_at(self, key: str, version: int, may_ask: MayAsk) -> Moment | Meaning | None:
+        source = self._informer.source
+        request = ListRequest(version=str(version), limit=0, match=Match.EXACT, only=key)
+        answer = await self._list(request, may_ask, MOST_KEPT, lambda answer: moment_of(answer, key, version))
+        if isinstance(answer, Moment):
+            self._offered_by = source
+        return answer
+
+    async def _list(
+        self, request: ListRequest, may_ask: MayAsk, most: int, read: Read[Found]
+    ) -> Found | Meaning | None:
+        meaning: Found | Meaning | None = None
+        for _ in range(ATTEMPTS):
+            async with self._slots.turn():
+                if not may_ask():
+                    return meaning
+                meaning = read(await self._answer(request, most))
+            if not isinstance(meaning, NotNow):
+                self._slots.answered()
+                break
+            self._slots.pause(max(PAUSE, meaning.after or 0.0))
+        return meaning
+
+    async def _answer(self, request: ListRequest, most: int) -> ListAnswer:
+        """The answer with its first objects: a server that ignores the limit or the name may send all that it has, and
+        the page would be in memory as a whole."""
+        kept: list[ApiObject] = []
+
+        def keep(objects: Iterable[ApiObject]) -> None:
+            kept.extend(list(objects)[: most - len(kept)])
+
+        async def take(part: Part) -> None:
+            keep(part.objects)
+
+        answer = await self._informer.source.list(request, take)
+        if not isinstance(answer, Page):
+            return answer
+        keep(answer.objects)
+        return replace(answer, objects=kept)
+
+
+# ── The bounds of the recovery after a list ───────────────────────────────────
+
 
 class RecoveryLimits(msgspec.Struct, frozen=True, kw_only=True):
     most_requests: int = 2000
     """After a list."""
     concurrency: int = 4
     """Requests at the same time, of all informers together."""
-
-
-class RecoverySlots:
-    """Shared by all informers of a process; first come, first served. A server that is busy gets half as many requests
-    at the same time from then on, and one more behind as many answers: else the same requests would be refused again,
-    each time they come together."""
-
-    def __init__(
-        self, limits: RecoveryLimits, is_wanted: Callable[[Resource, Scope], bool] = lambda _resource, _scope: True
-    ) -> None:
-        """``is_wanted``: whether the operator wants the steps of these objects, at the present moment."""
-        self.limits = limits
-        self.is_wanted = is_wanted
-        self._slots = asyncio.Semaphore(limits.concurrency)
-        self._at_once = limits.concurrency
-        """The present bound."""
-        self._too_many = 0
-        """Slots beyond it, which nobody gets any more."""
-        self._answers = 0
-        """Since the bound has changed."""
-        self._quiet_until = 0.0
-        self._now = asyncio.get_running_loop().time
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """A slot for a request, once the server is not busy."""
-        await self._slots.acquire()
-        while self._too_many:  # It was free when the bound fell.
-            self._too_many -= 1
-            await self._slots.acquire()
-        try:
-            # The answer to another request may meanwhile ask for a longer pause.
-            while (rest := self._quiet_until - self._now()) > 0:  # noqa: ASYNC110  # Only time ends it.
-                await asyncio.sleep(rest)
-            yield
-        finally:
-            self._free()
-
-    def answered(self) -> None:
-        """The server was not too busy for a request."""
-        self._answers += 1
-        if self._at_once < self.limits.concurrency and self._answers >= self._at_once:
-            self._at_once, self._answers = self._at_once + 1, 0
-            self._free()
-
-    def pause(self, seconds: float) -> None:
-        """The server is busy: no request begins before this time is over. Refusals within this time count as one."""
-        if self._now() >= self._quiet_until:
-            bound = max(1, self._at_once // 2)
-            self._too_many += self._at_once - bound
-            self._at_once, self._answers = bound, 0
-        self._quiet_until = max(self._quiet_until, self._now() + seconds)
-
-    def _free(self) -> None:
-        if self._too_many:
-            self._too_many -= 1
-        else:
-            self._slots.release()
 
 
 class Allowance:
@@ -165,98 +208,62 @@ class Allowance:
         return self._end in (RecoveryEnd.CONTRADICTED, RecoveryEnd.STOPPED)
 
 
-PAUSE = 1.0
-"""Seconds before the next of them, unless the server asks for more."""
-MOST_KEPT = 2
-"""Objects of an answer that should have at most a single object."""
-HARMLESS = "kubedelta"
-"""A name that every server takes in a list. No object needs to have it."""
-
-Found = TypeVar("Found", Moment, list[ApiObject])
-Read: TypeAlias = Callable[[ListAnswer], Found | Meaning]
-MayAsk: TypeAlias = Callable[[], bool]
-"""Whether another request is within the bounds, which it then counts for."""
+# ── The bounds of all informers together ──────────────────────────────────────
 
 
-class Walked(Protocol):
-    """The part of an informer that its recovery uses."""
+class RecoverySlots:
+    """Shared by all informers of a process; first come, first served. A server that is busy gets half as many requests
+    at the same time from then on, and one more behind as many answers: else the same requests would be refused again,
+    each time they come together."""
 
-    resource: Resource
-    scope: Scope
-    source: ListerWatcher
+    def __init__(
+        self, limits: RecoveryLimits, is_wanted: Callable[[Resource, Scope], bool] = lambda _resource, _scope: True
+    ) -> None:
+        """``is_wanted``: whether the operator wants the steps of these objects, at the present moment."""
+        self.limits = limits
+        self.is_wanted = is_wanted
+        self._slots = asyncio.Semaphore(limits.concurrency)
+        self._at_once = limits.concurrency
+        """The present bound."""
+        self._too_many = 0
+        """Slots beyond the present bound, which nobody gets any more."""
+        self._answers = 0
+        """Answers since the bound has changed."""
+        self._quiet_until = 0.0
+        self._now = asyncio.get_running_loop().time
 
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """A slot for a request, once the server is not busy."""
+        await self._slots.acquire()
+        while self._too_many:  # It was free when the bound fell.
+            self._too_many -= 1
+            await self._slots.acquire()
+        try:
+            # The answer to another request may meanwhile ask for a longer pause.
+            while (rest := self._quiet_until - self._now()) > 0:  # noqa: ASYNC110  # Only time ends it.
+                await asyncio.sleep(rest)
+            yield
+        finally:
+            self._free()
 
-class ExactLists:
-    """The lists of a recovery. None as an answer means that the bounds are reached."""
+    def answered(self) -> None:
+        """The server was not too busy for a request."""
+        self._answers += 1
+        if self._at_once < self.limits.concurrency and self._answers >= self._at_once:
+            self._at_once, self._answers = self._at_once + 1, 0
+            self._free()
 
-    def __init__(self, informer: Walked, slots: RecoverySlots) -> None:
-        self.limits = slots.limits
-        self._informer = informer
-        self._slots = slots
-        self._offered_by: ListerWatcher | None = None
-        """A server that has listed an object at a version."""
+    def pause(self, seconds: float) -> None:
+        """The server is busy: no request begins before this time is over. Refusals within this time count as one."""
+        if self._now() >= self._quiet_until:
+            bound = max(1, self._at_once // 2)
+            self._too_many += self._at_once - bound
+            self._at_once, self._answers = bound, 0
+        self._quiet_until = max(self._quiet_until, self._now() + seconds)
 
-    @property
-    def are_wanted(self) -> bool:
-        """The operator wants them for the informer's objects, at this moment."""
-        return self._slots.is_wanted(self._informer.resource, self._informer.scope)
-
-    async def state_at(self, key: str, version: int, may_ask: MayAsk) -> Moment | Meaning | None:
-        """NotThis where the server lists other objects at this version."""
-        answer = await self._state_at(key, version, may_ask)
-        if not isinstance(answer, NotThis) or self._offered_by is self._informer.source:
-            return answer
-        namespace, slash, _ = key.rpartition("/")
-        match await self._state_at(f"{namespace}{slash}{HARMLESS}", version, may_ask):
-            case Moment():
-                return answer
-            case NotThis(reason=reason):
-                return NotOffered(reason)
-            case other:
-                return other
-
-    async def all_at(self, version: int, most: int, may_ask: MayAsk) -> list[ApiObject] | Meaning | None:
-        """At most ``most`` of all objects."""
-        request = ListRequest(version=str(version), limit=most, match=Match.EXACT)
-        answer = await self._list(request, may_ask, most, lambda answer: sample_of(answer, version))
-        return NotOffered(answer.reason) if isinstance(answer, NotThis) else answer
-
-    async def _state_at(self, key: str, version: int, may_ask: MayAsk) -> Moment | Meaning | None:
-        source = self._informer.source
-        request = ListRequest(version=str(version), limit=0, match=Match.EXACT, only=key)
-        answer = await self._list(request, may_ask, MOST_KEPT, lambda answer: moment_of(answer, key, version))
-        if isinstance(answer, Moment):
-            self._offered_by = source
-        return answer
-
-    async def _list(
-        self, request: ListRequest, may_ask: MayAsk, most: int, read: Read[Found]
-    ) -> Found | Meaning | None:
-        meaning: Found | Meaning | None = None
-        for _ in range(ATTEMPTS):
-            async with self._slots.turn():
-                if not may_ask():
-                    return meaning
-                meaning = read(await self._answer(request, most))
-            if not isinstance(meaning, NotNow):
-                self._slots.answered()
-                break
-            self._slots.pause(max(PAUSE, meaning.after or 0.0))
-        return meaning
-
-    async def _answer(self, request: ListRequest, most: int) -> ListAnswer:
-        """The answer with its first objects: a server that ignores the limit or the name may send all that it has, and
-        the page would be in memory as a whole."""
-        kept: list[ApiObject] = []
-
-        def keep(objects: Iterable[ApiObject]) -> None:
-            kept.extend(list(objects)[: most - len(kept)])
-
-        async def take(part: Part) -> None:
-            keep(part.objects)
-
-        answer = await self._informer.source.list(request, take)
-        if not isinstance(answer, Page):
-            return answer
-        keep(answer.objects)
-        return replace(answer, objects=kept)
+    def _free(self) -> None:
+        if self._too_many:
+            self._too_many -= 1
+        else:
+            self._slots.release()

@@ -1,14 +1,13 @@
-"""The meaning of an answer to a list of an object at a version. Pure.
-
-The versions at which a whole list may show objects that came and went. Pure.
-
-The way of an object back from a list to its known state. Pure: ``recovery`` makes the requests.
+"""Finds the way of an object back from a list to its known state; ``recovery`` makes the requests.
 
 The state at the version before a change shows the step before, whatever its version is: so the walk goes back from step
 to step. Where the object is absent, its delete is found by bisection between a version with the object and a version
-without it.
+without it. A walk ends where it meets the known state, where the server has forgotten the states, or where the states
+cannot be of one history with the known one.
 
-The objects of a batch whose steps are looked for, and the batch with their steps. Pure.
+``walks_of`` makes the walks of a batch, and ``with_steps`` puts their steps in front of the differences that they lead
+to. Objects that came and went between two lists show no difference: a few whole lists at ``sampled_versions`` may show
+them.
 """
 
 from __future__ import annotations
@@ -25,113 +24,7 @@ from bridge.model.change import Evidence, ObjectVersion
 from bridge.model.object import ApiObject, at_version
 from bridge.model.versions.version import number_of
 
-
-class StatesForgotten(msgspec.Struct, frozen=True):
-    """The server has forgotten this version, and all older ones."""
-
-    through: int
-
-
-class NotNow(msgspec.Struct, frozen=True):
-    """The same request may succeed later."""
-
-    reason: str
-    after: float | None = None
-    """Seconds (Retry-After), if the server sent them."""
-
-
-class Broken(msgspec.Struct, frozen=True):
-    """No further request is sensible now."""
-
-    reason: str
-
-
-class NotThis(msgspec.Struct, frozen=True):
-    """The server took no such list. That may be because of the object's name: those of RBAC's kinds, among others, may
-    be longer than a URL, and whoever may create an object chooses it."""
-
-    reason: str
-
-
-class NotOffered(msgspec.Struct, frozen=True):
-    """The server cannot list an object at a version: an aggregated server may not know the parameters."""
-
-    reason: str
-
-
-Meaning: TypeAlias = StatesForgotten | NotNow | Broken | NotThis | NotOffered
-
-
-def moment_of(answer: ListAnswer, key: str, version: int) -> Moment | Meaning:
-    """Reads the answer to a list of this object alone at exactly this version."""
-    if not isinstance(answer, Page):
-        return meaning_of(answer, version)
-    if answer.unreadable:
-        return Broken(f"{key} at {version} cannot be read")
-    if reason := _ignores(answer, key, version):
-        return NotOffered(reason)
-    return Moment(version, answer.objects[0] if answer.objects else None)
-
-
-def sample_of(answer: ListAnswer, version: int) -> list[ApiObject] | Meaning:
-    """Reads the answer to a list of all objects at exactly this version."""
-    if not isinstance(answer, Page):
-        return meaning_of(answer, version)
-    if answer.version != str(version):
-        return NotOffered(f"a list at version {version} has version {answer.version}")
-    return answer.objects
-
-
-def meaning_of(answer: ListAnswer, version: int) -> Meaning:
-    """The meaning of an answer without a list."""
-    match answer:
-        case Expired():
-            return StatesForgotten(version)
-        case Busy(reason=reason, after=after):
-            return NotNow(reason, after)
-        case TooLarge(reason=reason) | Failed(reason=reason):
-            # A server behind the same address may be behind, or has only just started.
-            return NotNow(reason)
-        case Unsupported(reason=reason):
-            return NotThis(reason)
-        case Refused(status=405, reason=reason):
-            return NotOffered(reason)
-        case Page():
-            raise AssertionError("a page is a list")
-        case _:
-            return Broken(answer.reason)
-
-
-def _ignores(page: Page, key: str, version: int) -> str:
-    """The part of the request that the server has ignored, in words; empty if it has answered as requested."""
-    if page.version != str(version):
-        return f"a list at version {version} has version {page.version}"
-    if len(page.objects) > 1 or page.next_page or any(each.key != key for each in page.objects):
-        return "a list of a single object has others"
-    if any((number_of(each.resource_version) or version + 1) > version for each in page.objects):
-        return f"a list at version {version} has an object of a later version"
-    return ""
-
-
-FEW_OBJECTS = 100
-"""Objects of an informer up to which a whole list is as cheap as a few lists of a single object."""
-MOST_SAMPLES = 8
-
-
-def sampled_versions(span: Span) -> list[int]:
-    """Versions spread evenly over the span, newest first; none without both ends of the span."""
-    since, until = number_of(span.since or ""), number_of(span.until or "")
-    if since is None or until is None or until - since < 2:
-        return []
-    between = until - since - 1
-    count = min(MOST_SAMPLES, between)
-    return sorted({since + (until - since) * place // (count + 1) for place in range(1, count + 1)} - {since})[::-1]
-
-
-def walk_of(thing: ApiObject, version: int, span: Span) -> Walk:
-    """The walk of an object that came and went, seen at this version."""
-    since, until = number_of(span.since or "") or 0, number_of(span.until or "") or version
-    return Walk(thing.key, None, Moment(until, None), since=since, seen=Moment(version, thing))
+# ── The walk of a name ────────────────────────────────────────────────────────
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -284,6 +177,9 @@ def _precedes(before: ApiObject | None, after: ApiObject) -> bool:
     return before.uid == after.uid and older is not None and newer is not None and older < newer
 
 
+# ── The walks of a batch ──────────────────────────────────────────────────────
+
+
 class HistoryContradicted(Exception):
     """A listed object is older than the known object: the list is of another history, in which no steps are sought."""
 
@@ -361,3 +257,116 @@ def _queued(step: FoundStep, key: str, arrival: int) -> QueuedDelta:
 
 def _evidence(step: FoundStep) -> Evidence:
     return Evidence.RECOVERED if step.follows else Evidence.RELISTED
+
+
+# ── Objects that came and went ────────────────────────────────────────────────
+
+FEW_OBJECTS = 100
+"""Objects of an informer up to which a whole list is as cheap as a few lists of a single object."""
+MOST_SAMPLES = 8
+
+
+def sampled_versions(span: Span) -> list[int]:
+    """Versions spread evenly over the span, newest first; none without both ends of the span."""
+    since, until = number_of(span.since or ""), number_of(span.until or "")
+    if since is None or until is None or until - since < 2:
+        return []
+    between = until - since - 1
+    count = min(MOST_SAMPLES, between)
+    return sorted({since + (until - since) * place // (count + 1) for place in range(1, count + 1)} - {since})[::-1]
+
+
+def walk_of(thing: ApiObject, version: int, span: Span) -> Walk:
+    """The walk of an object that came and went, seen at this version."""
+    since, until = number_of(span.since or "") or 0, number_of(span.until or "") or version
+    return Walk(thing.key, None, Moment(until, None), since=since, seen=Moment(version, thing))
+
+
+# ── The meaning of an answer ──────────────────────────────────────────────────
+
+
+class StatesForgotten(msgspec.Struct, frozen=True):
+    """The server has forgotten this version, and all older ones."""
+
+    through: int
+
+
+class NotNow(msgspec.Struct, frozen=True):
+    """The same request may succeed later."""
+
+    reason: str
+    after: float | None = None
+    """Seconds (Retry-After), if the server sent them."""
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """No further request is sensible now."""
+
+    reason: str
+
+
+class NotThis(msgspec.Struct, frozen=True):
+    """The server took no such list. That may be because of the object's name: those of RBAC's kinds, among others, may
+    be longer than a URL, and whoever may create an object chooses it."""
+
+    reason: str
+
+
+class NotOffered(msgspec.Struct, frozen=True):
+    """The server cannot list an object at a version: an aggregated server may not know the parameters."""
+
+    reason: str
+
+
+Meaning: TypeAlias = StatesForgotten | NotNow | Broken | NotThis | NotOffered
+
+
+def moment_of(answer: ListAnswer, key: str, version: int) -> Moment | Meaning:
+    """Reads the answer to a list of this object alone at exactly this version."""
+    if not isinstance(answer, Page):
+        return meaning_of(answer, version)
+    if answer.unreadable:
+        return Broken(f"{key} at {version} cannot be read")
+    if reason := _ignores(answer, key, version):
+        return NotOffered(reason)
+    return Moment(version, answer.objects[0] if answer.objects else None)
+
+
+def sample_of(answer: ListAnswer, version: int) -> list[ApiObject] | Meaning:
+    """Reads the answer to a list of all objects at exactly this version."""
+    if not isinstance(answer, Page):
+        return meaning_of(answer, version)
+    if answer.version != str(version):
+        return NotOffered(f"a list at version {version} has version {answer.version}")
+    return answer.objects
+
+
+def meaning_of(answer: ListAnswer, version: int) -> Meaning:
+    """The meaning of an answer without a list."""
+    match answer:
+        case Expired():
+            return StatesForgotten(version)
+        case Busy(reason=reason, after=after):
+            return NotNow(reason, after)
+        case TooLarge(reason=reason) | Failed(reason=reason):
+            # A server behind the same address may be behind, or has only just started.
+            return NotNow(reason)
+        case Unsupported(reason=reason):
+            return NotThis(reason)
+        case Refused(status=405, reason=reason):
+            return NotOffered(reason)
+        case Page():
+            raise AssertionError("a page is a list")
+        case _:
+            return Broken(answer.reason)
+
+
+def _ignores(page: Page, key: str, version: int) -> str:
+    """The part of the request that the server has ignored, in words; empty if it has answered as requested."""
+    if page.version != str(version):
+        return f"a list at version {version} has version {page.version}"
+    if len(page.objects) > 1 or page.next_page or any(each.key != key for each in page.objects):
+        return "a list of a single object has others"
+    if any((number_of(each.resource_version) or version + 1) > version for each in page.objects):
+        return f"a list at version {version} has an object of a later version"
+    return ""

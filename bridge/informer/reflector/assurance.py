@@ -1,6 +1,10 @@
-"""The part of an informer's known objects that is of the API server's present history.
+"""Decides whether the answers that a Reflector gets are of the known history (``Assurance``), and which part of its
+known objects is of the API server's present history (``Comparison``).
 
-Whether the answers that a Reflector gets are of the known history.
+An answer that has just come is taken in if the history is assured at that moment; otherwise a proof is made, and may
+come out as the answer that is taken in instead. News of other informers, and of the Controller, waits here until the
+Reflector's next request. While a list in a new or suspected history is compared, only its listed objects count as
+known.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The meaning of a watch's end, and the reason of an answer in words. Pure.
+"""Decides the next state of a list-watch: the state machine of client-go's reflector, without I/O or a clock.
 
-The first state of a list-watch, at a start and in another history, and the request that a state makes. Pure.
-
-The part of the list-watch state machine before the store has synced: lists, their pages, and WatchLists. Pure.
-
-The list-watch state machine of client-go's reflector. Pure: no I/O, no clock. ``reflector`` drives it.
+``begin`` is the first state, ``next_request`` the request that a state makes, and ``step`` the effect of its answer;
+``reflector`` drives them.
 
     NotSynced ──page──► Listing ──last page──► Synced ──opened──► Watching ──unreadable──► Doubting
      ▲  │                  ▲ │                   ▲ ▲                  │                        │
@@ -13,7 +10,7 @@ The list-watch state machine of client-go's reflector. Pure: no I/O, no clock. `
      └────────── expired, too large, very short, versions ran backwards, repair due ◄──────────┘
 
 Proving precedes the next request after a start, and after a request that did not end as expected. A server with another
-history is listed anew, from every state.
+history is listed anew, from every state. An answer that does not belong to the request raises UnexpectedAnswer.
 
 Differences from client-go (tools/cache/reflector.go): a failed page is requested again, not the whole list; a failed
 watch continues from its version, and only a second failure causes a list; an unreadable item or line does not end the
@@ -100,40 +97,7 @@ LATE = 10.0
 """Seconds after its timeoutSeconds within which the end of a watch counts as caused by it."""
 
 
-def end_of_watch(
-    end: HungUp, request: WatchRequest, seconds: float, *, is_first: bool, very_short: float
-) -> HungUp | Failed | VeryShort | TimedOut:
-    """``seconds``: the duration of the watch. ``is_first``: no event came before. ``very_short``: seconds within which
-    an end without an event suggests that the server has forgotten the version."""
-    if is_first and seconds < very_short:
-        # Only a clean end may stand for a 410.
-        return Failed(end.reason) if end.torn else VeryShort()
-    return TimedOut() if not end.torn and _is_over(request, seconds) else end
-
-
-def _is_over(request: WatchRequest, seconds: float) -> bool:
-    """Whether the watch's duration matches its timeoutSeconds, with a margin for the server's clock."""
-    return request.timeout - min(1.0, 0.1 * request.timeout) <= seconds <= request.timeout + LATE
-
-
-def reason_of(answer: Answer) -> str:
-    match answer:
-        case TimedOut():
-            return "the watch reached its timeout"
-        case OtherHistory() | Contradicted():
-            return "the API server has another history"
-        case VeryShort():
-            return "the watch ended within a second and without an event"
-        case Overdue():
-            return "the bookmark that ends the initial events did not come"
-        case RepairDue():
-            return "a list is due after unreadable data"
-        case Silent(seconds=seconds):
-            return f"the server sent no data for {seconds:.0f} s"
-        case Announced() | Bookmark():
-            return "versions ran backwards"
-        case _:
-            return getattr(answer, "reason", type(answer).__name__)
+# ── Requests ──────────────────────────────────────────────────────────────────
 
 
 def begin(checkpoint: Checkpoint | None, *, watch_list: bool) -> NotSynced | Proving:
@@ -179,6 +143,43 @@ def next_request(state: State, *, page_size: int, watch_timeout: int) -> ListReq
             raise AssertionError(f"a watch is open already: {type(state).__name__}")
 
 
+# ── Steps ─────────────────────────────────────────────────────────────────────
+
+
+def step(state: State, answer: Answer) -> Step:
+    """The effect of an answer: the next state, the updates of the store, and the time of the next request. Raises
+    UnexpectedAnswer."""
+    match answer:
+        case OtherHistory(was=was, now=now):
+            return Step(anew(state), (EpochBegan(was, now),))
+        case Contradicted(was=was, now=now):
+            return Step(anew(state), (RanBackwards(was, now),))
+        case UnknownHistory():
+            return Step(compared(state), (Suspected(),))
+    taken = _STEPS[type(state)](state, answer)
+    if isinstance(taken.state, Watching | Doubting | Streaming):
+        return taken  # A watch is open: nothing was out of sight.
+    if may_be_another_store(state, answer) and (unproven := _unproven(taken.state)):
+        return replace(taken, state=unproven)
+    return taken
+
+
+def may_be_another_store(state: State, answer: Answer) -> bool:
+    """Whether another server, or a server with another store, may answer the next request. A watch that ended by its
+    timeout does not suggest that, nor does an answer that a healthy server gives."""
+    if isinstance(state, Watching | Doubting | Streaming):
+        return not isinstance(answer, TimedOut | RepairDue)
+    return isinstance(answer, Failed | Busy | TooLarge | HungUp | Silent | VeryShort)
+
+
+def _unproven(state: State) -> Proving | None:
+    """The proof that the state needs; None if no objects are known, or if a watch is open."""
+    match state:
+        case NotSynced(seen=str()) | Listing() | Synced():
+            return Proving(state)
+    return None
+
+
 def anew(state: State) -> NotSynced:
     """A list from the beginning: known versions have no meaning in another history."""
     return NotSynced(None, Freshness.CONSISTENT, _watch_list(state))
@@ -199,6 +200,9 @@ def _watch_list(state: State) -> bool:
             return _watch_list(then)
         case _:
             return state.watch_list
+
+
+# ── Lists, before the store has synced ────────────────────────────────────────
 
 
 def not_synced(state: NotSynced, answer: Answer) -> Step:
@@ -330,38 +334,7 @@ def _initial(events: list[Event]) -> list[StoreUpdate]:
     return updates
 
 
-def step(state: State, answer: Answer) -> Step:
-    """The effect of an answer: the next state, the updates of the store, and the time of the next request. Raises
-    UnexpectedAnswer."""
-    match answer:
-        case OtherHistory(was=was, now=now):
-            return Step(anew(state), (EpochBegan(was, now),))
-        case Contradicted(was=was, now=now):
-            return Step(anew(state), (RanBackwards(was, now),))
-        case UnknownHistory():
-            return Step(compared(state), (Suspected(),))
-    taken = _STEPS[type(state)](state, answer)
-    if isinstance(taken.state, Watching | Doubting | Streaming):
-        return taken  # A watch is open: nothing was out of sight.
-    if may_be_another_store(state, answer) and (unproven := _unproven(taken.state)):
-        return replace(taken, state=unproven)
-    return taken
-
-
-def may_be_another_store(state: State, answer: Answer) -> bool:
-    """Whether another server, or a server with another store, may answer the next request. A watch that ended by its
-    timeout does not suggest that, nor does an answer that a healthy server gives."""
-    if isinstance(state, Watching | Doubting | Streaming):
-        return not isinstance(answer, TimedOut | RepairDue)
-    return isinstance(answer, Failed | Busy | TooLarge | HungUp | Silent | VeryShort)
-
-
-def _unproven(state: State) -> Proving | None:
-    """The proof that the state needs; None if no objects are known, or if a watch is open."""
-    match state:
-        case NotSynced(seen=str()) | Listing() | Synced():
-            return Proving(state)
-    return None
+# ── Watches, and proofs ───────────────────────────────────────────────────────
 
 
 def _synced(state: Synced, answer: Answer) -> Step:
@@ -465,20 +438,6 @@ def _proving(state: Proving, answer: Answer) -> Step:
             raise UnexpectedAnswer(state, answer)
 
 
-_STEPS: Mapping[type, Callable[[Any, Answer], Step]] = {
-    NotSynced: not_synced,
-    Listing: listing,
-    Streaming: streaming,
-    Synced: _synced,
-    Watching: _watching,
-    Doubting: _doubting,
-    Proving: _proving,
-}
-
-
-# ── What these have in common ────────────────────────────────────────────────
-
-
 def _relist(state: Synced | Watching | Doubting, freshness: Freshness = Freshness.CACHED) -> NotSynced:
     return NotSynced(state.version, freshness, state.watch_list)
 
@@ -504,3 +463,53 @@ def _ascending(events: list[Event], version: str) -> tuple[int, str]:
             return index, version
         version = thing.resource_version
     return len(events), version
+
+
+_STEPS: Mapping[type, Callable[[Any, Answer], Step]] = {
+    NotSynced: not_synced,
+    Listing: listing,
+    Streaming: streaming,
+    Synced: _synced,
+    Watching: _watching,
+    Doubting: _doubting,
+    Proving: _proving,
+}
+
+
+# ── The end of a watch, and reasons in words ──────────────────────────────────
+
+
+def end_of_watch(
+    end: HungUp, request: WatchRequest, seconds: float, *, is_first: bool, very_short: float
+) -> HungUp | Failed | VeryShort | TimedOut:
+    """``seconds``: the duration of the watch. ``is_first``: no event came before. ``very_short``: seconds within which
+    an end without an event suggests that the server has forgotten the version."""
+    if is_first and seconds < very_short:
+        # Only a clean end may stand for a 410.
+        return Failed(end.reason) if end.torn else VeryShort()
+    return TimedOut() if not end.torn and _is_over(request, seconds) else end
+
+
+def _is_over(request: WatchRequest, seconds: float) -> bool:
+    """Whether the watch's duration matches its timeoutSeconds, with a margin for the server's clock."""
+    return request.timeout - min(1.0, 0.1 * request.timeout) <= seconds <= request.timeout + LATE
+
+
+def reason_of(answer: Answer) -> str:
+    match answer:
+        case TimedOut():
+            return "the watch reached its timeout"
+        case OtherHistory() | Contradicted():
+            return "the API server has another history"
+        case VeryShort():
+            return "the watch ended within a second and without an event"
+        case Overdue():
+            return "the bookmark that ends the initial events did not come"
+        case RepairDue():
+            return "a list is due after unreadable data"
+        case Silent(seconds=seconds):
+            return f"the server sent no data for {seconds:.0f} s"
+        case Announced() | Bookmark():
+            return "versions ran backwards"
+        case _:
+            return getattr(answer, "reason", type(answer).__name__)

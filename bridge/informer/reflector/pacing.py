@@ -1,4 +1,5 @@
-"""Computes the pause before the next request. Pure: the caller passes the time and the jitter.
+"""Computes the pause before the next request, and the number of objects in the next page of a list. The caller passes
+the time and the jitter.
 
 A starting kube-apiserver answers 403 until it has read its RBAC objects, and then 410, since its watch cache is new.
 Pauses for an operator made 80 s of that. So a refusal of a request that was granted before is doubted: the request is
@@ -7,7 +8,8 @@ to grant. (A SelfSubjectAccessReview would ask the same cold cache.) The list be
 once. The next within a minute of that list backs off: lists that take longer than the server's history would follow one
 another for ever.
 
-Adapts the number of objects in the next page of a list to the bytes of the last page. Pure.
+The size of the next page follows the bytes of the last one, so that a page of large objects is read in time, and small
+objects take few requests.
 """
 
 from __future__ import annotations

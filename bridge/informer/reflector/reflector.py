@@ -1,4 +1,5 @@
-"""client-go's Reflector: lists and watches, keeps deadlines, and fills the DeltaFIFO. ``list_watch`` decides."""
+"""Lists and watches without end, as client-go's Reflector: makes the requests, keeps the deadlines, and fills the
+DeltaFIFO. ``list_watch`` decides."""
 
 from __future__ import annotations
 
@@ -10,8 +11,7 @@ from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import FifoClosed
 from bridge.informer.history.history import MemberHistory, TrustedHistory
 from bridge.informer.history.proof import OtherHistory, SameHistory, UnknownHistory
-from bridge.informer.reflector import list_watch, states
-from bridge.informer.reflector import list_watch as requests
+from bridge.informer.reflector import list_watch
 from bridge.informer.reflector.assurance import Assurance, Comparison
 from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.list_watch import end_of_watch, reason_of
@@ -25,6 +25,7 @@ from bridge.informer.reflector.states import (
     Happened,
     ListBegan,
     Listed,
+    ListEnded,
     Listing,
     NotSynced,
     Overdue,
@@ -33,7 +34,9 @@ from bridge.informer.reflector.states import (
     Proving,
     RanBackwards,
     RepairDue,
+    State,
     Step,
+    StoreUpdate,
     Streaming,
     Suspected,
     Synced,
@@ -104,7 +107,7 @@ class Reflector:
         self._report = report
         self._timing = timing
         self._jitter = jitter
-        self._state: states.State = start
+        self._state: State = start
         self._assurance = Assurance(history or TrustedHistory())
         self._pacing = Pacing(timing, granted=resumed)
         self._turn = (lists or ListLimiter()).turn()
@@ -148,7 +151,7 @@ class Reflector:
     @property
     def reached(self) -> str | None:
         """The newest version that the server sent, in its present history; None before the first."""
-        return requests.reached(self._state)
+        return list_watch.reached(self._state)
 
     @property
     def is_witness(self) -> bool:
@@ -188,7 +191,7 @@ class Reflector:
         if isinstance(self._state, NotSynced | Listing):
             await self._wait_for_turn()
         timeout = 0 if isinstance(self._state, Proving) else self._draw_timeout()
-        request = requests.next_request(self._state, page_size=self._page_size, watch_timeout=timeout)
+        request = list_watch.next_request(self._state, page_size=self._page_size, watch_timeout=timeout)
         answer: Answer
         match request:
             case ListRequest():
@@ -349,7 +352,7 @@ class Reflector:
         if not isinstance(answer, silent | UnknownHistory | Contradicted):
             self.last_contact = self._now()
 
-    async def _update_store(self, update: states.StoreUpdate) -> None:
+    async def _update_store(self, update: StoreUpdate) -> None:
         match update:
             case Happened(events=events, position=position):
                 await self._fifo.wait_room()
@@ -365,7 +368,7 @@ class Reflector:
                     await self._fifo.wait_room()
                     self._fifo.replaced(few)
                     self._comparison.listed(few)
-            case states.ListEnded(version=version, complete=complete):
+            case ListEnded(version=version, complete=complete):
                 objects_listed = await self._fifo.end_replace(version, complete=complete)
                 seconds = self._now() - self._list_began
                 self._report(ListCompleted(self._resource, self._scope, objects_listed, seconds, self._listed_before))

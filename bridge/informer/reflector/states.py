@@ -1,4 +1,5 @@
-"""The types of the list-watch state machine: states, answers that its driver makes, updates of the store, and steps.
+"""Defines the types of the list-watch state machine: states, answers that its driver makes, updates of the store, and
+steps.
 
 Each state is a type of its own, with exactly the fields that the state needs.
 """
