@@ -1,29 +1,35 @@
 """The state on disk: every record until all sinks have settled it, the ledger of objects, positions and cursors.
 
-appender       a batch of changes into records, ledger and position in one transaction
-checks         integrity of a database, and the state of another process
-commits        write transactions as data, for other replicas
-consumers      SQL and decisions for each sink: its cursor, backfills, compaction
-copied_state   the whole database as of one moment, for another replica; the database of a replica that follows
-dead_letters   rejected and parked records of a sink
-encryption     encryption of objects' content, and its keys
-errors         exceptions of this room
-ledger         the last exported state of every object
-letters        SQL of dead letters
-log            SQL and decisions for records and ledger: encoding, cleaning
-maintenance    the log in memory, its trimming and cleaning
-opening        the new database in place of a damaged one; takes the directory, opens the database, and reads the
-               state; the facts about an opened state
 outbox         the interface for the other rooms
-progress       starts of a bridge on the state directory, by which it is recognised; makes the progress of each
-               transaction, and recognises what a destination has stored
-registration   sinks that come and go while the bridge runs
-selections     the sinks' selections, and the difference that a changed selection makes
-sink_cursors   cursor, backfill and dead letters of every sink
-snapshots      snapshots on demand
-storage        the database and the files of the state directory
+opening        takes the directory, opens the database or replaces a damaged one, and reads the state
+appender       a batch of changes into records, ledger and position in one transaction
+ledger         the last exported state of every object, and the informer that has the object
 store          one writer, readers with short transactions, bodies by sequence number
 writer         the writer thread with group commit
+maintenance    the log in memory, its trimming and cleaning
+sink_cursors   cursor, backfill and dead letters of every sink
+registration   sinks that come and go while the bridge runs
+selections     the sinks' selections, and the difference that a changed selection makes
+snapshots      snapshots on demand
+dead_letters   rejected and parked records of a sink
+progress       progress that a destination stores with the records, recognised after a restart
+commits        write transactions as data, for other replicas
+copied_state   a copy of the whole database for another replica, and the database of a replica that follows
+errors         exceptions of this room
+log            SQL and decisions for records and ledger: encoding, cleaning
+consumers      SQL and decisions for each sink: its cursor, backfills, compaction
+letters        SQL of dead letters
+storage        the database and the files of the state directory
+encryption     encryption of objects' content, and its keys
+checks         integrity of a database, and the state of another process
+
+``Outbox.open`` takes the directory (``opening``). From then on, an informer's batch goes through ``appender``, which
+numbers its records, and ``writer``, which commits log, ledger and position together; only then are the records
+distributed. A sink that falls behind reads them with ``Outbox.read``, or as items of a backfill. Twice a second (once
+while no record comes), ``Outbox.maintain`` saves the cursors, trims the log behind all of them, and lets the cleaner
+(``maintenance``) remove records that no sink and no object needs. ``log``, ``consumers`` and ``letters`` hold the SQL
+and the decisions, mostly as functions on a connection; the modules beside the folders run on the event loop, and hand
+such functions to the writer or to a reader.
 
 Log, ledger, positions and cursors are one database, because they change in one transaction. Segment files append twice
 as fast, but every tool of this field with a file format of its own took years to stop losing data, each time because

@@ -1,9 +1,11 @@
-"""A consistent copy of the open database in a file without a name: the state of another replica begins with it.
+"""Copies of the database for replicas: the base copy that a leader sends, and the database that a follower has.
 
-The database of a follower: the leader's, a few transactions behind.
+The state of another replica begins with a ``BaseCopy``: a consistent copy of the open database, in a file without a
+name. ``CopiedState`` is the database of a follower: the leader's, a few transactions behind. Nothing of the bridge runs
+on it. It begins as a base copy (a whole file), and every frame of the leader makes it one commit newer. A frame that
+does not fit ends its history: then only another base copy helps.
 
-Nothing of the bridge runs on it. It begins as a base copy (a whole file), and every frame of the leader makes it one
-commit newer. Commits are not forced to disk one by one: they survive the end of the process, however it ends, and what
+Commits of a follower are not forced to disk one by one: they survive the end of the process, however it ends, and what
 a power cut takes away is missing at the end, so that ``history`` still says what is there (SQLite's WAL with
 synchronous=NORMAL). Whoever leads closes this first, and opens an Outbox in the same directory.
 """
@@ -28,6 +30,9 @@ from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import CHECKPOINT_BYTES, connect_file, open_reader, page_bytes, understood, usable
 from bridge.outbox.storage.directory_lock import COMPANIONS, FILE, open_private
 from bridge.outbox.storage.state_directory import StateDirectory
+
+# ── The copy that a leader sends ─────────────────────────────────────────────
+
 
 NAME = f"{FILE}.copy"
 _STEP = 1 << 20
@@ -104,6 +109,9 @@ def _empty_database(file: Path, *, like: apsw.Connection) -> apsw.Connection:
     target.pragma("page_size", page_bytes(like))
     target.pragma("user_version", 1)
     return target
+
+
+# ── The database of a follower ───────────────────────────────────────────────
 
 
 NO_HISTORY = CommitHistory((), 0)

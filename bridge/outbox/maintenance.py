@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from bridge.outbox.encryption.key_registry import Renewal
-from bridge.outbox.log import body_codec as dictionaries
 from bridge.outbox.log import cleaner
 from bridge.outbox.log.body_codec import FIRST_NUMBER, Dictionary, make_dictionary
+from bridge.outbox.log.body_codec import add as add_dictionary
 from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
 from bridge.outbox.log.sparse_index import LogEnd, Retention, SparseIndex, trim_through
 from bridge.outbox.opening import OpenedState
@@ -65,10 +65,8 @@ class LogMaintenance:
         )
         if self.start > through:
             return
-        start, trimmed = (
-            self.start,
-            self.end.bytes - self.size,
-        )  # Counted from the front: appends go on during the write.
+        start = self.start
+        trimmed = self.end.bytes - self.size  # Counted from the front: appends go on during the write.
         self.start = await self._store.write(partial(cleaner.trim, through=through), shrinks=True)
         self.end.index.trim(self.start - 1)
         self._cleanable.add(self.start - start, self.end.bytes - self.size - trimmed)
@@ -109,6 +107,6 @@ class LogMaintenance:
         if content is not None:
             dictionary = Dictionary(number, kind, content)
             self._store.write(
-                partial(dictionaries.add, dictionary=dictionary, cipher=self._store.cipher),
+                partial(add_dictionary, dictionary=dictionary, cipher=self._store.cipher),
                 committed=lambda _: self._store.codec.bodies.learn(dictionary),
             )

@@ -1,8 +1,10 @@
-"""The new database in place of a damaged one: it begins behind every number and epoch that was exported.
+"""Opens the state at the start of a bridge, and begins a new database in place of a damaged one.
 
-Recovery: takes the directory, opens the database or moves a damaged one aside, and reads the state.
-
-The facts about an opened state.
+``open_state`` takes the directory, opens the database or makes it, checks it, and reads what the outbox keeps in memory
+(``OpenedState``). A database that is damaged, or that an earlier process has marked, is moved aside. The new one begins
+behind every number and epoch that was exported, as far as the mark or the damaged file tells, or else the time: every
+sink gets a Gap first, then all objects of the first lists. The mark stays until that is durable, so a crash in the
+middle repeats the repair. ``open_existing`` is for an operator's command: it registers no sink and repairs no damage.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ from bridge.outbox.encryption.cipher import Cipher
 from bridge.outbox.encryption.key_registry import is_complete, renew_dictionaries, require_keys
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
 from bridge.outbox.letters import dead_letters_sql
-from bridge.outbox.log import body_codec as dictionaries
 from bridge.outbox.log import cleaner, ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
+from bridge.outbox.log.body_codec import load as load_dictionaries
 from bridge.outbox.log.cleaner import CleanableLog
 from bridge.outbox.storage.database import one, open_writer, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
@@ -39,79 +41,10 @@ from bridge.telemetry.facts import OutboxOpened, OutboxRebuilt, ReplicasLeft, Re
 
 MOST = 1 << 62
 """Exclusive upper bound of believable sequence numbers."""
-_SKIPPED = 1_000_000
-"""Sequence numbers left out behind the newest readable record of a damaged file: its last records may be unreadable."""
-_MOST_EPOCHS = 1 << 31
-"""Exclusive upper bound of believable epochs: CloudEvents integers are signed 32-bit."""
-_2026 = 1_767_225_600
-"""The beginning of 2026 as Unix time in seconds."""
-_UNREADABLE = (apsw.Error, Damaged, ValueError, TypeError)
 NEWEST_EPOCH = (
     "SELECT max(epoch, (SELECT coalesce(max(epoch), 0) FROM kinds), (SELECT coalesce(max(epoch), 0) FROM informers))"
     " FROM meta"
 )
-
-
-def number_of_now() -> int:
-    """Microseconds since 1970: the number behind which the records of a new state begin, so that they ascend over a
-    state that was lost. No bridge numbers a million records a second for long, so that a lost state did not get ahead
-    of the clock. Below 2^53 until 2255, which every reader of JSON holds."""
-    return time_ns() // 1000
-
-
-def begin_numbers(connection: apsw.Connection, behind: int) -> None:
-    """The first record of this new database has the next number."""
-    connection.execute("UPDATE meta SET last = ?1, log_start = ?1 + 1, cleaner_checkpoint = ?1 + 1", (behind,))
-
-
-def begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mapping[str, StartPolicy], now: str) -> None:
-    """Starts the new database behind ``last``: every sink gets a Gap first, then all objects of the first lists as
-    ``sync``, in this epoch."""
-    gap = rebuilt_gap(last + 1, now)
-    with usable(Path(connection.filename)), connection:
-        connection.execute(
-            # Replay numbers must not repeat; no earlier database planned more replays than it had records.
-            "UPDATE meta SET last = ?1, log_start = ?1, cleaner_checkpoint = ?1, rebuilt = 1, epoch = ?3, replays = ?2",
-            (gap.sequence, last, epoch),
-        )
-        connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
-        connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
-        connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
-
-
-def begin_lacking(connection: apsw.Connection, behind: int, now: str) -> None:
-    """Another replica may have delivered records, and seen objects, that this state does not have. Records leave with
-    larger numbers from now on than any that it can have given (``behind``); every sink gets a Gap, and a snapshot once
-    it has taken the Gap. Part of a transaction."""
-    last = one(connection, "SELECT last FROM meta")
-    gap = taken_over_gap(last + 1, last + 1, now)
-    connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
-    connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
-    connection.execute("UPDATE meta SET last = ?, ahead = max(ahead, ? - last)", (gap.sequence, behind))
-    connection.execute("UPDATE cursors SET owes_snapshot = ?", (gap.sequence,))
-
-
-def last_exported(file: Path, mark: Mark) -> int:
-    """A sequence number behind all that any sink has received of this state: from the mark or the damaged file; if
-    neither has one, made of the time."""
-    try:
-        with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-            last = one(connection, "SELECT max(last, (SELECT coalesce(max(seq), 0) FROM log)) + ahead FROM meta")
-    except _UNREADABLE:
-        last = 0
-    known = max(mark.last or 0, last if 0 < last < MOST else 0)
-    return known + _SKIPPED if known else number_of_now()
-
-
-def unused_epoch(file: Path, mark: Mark) -> int:
-    """An epoch without exported records: from the mark or the damaged file; if neither has one, made of the time."""
-    try:
-        with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-            epoch = one(connection, NEWEST_EPOCH)
-    except _UNREADABLE:
-        epoch = 0
-    known = max(mark.epoch or 0, epoch if 0 < epoch < _MOST_EPOCHS - 1 else 0)
-    return known + 1 if known else max(2, time_ns() // 10**9 - _2026)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +79,7 @@ class OpenedState:
     aside: Path | None = None
     """New path of the damaged database, if a file was left."""
     left_replicas: bool = False
-    """A bridge without an election begins with the state of a replica; see ``rebuild.begin_lacking``."""
+    """A bridge without an election begins with the state of a replica; see ``begin_lacking``."""
 
 
 def open_state(
@@ -163,7 +96,7 @@ def open_state(
     """Opens or creates the state. Blocks: seconds for a log of millions of records. A crash in the middle of a repair
     repeats the repair. ``selecting``: the sinks that have a selection now. ``behind``: the number behind which the
     records of a new database begin. ``capture``: records what is written from here on. ``lacking``: see
-    ``rebuild.begin_lacking``; so is the state of a replica without ``capture``, since another replica may have gone on
+    ``begin_lacking``; so is the state of a replica without ``capture``, since another replica may have gone on
     without it. Raises StateError."""
     state_directory = StateDirectory(directory)
     try:
@@ -268,6 +201,13 @@ def _open(
     return connection
 
 
+def _expect_file(state_directory: StateDirectory) -> None:
+    """Raises Damaged if the write-ahead log is there without its database. A kill cannot cause this; somebody removed
+    the file, and with it the records in front of the log."""
+    if state_directory.has(WAL) and not state_directory.has(FILE):
+        raise Damaged(f"{state_directory.file} is missing, and {WAL} is there")
+
+
 def _make(state_directory: StateDirectory, behind: int) -> None:
     """Makes an empty database. A kill leaves none, or one with all its tables: a file without has lost its records."""
     try:
@@ -276,13 +216,6 @@ def _make(state_directory: StateDirectory, behind: int) -> None:
         state_directory.finish_file()
     except OSError as error:
         raise StateUnusable(f"state.directory: cannot make {state_directory.file}: {error.strerror}") from error
-
-
-def _expect_file(state_directory: StateDirectory) -> None:
-    """Raises Damaged if the write-ahead log is there without its database. A kill cannot cause this; somebody removed
-    the file, and with it the records in front of the log."""
-    if state_directory.has(WAL) and not state_directory.has(FILE):
-        raise Damaged(f"{state_directory.file} is missing, and {WAL} is there")
 
 
 def _read_or_close(
@@ -362,7 +295,7 @@ def _check(connection: apsw.Connection) -> None:
 
 def _bodies(connection: apsw.Connection, cipher: Cipher | None) -> BodyCodec:
     try:
-        return BodyCodec(dictionaries.load(connection, cipher), cipher)
+        return BodyCodec(load_dictionaries(connection, cipher), cipher)
     except ValueError as error:
         raise Damaged(str(error)) from error
 
@@ -396,3 +329,79 @@ def report_opened(opened: OpenedState, records: int, sinks: Iterable[str], repor
         report(StateExposed(str(files.file.parent), files.exposed))
     if opened.damage:
         report(OutboxRebuilt(str(opened.aside or ""), opened.damage, tuple(sinks)))
+
+
+# ── A new database ───────────────────────────────────────────────────────────
+
+_SKIPPED = 1_000_000
+"""Sequence numbers left out behind the newest readable record of a damaged file: its last records may be unreadable."""
+_MOST_EPOCHS = 1 << 31
+"""Exclusive upper bound of believable epochs: CloudEvents integers are signed 32-bit."""
+_2026 = 1_767_225_600
+"""The beginning of 2026 as Unix time in seconds."""
+_UNREADABLE = (apsw.Error, Damaged, ValueError, TypeError)
+
+
+def last_exported(file: Path, mark: Mark) -> int:
+    """A sequence number behind all that any sink has received of this state: from the mark or the damaged file; if
+    neither has one, made of the time."""
+    try:
+        with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            last = one(connection, "SELECT max(last, (SELECT coalesce(max(seq), 0) FROM log)) + ahead FROM meta")
+    except _UNREADABLE:
+        last = 0
+    known = max(mark.last or 0, last if 0 < last < MOST else 0)
+    return known + _SKIPPED if known else number_of_now()
+
+
+def unused_epoch(file: Path, mark: Mark) -> int:
+    """An epoch without exported records: from the mark or the damaged file; if neither has one, made of the time."""
+    try:
+        with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            epoch = one(connection, NEWEST_EPOCH)
+    except _UNREADABLE:
+        epoch = 0
+    known = max(mark.epoch or 0, epoch if 0 < epoch < _MOST_EPOCHS - 1 else 0)
+    return known + 1 if known else max(2, time_ns() // 10**9 - _2026)
+
+
+def number_of_now() -> int:
+    """Microseconds since 1970: the number behind which the records of a new state begin, so that they ascend over a
+    state that was lost. No bridge numbers a million records a second for long, so that a lost state did not get ahead
+    of the clock. Below 2^53 until 2255, which every reader of JSON holds."""
+    return time_ns() // 1000
+
+
+def begin_numbers(connection: apsw.Connection, behind: int) -> None:
+    """The first record of this new database has the next number."""
+    connection.execute("UPDATE meta SET last = ?1, log_start = ?1 + 1, cleaner_checkpoint = ?1 + 1", (behind,))
+
+
+def begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mapping[str, StartPolicy], now: str) -> None:
+    """Starts the new database behind ``last``: every sink gets a Gap first, then all objects of the first lists as
+    ``sync``, in this epoch."""
+    gap = rebuilt_gap(last + 1, now)
+    with usable(Path(connection.filename)), connection:
+        connection.execute(
+            # Replay numbers must not repeat; no earlier database planned more replays than it had records.
+            "UPDATE meta SET last = ?1, log_start = ?1, cleaner_checkpoint = ?1, rebuilt = 1, epoch = ?3, replays = ?2",
+            (gap.sequence, last, epoch),
+        )
+        connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
+        connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
+        connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
+
+
+# ── Another replica may know more ────────────────────────────────────────────
+
+
+def begin_lacking(connection: apsw.Connection, behind: int, now: str) -> None:
+    """Another replica may have delivered records, and seen objects, that this state does not have. Records leave with
+    larger numbers from now on than any that it can have given (``behind``); every sink gets a Gap, and a snapshot once
+    it has taken the Gap. Part of a transaction."""
+    last = one(connection, "SELECT last FROM meta")
+    gap = taken_over_gap(last + 1, last + 1, now)
+    connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
+    connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
+    connection.execute("UPDATE meta SET last = ?, ahead = max(ahead, ? - last)", (gap.sequence, behind))
+    connection.execute("UPDATE cursors SET owes_snapshot = ?", (gap.sequence,))

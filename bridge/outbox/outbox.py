@@ -15,11 +15,8 @@ from bridge.model.primitives.backoff import PollInterval
 from bridge.model.primitives.ring import Slice
 from bridge.model.record import Record
 from bridge.outbox import opening
-from bridge.outbox import opening as rebuild
-from bridge.outbox import opening as reporting
 from bridge.outbox.appender import Appender, utc_now
-from bridge.outbox.checks import integrity as state_check
-from bridge.outbox.checks.integrity import damage_behind
+from bridge.outbox.checks import integrity
 from bridge.outbox.commits import Capture
 from bridge.outbox.consumers import cursors, own_log
 from bridge.outbox.consumers.compaction import BacklogSize
@@ -86,8 +83,7 @@ class Outbox:
         self.leads = capture is not None
         """In an election."""
         self.snapshots = Snapshots(store, self.sinks, self.selections, clock, report)
-        parts = store, self._appender, self.sinks, self.selections, clock
-        self.registration = SinkRegistration(*parts, report)
+        self.registration = SinkRegistration(store, self._appender, self.sinks, self.selections, clock, report)
         self.term = opened.term
         """The newest term in which a bridge has led with this state; 0 without one."""
         self.ahead = opened.ahead
@@ -106,7 +102,7 @@ class Outbox:
         clock: Callable[[], str] = utc_now,
         selecting: Collection[str] = (),
         only_existing: bool = False,
-        first_behind: Callable[[], int] = rebuild.number_of_now,
+        first_behind: Callable[[], int] = opening.number_of_now,
         cipher: Cipher | None = None,
         committed: Committed = lambda _records, _last: None,
         cleaner_policy: CleanerPolicy = CleanerPolicy(),  # noqa: B008  # frozen
@@ -130,7 +126,7 @@ class Outbox:
         existing = partial(opening.open_existing, cipher=cipher)
         opened = await asyncio.to_thread(existing if only_existing else begin, directory, sinks, clock())
         outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed, capture)
-        reporting.report_opened(opened, outbox.records, sinks, report)
+        opening.report_opened(opened, outbox.records, sinks, report)
         return outbox
 
     async def close(self) -> None:
@@ -152,7 +148,9 @@ class Outbox:
         """Examines the database after every error that may come from damage. Raises Damaged in place of such an
         error."""
         cause = error if isinstance(error, Exception) else self._store.failure
-        damage = await asyncio.to_thread(damage_behind, cause, self._store.state_directory, self._store.cipher)
+        damage = await asyncio.to_thread(
+            integrity.damage_behind, cause, self._store.state_directory, self._store.cipher
+        )
         if not damage:
             await self.close()
             return
@@ -263,8 +261,8 @@ class Outbox:
     async def check(self) -> StateReport:
         """The result of a complete integrity check. Reads the whole database: seconds for each gigabyte."""
         if gone := self._store.state_directory.gone():
-            return state_check.report_without_database(self.disk(), gone)
-        return await self._store.ask(partial(state_check.report, disk=self.disk(), cipher=self._store.cipher))
+            return integrity.report_without_database(self.disk(), gone)
+        return await self._store.ask(partial(integrity.report, disk=self.disk(), cipher=self._store.cipher))
 
     # ── Housekeeping ─────────────────────────────────────────────────────────
 

@@ -1,4 +1,8 @@
-"""The writer thread. Jobs that wait while a transaction runs share the next transaction (group commit). Hot."""
+"""The writer thread, which alone writes to the database.
+
+It is on the hot path. Jobs that wait while a transaction runs share the next transaction (group commit). On a full
+disk, jobs wait for room; jobs that free space run alone, ahead of the others.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Integrity checks: pages, tables, values and frames of a database, and whether the tables agree.
+"""Finds damage in a database: in its pages, tables, values and frames, and where its tables disagree.
 
-Used by ``kubedelta state check``, and after errors that do not come from our own classes. A problem found here is
+After an error that does not come from our own classes, ``find_damage`` examines the file. A problem found here is
 damage, and the next start begins with a new database; without a problem the error is a bug, and the database stays.
-
-The report of ``kubedelta state check``.
+The same checks are behind ``kubedelta state check``, whose ``report`` adds counts and sizes. Every start checks the
+values of the small tables (``require_small``); everything else reads the whole file.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from bridge.outbox.encryption.cipher import Cipher, Place
 from bridge.outbox.encryption.key_registry import bytes_by_key
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
 from bridge.outbox.letters import dead_letters_sql
-from bridge.outbox.log import body_codec as dictionaries
 from bridge.outbox.log import ledger_sql, record_codec
 from bridge.outbox.log.body_codec import BodyCodec
+from bridge.outbox.log.body_codec import load as load_dictionaries
 from bridge.outbox.log.ledger_sql import PRESENT
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import is_damage, one, open_reader, page_bytes, row
@@ -119,6 +119,9 @@ def require_small(database: apsw.Connection) -> None:
             raise Damaged(problem)
 
 
+# ── The parts of the check ───────────────────────────────────────────────────
+
+
 def _pages(database: apsw.Connection) -> Iterator[str]:
     """Runs SQLite's own check: page checksums, b-trees, and declared types."""
     for (found,) in database.execute(f"PRAGMA integrity_check({MOST})"):
@@ -159,7 +162,7 @@ def _values_of(table: str, database: apsw.Connection) -> Iterator[str]:
 def _frames(database: apsw.Connection, cipher: Cipher | None) -> Iterator[str]:
     """Decodes every body, dead letter, item and backfill."""
     try:
-        bodies = BodyCodec(dictionaries.load(database, cipher), cipher)
+        bodies = BodyCodec(load_dictionaries(database, cipher), cipher)
     except ValueError as error:
         yield str(error)
         return
@@ -223,6 +226,9 @@ _QUESTIONS = {
     ),
     "cursors that point beyond the log": "SELECT count(*) FROM cursors, meta WHERE settled > last",
 }
+
+
+# ── The report of the command ────────────────────────────────────────────────
 
 
 def report(database: apsw.Connection, disk: Disk, cipher: Cipher | None) -> StateReport:

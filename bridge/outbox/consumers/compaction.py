@@ -1,8 +1,8 @@
-"""Compaction reduces a sink's backlog to the newest record of each object. Each kept record gets the op that is correct
-for a sink that never received the dropped ones.
+"""Reduces a sink's backlog: to the newest record of each object, or to the bounds above which records are dropped.
 
-An object lives from its ``added`` to its ``deleted``. A life that ended becomes its ``deleted``, or no record if the
-sink certainly never received the object; a life that goes on becomes its newest state.
+Compaction keeps the newest record of each object. Each kept record gets the op that is correct for a sink that never
+received the dropped ones. An object lives from its ``added`` to its ``deleted``. A life that ended becomes its
+``deleted``, or no record if the sink certainly never received the object; a life that goes on becomes its newest state.
 
     added, updated, updated         added, with the newest state
     updated, updated, sync          updated, with the newest state
@@ -14,10 +14,9 @@ sink certainly never received the object; a life that goes on becomes its newest
 After a crash, the last records may or may not have reached the sink. An ``added`` among them keeps its id, the newest
 state follows as ``updated``, and deletes are always kept.
 
-Bounds of a sink's backlog, and the records to drop above them (pure).
-
-By default a backlog is compacted, at 4 GiB: ``block`` lets a single dead sink stop all, and ``drop`` loses states.
-Consumers of state lose nothing by ``compact``; consumers of history should choose ``block``.
+``why_full`` compares a backlog with its bounds, and ``drop_through`` finds the records to drop. By default a backlog is
+compacted, at 4 GiB: ``block`` lets a single dead sink stop all, and ``drop`` loses states. Consumers of state lose
+nothing by ``compact``; consumers of history should choose ``block``.
 """
 
 from __future__ import annotations
@@ -141,6 +140,9 @@ class _Life(msgspec.Struct, gc=False):
     def kept(self) -> list[Kept]:
         newest = Kept(self.newest, self.op, self.before)
         return [Kept(self.added, Op.ADDED, self.added_before), newest] if self.added else [newest]
+
+
+# ── Bounds of a backlog ──────────────────────────────────────────────────────
 
 
 ROOM = 0.9

@@ -133,7 +133,7 @@ class Backlogs:
     def drop_through(
         self, cursor: SinkCursor, bounds: BacklogBounds, whole: SparseIndex, now: float, beside: int
     ) -> int:
-        """See ``backlog.drop_through``."""
+        """See ``compaction.drop_through``."""
         own, held, last = self._own.get(cursor.sink), cursor.holds, self._last()
         if own is None:
             return drop_through(bounds, whole, held, last, now, beside)

@@ -1,8 +1,8 @@
 """Selections in the database: each sink's bit in log and ledger, and the entries by which the bits were decided.
 
 ``log.takes``, ``enters`` and ``leaves`` have the decision on each record, and ``ledger.members`` the sinks whose
-selection contains an object; see ``model.record.Selected``. A sink that
-had a selection once keeps its bit until its cursor is forgotten: without ``select`` its selection contains everything.
+selection contains an object; see ``model.record.Selected``. A sink that had a selection once keeps its bit until its
+cursor is forgotten: without ``select`` its selection contains everything.
 
 The decision is stored with the record. To evaluate when a sink takes a record would need no columns, but membership
 depends on the record before, which a compaction, a restart or a changed selection hides, and each sink would evaluate

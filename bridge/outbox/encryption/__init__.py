@@ -1,8 +1,11 @@
 """Encryption of objects' content at rest.
 
-cipher         a key of the operator, and its id; frames of AES-256-GCM, and the places that they are bound to; the
-               content of a dead letter
-key_registry   the keys of a database, and the bytes under each; moves the content of older records to the first key
+cipher         the operator's keys, encrypted frames, and the places that frames are bound to
+key_registry   the keys of a database, and the move of older content to the first key
+
+A ``Cipher`` seals content on its way into the database and opens it on its way out: bodies, states before a change,
+dictionaries, and dead letters. The registry in the database says which keys have content, so a start without one of
+them fails before any body is read. After a change of keys, a ``Renewal`` moves the older content, beside the bridge.
 
 Content is encrypted above SQLite, frame by frame and after compression; names stay readable. So ``kubedelta cursors``,
 comparisons with the ledger and trimming need no key, a rotation rewrites no file, and without keys nothing is slower.

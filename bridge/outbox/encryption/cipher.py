@@ -1,14 +1,13 @@
-"""A key of the operator, and its id. Pure.
+"""Encrypts the content of the database, in frames of AES-256-GCM that can be read only in their place.
 
 The id of a key is a digest of the key, as in redaction: a file cannot be given the name of another key, and a wrong key
 is a missing key, which is an error of the configuration and never damage.
 
-Frames of AES-256-GCM: a magic number, the id of the key, a salt, the number of the message, the ciphertext, its tag.
-
-The key of a frame is derived (HKDF-SHA256) from the operator's key and the salt, which is random in each opened state;
-the number of the message is the nonce. So a nonce never repeats under a key, however many messages there are.
-
-A frame is bound to its place in the database: it can be read nowhere else.
+A frame has a magic number, the id of the key, a salt, the number of the message, the ciphertext, and its tag. The key
+of a frame is derived (HKDF-SHA256) from the operator's key and the salt, which is random in each opened state; the
+number of the message is the nonce. So a nonce never repeats under a key, however many messages there are. A frame is
+bound to its place in the database (``Place``): it can be read nowhere else. A dead letter (``Letter``) has two frames,
+since its answer changes while its record stays.
 
 Random nonces of 96 bits allow 2^32 messages under a key (NIST SP 800-38D): at 5,000 events a second these are gone
 after ten days, and nobody rotates that often. With numbers under derived keys no nonce comes twice before 2^64
@@ -16,8 +15,6 @@ messages, and salts of two starts are equal with a chance of 2^-64 after 2^32 st
 repeated nonce, but not every OpenSSL has that. The price: 24 bytes a frame for salt and number; and a process that is
 cloned while it runs (a snapshot of a virtual machine's memory, continued twice) uses numbers twice: restart the bridge
 after such a restore.
-
-The content of a dead letter, encrypted or not.
 """
 
 from __future__ import annotations
@@ -32,6 +29,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from bridge.outbox.errors import Damaged, StateUnusable
+
+OPTION = "state.encryption.key_files"
+
+
+# ── Keys ─────────────────────────────────────────────────────────────────────
+
 
 SHORTEST = 32
 """Bytes. AES-256 has keys of 32 bytes; a longer file is condensed."""
@@ -55,9 +58,22 @@ class EncryptionKey:
         """Tells keys of equal ids apart."""
 
 
-OPTION = "state.encryption.key_files"
+class KeyMissing(StateUnusable):
+    """Content is encrypted under a key that is not configured."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"{OPTION}: no file has the key {key}, with which content of the state is encrypted: name its file, behind "
+            "the key for new content"
+        )
+
+
+# ── Frames ───────────────────────────────────────────────────────────────────
+
 MAGIC: Final = b"\xf3kd1"
-_ID, _SALT, _NUMBER = slice(4, 8), slice(8, 24), slice(24, 32)
+_ID = slice(4, 8)
+_SALT = slice(8, 24)
+_NUMBER = slice(24, 32)
 _SEALED = slice(32, None)
 HEAD: Final = 8
 """Bytes of a frame that name its key, with the magic number."""
@@ -91,16 +107,6 @@ class Place(NamedTuple):
     def dead_letter(cls, column: bytes, sink: str, sequence: int, record_id: str) -> Place:
         """``column``: the record, or the answer."""
         return cls(column, b"%d %d %s%s" % (sequence, len(sink), sink.encode(), record_id.encode()))
-
-
-class KeyMissing(StateUnusable):
-    """Content is encrypted under a key that is not configured."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"{OPTION}: no file has the key {key}, with which content of the state is encrypted: name its file, behind "
-            "the key for new content"
-        )
 
 
 class Cipher:
@@ -197,6 +203,9 @@ def _invalid_tag() -> type[Exception]:
     from cryptography.exceptions import InvalidTag
 
     return InvalidTag
+
+
+# ── Dead letters ─────────────────────────────────────────────────────────────
 
 
 class Letter(NamedTuple):

@@ -1,8 +1,11 @@
-"""The keys under which a database has, or had, content. A key is registered before its first frame is written.
+"""Follows the keys under which a database has content, and moves older content to the first of them.
 
-Moves the content of older records to the first key, step by step beside the bridge: plain bodies from before the
-encryption, and bodies under former keys; or to plain text, after the encryption. Otherwise an object that never changes
-would keep a former key in use.
+A key is registered before its first frame is written. A start forgets the registered keys that have no content and are
+not configured any more, and fails with ``KeyMissing`` if one of the others is not configured.
+
+``Renewal`` moves the content of older records to the first key, step by step beside the bridge: plain bodies from
+before the encryption, and bodies under former keys; or to plain text, after the encryption. Otherwise an object that
+never changes would keep a former key in use.
 """
 
 from __future__ import annotations
@@ -79,9 +82,13 @@ def bytes_by_key(database: apsw.Connection) -> Counter[str]:
     return found
 
 
+# ── Older content ────────────────────────────────────────────────────────────
+
+
 _RECORDS = 500
+"""Records that a step looks at."""
 _BYTES = 4 << 20
-"""Records, and bytes of content, that a step looks at."""
+"""Bytes of content behind which a step ends."""
 
 
 class Renewal:

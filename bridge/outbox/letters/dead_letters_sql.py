@@ -168,15 +168,12 @@ def reject_again(
 def _dead_letter_of(row: Sequence[Any], cipher: Cipher | None) -> DeadLetter:
     number, name, key, parked, retrying, *columns = row
     letter = Letter(*columns)
-    sink, record, (reason, answer) = (
-        letter.sink,
-        record_codec.decode_record(letter.content(cipher)),
-        letter.texts(cipher),
-    )
+    record = record_codec.decode_record(letter.content(cipher))
+    reason, answer = letter.texts(cipher)
     op = record.op.value if isinstance(record, Delta) else type(record).__name__.lower()
     return DeadLetter(
         number,
-        sink,
+        letter.sink,
         record.sequence,
         record.id,
         name,

@@ -1,10 +1,8 @@
-"""Compression dictionaries in the database.
-
-The codec of bodies: zstd frames, with a dictionary for each kind once enough samples were seen. Hot.
+"""Packs bodies: as zstd frames, with a dictionary for each kind once enough samples were seen. This is on the hot path.
 
 Objects of one kind resemble each other: a dictionary halves both the size of a pod and the time to compress it.
-
-A frame names its dictionary. A kind has one dictionary at most, which stays in the database for ever.
+A frame names its dictionary. A kind has one dictionary at most, which stays in the database for ever; a body uses it
+only after it is durable, since a body whose dictionary is lost cannot be read.
 """
 
 from __future__ import annotations
@@ -19,23 +17,6 @@ from bridge.model.formats.managers import parted
 from bridge.model.primitives.packing import MAX_BODY, pack, unpack
 from bridge.outbox.encryption.cipher import Cipher, Place, is_sealed, opened, sealed
 
-
-def load(database: apsw.Connection, cipher: Cipher | None) -> list[Dictionary]:
-    """All dictionaries of the database. Raises ValueError for damaged content, and KeyMissing."""
-    return [
-        Dictionary(number, kind, opened(cipher, Place.dictionary(number), content))
-        for number, kind, content in database.execute("SELECT number, kind, content FROM dictionaries")
-    ]
-
-
-def add(database: apsw.Connection, dictionary: Dictionary, cipher: Cipher | None) -> None:
-    """Saves a new dictionary. Its number is unique to its kind."""
-    database.execute(
-        "INSERT INTO dictionaries (number, kind, content) VALUES (?,?,?)",
-        (dictionary.number, dictionary.kind, sealed(cipher, Place.dictionary(dictionary.number), dictionary.content)),
-    )
-
-
 LEVEL = 1
 FIRST_NUMBER = 32_768
 """The number of a dictionary is this plus the number of its kind. The format reserves lower numbers (RFC 8878)."""
@@ -46,15 +27,6 @@ _SAMPLE_BYTES = 1 << 20
 """Bytes needed to train a dictionary; a kind with fewer takes little space anyway."""
 _ALL_SAMPLE_BYTES = 16 << 20
 """Bound of the samples in memory, of all kinds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dictionary:
-    """A trained dictionary and the kind that uses it."""
-
-    number: int
-    kind: int
-    content: bytes
 
 
 class BodyCodec:
@@ -154,9 +126,37 @@ class BodyCodec:
         self._sampled[kind] = size + len(body)
 
 
+# ── Dictionaries ─────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """A trained dictionary and the kind that uses it."""
+
+    number: int
+    kind: int
+    content: bytes
+
+
 def make_dictionary(samples: list[bytes], number: int) -> bytes | None:
     """The content of a dictionary; None if the samples have too little in common. Takes about 0.1 s."""
     try:
         return zstandard.train_dictionary(_DICTIONARY_BYTES, [*samples], dict_id=number).as_bytes()
     except zstandard.ZstdError:
         return None
+
+
+def load(database: apsw.Connection, cipher: Cipher | None) -> list[Dictionary]:
+    """All dictionaries of the database. Raises ValueError for damaged content, and KeyMissing."""
+    return [
+        Dictionary(number, kind, opened(cipher, Place.dictionary(number), content))
+        for number, kind, content in database.execute("SELECT number, kind, content FROM dictionaries")
+    ]
+
+
+def add(database: apsw.Connection, dictionary: Dictionary, cipher: Cipher | None) -> None:
+    """Saves a new dictionary. Its number is unique to its kind."""
+    database.execute(
+        "INSERT INTO dictionaries (number, kind, content) VALUES (?,?,?)",
+        (dictionary.number, dictionary.kind, sealed(cipher, Place.dictionary(dictionary.number), dictionary.content)),
+    )

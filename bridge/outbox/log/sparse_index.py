@@ -1,6 +1,8 @@
-"""A sparse index of the log: bytes and ages of its records, without a read of the log (pure).
+"""Answers how many bytes follow a record in the log, how old these are, and how far to trim the log; reads no row.
 
-The records and the space that are kept beyond need, and the start of the log that follows (pure).
+``SparseIndex`` keeps marks of sequence number, bytes and time. ``LogEnd`` follows the commits, and makes a mark when a
+megabyte was written or the index is needed. ``Retention`` says what is kept beyond need, and ``trim_through`` decides
+by the cursors and by that. Times are given by the caller, so every decision can be tested without a clock.
 """
 
 from __future__ import annotations

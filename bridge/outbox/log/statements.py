@@ -1,8 +1,9 @@
-"""Adds the field managers of a step to its record, where a sink asks for them. Pure.
+"""Writes batches of new records: rows of log and ledger, and the informer's position, in the writer's transaction.
 
-Adds the decision of the sinks' selections to new records.
-
-The writer's transactions on log, ledger and informers, and the informers as they are followed between them. Hot.
+This is on the hot path. Before a batch is written, its records may get two additions. Where a sink has a selection,
+``deciding`` adds the decision which sinks get the record. Where a sink asks for field managers, ``with_managers`` adds
+those of the step from the object's former state to its new one. Then ``append`` writes the batch. ``RunningInformer``
+is an informer as the outbox follows it from batch to batch.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from bridge.outbox.encryption.cipher import Cipher, Place
 from bridge.outbox.log import informer_sql, ledger_sql, record_codec
 from bridge.outbox.log.informer_sql import InformerProgress
 from bridge.outbox.log.record_codec import LogRow
+
+# ── Managers and selections of new records ───────────────────────────────────
 
 
 def with_managers(
@@ -75,6 +78,9 @@ def deciding(decide: Decide, state: Callable[[ObjectVersion], bytes]) -> Callabl
         return found
 
     return selected
+
+
+# ── Transactions ─────────────────────────────────────────────────────────────
 
 
 Compress: TypeAlias = Callable[[bytes], bytes]
@@ -210,6 +216,9 @@ def _clear_positions(database: apsw.Connection, batch: Append) -> None:
         " WHERE id = (SELECT informer FROM ledger WHERE kind = ? AND seq = ?) AND position IS NOT NULL",
         [(batch.kind, replaced) for replaced in batch.replaced],
     )
+
+
+# ── Running informers ────────────────────────────────────────────────────────
 
 
 @dataclass(slots=True)

@@ -1,11 +1,15 @@
 """The database file and the state directory.
 
 database          connections, their pragmas, and queries that always have a row
-directory_lock    files with mode 0600; one bridge for each directory, and nobody else in its files
-mark              the mark that an ended bridge leaves for the next start
-schema            steps from earlier formats to this one; the tables in SQL; format number, application id, the check
-                  of the tables and their making
-shard_file        the shard whose objects the state has
-state_directory   its files: identity, sizes, mark, and the database moved aside
+schema            the tables in SQL, the number of their format, their check, and steps from earlier formats
 wal               finds a write-ahead log that lost its end
+state_directory   its files: identity, sizes, mark, and the database moved aside
+directory_lock    one bridge for each directory, and nobody else in its files, which have mode 0600
+mark              the mark that an ended bridge leaves for the next start
+shard_file        the shard whose objects the state has
+
+``StateDirectory`` takes the lock before the database is opened, and holds it until the process ends. Then ``database``
+opens the file: ``schema`` recognises it before anything in it changes, ``wal`` makes sure that no committed transaction
+is ignored, and the tables are made or migrated. A file that cannot be trusted raises ``Damaged``, and a file of another
+program or version raises ``UnknownFormat``: the first is moved aside for a new one, the second is left to the operator.
 """

@@ -1,13 +1,8 @@
-"""Changes a database of an earlier format into one of this format, in a single transaction, when a bridge opens it.
+"""The tables of the database, the number of their format, and the steps from earlier formats.
 
-A step adds tables, columns and indexes, so it takes milliseconds, whatever the size of the log: a rewrite of the log
-would take minutes and the size of the file. New columns stand behind the others. The first release writes format 10,
-and no format before it was released.
-
-The price of columns behind the others: in a migrated file the bits of a record stand behind its body, and a sink that
-passes over a record follows its pages to their end.
-
-The tables of the database.
+``recognise`` looks at a file before anything in it changes, and ``prepare`` makes the tables in an empty file, or
+migrates a file of an earlier format, in a single transaction, when a bridge opens it. A file whose tables are not those
+of its format raises Damaged, and stays as it is.
 
 meta            a single row: the cluster, counters, the start of the log, the checkpoint of the log cleaner
 kinds           resources by name, such as deployments.apps, without a version; the epoch in which informers begin
@@ -28,7 +23,10 @@ dead_letters    each contains its record, so that the log can be trimmed
 encryption_keys keys under which the database has content
 terms           with an election: terms of leaders, each with its first commit; meta.committed is the newest
 
-The number of the database's format, the check of its tables, and their making.
+A step of a migration adds tables, columns and indexes, so it takes milliseconds, whatever the size of the log: a
+rewrite of the log would take minutes and the size of the file. New columns stand behind the others. The price: in a
+migrated file the bits of a record stand behind its body, and a sink that passes over a record follows its pages to
+their end. The first release writes format 10, and no format before it was released.
 """
 
 from __future__ import annotations
@@ -41,16 +39,6 @@ from typing import TypeAlias
 import apsw
 
 from bridge.outbox.errors import Damaged, UnknownFormat
-
-STEPS: Mapping[int, str] = {}
-"""Format → SQL that makes the next format of it."""
-
-
-def migrate(database: apsw.Connection, was: int, now: int) -> None:
-    """The caller's transaction makes all steps one."""
-    for step in range(was, now):
-        database.execute(STEPS[step])
-
 
 SQL = """
 CREATE TABLE meta (
@@ -237,8 +225,13 @@ CREATE TABLE terms (
 """
 
 
-FORMAT = _FIRST = 10
-"""PRAGMA user_version. A change of the tables takes the next number, and a step in ``migrations``."""
+FORMAT = 10
+"""PRAGMA user_version. A change of the tables takes the next number, and a step in ``STEPS``."""
+_FIRST = 10
+"""The first format that was released."""
+
+STEPS: Mapping[int, str] = {}
+"""Format → SQL that makes the next format of it."""
 APPLICATION_ID = 0x6B646F62
 """PRAGMA application_id: "kdob", for kubedelta's outbox. SQLite and file(1) read it from bytes 68 to 71 of the file."""
 _UNRELEASED_ID = 0x6B646C74
@@ -249,35 +242,6 @@ Part: TypeAlias = tuple[str, str, str, int, str, int]
 """A part of a table: "column", "index" or "table", then its name and four properties."""
 Shape: TypeAlias = Mapping[str, frozenset[Part]]
 """Parts by table."""
-
-
-def shape(database: apsw.Connection) -> Shape:
-    """The tables of a database: columns with their types, explicit indexes, and storage options."""
-    return {table: frozenset(_parts(database, table)) for table in _tables(database) if not table.startswith("sqlite_")}
-
-
-@cache
-def expected() -> Shape:
-    """The tables of a database of this format."""
-    with closing(apsw.Connection(":memory:")) as database:
-        database.execute(SQL)
-        return shape(database)
-
-
-def _parts(database: apsw.Connection, table: str) -> Iterator[Part]:
-    for name, kind, filled, default, key in database.execute(
-        'SELECT name, type, "notnull" OR pk, dflt_value, pk FROM pragma_table_xinfo(?)', (table,)
-    ):
-        yield ("column", name, kind, filled, default or "", key)
-    for name, unique in database.execute(
-        "SELECT name, \"unique\" FROM pragma_index_list(?) WHERE origin = 'c'", (table,)
-    ):
-        columns = [str(column) for (column,) in database.execute("SELECT name FROM pragma_index_info(?)", (name,))]
-        yield ("index", name, ",".join(columns), unique, "", 0)
-    for without_rowid, strict in database.execute(
-        "SELECT wr, strict FROM pragma_table_list(?) WHERE schema = 'main'", (table,)
-    ):
-        yield ("table", "", "strict" if strict else "", without_rowid, "", 0)
 
 
 def recognise(database: apsw.Connection, *, new: bool) -> int:
@@ -332,13 +296,6 @@ def waits_for_migration(file: str, found: int) -> str:
     return f"{file} has format {found}, and this version has format {FORMAT}: the next start of the bridge migrates it"
 
 
-def _has_our_shape(database: apsw.Connection) -> bool:
-    try:
-        return shape(database) == expected()
-    except (apsw.Error, UnicodeDecodeError):  # What a newer format has, this SQLite may not be able to read.
-        return False
-
-
 def prepare(database: apsw.Connection) -> None:
     """Creates the tables in an empty file, and migrates a file of an earlier format; each in one transaction. Raises
     Damaged for a file whose tables are not those of its format, and which stays as it is."""
@@ -356,6 +313,51 @@ def prepare(database: apsw.Connection) -> None:
             if not _has_our_shape(database):
                 raise Damaged(f"its tables are not those of its format {was}")
             database.pragma("user_version", FORMAT)
+
+
+def migrate(database: apsw.Connection, was: int, now: int) -> None:
+    """Runs the steps from one format to another, in the caller's transaction."""
+    for step in range(was, now):
+        database.execute(STEPS[step])
+
+
+# ── The shape of tables ──────────────────────────────────────────────────────
+
+
+def shape(database: apsw.Connection) -> Shape:
+    """The tables of a database: columns with their types, explicit indexes, and storage options."""
+    return {table: frozenset(_parts(database, table)) for table in _tables(database) if not table.startswith("sqlite_")}
+
+
+def _parts(database: apsw.Connection, table: str) -> Iterator[Part]:
+    for name, kind, filled, default, key in database.execute(
+        'SELECT name, type, "notnull" OR pk, dflt_value, pk FROM pragma_table_xinfo(?)', (table,)
+    ):
+        yield ("column", name, kind, filled, default or "", key)
+    for name, unique in database.execute(
+        "SELECT name, \"unique\" FROM pragma_index_list(?) WHERE origin = 'c'", (table,)
+    ):
+        columns = [str(column) for (column,) in database.execute("SELECT name FROM pragma_index_info(?)", (name,))]
+        yield ("index", name, ",".join(columns), unique, "", 0)
+    for without_rowid, strict in database.execute(
+        "SELECT wr, strict FROM pragma_table_list(?) WHERE schema = 'main'", (table,)
+    ):
+        yield ("table", "", "strict" if strict else "", without_rowid, "", 0)
+
+
+@cache
+def expected() -> Shape:
+    """The tables of a database of this format."""
+    with closing(apsw.Connection(":memory:")) as database:
+        database.execute(SQL)
+        return shape(database)
+
+
+def _has_our_shape(database: apsw.Connection) -> bool:
+    try:
+        return shape(database) == expected()
+    except (apsw.Error, UnicodeDecodeError):  # What a newer format has, this SQLite may not be able to read.
+        return False
 
 
 def _format(database: apsw.Connection) -> int:

@@ -58,7 +58,7 @@ async def test_an_empty_directory_becomes_a_state(tmp_path: Path) -> None:
 KILLED_WHILE_MAKING = """
 import os, signal, sys
 from pathlib import Path
-from bridge.outbox import opening as recovery
+from bridge.outbox import opening
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.state_directory import StateDirectory
 
@@ -73,7 +73,7 @@ match sys.argv[2]:
         schema.prepare = lambda database: (prepare(database), kill())
     case "whole, under another name":
         StateDirectory.finish_file = kill
-recovery.open_state(Path(sys.argv[1]), {}, "now", behind=0)
+opening.open_state(Path(sys.argv[1]), {}, "now", behind=0)
 """
 
 
