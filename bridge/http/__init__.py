@@ -1,10 +1,14 @@
-"""HTTP endpoints for machines. They change no state.
+"""HTTP servers of the bridge: the endpoints for machines, and the listener that every server stands on. The endpoints
+change no state.
 
-access      wrong tokens of each client (pure); by a token, or from this machine
-listener    what serves between start and stop; bounds on the number and the duration of clients' connections, from
-            their acceptance; the HTTP server that all servers of the bridge stand on
-readiness   /readyz?verbose
+access      admits a request by a token, or from this machine
+listener    bounds clients' connections from their acceptance, and answers their requests
+readiness   the report of /readyz?verbose
 server      /metrics, /healthz, /readyz
+
+A connection is counted by ``listener``, which reads its request within bounds; then ``access`` admits it or raises a
+refusal, and the server's handler answers from a StatusSnapshot. The page, the admin socket and replication have
+handlers of their own on the same listener.
 
 Invariants, each with its test:
 

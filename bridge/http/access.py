@@ -1,6 +1,8 @@
-"""Wrong tokens of each client, so that nobody fills the log with them. Pure.
+"""Decides who may have an answer of a server of the bridge: whoever has its token, or, without one, a client on this
+machine.
 
-Access to a server of the bridge: by its token, or, without one, from this machine.
+The token decides first, so wrong tokens of somebody else lock nobody out. They are counted for each client, and beyond
+ten in a minute the answer is 429 with the time to wait, so that nobody fills the log with them.
 
 Nothing in a request proves that its client is on this machine: a proxy there connects from a loopback address, may add
 no header that says so, and may write the name of the loopback into Host (nginx does, by default). So ``is_local`` opens
@@ -18,49 +20,11 @@ from aiohttp import web
 
 from bridge.model.primitives.network import client_of, is_loopback
 
-MOST = 10
-"""Wrong tokens of a client within ``WINDOW`` that are counted one by one."""
-WINDOW = 60.0
-"""Seconds."""
-_MOST_CLIENTS = 1000
-
-
-class WrongTokens:
-    """Clients are addresses. Beyond a thousand of them, the client whose window began first is forgotten."""
-
-    def __init__(self) -> None:
-        self._clients: dict[str, tuple[float, int]] = {}
-        """Client → the beginning of its window, and its wrong tokens since."""
-
-    def wait_of(self, client: str, now: float) -> float:
-        """Seconds until wrong tokens of the client are counted again; 0 for at once. ``now``: on a monotonic clock."""
-        began, count = self._clients.get(client, (now, 0))
-        return max(0.0, began + WINDOW - now) if count >= MOST else 0.0
-
-    def add(self, client: str, now: float) -> None:
-        """The client has sent a wrong token."""
-        began, count = self._clients.get(client, (now, 0))
-        if now - began >= WINDOW:
-            began, count = now, 0
-            del self._clients[client]
-        self._clients[client] = began, count + 1
-        if len(self._clients) > _MOST_CLIENTS:
-            del self._clients[next(iter(self._clients))]
-
+# ── By a token ───────────────────────────────────────────────────────────────
 
 LARGEST_TOKEN = 4096
 """Bytes."""
 _AUTHENTICATE = {"WWW-Authenticate": 'Bearer realm="kubedelta"'}
-_FORWARDED = (
-    "Forwarded",
-    "X-Forwarded-For",
-    "X-Forwarded-Proto",
-    "X-Forwarded-Host",
-    "X-Real-IP",
-    "X-Request-Id",
-    "Via",
-)
-"""Headers that proxies add, the sidecar of a service mesh included, which connects from 127.0.0.6."""
 
 
 class TokenFile:
@@ -110,7 +74,8 @@ class TokenGate:
         given = request.headers.get("Authorization")
         if given is not None and self._token.opens(given):
             return
-        client, now = client_of(request.remote or ""), monotonic()
+        client = client_of(request.remote or "")
+        now = monotonic()
         if wait := self._wrong.wait_of(client, now):
             again = {"Retry-After": str(ceil(wait))}
             raise web.HTTPTooManyRequests(text="too many wrong tokens from this address\n", headers=again)
@@ -120,6 +85,51 @@ class TokenGate:
             reason = "wrong token"
             self._wrong.add(client, now)
         raise web.HTTPUnauthorized(text=f"{reason}\n", headers=_AUTHENTICATE)
+
+
+MOST = 10
+"""Wrong tokens of a client within ``WINDOW`` that are counted one by one."""
+WINDOW = 60.0
+"""Seconds."""
+_MOST_CLIENTS = 1000
+
+
+class WrongTokens:
+    """Clients are addresses. Beyond a thousand of them, the client whose window began first is forgotten."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, tuple[float, int]] = {}
+        """Client → the beginning of its window, and its wrong tokens since."""
+
+    def wait_of(self, client: str, now: float) -> float:
+        """Seconds until wrong tokens of the client are counted again; 0 for at once. ``now``: on a monotonic clock."""
+        began, count = self._clients.get(client, (now, 0))
+        return max(0.0, began + WINDOW - now) if count >= MOST else 0.0
+
+    def add(self, client: str, now: float) -> None:
+        """The client has sent a wrong token."""
+        began, count = self._clients.get(client, (now, 0))
+        if now - began >= WINDOW:
+            began = now
+            count = 0
+            del self._clients[client]
+        self._clients[client] = began, count + 1
+        if len(self._clients) > _MOST_CLIENTS:
+            del self._clients[next(iter(self._clients))]
+
+
+# ── From this machine ────────────────────────────────────────────────────────
+
+_FORWARDED = (
+    "Forwarded",
+    "X-Forwarded-For",
+    "X-Forwarded-Proto",
+    "X-Forwarded-Host",
+    "X-Real-IP",
+    "X-Request-Id",
+    "Via",
+)
+"""Headers that proxies add, the sidecar of a service mesh included, which connects from 127.0.0.6."""
 
 
 def expect_local_name(request: web.Request, host: str) -> None:
