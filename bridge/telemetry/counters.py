@@ -1,13 +1,9 @@
-"""Counters between the API server and the outbox, by resource.
+"""Counts facts: between the API server and the outbox by resource, between the outbox and the destinations by sink, and
+those of the database, of the state as a whole, of the election and of traces.
 
 Counters of batches bind their children once, since a look-up by labels costs four times as much as the increment. Rarer
-facts look their children up.
-
-Counters between the outbox and the destinations, by sink.
-
-Counters of batches bind their children once (see resource_counters).
-
-Counters of the database, of the state as a whole, of the election, and of traces.
+facts look their children up. All series of a resource or a sink begin at zero as soon as it is known, and are
+dropped when it is gone.
 """
 
 from __future__ import annotations
@@ -63,6 +59,8 @@ from bridge.telemetry.facts import (
     WatchEnded,
     WatchOpened,
 )
+
+# ── By resource ──────────────────────────────────────────────────────────────
 
 VERBS = ("list", "watch")
 REFUSALS = ("401", "403", "404", "405")
@@ -208,6 +206,8 @@ class _Committed:
         self._bytes.inc(fact.bytes)
 
 
+# ── By sink ──────────────────────────────────────────────────────────────────
+
 DELIVERY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 """Seconds: from the write of a file to a broker near its timeout."""
 
@@ -306,9 +306,7 @@ class SinkCounters:
                 family.remove_by_labels({"sink": sink})
 
 
-_RENEW_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5)
-"""Seconds: from an idle API server to the patience for a request at the default timing."""
-_VERBS = ("get", "create", "update", "watch")
+# ── The state and the election ───────────────────────────────────────────────
 
 
 class StateCounters:
@@ -369,6 +367,11 @@ class StateCounters:
                 self._records.inc(fact.records)
 
 
+_RENEW_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5)
+"""Seconds: from an idle API server to the patience for a request at the default timing."""
+_LEASE_VERBS = ("get", "create", "update", "watch")
+
+
 class ElectionCounters:
     """Counters of the election; all stay at zero without one."""
 
@@ -393,7 +396,7 @@ class ElectionCounters:
         )
         for to in ("leading", "following"):
             self._transitions.labels(to)
-        for verb in _VERBS:
+        for verb in _LEASE_VERBS:
             self._failures.labels(verb)
 
     def observe(self, fact: Fact) -> None:

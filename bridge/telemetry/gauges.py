@@ -1,4 +1,4 @@
-"""A StatusSnapshot as Prometheus families, made at each scrape."""
+"""Makes Prometheus families of a StatusSnapshot, at each scrape."""
 
 from __future__ import annotations
 

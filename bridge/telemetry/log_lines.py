@@ -1,8 +1,5 @@
-"""Log lines about the process, its signals and its clients, and about the election.
-
-Log lines about sinks.
-
-Log lines about the state directory.
+"""Writes facts as log lines: a class for those of the process with its signals and clients, of the election, of sinks,
+and of the state directory. ``Logs`` passes each fact to all of them; each ignores the facts of others.
 """
 
 from __future__ import annotations
@@ -308,18 +305,20 @@ class SinkLogs:
 
     def _flow(self, sink: str) -> None:
         self._flowing.add(sink)
-        was_delayed, first = self._throttled.over(("delayed", sink)), sink not in self._delivers
+        was_delayed = self._throttled.over(("delayed", sink))
+        first = sink not in self._delivers
         if was_delayed or first:
             self._delivers.add(sink)
             self._log.info("sink delivers" if first else "sink delivers again", sink=sink)
 
     def _delivery(self, fact: DeliveryDelayed | CircuitOpened | CircuitClosed | RecordRejected | RecordsParked) -> None:
-        failure, sink = self._throttled.failure, fact.sink
+        failure = self._throttled.failure
+        sink = fact.sink
         match fact:
             case DeliveryDelayed(_, _, reason, retry_after, behind, asked):
                 self._flowing.discard(sink)
-                text, wait = "delivery failed", round(retry_after, 1)
-                waiting: dict[str, float] = {"backlog_records": behind, "retry_in": wait}
+                text = "delivery failed"
+                waiting: dict[str, float] = {"backlog_records": behind, "retry_in": round(retry_after, 1)}
                 if asked:
                     text += "; the destination asked for a pause, which kubedelta sinks retry ends"
                     waiting["asked_seconds"] = round(asked, 1)
@@ -340,7 +339,8 @@ class SinkLogs:
                 named = {name: value for name, value in subject.items() if value}
                 failure(("rejected", sink), text, reason, level="warning", sink=sink, **named, record=record)
             case RecordsParked(_, records, objects, total):
-                text, reason = "records are parked as dead letters", "an earlier record of their object was rejected"
+                text = "records are parked as dead letters"
+                reason = "an earlier record of their object was rejected"
                 failure(("parked", sink), text, reason, sink=sink, records=records, objects=objects, total=total)
 
     def _backlog(self, fact: Fact) -> None:

@@ -1,4 +1,8 @@
-"""One stream of log lines: the bridge's (structlog), and the libraries' (the standard library's logging)."""
+"""Writes one stream of log lines: the bridge's (structlog), and the libraries' (the standard library's logging).
+
+A line gets its level and time, then the form for people or for machines. Credentials are taken out of the finished
+text, tracebacks included; control characters are escaped, so a line cannot be forged by the text of a server.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +41,9 @@ def set_up_logging(
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if shard:
-        shared.append(_Named(shard))
+        shared.append(_NamedByShard(shard))
     handler = logging.StreamHandler(stream)
-    handler.addFilter(_LibrariesNotTooOften(clock))
+    handler.addFilter(_ThrottledLibraries(clock))
     handler.setFormatter(
         _WithoutCredentials(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, _add_times, *shared],
@@ -102,7 +106,7 @@ def _json(event: EventDict, **_: object) -> str:
     return escaped(msgspec.json.encode({**first, **event}, enc_hook=str).decode())
 
 
-class _Named:
+class _NamedByShard:
     """Adds the shard to each line."""
 
     def __init__(self, shard: str) -> None:
@@ -113,7 +117,7 @@ class _Named:
         return event
 
 
-class _LibrariesNotTooOften(logging.Filter):
+class _ThrottledLibraries(logging.Filter):
     """Throttles lines of libraries by logger and template, since arguments may come from strangers."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

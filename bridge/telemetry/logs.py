@@ -1,4 +1,5 @@
-"""Facts → log lines, for the person on call.
+"""Writes facts as log lines, for the person on call: those of resources and the cluster here, all others in
+``log_lines``.
 
 info: changes of state (synced, recovered, stopped). warning: failures, with the next action. error: gaps, and a blocked
 intake. A state is logged when it changes; a repeated failure is logged every half minute, with its count in between.
@@ -47,8 +48,7 @@ _ADVICE = {
     404: "the API server does not serve the resource: check its name under resources, or install its CRD",
     405: "the resource cannot be listed and watched: remove it from resources",
 }
-
-
+"""Status of a refusal → its cause, and the next action."""
 _RECOVERED = {
     401: "the API server accepts the bridge's credentials",
     403: "the bridge may list and watch the resource",
@@ -180,7 +180,8 @@ class Logs:
                 self._log.warning(text, **named, was=was, now=now)
 
     def _history(self, fact: HistoryChecked) -> None:
-        subject, named = ("history", fact.store), {"store": fact.store} if fact.store else {}
+        subject = ("history", fact.store)
+        named = {"store": fact.store} if fact.store else {}
         match fact.outcome:
             case "same":
                 self._throttled.over(subject)

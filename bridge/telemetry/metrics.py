@@ -1,7 +1,8 @@
-"""Facts → Prometheus counters, a StatusSnapshot → gauges, both → text.
+"""Keeps the metrics of a bridge: counts facts, makes gauges of a StatusSnapshot at each scrape, and renders both as
+text.
 
-Names follow client-go (reflector, informer) where client-go has the same thing. Labels are bounded by the
-configuration and by closed sets: ``resource``, ``sink``, ``op``, ``verb``, ``status``, ``state``.
+Names follow client-go (reflector, informer) where client-go has the same thing. Labels are bounded by the configuration
+and by closed sets: ``resource``, ``sink``, ``op``, ``verb``, ``status``, ``state``.
 """
 
 from __future__ import annotations

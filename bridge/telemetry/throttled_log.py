@@ -1,4 +1,6 @@
-"""The bridge's logger, and the throttle of its lines: a repeated failure is logged every half minute."""
+"""The bridge's logger, with a throttle for repeated failures: a failure is logged at once, and then every half minute
+while it repeats, with its count in between.
+"""
 
 from __future__ import annotations
 
