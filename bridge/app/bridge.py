@@ -1,9 +1,11 @@
-"""Chooses the exception with which a run ends.
+"""Runs a bridge, from the lock of its state to the release of it; with an election, as often as this replica leads.
 
-What a replica that follows answers to its operator: who leads, and whether it is in sync.
+``Bridge.run`` opens the connection to the API server, then the outbox, and hands both to ``RunningBridge``. With an
+election a ``Replica`` calls the same code for each term. While this replica follows, its state is a copy of the
+leader's, and ``FollowerOperations`` answer an operator's command with the name of the leader.
 
-A run of the bridge, from the lock of its state to the release of it; with an election, as often as this replica
-leads.
+A run ends by ``stop``, or with one exception: ``for_the_operator`` takes the first that an operator can act on out of
+the task group's, unless a bug is beside it, which is then shown whole.
 """
 
 from __future__ import annotations
@@ -34,50 +36,6 @@ from bridge.transform.redaction import Redaction
 
 if TYPE_CHECKING:
     from bridge.replication.replica import Replica, Term
-
-
-def for_the_operator(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first exception for an operator (StateError, Damaged, PlanRefused), if the group has no other exceptions than
-    those of tasks that came too late."""
-    understood, others = group.split((StateError, Damaged, PlanRefused))
-    if understood is None or (others is not None and others.split(_came_too_late)[1] is not None):
-        return group
-    first: BaseException = understood
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
-
-
-def _came_too_late(error: BaseException) -> bool:
-    """A task was made right after a failure had ended its TaskGroup: what made it is cancelled a moment later."""
-    return isinstance(error, RuntimeError) and str(error).endswith("is shutting down")
-
-
-class FollowerOperations(AdminOperations):
-    """The state here is the leader's, and only the leader changes it: every command but ``status`` says who that is."""
-
-    def __init__(self, snapshot: Callable[[], StatusSnapshot]) -> None:
-        self._snapshot = snapshot
-
-    async def status(self) -> StatusSnapshot:
-        return self._snapshot()
-
-    async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
-        self._refuse()
-        yield
-
-    def _refuse(self) -> NoReturn:
-        election = self._snapshot().election
-        holder = "" if election is None else election.holder
-        leader = f"the leader, {replica_of(holder)}" if holder else "the leader, once there is one"
-        raise UnknownTarget(f"this replica follows, with a copy of the leader's state: ask {leader}")
-
-    async def _refused(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse()
-
-    cursors = replay = snapshot = snapshots = cancel_snapshot = _refused
-    dead_letters = dead_letter_chains = dead_letter_body = retry = drop = _refused
-    retry_sink = pause_sink = resume_sink = reload = state_check = _refused
 
 
 class Bridge:
@@ -217,3 +175,47 @@ async def _announce(term: Term) -> None:
         await term.announce()
     except OSError as error:
         raise PlanRefused(f"election.port: followers cannot be served: {error.strerror or error}") from error
+
+
+def for_the_operator(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first exception for an operator (StateError, Damaged, PlanRefused), if the group has no other exceptions than
+    those of tasks that came too late."""
+    understood, others = group.split((StateError, Damaged, PlanRefused))
+    if understood is None or (others is not None and others.split(_came_too_late)[1] is not None):
+        return group
+    first: BaseException = understood
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
+
+
+def _came_too_late(error: BaseException) -> bool:
+    """A task was made right after a failure had ended its TaskGroup: what made it is cancelled a moment later."""
+    return isinstance(error, RuntimeError) and str(error).endswith("is shutting down")
+
+
+class FollowerOperations(AdminOperations):
+    """The state here is the leader's, and only the leader changes it: every command but ``status`` says who that is."""
+
+    def __init__(self, snapshot: Callable[[], StatusSnapshot]) -> None:
+        self._snapshot = snapshot
+
+    async def status(self) -> StatusSnapshot:
+        return self._snapshot()
+
+    async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
+        self._refuse()
+        yield
+
+    def _refuse(self) -> NoReturn:
+        election = self._snapshot().election
+        holder = "" if election is None else election.holder
+        leader = f"the leader, {replica_of(holder)}" if holder else "the leader, once there is one"
+        raise UnknownTarget(f"this replica follows, with a copy of the leader's state: ask {leader}")
+
+    async def _refused(self, *_: Any, **__: Any) -> NoReturn:
+        self._refuse()
+
+    cursors = replay = snapshot = snapshots = cancel_snapshot = _refused
+    dead_letters = dead_letter_chains = dead_letter_body = retry = drop = _refused
+    retry_sink = pause_sink = resume_sink = reload = state_check = _refused

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from bridge.kube import KubeClient
-from bridge.model.formats.object_paths import partition_key
 from bridge.model.resource import Resource
-from bridge.operations.verify.cluster_view import ClusterView
+from bridge.operations.verify.cluster_view import ClusterView, partition_of
 from bridge.outbox import Ledger, covering
 from bridge.plan.resolve import ResourceChange
 
@@ -38,11 +37,6 @@ async def _count(
     }
     if left and served:
         live = await ClusterView(cluster, client, served).look()
-        return sum(_partition(cluster, resource, key) not in live for key in left)
+        return sum(partition_of(cluster, resource, key) not in live for key in left)
     # Without the resource on the server, its objects stay until further discoveries decide.
     return sum(covering(chosen, key) is None for key in left)
-
-
-def _partition(cluster: str, resource: Resource, key: str) -> str:
-    namespace, _, name = key.rpartition("/")
-    return partition_key(cluster, resource.group, resource.plural, namespace, name)

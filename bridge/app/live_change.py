@@ -62,7 +62,8 @@ class LiveChange:
     async def foresee(self, plan: Plan, difference: SettingsDifference) -> Foreseen:
         """Raises PlanRefused, CannotForesee and Damaged."""
         change = await self.watched_resources.foresee(plan.wanted)
-        catalogue, resolution = self.watched_resources.catalogue, change.resolution
+        catalogue = self.watched_resources.catalogue
+        resolution = change.resolution
         mistakes = mistakes_of(resolution) + self.selecting.mistakes(plan.sinks, catalogue, resolution)
         if mistakes:
             return Foreseen(change, mistakes, {})

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RunningSources:
-    """See PageSources."""
+    """The running bridge, as far as the page reads it: PageSources of operations.page."""
 
     def __init__(
         self,

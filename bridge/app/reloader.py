@@ -1,9 +1,14 @@
-"""Notices that the configuration file changed, also behind the symbolic links of a mounted ConfigMap.
+"""Reads the configuration file again when it changed, at SIGHUP, or at an operator's command, and accepts or refuses
+it.
 
-A ``stat`` sees an editor's write, a rename, and the link that the kubelet replaces. inotify would need a watch on each
+``ConfigurationFile`` looks at the file every three seconds, also behind the symbolic links of a mounted ConfigMap. A
+``stat`` sees an editor's write, a rename, and the link that the kubelet replaces. inotify would need a watch on each
 link of the path, and saves a system call every three seconds.
 
-Reads the configuration file when it changed, at SIGHUP, or at an operator's command, and accepts or refuses it.
+``Reloader`` takes one order after the other. It compares the file's settings with those in effect, asks ``LiveChange``
+what the change would do, and applies it; or it refuses the change, and the former configuration stays in effect. A
+refusal that the API server or a full disk caused is tried again after half a minute; every other one stays until the
+file changes or somebody asks.
 """
 
 from __future__ import annotations
@@ -32,9 +37,10 @@ from config.document import LARGEST
 from config.errors import ConfigError
 from config.schema import Settings
 
+# ── The file ─────────────────────────────────────────────────────────────────
+
 _DIGITS = 8
 """Enough to compare files, and too few to try passwords of a file on."""
-
 _State: TypeAlias = tuple[int, int, int, int, int] | None
 """Device, inode, size, and the times of changes in nanoseconds; None without a regular file."""
 
@@ -82,6 +88,8 @@ class ConfigurationFile:
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
+# ── Reloads ──────────────────────────────────────────────────────────────────
+
 LOOK_EVERY = 3.0
 """Seconds between two looks at the file. The kubelet takes a minute for a changed ConfigMap."""
 LOOK_FOR_ROOM = 1.0
@@ -94,8 +102,6 @@ _MANAGERS_NEED_RESTART = (
     "sinks: include: managers needs a restart where no sink had it, because the bridge has not kept what it is made of"
 )
 _NEEDS_RESTART = "changed, and needs a restart; resources, sinks and telemetry.log_level change while the bridge runs"
-
-
 _UNCONFIRMED = ReloadRequest()
 
 
@@ -204,7 +210,8 @@ class Reloader:
         """Reloads until cancelled. Raises what a start raises."""
         await live.watched_resources.wait_started()
         self._live = live
-        now, retry_at = asyncio.get_running_loop().time, float("inf")
+        now = asyncio.get_running_loop().time
+        retry_at = float("inf")
         try:
             while True:
                 order = await self._next(retry_at)
@@ -274,7 +281,8 @@ class Reloader:
         return _Change(settings, plan, found, await _foreseen(live, plan, found, request.allow_deletes))
 
     def _accept(self, order: _Order, change: _Change, seconds: float) -> None:
-        lines, status = change.difference.lines, self.status
+        lines = change.difference.lines
+        status = self.status
         self.status = msgspec.structs.replace(
             status,
             digest=self._file.digest,
@@ -299,7 +307,8 @@ class Reloader:
             order.answer.set_result(Reloaded(str(self._file.path), list(lines), deletes=deletes))
 
     def _refuse(self, order: _Order, refusal: _Refused) -> None:
-        path, problems = str(self._file.path), tuple(refusal.problems)
+        path = str(self._file.path)
+        problems = tuple(refusal.problems)
         self.status = msgspec.structs.replace(
             self.status,
             refused="; ".join(problems),

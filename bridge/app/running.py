@@ -1,8 +1,12 @@
-"""Readiness over a change of the configuration, which replaces informers for a moment.
+"""Runs the rooms of a bridge whose outbox is open: their construction, the order in which they begin and end, and their
+state for /readyz and the gauges.
 
-The StatusSnapshot of a running bridge.
+The rooms live in one task group. On ``stopping``, reading from the API server ends first; then the sinks finish within
+the grace period, and the outbox ends last. A replica that leads ends its sinks instead as soon as nothing is in flight,
+since another replica goes on with the backlog. Changes that are not durable by then are read again at the next start.
 
-A bridge whose outbox is open: its rooms, and the order in which they begin and end.
+``snapshot`` collects the state of every informer and sink at the moment of the call. A change of the configuration
+replaces informers for a moment, during which ``SteadyReadiness`` counts the bridge as ready if it was ready before.
 """
 
 from __future__ import annotations
@@ -41,142 +45,6 @@ from bridge.telemetry.facts import ObjectLeftBare, Report
 from bridge.transform.digest import IgnoredPaths
 from bridge.transform.redaction import Redaction
 from bridge.transform.transform import naming_managers, transform_for
-
-SETTLING = 10.0
-"""Seconds behind a change in which the new informers may open their watches: the kubelet's time between two probes."""
-
-
-class SteadyReadiness:
-    """A bridge that was ready before a change counts as ready until all its informers are live again, for at most
-    ``SETTLING`` behind the change."""
-
-    def __init__(self) -> None:
-        self._until = float("-inf")
-        """On the event loop's clock."""
-
-    @contextmanager
-    def changing(self, before: StatusSnapshot) -> Iterator[None]:
-        """Surrounds a change."""
-        was_ready = before.ready
-        self._until = float("inf") if was_ready else float("-inf")
-        try:
-            yield
-        finally:
-            if was_ready:
-                self._until = asyncio.get_running_loop().time() + SETTLING
-
-    def covers(self, now: StatusSnapshot) -> bool:
-        """Whether ``now``, which says nothing of the change, counts as ready because of the change."""
-        if asyncio.get_running_loop().time() >= self._until:
-            return False
-        if now.ready and self._until != float("inf"):
-            self._until = float("-inf")  # A watch that ends from now on is no matter of the change.
-        return True
-
-
-STUCK_AFTER = 900.0
-"""Seconds without any answer after which an informer counts as stuck. Watches end after ten minutes at the latest, the
-idle timeout ends a watch after a minute and a half, and every retry brings an answer."""
-
-
-def _informer_status(informer: SharedInformer) -> InformerStatus:
-    age = asyncio.get_running_loop().time() - informer.last_contact
-    return InformerStatus(
-        resource=informer.resource.name,
-        scope=str(informer.scope),
-        state=_informer_state(informer),
-        synced=informer.has_synced,
-        live=informer.live,
-        objects=len(informer.indexer),
-        queued=informer.queued,
-        last_contact=age,
-        reason="" if informer.live else informer.last_error or "",
-    )
-
-
-def _unresolved_status(name: str, reason: str) -> InformerStatus:
-    return InformerStatus(resource=name, scope="", state=InformerState.UNKNOWN, synced=False, live=False, reason=reason)
-
-
-def _empty_status(name: str, reason: str) -> InformerStatus:
-    """The status of a wildcard that covers no resource at this moment: synced and live."""
-    return InformerStatus(resource=name, scope="", state=InformerState.LIVE, synced=True, live=True, reason=reason)
-
-
-def informers_status(
-    wanted: Sequence[Wanted], factory: SharedInformerFactory | None, watched_resources: WatchedResources | None
-) -> tuple[InformerStatus, ...]:
-    """A status for each informer, and for each configured name without an informer."""
-    running = [_informer_status(informer) for informer in factory.informers] if factory else []
-    if watched_resources is None:
-        return (*running, *(_unresolved_status(each.name, "not looked up yet") for each in wanted))
-    return (
-        *running,
-        *(_unresolved_status(name, reason) for name, reason in watched_resources.unresolved.items()),
-        *(_empty_status(name, reason) for name, reason in watched_resources.empty.items()),
-    )
-
-
-def snapshot_of(
-    informers: tuple[InformerStatus, ...],
-    pipelines: Mapping[str, SinkPipeline],
-    outbox: Outbox,
-    backlogs: Backpressure,
-) -> StatusSnapshot:
-    disk = outbox.disk()
-    return StatusSnapshot(
-        informers=informers,
-        sinks=tuple(_sink_status(pipeline, outbox) for pipeline in pipelines.values()),
-        outbox_records=outbox.records,
-        outbox_bytes=outbox.size,
-        outbox_oldest_seconds=outbox.oldest_seconds,
-        outbox_file_bytes=disk.file,
-        outbox_wal_bytes=disk.wal,
-        disk_free_bytes=disk.free,
-        ledger_objects=sum(each.objects for each in informers),
-        intake_blocked=outbox.no_room or backlogs.blocked,
-        disk_full=bool(outbox.no_room),
-    )
-
-
-def _sink_status(pipeline: SinkPipeline, outbox: Outbox) -> SinkStatus:
-    worker, dead_letters, feed = pipeline.worker, pipeline.dead_letters, pipeline.feed
-    backlog, backfill = outbox.backlog_of(pipeline.plan.name), feed.backfill
-    return SinkStatus(
-        name=pipeline.plan.name,
-        type=pipeline.plan.type,
-        state=worker.state,
-        backlog_records=backlog.records,
-        backlog_bytes=backlog.bytes,
-        backlog_seconds=backlog.age,
-        window=feed.in_memory,
-        delivered=worker.delivered,
-        rejected=worker.rejected,
-        dead_letters=len(dead_letters),
-        parked=dead_letters.parked,
-        backfill="" if backfill is None else backfill.kind.value,
-        backfill_left=0 if backfill is None else backfill.left,
-        circuit=worker.circuit,
-        last_error=worker.last_error or "",
-        retry_in=seconds_until(worker.retry_at),
-        asked=None if worker.retry_at is None else worker.asked,
-    )
-
-
-def is_stuck(informer: SharedInformer) -> bool:
-    """Whether an informer got no answer for far longer than any timeout allows, although its queue is empty. A queue
-    that waits explains a pause: a full backlog blocks the queue, and a running delivery the proof of the server's
-    history."""
-    age = asyncio.get_running_loop().time() - informer.last_answer
-    return age > STUCK_AFTER and informer.caught_up
-
-
-def _informer_state(informer: SharedInformer) -> InformerState:
-    if informer.refused:
-        return InformerState.REFUSED
-    if not informer.has_synced:
-        return InformerState.LISTING
-    return InformerState.LIVE if informer.live else InformerState.RECONNECTING
 
 
 class RunningBridge:
@@ -227,6 +95,7 @@ class RunningBridge:
         """The end of the grace period, on the event loop's clock, once ``stop`` was called."""
 
     async def run(self, client: KubeClient, stopping: asyncio.Event) -> None:
+        """Returns when the rooms have ended, after ``stopping`` is set."""
         sources = RunningSources(self._processor, self._sinks.pipelines, self.snapshot)
         async with open_to_operators(self.plan, self._admin, sources, self._report):
             try:
@@ -268,9 +137,7 @@ class RunningBridge:
                 prepare=self._selecting.prepare,
                 report=self._report,
             )
-            following = [
-                tasks.create_task(self._follow(client, watched_resources), name="discovery"),
-            ]
+            following = [tasks.create_task(self._follow(client, watched_resources), name="discovery")]
             live = self._live_change(client, watched_resources)
             if self._reloader is not None:
                 following.append(tasks.create_task(self._reloader.run(live), name="reload"))
@@ -361,3 +228,147 @@ class RunningBridge:
 
     def _use(self, plan: Plan) -> None:
         self.plan = plan
+
+
+# ── Status ───────────────────────────────────────────────────────────────────
+
+
+def snapshot_of(
+    informers: tuple[InformerStatus, ...],
+    pipelines: Mapping[str, SinkPipeline],
+    outbox: Outbox,
+    backlogs: Backpressure,
+) -> StatusSnapshot:
+    disk = outbox.disk()
+    return StatusSnapshot(
+        informers=informers,
+        sinks=tuple(_sink_status(pipeline, outbox) for pipeline in pipelines.values()),
+        outbox_records=outbox.records,
+        outbox_bytes=outbox.size,
+        outbox_oldest_seconds=outbox.oldest_seconds,
+        outbox_file_bytes=disk.file,
+        outbox_wal_bytes=disk.wal,
+        disk_free_bytes=disk.free,
+        ledger_objects=sum(each.objects for each in informers),
+        intake_blocked=outbox.no_room or backlogs.blocked,
+        disk_full=bool(outbox.no_room),
+    )
+
+
+def _sink_status(pipeline: SinkPipeline, outbox: Outbox) -> SinkStatus:
+    worker = pipeline.worker
+    dead_letters = pipeline.dead_letters
+    backlog = outbox.backlog_of(pipeline.plan.name)
+    backfill = pipeline.feed.backfill
+    return SinkStatus(
+        name=pipeline.plan.name,
+        type=pipeline.plan.type,
+        state=worker.state,
+        backlog_records=backlog.records,
+        backlog_bytes=backlog.bytes,
+        backlog_seconds=backlog.age,
+        window=pipeline.feed.in_memory,
+        delivered=worker.delivered,
+        rejected=worker.rejected,
+        dead_letters=len(dead_letters),
+        parked=dead_letters.parked,
+        backfill="" if backfill is None else backfill.kind.value,
+        backfill_left=0 if backfill is None else backfill.left,
+        circuit=worker.circuit,
+        last_error=worker.last_error or "",
+        retry_in=seconds_until(worker.retry_at),
+        asked=None if worker.retry_at is None else worker.asked,
+    )
+
+
+def informers_status(
+    wanted: Sequence[Wanted], factory: SharedInformerFactory | None, watched_resources: WatchedResources | None
+) -> tuple[InformerStatus, ...]:
+    """A status for each informer, and for each configured name without an informer."""
+    running = [_informer_status(informer) for informer in factory.informers] if factory else []
+    if watched_resources is None:
+        return (*running, *(_unresolved_status(each.name, "not looked up yet") for each in wanted))
+    return (
+        *running,
+        *(_unresolved_status(name, reason) for name, reason in watched_resources.unresolved.items()),
+        *(_empty_status(name, reason) for name, reason in watched_resources.empty.items()),
+    )
+
+
+def _informer_status(informer: SharedInformer) -> InformerStatus:
+    age = asyncio.get_running_loop().time() - informer.last_contact
+    return InformerStatus(
+        resource=informer.resource.name,
+        scope=str(informer.scope),
+        state=_informer_state(informer),
+        synced=informer.has_synced,
+        live=informer.live,
+        objects=len(informer.indexer),
+        queued=informer.queued,
+        last_contact=age,
+        reason="" if informer.live else informer.last_error or "",
+    )
+
+
+def _informer_state(informer: SharedInformer) -> InformerState:
+    if informer.refused:
+        return InformerState.REFUSED
+    if not informer.has_synced:
+        return InformerState.LISTING
+    return InformerState.LIVE if informer.live else InformerState.RECONNECTING
+
+
+def _unresolved_status(name: str, reason: str) -> InformerStatus:
+    return InformerStatus(resource=name, scope="", state=InformerState.UNKNOWN, synced=False, live=False, reason=reason)
+
+
+def _empty_status(name: str, reason: str) -> InformerStatus:
+    """The status of a wildcard that covers no resource at this moment: synced and live."""
+    return InformerStatus(resource=name, scope="", state=InformerState.LIVE, synced=True, live=True, reason=reason)
+
+
+STUCK_AFTER = 900.0
+"""Seconds without any answer after which an informer counts as stuck. Watches end after ten minutes at the latest, the
+idle timeout ends a watch after a minute and a half, and every retry brings an answer."""
+
+
+def is_stuck(informer: SharedInformer) -> bool:
+    """Whether an informer got no answer for far longer than any timeout allows, although its queue is empty. A queue
+    that waits explains a pause: a full backlog blocks the queue, and a running delivery the proof of the server's
+    history."""
+    age = asyncio.get_running_loop().time() - informer.last_answer
+    return age > STUCK_AFTER and informer.caught_up
+
+
+# ── Readiness over a change ──────────────────────────────────────────────────
+
+SETTLING = 10.0
+"""Seconds behind a change in which the new informers may open their watches: the kubelet's time between two probes."""
+
+
+class SteadyReadiness:
+    """A bridge that was ready before a change counts as ready until all its informers are live again, for at most
+    ``SETTLING`` behind the change."""
+
+    def __init__(self) -> None:
+        self._until = float("-inf")
+        """On the event loop's clock."""
+
+    @contextmanager
+    def changing(self, before: StatusSnapshot) -> Iterator[None]:
+        """Surrounds a change."""
+        was_ready = before.ready
+        self._until = float("inf") if was_ready else float("-inf")
+        try:
+            yield
+        finally:
+            if was_ready:
+                self._until = asyncio.get_running_loop().time() + SETTLING
+
+    def covers(self, now: StatusSnapshot) -> bool:
+        """Whether ``now``, which says nothing of the change, counts as ready because of the change."""
+        if asyncio.get_running_loop().time() >= self._until:
+            return False
+        if now.ready and self._until != float("inf"):
+            self._until = float("-inf")  # A watch that ends from now on is no matter of the change.
+        return True

@@ -37,9 +37,8 @@ class WatchedResources:
 
     A resource counts as gone when two discoveries in a row are without it, and a list of it answers 404: otherwise a
     short failure of discovery would export all its objects as deleted. A group whose server does not answer keeps its
-    resources. For the same reason, new scopes of a resource
-    take effect after two discoveries: when its definition came back with another scope, or when another entry of the
-    configuration means it now (a short name that appeared).
+    resources. For the same reason, new scopes of a resource take effect after two discoveries: when its definition came
+    back with another scope, or when another entry of the configuration means it now (a short name that appeared).
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""The names of Kubernetes' own resources, which mean the same on every cluster: no other group can claim them.
+"""Names the rights that a configuration needs in its cluster, and no others; prints them as manifests, and asks the API
+server which of them the bridge has.
 
-The rights that entries of ``resources`` need. Pure.
-
-Rights as manifests of rbac.authorization.k8s.io/v1. Pure.
-
-Asks the API server which rights the bridge has.
+``rights_of`` resolves an entry of ``resources`` against a catalogue, and ``election_rights`` adds those on the Lease.
+``kubedelta rbac`` needs no cluster where ``built_in_catalogue`` serves: the names of Kubernetes' own resources mean the
+same on every cluster, since no other group can claim them. ``manifests`` joins the rights to Roles and ClusterRoles of
+rbac.authorization.k8s.io/v1, with their bindings. Only ``missing_of`` and ``who_am_i`` send requests.
 """
 
 from __future__ import annotations
@@ -21,39 +21,6 @@ from bridge.kube import ApiError, Catalogue, KubeClient, Served, UnknownResource
 from bridge.kube.discovery.catalogue import Document, GroupVersion
 from bridge.model.resource import LEASES, Resource, ResourceName, Scope
 from bridge.plan.plan import ElectionPlan, Wanted
-
-
-@cache
-def built_in_catalogue() -> Catalogue:
-    """What a cluster without custom resources and aggregated API servers serves."""
-    # Imported here: it brings the whole simulated API server along.
-    from bridge.playground.objects.builtin import BUILT_IN
-
-    versions = [
-        GroupVersion(kind.group, version, (Served(kind.resource(version), kind.singular, kind.short_names),))
-        for kind in BUILT_IN
-        if kind.watchable
-        for version in kind.versions
-    ]
-    return Catalogue((Document("", None, tuple(versions)),))
-
-
-def is_built_in(wanted: Wanted) -> bool:
-    """Whether the rights of this entry are known without a cluster. Those of a wildcard in namespaces are not: they
-    depend on the resources under it that have no namespace."""
-    if wanted.is_wildcard:
-        return not all(scope.namespace for scope in wanted.scopes)
-    try:
-        resolve_name(wanted.name, built_in_catalogue())
-    except UnknownResource:
-        return False
-    return True
-
-
-def is_written_out(wanted: Wanted) -> bool:
-    """Whether the entry can be taken for plural and group where no cluster can be asked."""
-    return not wanted.is_wildcard and bool(ResourceName.parsed(wanted.name).group)
-
 
 VERBS = ("list", "watch")
 ANY = "*"
@@ -90,18 +57,7 @@ IDENTITY = Right("", "namespaces", None, "kube-system", ("get",))
 """The uid of this namespace identifies the cluster."""
 
 
-def election_rights(election: ElectionPlan | None, namespace: str = "") -> tuple[Right, ...]:
-    """On the Lease; none without an election. RBAC cannot restrict a create to a name.
-    ``namespace``: where the plan has none."""
-    if election is None:
-        return ()
-    where = election.namespace or namespace
-    lease = Right(LEASES.group, LEASES.plural, where, election.lease, ("get", "update", "watch"))
-    return lease, replace(lease, name="", verbs=("create",))
-
-
-class ClusterWide(Exception):
-    """Roles of namespaces cannot grant this right. The message has the name of the entry."""
+# ── Rights of a configuration ────────────────────────────────────────────────
 
 
 def rights_of(wanted: Wanted, catalogue: Catalogue) -> tuple[Right, ...]:
@@ -110,22 +66,6 @@ def rights_of(wanted: Wanted, catalogue: Catalogue) -> tuple[Right, ...]:
     A wildcard needs its whole group, since later resources are watched as well. A resource that the cluster does not
     serve now must be written as ``plural.group``; else raises UnknownResource."""
     return tuple(dict.fromkeys(_rights(wanted, catalogue)))
-
-
-def in_namespaces(name: str, rights: Iterable[Right]) -> Iterator[Right]:
-    """The same rights, granted by Roles alone. Raises ClusterWide for the entry ``name`` whose objects may be in any
-    namespace, or in none."""
-    for right in rights:
-        if right == IDENTITY:
-            # The API server takes a namespace's own name for the namespace of the request.
-            yield replace(right, namespace=right.name)
-        elif right.namespace is None:
-            raise ClusterWide(
-                f"resources: {name}: a Role cannot grant {right}: name the namespaces of this entry, or leave out"
-                " --namespaced"
-            )
-        else:
-            yield right
 
 
 def _rights(wanted: Wanted, catalogue: Catalogue) -> Iterator[Right]:
@@ -148,6 +88,73 @@ def _rights(wanted: Wanted, catalogue: Catalogue) -> Iterator[Right]:
                 for scope in wanted.scopes_of(resource):
                     yield Right.of(resource, scope)
 
+
+def election_rights(election: ElectionPlan | None, namespace: str = "") -> tuple[Right, ...]:
+    """On the Lease; none without an election. RBAC cannot restrict a create to a name.
+    ``namespace``: where the plan has none."""
+    if election is None:
+        return ()
+    where = election.namespace or namespace
+    lease = Right(LEASES.group, LEASES.plural, where, election.lease, ("get", "update", "watch"))
+    return lease, replace(lease, name="", verbs=("create",))
+
+
+class ClusterWide(Exception):
+    """Roles of namespaces cannot grant this right. The message has the name of the entry."""
+
+
+def in_namespaces(name: str, rights: Iterable[Right]) -> Iterator[Right]:
+    """The same rights, granted by Roles alone. Raises ClusterWide for the entry ``name`` whose objects may be in any
+    namespace, or in none."""
+    for right in rights:
+        if right == IDENTITY:
+            # The API server takes a namespace's own name for the namespace of the request.
+            yield replace(right, namespace=right.name)
+        elif right.namespace is None:
+            raise ClusterWide(
+                f"resources: {name}: a Role cannot grant {right}: name the namespaces of this entry, or leave out"
+                " --namespaced"
+            )
+        else:
+            yield right
+
+
+# ── Without a cluster ────────────────────────────────────────────────────────
+
+
+@cache
+def built_in_catalogue() -> Catalogue:
+    """What a cluster without custom resources and aggregated API servers serves."""
+    # Imported here: it brings the whole simulated API server along.
+    from bridge.playground.objects.builtin import BUILT_IN
+
+    versions = [
+        GroupVersion(kind.group, version, (Served(kind.resource(version), kind.singular, kind.short_names),))
+        for kind in BUILT_IN
+        if kind.watchable
+        for version in kind.versions
+    ]
+    return Catalogue((Document("", None, tuple(versions)),))
+
+
+def is_built_in(wanted: Wanted) -> bool:
+    """Whether the rights of this entry are known without a cluster. Those of a wildcard in namespaces are not: they
+    depend on the resources under it that have no namespace."""
+    if wanted.is_wildcard:
+        return not all(scope.namespace for scope in wanted.scopes)
+    try:
+        resolve_name(wanted.name, built_in_catalogue())
+    except UnknownResource:
+        return False
+    return True
+
+
+def is_written_out(wanted: Wanted) -> bool:
+    """Whether the entry can be taken for plural and group where no cluster can be asked."""
+    return not wanted.is_wildcard and bool(ResourceName.parsed(wanted.name).group)
+
+
+# ── Manifests ────────────────────────────────────────────────────────────────
 
 Manifest: TypeAlias = Mapping[str, Any]
 _API_GROUP = "rbac.authorization.k8s.io"
@@ -227,6 +234,9 @@ def _rules(rights: Iterable[Right]) -> list[Manifest]:
     ]
 
 
+# ── Questions to the API server ──────────────────────────────────────────────
+
+
 async def missing_of(client: KubeClient, rights: Iterable[Right]) -> list[Right]:
     """The rights that are not granted, each with its missing verbs. Raises ApiError."""
     missing = []
@@ -237,15 +247,15 @@ async def missing_of(client: KubeClient, rights: Iterable[Right]) -> list[Right]
     return missing
 
 
+async def _may(client: KubeClient, verb: str, right: Right) -> bool:
+    return await client.can_i(
+        verb, group=right.group, resource=right.resource, namespace=right.namespace, name=right.name
+    )
+
+
 async def who_am_i(client: KubeClient) -> Subject | None:
     """The account of the bridge's credentials; None where the API server does not say (Kubernetes before 1.28)."""
     try:
         return Subject.of_user(await client.user_name())
     except ApiError:
         return None
-
-
-async def _may(client: KubeClient, verb: str, right: Right) -> bool:
-    return await client.can_i(
-        verb, group=right.group, resource=right.resource, namespace=right.namespace, name=right.name
-    )

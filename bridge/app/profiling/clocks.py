@@ -123,7 +123,8 @@ class Clocks:
 
     @coroutine
     def _steps(self, stage: Stage, steps: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        send, throw = self.timed(stage, steps.send), self.timed(stage, steps.throw)
+        send = self.timed(stage, steps.send)
+        throw = self.timed(stage, steps.throw)
         error: BaseException | None = None
         while True:
             try:
@@ -189,7 +190,8 @@ class Clocks:
     def profile(self) -> Profile:
         """The profile since the clocks were created. The estimated cost of entering stages is subtracted, and has a row
         of its own."""
-        own, own_cpu = self._own, self._thread_clock() - self._own_cpu
+        own = self._own
+        own_cpu = self._thread_clock() - self._own_cpu
         spent, calls, records, left = (
             [sum(figures) for figures in zip(*(getattr(account, name) for account in self._accounts), strict=True)]
             for name in ("spent", "calls", "records", "left")
@@ -221,12 +223,15 @@ class Clocks:
 
 def calibrated() -> Clocks:
     """Clocks with measured costs."""
-    rounds, calls = 30, 100
+    rounds = 30
+    calls = 100
 
     def nothing() -> None:
         return
 
-    plain, inside, outside = [], [], []
+    plain = []
+    inside = []
+    outside = []
     for _ in range(rounds):
         trial = Clocks()
         plain.append(_cpu_of(nothing, calls))

@@ -97,7 +97,8 @@ class _Tracing:
     def reading(self, function: Callable[..., Any]) -> Callable[..., Any]:
         async def read(body: WatchBody) -> bytes:
             chunk: bytes = await function(body)
-            task, now = asyncio.current_task(), time_ns()
+            task = asyncio.current_task()
+            now = time_ns()
             window = self._windows.pop(task, 0)
             self._arrivals[task] = window if now - window < _LONGEST_WINDOW else now
             return chunk
@@ -169,7 +170,8 @@ class _Tracing:
         return distribute
 
     def _committed(self, root: Span, way: _OnItsWay, began: int, deltas: Sequence[Delta]) -> None:
-        ended, context = time_ns(), set_span_in_context(root)
+        ended = time_ns()
+        context = set_span_in_context(root)
         if way.arrived is not None:
             self._tracer.start_span("watch", context, start_time=way.arrived).end(way.began)
         self._tracer.start_span("compare", context, start_time=way.compared[0]).end(way.compared[1])
@@ -206,13 +208,15 @@ class _Tracing:
             if not found:
                 return await function(attempts, batch, *args)
             times = [0, 0]
-            token, began = _ENCODING.set(times), time_ns()
+            token = _ENCODING.set(times)
+            began = time_ns()
             try:
                 receipt, delay = await function(attempts, batch, *args)
             finally:
                 _ENCODING.reset(token)
             ended = time_ns()
-            left, rejected = set(receipt.pending), receipt.rejected.keys()
+            left = set(receipt.pending)
+            rejected = receipt.rejected.keys()
             for first, indexes in found.items():
                 span = self._tracer.start_span("deliver", self._traces.context(first), start_time=began)
                 span.set_attributes(

@@ -33,7 +33,8 @@ class Traces:
         """The first sequence number of each traced batch → the indexes of its records in ``batch``. Replays and
         snapshots repeat records, and belong to no batch."""
         found: dict[int, list[int]] = {}
-        firsts, lasts = self._firsts, self._lasts
+        firsts = self._firsts
+        lasts = self._lasts
         for index, record in enumerate(batch):
             if not isinstance(record, Delta) or record.replay or record.snapshot is not None:
                 continue

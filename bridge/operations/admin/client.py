@@ -213,7 +213,8 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         *lines, last = part.split(b"\n")
         for line in lines:
             yield b"".join([*rest, line])
-            rest, size = [], 0
+            rest = []
+            size = 0
         rest.append(last)
         size += len(last)
         if size > LARGEST_LINE:

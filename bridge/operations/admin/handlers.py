@@ -1,8 +1,8 @@
-"""A command's answer, whatever happens: exceptions of the operations become answers with a reason.
+"""Answers the operator's commands: a handler for each path of the admin socket, for the page too.
 
-The answers to an operator's commands: a handler for each path of the admin socket.
-
-A handler leaves the command, in the operator's notation, and its result with the request, for the OperatorCommand fact.
+A handler decodes the request, calls the operations, and leaves the command, in the operator's notation, and its result
+with the request, for the OperatorCommand fact. ``answered`` surrounds every handler, so that a command has an answer
+whatever happens: exceptions of the operations become answers with a reason.
 """
 
 from __future__ import annotations
@@ -30,60 +30,12 @@ from bridge.operations.admin.protocol import (
 from bridge.telemetry.facts import OperatorCommand
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-_LONGEST_REASON = 1000
-_LONGEST_COMMAND = 200
-
-
-async def answered(
-    request: web.Request, handler: Handler, done: Callable[[web.Request, str], None]
-) -> web.StreamResponse:
-    """The answer of ``handler``, or a refusal. Calls ``done`` with the reason of a failure, empty for a success, in any
-    case. Raises HTTPException where the handler does."""
-    why = ""
-    try:
-        return await handler(request)
-    except web.HTTPException as refusal:
-        why = refusal.reason
-        raise
-    except UnknownTarget as unknown:
-        why = str(unknown)
-        return json_response(Refusal(why), status=404)
-    except msgspec.MsgspecError as wrong:
-        why = str(wrong)
-        return json_response(Refusal(why), status=400)
-    except Exception as error:
-        why = _reason(error)
-        return json_response(Refusal(why), status=500)
-    finally:
-        done(request, why)
-
-
-def command_fact(
-    request: web.Request, why: str, *, uid: int | None = None, pid: int | None = None, client: str = ""
-) -> OperatorCommand:
-    """The fact of an answered command. ``why``: the reason of a failure, else empty."""
-    return OperatorCommand(
-        (request.get(COMMAND) or f"{request.method} {request.path}")[:_LONGEST_COMMAND],
-        why[:_LONGEST_REASON] or request.get(RESULT, ""),
-        done=not why,
-        uid=uid,
-        pid=pid,
-        continued=request.get(CONTINUED, False),
-        client=client,
-    )
-
-
-def _reason(error: Exception) -> str:
-    """Type and message. File names in it may hold bytes that are not UTF-8, which are replaced."""
-    return f"{type(error).__name__}: {error}"[:_LONGEST_REASON].encode(errors="replace").decode()
-
-
+ChangeDeadLetters: TypeAlias = Callable[[str, Sequence[int] | None], Awaitable[int]]
 COMMAND = web.RequestKey("command", str)
 RESULT = web.RequestKey("result", str)
 CONTINUED = web.RequestKey("continued", bool)
-
-ChangeDeadLetters: TypeAlias = Callable[[str, Sequence[int] | None], Awaitable[int]]
+_LONGEST_REASON = 1000
+_LONGEST_COMMAND = 200
 
 
 class AdminHandlers:
@@ -243,6 +195,53 @@ def _command_of(asked: ReplayRequest) -> str:
 
 def _options_of(narrowed: Mapping[str, str | None]) -> str:
     return "".join(f" {option} {value}" for option, value in narrowed.items() if value is not None)
+
+
+# ── Around every handler ─────────────────────────────────────────────────────
+
+
+async def answered(
+    request: web.Request, handler: Handler, done: Callable[[web.Request, str], None]
+) -> web.StreamResponse:
+    """The answer of ``handler``, or a refusal. Calls ``done`` with the reason of a failure, empty for a success, in any
+    case. Raises HTTPException where the handler does."""
+    why = ""
+    try:
+        return await handler(request)
+    except web.HTTPException as refusal:
+        why = refusal.reason
+        raise
+    except UnknownTarget as unknown:
+        why = str(unknown)
+        return json_response(Refusal(why), status=404)
+    except msgspec.MsgspecError as wrong:
+        why = str(wrong)
+        return json_response(Refusal(why), status=400)
+    except Exception as error:
+        why = _reason(error)
+        return json_response(Refusal(why), status=500)
+    finally:
+        done(request, why)
+
+
+def _reason(error: Exception) -> str:
+    """Type and message. File names in it may hold bytes that are not UTF-8, which are replaced."""
+    return f"{type(error).__name__}: {error}"[:_LONGEST_REASON].encode(errors="replace").decode()
+
+
+def command_fact(
+    request: web.Request, why: str, *, uid: int | None = None, pid: int | None = None, client: str = ""
+) -> OperatorCommand:
+    """The fact of an answered command. ``why``: the reason of a failure, else empty."""
+    return OperatorCommand(
+        (request.get(COMMAND) or f"{request.method} {request.path}")[:_LONGEST_COMMAND],
+        why[:_LONGEST_REASON] or request.get(RESULT, ""),
+        done=not why,
+        uid=uid,
+        pid=pid,
+        continued=request.get(CONTINUED, False),
+        client=client,
+    )
 
 
 def json_response(value: object, *, status: int = 200) -> web.Response:

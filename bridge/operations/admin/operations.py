@@ -1,8 +1,9 @@
-"""The operator's commands, on the state of a stopped bridge: see model.admin.
+"""Carries the operator's commands out on the state: the promises are those of ``AdminOperations`` in
+bridge.model.admin.
 
-The state of a bridge that does not run.
-
-The operator's commands inside a running bridge: see model.admin.
+``OfflineOperations`` are for the state of a bridge that does not run, which ``open_admin`` opens under the lock of its
+directory. ``LiveOperations`` belong to a running bridge, whose sinks and feeds follow at once. Pauses are durable
+before they take effect, so a crash in between loses none.
 """
 
 from __future__ import annotations
@@ -147,7 +148,9 @@ class OfflineOperations:
         return None
 
     async def _replay(self, sink: str, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
-        sinks, selections, judged = self._outbox.sinks, self._outbox.selections, None
+        sinks = self._outbox.sinks
+        selections = self._outbox.selections
+        judged = None
         taken = sinks.without_backfill(sink).settled
         if sink in selections.stored:
             judged = await judge_anew(
@@ -162,7 +165,8 @@ class OfflineOperations:
         return dead_letters[sink]
 
     def _cursor(self, sink: str) -> CursorStatus:
-        cursor, backfill = self._outbox.sinks[sink], self._outbox.sinks[sink].backfill
+        cursor = self._outbox.sinks[sink]
+        backfill = cursor.backfill
         size = self._outbox.backlog_of(sink)
         return CursorStatus(
             sink,
@@ -191,11 +195,6 @@ async def open_admin(settings: Settings) -> AsyncIterator[AdminOperations]:
         yield OfflineOperations(outbox, plan.cluster)
 
 
-def about(plan: Plan) -> About:
-    """Identity of this process, which runs this plan."""
-    return About(os.getpid(), plan.file, "" if plan.listen is None else host_and_port(*plan.listen))
-
-
 class LiveOperations(OfflineOperations):
     """Commands inside a running bridge. They take effect at once."""
 
@@ -213,11 +212,11 @@ class LiveOperations(OfflineOperations):
     ) -> None:
         """``reload``: None for a bridge without a configuration file."""
         super().__init__(outbox, cluster, report)
+        self._pipelines = pipelines
+        self._catalogue = catalogue
         self._reload = reload
         self._live_tail = live_tail
         self._status = status
-        self._pipelines = pipelines
-        self._catalogue = catalogue
 
     def _served(self) -> Catalogue | None:
         return self._catalogue()
@@ -291,3 +290,8 @@ class LiveOperations(OfflineOperations):
     def _wake(self, sink: str) -> None:
         if sink in self._pipelines:
             self._pipelines[sink].feed.wake()
+
+
+def about(plan: Plan) -> About:
+    """Identity of this process, which runs this plan."""
+    return About(os.getpid(), plan.file, "" if plan.listen is None else host_and_port(*plan.listen))

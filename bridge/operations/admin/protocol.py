@@ -1,9 +1,8 @@
-"""Messages on the admin socket, beside the values of ``bridge.model.admin``.
+"""Defines how a command reaches a bridge: the messages on the admin socket, beside the values of
+``bridge.model.admin``, and the socket's file in the state directory, which the server creates and the client opens.
 
-The socket file of a state directory: created by the server, opened by the client.
-
-The path of a unix socket may have about 107 bytes, and state directories may be deeper. On Linux the file is therefore
-reached through an open descriptor, in /proc; elsewhere by its path.
+The file's mode admits its owner alone. The path of a unix socket may have about 107 bytes, and state directories may be
+deeper. On Linux the file is therefore reached through an open descriptor, in /proc; elsewhere by its path.
 """
 
 from __future__ import annotations
@@ -26,8 +25,10 @@ LARGEST_LINE = 256 << 20
 """Bytes of a part of a stream: a few records, of which the largest may have 16 MiB, with their states before."""
 LARGEST_PAGE = 1000
 """Dead letters in an answer."""
-
 _SHOWN = 10
+
+
+# ── Messages ─────────────────────────────────────────────────────────────────
 
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
@@ -75,6 +76,8 @@ class Count(msgspec.Struct, frozen=True):
 class Refusal(msgspec.Struct, frozen=True):
     error: str
 
+
+# ── The socket's file ────────────────────────────────────────────────────────
 
 _DESCRIPTORS = Path("/proc/self/fd")
 _OWNER_ALONE = 0o600

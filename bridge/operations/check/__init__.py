@@ -1,12 +1,13 @@
 """`kubedelta check`: reports mistakes before anything runs.
 
-check              the checks in their order: machine, cluster, resources, sinks, forecast
-check_noise        the paths that change most often in the updates of some seconds
-check_resources    each entry of ``resources``: served, granted, selectable
-check_selections   counts of the values of expressions; each entry of ``select``: watched; and the values of all
-                   expressions of sinks on the live objects
-check_state        the state directory, its holder, its disk, and the listen address
+check              makes all checks in their order: machine, cluster, resources, sinks, forecast
+check_noise        names the paths that change most often in the updates of some seconds
+check_resources    checks each entry of ``resources``: served, granted, selectable
+check_selections   checks each entry of ``select``, and tries all expressions of sinks on the live objects
+check_state        checks the state directory, its holder, its disk, and the listen address
 findings           one result of a check
-forecast           the deltas that the next start would export
-noise              counts of changed paths (pure)
+forecast           forecasts the deltas that the next start would export
+noise              counts changed paths
+
+Each check yields findings. No record is delivered, and a bridge that runs is not affected.
 """

@@ -46,7 +46,9 @@ async def check_noise(
 ) -> AsyncIterator[Finding]:
     """Yields a note for each resource that was watched in part, and the noisiest paths. ``seconds``: the time of each
     watch, which begins behind its list."""
-    tally, states, lists = NoiseTally(), _KnownStates(MOST_KEPT), asyncio.Semaphore(_LISTS)
+    tally = NoiseTally()
+    states = _KnownStates(MOST_KEPT)
+    lists = asyncio.Semaphore(_LISTS)
     redaction = likely_redaction(plan)
     watches = []
     for (_, scope), resource in resolution.desired.items():
@@ -138,7 +140,8 @@ class _NoiseWatch:
 
     async def run(self) -> list[str]:
         """Returns what was not looked at."""
-        loop, reasons = asyncio.get_running_loop(), []
+        loop = asyncio.get_running_loop()
+        reasons = []
         async with self.lists:
             began = loop.time()
             version, reason = await self._list()
@@ -158,7 +161,9 @@ class _NoiseWatch:
 
     async def _list(self) -> tuple[str | None, str]:
         """The version of a consistent list, and why not all of its objects were read."""
-        request, version, seen = ListRequest(version="", limit=_PAGE), None, 0
+        request = ListRequest(version="", limit=_PAGE)
+        version = None
+        seen = 0
         while True:
             answer = await self.lister.list(request)
             if not isinstance(answer, Page):

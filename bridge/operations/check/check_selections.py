@@ -1,7 +1,9 @@
-"""Counts the values of expressions on live objects.
+"""Checks the selections and the content of sinks before a start: whether each entry of ``select`` means a watched
+resource, and which values the expressions of all sinks have on live objects.
 
-The entries of ``select``: whether each means a watched resource; and the values of all expressions of sinks on live
-objects.
+Each expression has a tally. The objects of a resource are listed once, page by page, redacted as the bridge would, and
+counted by all tallies that are about them; then each tally makes its finding. After 10,000 objects of a resource in a
+scope, or where a list fails, a further finding says how far the counts go.
 """
 
 from __future__ import annotations
@@ -29,6 +31,88 @@ from bridge.views.content import ContentPart, WrongContent, compile_content
 from bridge.views.evaluation import Evaluation, Evaluator, Failures
 from bridge.views.language import CHANGED, TIME, Cel, EvaluationFailed, Expression, MissingLibrary
 from bridge.views.selector import Selector, SinkSelection, WrongSelection, compile_selection
+
+MOST_EVALUATED = 10_000
+"""Objects of a resource in a scope, on which expressions are evaluated."""
+_PAGE = 500
+
+
+async def check_selections(
+    plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, *, allowed: bool
+) -> AsyncIterator[Finding]:
+    """Yields a finding for each entry without a watched resource, and, if all resources may be listed (``allowed``),
+    for each expression. Mistakes in expressions are for ``preflight``."""
+    tallies: list[Tally] = []
+    language = cache(Cel)
+    for sink in plan.sinks:
+        path = f"sinks.{sink.name}.select"
+        selection = None
+        entries, _ = resolve_entries(sink.select or (), resolution, catalogue, {})
+        for option, problem in unwatched_entries(entries, path, resolution):
+            yield Finding(option, CheckResult.WRONG if problem.is_mistake else CheckResult.NOTE, str(problem))
+        with suppress(WrongSelection, WrongContent, MissingLibrary):
+            if sink.select is not None:
+                selection = compile_selection(entries, path, language)
+                tallies += selector_tallies(path, selection.selectors)
+            content = compile_content(sink.content, f"sinks.{sink.name}", language)
+            tallies += [ContentTally(sink.name, part, selection) for part in content.parts]
+    if not allowed or not tallies:
+        return
+    redaction = likely_redaction(plan)
+    for (_, scope), resource in resolution.desired.items():
+        here = {index: count for index, each in enumerate(tallies) if (count := each.counter(resource)) is not None}
+        if here:
+            rules = rules_for(plan.wanted, resource, catalogue)
+            lister = client.lister_watcher(resource, scope, managed_fields=False, shard=plan.shard)
+            reader = _Reader(lister, resource, transform_for(resource, redaction.extended(rules)))
+            found = [tallies[index] for index in here]
+            if problem_of_list := await reader.evaluate(found, list(here.values()), plan.cluster):
+                yield Finding(f"resources: {resource}", CheckResult.NOTE, problem_of_list)
+    for tally in tallies:
+        yield tally.finding
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Lists the objects of a resource in a scope, page by page."""
+
+    lister: ListerWatcher
+    resource: Resource
+    transform: Transform
+
+    async def evaluate(
+        self, tallies: Sequence[Tally], counters: Sequence[Callable[[Evaluation], None]], cluster: str
+    ) -> str:
+        """``counters``: of these tallies. Returns why not all objects were evaluated; empty if all were."""
+        failures = Failures()
+        expressions = {each.expression: None for each in tallies}
+        expressions |= {condition: None for each in tallies for condition in each.conditions}
+        evaluator = Evaluator(self.resource, cluster, expressions, failures, with_labels=True)
+        request = ListRequest(version="", limit=_PAGE)
+        seen = 0
+        while True:
+            answer = await self.lister.list(request)
+            if not isinstance(answer, Page):
+                return f"expressions were evaluated on {counted(seen, 'object')} only: {answer.reason}"
+            for each in answer.objects:
+                thing = self.transform(each)
+                evaluation = evaluator.evaluation(thing.key, thing.body, thing.body, {TIME: utc_now(), CHANGED: []}.get)
+                for count in counters:
+                    count(evaluation)
+            seen += len(answer.objects)
+            _, first = failures.take()
+            for failure in first:
+                for tally in tallies:
+                    if tally.expression.text == failure.expression:
+                        tally.reason = tally.reason or failure.reason
+            if answer.next_page is None:
+                return ""
+            if seen >= MOST_EVALUATED:
+                return f"expressions were evaluated on the first {counted(seen, 'object')} only"
+            request = ListRequest(version="", limit=_PAGE, next_page=answer.next_page)
+
+
+# ── Counts of values ─────────────────────────────────────────────────────────
 
 
 class Tally(Protocol):
@@ -153,81 +237,3 @@ def selector_tallies(path: str, selectors: Sequence[Selector]) -> Iterator[Tally
             yield SelectorTally(f"{path}[{index}].where", each, each.where, is_step=False)
         if each.when is not None:
             yield SelectorTally(f"{path}[{index}].when", each, each.when, is_step=True)
-
-
-MOST_EVALUATED = 10_000
-"""Objects of a resource in a scope, on which expressions are evaluated."""
-_PAGE = 500
-
-
-async def check_selections(
-    plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, *, allowed: bool
-) -> AsyncIterator[Finding]:
-    """Yields a finding for each entry without a watched resource, and, if all resources may be listed (``allowed``),
-    for each expression. Mistakes in expressions are for ``preflight``."""
-    tallies: list[Tally] = []
-    language = cache(Cel)
-    for sink in plan.sinks:
-        path, selection = f"sinks.{sink.name}.select", None
-        entries, _ = resolve_entries(sink.select or (), resolution, catalogue, {})
-        for option, problem in unwatched_entries(entries, path, resolution):
-            yield Finding(option, CheckResult.WRONG if problem.is_mistake else CheckResult.NOTE, str(problem))
-        with suppress(WrongSelection, WrongContent, MissingLibrary):
-            if sink.select is not None:
-                selection = compile_selection(entries, path, language)
-                tallies += selector_tallies(path, selection.selectors)
-            content = compile_content(sink.content, f"sinks.{sink.name}", language)
-            tallies += [ContentTally(sink.name, part, selection) for part in content.parts]
-    if not allowed or not tallies:
-        return
-    redaction = likely_redaction(plan)
-    for (_, scope), resource in resolution.desired.items():
-        here = {index: count for index, each in enumerate(tallies) if (count := each.counter(resource)) is not None}
-        if here:
-            rules = rules_for(plan.wanted, resource, catalogue)
-            lister = client.lister_watcher(resource, scope, managed_fields=False, shard=plan.shard)
-            reader = _Reader(lister, resource, transform_for(resource, redaction.extended(rules)))
-            found = [tallies[index] for index in here]
-            if problem_of_list := await reader.evaluate(found, list(here.values()), plan.cluster):
-                yield Finding(f"resources: {resource}", CheckResult.NOTE, problem_of_list)
-    for tally in tallies:
-        yield tally.finding
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Lists the objects of a resource in a scope, page by page."""
-
-    lister: ListerWatcher
-    resource: Resource
-    transform: Transform
-
-    async def evaluate(
-        self, tallies: Sequence[Tally], counters: Sequence[Callable[[Evaluation], None]], cluster: str
-    ) -> str:
-        """``counters``: of these tallies. Returns why not all objects were evaluated; empty if all were."""
-        failures = Failures()
-        expressions = {each.expression: None for each in tallies}
-        expressions |= {condition: None for each in tallies for condition in each.conditions}
-        evaluator = Evaluator(self.resource, cluster, expressions, failures, with_labels=True)
-        request, seen = ListRequest(version="", limit=_PAGE), 0
-        while True:
-            answer = await self.lister.list(request)
-            if not isinstance(answer, Page):
-                return f"expressions were evaluated on {counted(seen, 'object')} only: {answer.reason}"
-            for each in answer.objects:
-                thing = self.transform(each)
-                evaluation = evaluator.evaluation(thing.key, thing.body, thing.body, {TIME: utc_now(), CHANGED: []}.get)
-                for count in counters:
-                    count(evaluation)
-            seen += len(answer.objects)
-            _, first = failures.take()
-            for failure in first:
-                for tally in tallies:
-                    if tally.expression.text == failure.expression:
-                        tally.reason = tally.reason or failure.reason
-            if answer.next_page is None:
-                return ""
-            if seen >= MOST_EVALUATED:
-                return f"expressions were evaluated on the first {counted(seen, 'object')} only"
-            request = ListRequest(version="", limit=_PAGE, next_page=answer.next_page)

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bridge.model.change import Op
-from bridge.model.formats.object_paths import partition_key
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Resource, Scope
-from bridge.operations.verify.cluster_view import ClusterView
+from bridge.operations.verify.cluster_view import ClusterView, partition_of
 from bridge.operations.verify.compare import Version
 from bridge.outbox import LedgerObject, StateInspection, covering
 from bridge.plan.plan import SinkPlan, Wanted
@@ -74,7 +73,7 @@ async def forecast(
             continue
         before = look.scopes(resource)
         live = await view.look({resource.name})
-        keyed = [(_key(cluster, served[resource.name], each), each) for each in covered]
+        keyed = [(partition_of(cluster, served[resource.name], each.key), each) for each in covered]
         found = compare(resource.name, keyed, live, view.digests, narrowed=bool(before) and set(before) != set(scopes))
         total.ops += found.ops
         total.left += found.left
@@ -85,7 +84,8 @@ async def forecast(
 
 def by_sink(changes: Changes, sinks: Sequence[SinkPlan], look: StateInspection) -> list[tuple[str, str, int]]:
     """Rows of (sink, op, count), for counts above 0. A sink with a selection has its backlog only."""
-    backlogs, known = look.backlogs(), look.count()
+    backlogs = look.backlogs()
+    known = look.count()
     rows = []
     for sink in sinks:
         ops = Counter(changes.ops)
@@ -104,15 +104,11 @@ def _names(look: StateInspection) -> set[str]:
 
 
 def _split(look: StateInspection, resource: Resource, scopes: Sequence[Scope]) -> tuple[list[LedgerObject], int]:
-    covered, gone = [], 0
+    covered = []
+    gone = 0
     for each in look.objects(resource):
         if covering(scopes, each.key) is None:
             gone += 1
         else:
             covered.append(each)
     return covered, gone
-
-
-def _key(cluster: str, resource: Resource, held: LedgerObject) -> str:
-    namespace, _, name = held.key.rpartition("/")
-    return partition_key(cluster, resource.group, resource.plural, namespace, name)

@@ -1,4 +1,4 @@
-"""Counts the paths that change in updates: by resource, with list indexes as ``[*]``. Pure, and of bounded memory."""
+"""Counts the paths that change in updates: by resource, with list indexes as ``[*]``, in bounded memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Backlogs of the last hour: a sample of each sink, in a ring. Pure.
+"""Makes the picture of the bridge that a viewer sees: its state with rates, as JSON, and the backlogs of the last hour.
 
-The state of the bridge, with rates, as JSON for the page.
+``Painter`` turns a StatusSnapshot into a picture; rates are the growth of counters over the last seconds.
+``BacklogHistory`` keeps a sample of each sink in a ring; its caller names the moment.
 """
 
 from __future__ import annotations
@@ -13,105 +14,10 @@ import msgspec
 
 from bridge.model.status import InformerStatus, SinkStatus, StatusSnapshot
 
-EVERY = 10.0
-"""Seconds between two samples."""
-MOST = 360
-"""Samples: an hour."""
-
-
-class BacklogSample(msgspec.Struct, frozen=True):
-    """The backlogs of all sinks at a moment."""
-
-    time: float
-    """Seconds since 1970."""
-    records: dict[str, int]
-    """Sink → records."""
-
-
-class BacklogSeries(msgspec.Struct, frozen=True):
-    """Samples in the form of a chart: a value for each time, null where the sink did not exist."""
-
-    times: list[int]
-    records: dict[str, list[int | None]]
-
-
-class BacklogHistory:
-    """The newest samples."""
-
-    def __init__(self) -> None:
-        self._samples: deque[BacklogSample] = deque(maxlen=MOST)
-
-    def add(self, time: float, sinks: Sequence[SinkStatus]) -> BacklogSample:
-        """``time``: seconds since 1970."""
-        sample = BacklogSample(time, {sink.name: sink.backlog_records for sink in sinks})
-        self._samples.append(sample)
-        return sample
-
-    def series(self) -> BacklogSeries:
-        names = dict.fromkeys(name for sample in self._samples for name in sample.records)
-        return BacklogSeries(
-            [int(sample.time) for sample in self._samples],
-            {name: [sample.records.get(name) for sample in self._samples] for name in names},
-        )
-
-
 _WINDOW = 5.0
 """Seconds over which a rate is measured."""
 _LONGEST_REASON = 2000
 """Characters."""
-
-
-class ResourcePicture(msgspec.Struct, frozen=True):
-    """A resource in a scope."""
-
-    status: InformerStatus
-    ready: bool
-
-
-class SinkPicture(msgspec.Struct, frozen=True):
-    status: SinkStatus
-    well: bool
-    rate: float
-    """Records delivered in a second."""
-
-
-class Picture(msgspec.Struct, frozen=True):
-    """All that a viewer sees, except records."""
-
-    time: float
-    """Seconds since 1970."""
-    ready: bool
-    intake_blocked: str
-    resources: list[ResourcePicture]
-    rates: dict[str, float]
-    """Resource → records in a second."""
-    sinks: list[SinkPicture]
-    outbox_records: int
-    outbox_bytes: int
-    outbox_oldest_seconds: float
-    disk_free_bytes: int | None
-    ledger_objects: int
-    refused: str
-    """Why the configuration file is not in effect; empty if it is."""
-
-
-class Rates:
-    """Growth of counters, in a second, over the last seconds."""
-
-    def __init__(self) -> None:
-        self._looks: deque[tuple[float, Mapping[str, int]]] = deque()
-
-    def look(self, now: float, counts: Mapping[str, int]) -> dict[str, float]:
-        """``now``: seconds of a clock that never goes back. A counter that begins anew has the rate 0."""
-        looks = self._looks
-        looks.append((now, dict(counts)))
-        while len(looks) > 2 and looks[1][0] <= now - _WINDOW:
-            looks.popleft()
-        then, before = looks[0]
-        seconds = now - then
-        if seconds <= 0:
-            return dict.fromkeys(counts, 0.0)
-        return {name: round(max(0, count - before.get(name, count)) / seconds, 2) for name, count in counts.items()}
 
 
 class Painter:
@@ -146,6 +52,59 @@ class Painter:
         )
 
 
+class Rates:
+    """Growth of counters, in a second, over the last seconds."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, Mapping[str, int]]] = deque()
+
+    def look(self, now: float, counts: Mapping[str, int]) -> dict[str, float]:
+        """``now``: seconds of a clock that never goes back. A counter that begins anew has the rate 0."""
+        looks = self._looks
+        looks.append((now, dict(counts)))
+        while len(looks) > 2 and looks[1][0] <= now - _WINDOW:
+            looks.popleft()
+        then, before = looks[0]
+        seconds = now - then
+        if seconds <= 0:
+            return dict.fromkeys(counts, 0.0)
+        return {name: round(max(0, count - before.get(name, count)) / seconds, 2) for name, count in counts.items()}
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """All that a viewer sees, except records."""
+
+    time: float
+    """Seconds since 1970."""
+    ready: bool
+    intake_blocked: str
+    resources: list[ResourcePicture]
+    rates: dict[str, float]
+    """Resource → records in a second."""
+    sinks: list[SinkPicture]
+    outbox_records: int
+    outbox_bytes: int
+    outbox_oldest_seconds: float
+    disk_free_bytes: int | None
+    ledger_objects: int
+    refused: str
+    """Why the configuration file is not in effect; empty if it is."""
+
+
+class ResourcePicture(msgspec.Struct, frozen=True):
+    """A resource in a scope."""
+
+    status: InformerStatus
+    ready: bool
+
+
+class SinkPicture(msgspec.Struct, frozen=True):
+    status: SinkStatus
+    well: bool
+    rate: float
+    """Records delivered in a second."""
+
+
 def _bounded(informer: InformerStatus) -> InformerStatus:
     return msgspec.structs.replace(informer, reason=_cut(informer.reason))
 
@@ -157,3 +116,47 @@ def _bounded_sink(sink: SinkStatus) -> SinkStatus:
 def _cut(text: str) -> str:
     # A reason may hold bytes that are not UTF-8, which JSON cannot.
     return text[:_LONGEST_REASON].encode(errors="replace").decode()
+
+
+# ── Backlogs of the last hour ────────────────────────────────────────────────
+
+EVERY = 10.0
+"""Seconds between two samples."""
+MOST = 360
+"""Samples: an hour."""
+
+
+class BacklogHistory:
+    """The newest samples."""
+
+    def __init__(self) -> None:
+        self._samples: deque[BacklogSample] = deque(maxlen=MOST)
+
+    def add(self, time: float, sinks: Sequence[SinkStatus]) -> BacklogSample:
+        """``time``: seconds since 1970."""
+        sample = BacklogSample(time, {sink.name: sink.backlog_records for sink in sinks})
+        self._samples.append(sample)
+        return sample
+
+    def series(self) -> BacklogSeries:
+        names = dict.fromkeys(name for sample in self._samples for name in sample.records)
+        return BacklogSeries(
+            [int(sample.time) for sample in self._samples],
+            {name: [sample.records.get(name) for sample in self._samples] for name in names},
+        )
+
+
+class BacklogSample(msgspec.Struct, frozen=True):
+    """The backlogs of all sinks at a moment."""
+
+    time: float
+    """Seconds since 1970."""
+    records: dict[str, int]
+    """Sink → records."""
+
+
+class BacklogSeries(msgspec.Struct, frozen=True):
+    """Samples in the form of a chart: a value for each time, null where the sink did not exist."""
+
+    times: list[int]
+    records: dict[str, list[int | None]]

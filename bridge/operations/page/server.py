@@ -1,25 +1,20 @@
-"""Who may look at the page, and who may change something. Every refusal is an HTTP answer with a reason.
+"""Serves the page: its files, one event stream, and the operator's commands that the page offers. Every refusal is an
+HTTP answer with a reason.
 
-With a token, who has it may do both, and nobody else anything. Without one the page changes nothing, and everybody may
-look who reaches its loopback address: this machine's users, and whoever a proxy there lets through without saying so.
+**Access.** Answers with data need a right; the files have no data. With a token, who has it may look and change, and
+nobody else anything. Without one the page changes nothing, and everybody may look who reaches its loopback address:
+this machine's users, and whoever a proxy there lets through without saying so. There are no cookies, so a foreign page
+cannot act for a viewer: only our script, on our origin, has the token. Requests that a browser marks as another site's
+are refused all the same, and so is a foreign Host on loopback (DNS rebinding). Our script sends the token as a header,
+from the tab's sessionStorage. A browser would send a cookie by itself, for every other server on localhost too. The
+price: EventSource sends no header, so the script reads the event stream by fetch.
 
-There are no cookies, so a foreign page cannot act for a viewer: only our script, on our origin, has the token. Requests
-that a browser marks as another site's are refused all the same, and so is a foreign Host on loopback (DNS rebinding).
+**Commands.** They are those of the admin socket, with the same paths and bodies; a further one is offered by its line
+in ``OFFERED``.
 
-Our script sends the token as a header, from the tab's sessionStorage. A browser would send a cookie by itself, for
-every other server on localhost too. The price: EventSource sends no header, so the script reads the event stream by
-fetch.
-
-The files of the page, in memory, with the headers of their answers.
-
-The page is written by hand and has no build step: modules of plain JavaScript, and a vendored file for the chart. A
-framework would bring a bundler, a second lock file and a second world of releases for one page; the price is that our
-own code keeps and updates rows and nodes.
-
-The page's HTTP server: files, one event stream, and the operator's commands that the page offers.
-
-The commands are those of the admin socket, with the same paths and bodies; a further one is offered by its line in
-``OFFERED``. Answers with data need the rights that ``access`` asks for; the files have no data.
+**Files.** The page is written by hand and has no build step: modules of plain JavaScript, and a vendored file for the
+chart. A framework would bring a bundler, a second lock file and a second world of releases for one page; the price is
+that our own code keeps and updates rows and nodes. The files are in memory, with the headers of their answers.
 """
 
 from __future__ import annotations
@@ -42,48 +37,23 @@ from bridge.operations.page.viewers import MOST_VIEWERS, PageSources, Viewers, s
 from bridge.plan.plan import PagePlan
 from bridge.telemetry.facts import PAGE_SERVER, PageOpened, PageTokenRefused, Report, discard
 
-_OWN_SITE = ("", "same-origin", "none")
-"""Values of Sec-Fetch-Site: of a client that is no browser, of our page, and of an address that a person entered."""
-_READS = ("GET", "HEAD")
-
-
-class Access:
-    """Judges requests."""
-
-    def __init__(self, host: str, token: TokenFile | None) -> None:
-        """``host``: the address of the server."""
-        self._host = host
-        self._gate = None if token is None else TokenGate(token, "page.token_file")
-
-    @property
-    def has_token(self) -> bool:
-        """Whether a token decides."""
-        return self._gate is not None
-
-    def expect_host(self, request: web.Request) -> None:
-        """Raises HTTPMisdirectedRequest for a foreign Host on a loopback address."""
-        expect_local_name(request, self._host)
-
-    def expect_right(self, request: web.Request) -> None:
-        """Raises HTTPForbidden, HTTPUnauthorized or HTTPTooManyRequests unless the client may have the answer to this
-        request."""
-        _expect_own_site(request)
-        if self._gate is not None:
-            self._gate.expect(request)
-        elif request.method not in _READS:
-            raise web.HTTPForbidden(text="the page is read-only: page.token_file is not set\n")
-        elif not (is_loopback(self._host) and is_local(request)):
-            raise web.HTTPForbidden(text="through a proxy the page needs page.token_file, which is not set\n")
-
-
-def _expect_own_site(request: web.Request) -> None:
-    """By comparison alone: a header that cannot be read is another site's."""
-    host, origin = request.headers.get("Host", "").lower(), request.headers.get("Origin")
-    foreign = origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}")
-    if foreign or request.headers.get("Sec-Fetch-Site", "") not in _OWN_SITE:
-        raise web.HTTPForbidden(text="requests of other sites are refused\n")
-
-
+EVENTS = f"{PREFIX}/events"
+_OBJECT = f"{PREFIX}/dead-letters/{{number}}/object"
+OFFERED = frozenset(
+    {
+        f"GET {EVENTS}",
+        f"GET {PREFIX}/cursors",
+        f"GET {PREFIX}/dead-letters",
+        f"GET {PREFIX}/dead-letters/chains",
+        f"GET {_OBJECT}",
+        f"POST {PREFIX}/dead-letters/retry",
+        f"POST {PREFIX}/replay",
+        f"POST {PREFIX}/snapshots",
+        f"POST {PREFIX}/snapshots/cancel",
+        f"POST {PREFIX}/sinks/{{action}}",
+    }
+)
+"""Reading the whole database, dropping records and reloading stay with the command line."""
 CONTENT_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -108,63 +78,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """Of every answer of the page."""
-
-_INDEX = "index.html"
-_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-_ASK_AGAIN = "no-cache"
-"""The browser asks whether its copy is current, so an upgraded bridge gets its own script."""
-_FOR_EVER = "max-age=31536000, immutable"
-_VERSIONED = "uplot-"
-"""Begin of the names that have a version."""
-
-
-class Asset:
-    """A file of the page."""
-
-    def __init__(self, name: str, body: bytes) -> None:
-        self.path = "/" if name == _INDEX else f"/{name}"
-        suffix = name[name.rindex(".") :]
-        self._body = body
-        self._tag = hashlib.sha256(body).hexdigest()[:16]
-        self._headers = {
-            "Content-Type": f"{_TYPES[suffix]}; charset=utf-8",
-            "Cache-Control": _FOR_EVER if name.startswith(_VERSIONED) else _ASK_AGAIN,
-            "ETag": f'"{self._tag}"',
-        }
-
-    async def answer(self, request: web.Request) -> web.Response:
-        """304 for a client that has this content."""
-        known = request.if_none_match or ()
-        if any(each.value in (self._tag, "*") for each in known):
-            return web.Response(status=304, headers=self._headers)
-        return web.Response(body=self._body, headers=self._headers)
-
-
-def load_assets() -> list[Asset]:
-    """Reads the package's files; blocks for a moment."""
-    folder = files("bridge.operations.page") / "static"
-    known = [each for each in folder.iterdir() if each.name.endswith(tuple(_TYPES))]
-    return [Asset(each.name, each.read_bytes()) for each in sorted(known, key=lambda each: each.name)]
-
-
-EVENTS = f"{PREFIX}/events"
-_OBJECT = f"{PREFIX}/dead-letters/{{number}}/object"
-OFFERED = frozenset(
-    {
-        f"GET {EVENTS}",
-        f"GET {PREFIX}/cursors",
-        f"GET {PREFIX}/dead-letters",
-        f"GET {PREFIX}/dead-letters/chains",
-        f"GET {_OBJECT}",
-        f"POST {PREFIX}/dead-letters/retry",
-        f"POST {PREFIX}/replay",
-        f"POST {PREFIX}/snapshots",
-        f"POST {PREFIX}/snapshots/cancel",
-        f"POST {PREFIX}/sinks/{{action}}",
-    }
-)
-"""Reading the whole database, dropping records and reloading stay with the command line."""
-
 _LIMITS = Limits(
     connections=Bounds(all=64, of_a_client=32),
     # Browsers send the cookies of other servers on localhost, too.
@@ -287,3 +200,88 @@ def _route_of(request: web.Request) -> str:
     """By the route, and not by the path, which can be written in several ways."""
     resource = request.match_info.route.resource
     return "" if resource is None else resource.canonical
+
+
+# ── Access ───────────────────────────────────────────────────────────────────
+
+_OWN_SITE = ("", "same-origin", "none")
+"""Values of Sec-Fetch-Site: of a client that is no browser, of our page, and of an address that a person entered."""
+_READS = ("GET", "HEAD")
+
+
+class Access:
+    """Judges requests."""
+
+    def __init__(self, host: str, token: TokenFile | None) -> None:
+        """``host``: the address of the server."""
+        self._host = host
+        self._gate = None if token is None else TokenGate(token, "page.token_file")
+
+    @property
+    def has_token(self) -> bool:
+        """Whether a token decides."""
+        return self._gate is not None
+
+    def expect_host(self, request: web.Request) -> None:
+        """Raises HTTPMisdirectedRequest for a foreign Host on a loopback address."""
+        expect_local_name(request, self._host)
+
+    def expect_right(self, request: web.Request) -> None:
+        """Raises HTTPForbidden, HTTPUnauthorized or HTTPTooManyRequests unless the client may have the answer to this
+        request."""
+        _expect_own_site(request)
+        if self._gate is not None:
+            self._gate.expect(request)
+        elif request.method not in _READS:
+            raise web.HTTPForbidden(text="the page is read-only: page.token_file is not set\n")
+        elif not (is_loopback(self._host) and is_local(request)):
+            raise web.HTTPForbidden(text="through a proxy the page needs page.token_file, which is not set\n")
+
+
+def _expect_own_site(request: web.Request) -> None:
+    """By comparison alone: a header that cannot be read is another site's."""
+    host = request.headers.get("Host", "").lower()
+    origin = request.headers.get("Origin")
+    foreign = origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}")
+    if foreign or request.headers.get("Sec-Fetch-Site", "") not in _OWN_SITE:
+        raise web.HTTPForbidden(text="requests of other sites are refused\n")
+
+
+# ── Files ────────────────────────────────────────────────────────────────────
+
+_INDEX = "index.html"
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_ASK_AGAIN = "no-cache"
+"""The browser asks whether its copy is current, so an upgraded bridge gets its own script."""
+_FOR_EVER = "max-age=31536000, immutable"
+_VERSIONED = "uplot-"
+"""Begin of the names that have a version."""
+
+
+class Asset:
+    """A file of the page."""
+
+    def __init__(self, name: str, body: bytes) -> None:
+        self.path = "/" if name == _INDEX else f"/{name}"
+        suffix = name[name.rindex(".") :]
+        self._body = body
+        self._tag = hashlib.sha256(body).hexdigest()[:16]
+        self._headers = {
+            "Content-Type": f"{_TYPES[suffix]}; charset=utf-8",
+            "Cache-Control": _FOR_EVER if name.startswith(_VERSIONED) else _ASK_AGAIN,
+            "ETag": f'"{self._tag}"',
+        }
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """304 for a client that has this content."""
+        known = request.if_none_match or ()
+        if any(each.value in (self._tag, "*") for each in known):
+            return web.Response(status=304, headers=self._headers)
+        return web.Response(body=self._body, headers=self._headers)
+
+
+def load_assets() -> list[Asset]:
+    """Reads the package's files; blocks for a moment."""
+    folder = files("bridge.operations.page") / "static"
+    known = [each for each in folder.iterdir() if each.name.endswith(tuple(_TYPES))]
+    return [Asset(each.name, each.read_bytes()) for each in sorted(known, key=lambda each: each.name)]

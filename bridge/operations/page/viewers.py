@@ -1,8 +1,12 @@
-"""The event stream of a viewer: server-sent events over one HTTP answer, until the viewer leaves or time is up.
+"""Feeds the viewers of the page, and works only while someone looks.
 
-Records as a sink gets them: selected, redacted by its rules, and chosen by a viewer.
+``Viewers`` counts them. From the first to the last it paints a picture each second and taps the records; each viewer
+with a choice gets the records that it chose as a sink gets them: selected, and redacted by the sink's rules. Events
+wait in the ``Viewer``, within bounds: a newer picture replaces the one before, and records that find no room are
+dropped and counted. ``stream`` writes them as server-sent events over one HTTP answer, until the viewer leaves or time
+is up.
 
-Who looks at the page, and what each viewer is sent. Works only while someone looks.
+A bug is reported, and the work begins again: it does not end the bridge.
 """
 
 from __future__ import annotations
@@ -22,114 +26,6 @@ from bridge.model.status import StatusSnapshot
 from bridge.operations.page.picture import EVERY, BacklogHistory, Painter
 from bridge.processor.shared_processor import SharedProcessor, Tap
 from bridge.telemetry.facts import PageFailed, Report
-
-LONGEST = 900.0
-"""Seconds of a stream. The page opens another; a browser that nobody watches, and a stolen answer, end."""
-_PAUSE = 0.2
-"""Seconds between two writes: the events in between go together."""
-_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
-
-
-def choice_of(request: web.Request) -> TailChoice | None:
-    """The viewer's choice of records. None without a ``sink``. Raises HTTPBadRequest."""
-    if "sink" not in request.query:
-        return None
-    try:
-        return msgspec.convert(dict(request.query), TailChoice)
-    except msgspec.ValidationError as error:
-        raise web.HTTPBadRequest(text=f"{error}\n") from None
-
-
-async def stream(request: web.Request, viewers: Viewers, hello: object) -> web.StreamResponse:
-    """Sends ``hello`` and the history, then the viewer's events. The connection closes behind it. Raises HTTPException
-    before the first byte."""
-    choice = choice_of(request)
-    try:
-        with viewers.looking(choice) as viewer:
-            return await _serve(request, viewers, viewer, hello)
-    except TooManyViewers as error:
-        raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "10"}) from None
-
-
-async def _serve(request: web.Request, viewers: Viewers, viewer: Viewer, hello: object) -> web.StreamResponse:
-    response = web.StreamResponse(headers=_HEADERS)
-    response.force_close()
-    await response.prepare(request)
-    viewer.tell("hello", hello)
-    viewer.tell("history", viewers.history.series())
-    # A viewer that has left, or was cut because it reads nothing, is noticed at the next write, within a second.
-    with suppress(ConnectionResetError, TimeoutError):
-        async with asyncio.timeout(LONGEST):
-            while not viewer.ended:
-                await viewer.news.wait()
-                viewer.news.clear()
-                await response.write(viewer.take())
-                await asyncio.sleep(_PAUSE)
-    return response
-
-
-MOST_BODY = 4096
-"""Bytes of an object that a line of the tail has."""
-
-Form = Callable[[Record], Record | None]
-"""A record of the log → the record as a sink gets it; None if the sink does not get it."""
-
-
-class TailChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A viewer's choice of records. Empty texts choose all. Raises no error: an unknown sink has no records."""
-
-    sink: str
-    resource: str = ""
-    """A part of kubectl's name."""
-    namespace: str = ""
-    """The whole namespace."""
-    name: str = ""
-    """A part of the object's name."""
-
-    def takes(self, delta: Delta) -> bool:
-        namespace, _, name = delta.key.rpartition("/")
-        return (
-            (not self.namespace or namespace == self.namespace)
-            and self.name in name
-            and self.resource in delta.resource.name
-        )
-
-
-class TailLine(msgspec.Struct, frozen=True):
-    """A record on the page."""
-
-    sequence: int
-    time: str
-    op: str
-    evidence: str
-    resource: str
-    namespace: str
-    name: str
-    version: str
-    bytes: int
-    """Of the whole object."""
-    body: str
-    """The first bytes of the object's JSON."""
-
-
-def line_of(delta: Delta) -> bytes:
-    """The record as JSON."""
-    namespace, _, name = delta.key.rpartition("/")
-    return msgspec.json.encode(
-        TailLine(
-            sequence=delta.sequence,
-            time=delta.time,
-            op=delta.op,
-            evidence=delta.evidence,
-            resource=delta.resource.name,
-            namespace=namespace,
-            name=name,
-            version=delta.resource_version,
-            bytes=len(delta.body),
-            body=delta.body[:MOST_BODY].decode(errors="replace"),
-        )
-    )
-
 
 MOST_VIEWERS = 8
 MOST_LINES = 200
@@ -165,65 +61,6 @@ class PageSources(Protocol):
         """The form of a sink's records; None for an unknown sink. It changes with the configuration: ask for each
         batch."""
         ...
-
-
-class Viewer:
-    """Events that wait for a viewer, within bounds. The newest picture replaces the one before."""
-
-    def __init__(self, choice: TailChoice | None) -> None:
-        self.choice = choice
-        """None for a viewer without a tail."""
-        self.news = asyncio.Event()
-        self.ended = False
-        self._picture = b""
-        self._events: deque[bytes] = deque(maxlen=4)
-        self._lines: deque[bytes] = deque()
-        self._bytes = 0
-        self._dropped = 0
-
-    def show(self, picture: bytes) -> None:
-        self._picture = event("picture", picture)
-        self.news.set()
-
-    def tell(self, kind: str, value: object) -> None:
-        self._events.append(event(kind, msgspec.json.encode(value)))
-        self.news.set()
-
-    def add(self, delta: Delta) -> None:
-        """Adds a line to the tail. Counts it as dropped if the viewer reads too slowly."""
-        if len(self._lines) >= MOST_LINES or self._bytes >= MOST_BYTES:
-            self._dropped += 1
-        else:
-            line = line_of(delta)
-            self._lines.append(line)
-            self._bytes += len(line)
-        self.news.set()
-
-    def drop(self, count: int) -> None:
-        """Counts records that nobody could read in time."""
-        self._dropped += count
-        self.news.set()
-
-    def end(self) -> None:
-        self.ended = True
-        self.news.set()
-
-    def take(self) -> bytes:
-        """All waiting events, in the form of server-sent events."""
-        found = [*self._events]
-        if self._picture:
-            found.append(self._picture)
-        if self._lines or self._dropped:
-            found.append(event("tail", b'{"dropped":%d,"lines":[%b]}' % (self._dropped, b",".join(self._lines))))
-        self._events.clear()
-        self._lines.clear()
-        self._picture, self._bytes, self._dropped = b"", 0, 0
-        return b"".join(found)
-
-
-def event(kind: str, data: bytes) -> bytes:
-    """A server-sent event. ``data`` is JSON in a single line."""
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
 
 class Viewers:
@@ -329,3 +166,175 @@ class Viewers:
                     viewer.add(seen)
             if dropped:
                 viewer.drop(dropped)
+
+
+class Viewer:
+    """Events that wait for a viewer, within bounds. The newest picture replaces the one before."""
+
+    def __init__(self, choice: TailChoice | None) -> None:
+        self.choice = choice
+        """None for a viewer without a tail."""
+        self.news = asyncio.Event()
+        self.ended = False
+        self._picture = b""
+        self._events: deque[bytes] = deque(maxlen=4)
+        self._lines: deque[bytes] = deque()
+        self._bytes = 0
+        self._dropped = 0
+
+    def show(self, picture: bytes) -> None:
+        self._picture = event("picture", picture)
+        self.news.set()
+
+    def tell(self, kind: str, value: object) -> None:
+        self._events.append(event(kind, msgspec.json.encode(value)))
+        self.news.set()
+
+    def add(self, delta: Delta) -> None:
+        """Adds a line to the tail. Counts it as dropped if the viewer reads too slowly."""
+        if len(self._lines) >= MOST_LINES or self._bytes >= MOST_BYTES:
+            self._dropped += 1
+        else:
+            line = line_of(delta)
+            self._lines.append(line)
+            self._bytes += len(line)
+        self.news.set()
+
+    def drop(self, count: int) -> None:
+        """Counts records that nobody could read in time."""
+        self._dropped += count
+        self.news.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self.news.set()
+
+    def take(self) -> bytes:
+        """All waiting events, in the form of server-sent events."""
+        found = [*self._events]
+        if self._picture:
+            found.append(self._picture)
+        if self._lines or self._dropped:
+            found.append(event("tail", b'{"dropped":%d,"lines":[%b]}' % (self._dropped, b",".join(self._lines))))
+        self._events.clear()
+        self._lines.clear()
+        self._picture = b""
+        self._bytes = 0
+        self._dropped = 0
+        return b"".join(found)
+
+
+def event(kind: str, data: bytes) -> bytes:
+    """A server-sent event. ``data`` is JSON in a single line."""
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+
+
+# ── The event stream ─────────────────────────────────────────────────────────
+
+LONGEST = 900.0
+"""Seconds of a stream. The page opens another; a browser that nobody watches, and a stolen answer, end."""
+_PAUSE = 0.2
+"""Seconds between two writes: the events in between go together."""
+_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
+
+
+async def stream(request: web.Request, viewers: Viewers, hello: object) -> web.StreamResponse:
+    """Sends ``hello`` and the history, then the viewer's events. The connection closes behind it. Raises HTTPException
+    before the first byte."""
+    choice = choice_of(request)
+    try:
+        with viewers.looking(choice) as viewer:
+            return await _serve(request, viewers, viewer, hello)
+    except TooManyViewers as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "10"}) from None
+
+
+def choice_of(request: web.Request) -> TailChoice | None:
+    """The viewer's choice of records. None without a ``sink``. Raises HTTPBadRequest."""
+    if "sink" not in request.query:
+        return None
+    try:
+        return msgspec.convert(dict(request.query), TailChoice)
+    except msgspec.ValidationError as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from None
+
+
+async def _serve(request: web.Request, viewers: Viewers, viewer: Viewer, hello: object) -> web.StreamResponse:
+    response = web.StreamResponse(headers=_HEADERS)
+    response.force_close()
+    await response.prepare(request)
+    viewer.tell("hello", hello)
+    viewer.tell("history", viewers.history.series())
+    # A viewer that has left, or was cut because it reads nothing, is noticed at the next write, within a second.
+    with suppress(ConnectionResetError, TimeoutError):
+        async with asyncio.timeout(LONGEST):
+            while not viewer.ended:
+                await viewer.news.wait()
+                viewer.news.clear()
+                await response.write(viewer.take())
+                await asyncio.sleep(_PAUSE)
+    return response
+
+
+# ── Records ──────────────────────────────────────────────────────────────────
+
+MOST_BODY = 4096
+"""Bytes of an object that a line of the tail has."""
+Form = Callable[[Record], Record | None]
+"""A record of the log → the record as a sink gets it; None if the sink does not get it."""
+
+
+class TailChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A viewer's choice of records. Empty texts choose all. Raises no error: an unknown sink has no records."""
+
+    sink: str
+    resource: str = ""
+    """A part of kubectl's name."""
+    namespace: str = ""
+    """The whole namespace."""
+    name: str = ""
+    """A part of the object's name."""
+
+    def takes(self, delta: Delta) -> bool:
+        namespace, _, name = delta.key.rpartition("/")
+        return (
+            (not self.namespace or namespace == self.namespace)
+            and self.name in name
+            and self.resource in delta.resource.name
+        )
+
+
+class TailLine(msgspec.Struct, frozen=True):
+    """A record on the page."""
+
+    sequence: int
+    time: str
+    op: str
+    evidence: str
+    resource: str
+    namespace: str
+    name: str
+    version: str
+    bytes: int
+    """Of the whole object."""
+    body: str
+    """The first bytes of the object's JSON."""
+
+
+def line_of(delta: Delta) -> bytes:
+    """The record as JSON."""
+    namespace, _, name = delta.key.rpartition("/")
+    return msgspec.json.encode(
+        TailLine(
+            sequence=delta.sequence,
+            time=delta.time,
+            op=delta.op,
+            evidence=delta.evidence,
+            resource=delta.resource.name,
+            namespace=namespace,
+            name=name,
+            version=delta.resource_version,
+            bytes=len(delta.body),
+            body=delta.body[:MOST_BODY].decode(errors="replace"),
+        )
+    )

@@ -1,7 +1,10 @@
-"""`kubedelta verify`: a destination compared with the cluster.
+"""`kubedelta verify`: a destination compared with the cluster. It changes neither.
 
-cluster_view   versions that differ in ignored paths alone; the live objects that a sink with a selection has to
-               have; the live objects
-compare        differences between a destination and live objects (pure)
+cluster_view   the live objects that the destination has to have
+compare        differences between a destination and live objects
 verify         reads both sides until the differences are certain
+
+``verify`` reads the destination, lists the cluster, and compares. Both go on changing, so an object that differs is a
+candidate, which is read again and again until it is certain. A list that fails is never taken for an empty cluster:
+``tests/bridge/operations/verify/test_verify.py``.
 """

@@ -1,9 +1,11 @@
-"""Versions that a destination does not have because only ignored paths changed: they are known by the digests in the
-state of the bridge.
+"""Lists the live objects of a cluster, as far as a destination has to have them. It changes none.
 
-Which live objects a sink with a selection has to have. Pure but for the redaction key, which it reads.
+``ClusterView.look`` lists each resource whole. For a sink with a selection, ``Expected`` says which live objects the
+sink has to have, and which differences follow from the steps that it gets; it reads the redaction key, since
+expressions see redacted objects. An older version at the destination is right where only ignored paths changed since:
+``IgnoredStates`` knows that by the digests in the state of the bridge.
 
-The live objects of a cluster, for a comparison. Changes none.
+A list that is not complete raises ClusterUnavailable or ClusterRefuses, so a comparison never takes it for the cluster.
 """
 
 from __future__ import annotations
@@ -33,6 +35,196 @@ from bridge.transform.transform import transform_for
 from bridge.views.decisions import Views
 from bridge.views.language import Cel
 from bridge.views.selector import compile_selection
+
+Progress: TypeAlias = Callable[[str, int, int | None], None]
+"""Gets a description, how many are done, and of how many (None if unknown)."""
+PAGE = 500
+"""Objects."""
+_TRIES = 5
+"""Attempts at a list whose pages expire, or at a busy server."""
+_LONGEST_WAIT = 10.0
+"""Most seconds to wait for a busy server, each time."""
+
+
+class ClusterUnavailable(Exception):
+    """The live objects could not be listed completely. A later attempt may succeed."""
+
+
+class ClusterRefuses(Exception):
+    """The live objects cannot be listed: a permission, or the configuration, must change."""
+
+
+class ClusterView:
+    """The live objects of the configured resources, by partition key."""
+
+    def __init__(
+        self,
+        cluster: str,
+        client: KubeClient,
+        desired: Desired,
+        *,
+        most: int | None = None,
+        matching: Callable[[Resource], Matches] | None = None,
+        digests: Digests | None = None,
+        shard: Shard | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """``most``: with more objects in a list, ``look`` raises ClusterUnavailable. ``matching``: conditions on whole
+        objects; objects that do not meet them are left out, and so are objects of other shards than ``shard``."""
+        self._cluster = cluster
+        self._client = client
+        self._most = most
+        self._matching = matching
+        self._digests = digests
+        self._shard = shard
+        self._progress = progress
+        self.digests: dict[str, bytes] = {}
+        """Partition key → digest of the live object, where changes are ignored, of the last ``look``."""
+        self.listed = tuple((resource, scope) for (_, scope), resource in desired.items())
+
+    async def look(self, resources: Collection[str] | None = None) -> dict[str, Version]:
+        """Partition key → live version, from a consistent list of each resource, not older than the call.
+        ``resources``: only resources of these names. Raises ClusterUnavailable, ClusterRefuses."""
+        found: dict[str, Version] = {}
+        for resource, scope in self.listed:
+            if resources is None or resource.name in resources:
+                found |= await self._list(resource, scope)
+        return found
+
+    async def _list(self, resource: Resource, scope: Scope) -> dict[str, Version]:
+        matches = None if self._matching is None else self._matching(resource)
+        digest = None if self._digests is None else self._digests(resource, scope)
+        if matches is None and digest is None:
+            lister = self._client.lister_watcher(resource, scope, metadata_only=True, shard=self._shard)
+        else:
+            lister = self._client.lister_watcher(resource, scope, managed_fields=False, shard=self._shard)
+        found: dict[str, Version] = {}
+        request = ListRequest(version="", limit=PAGE)
+        tries = 1
+        while True:
+            match await lister.list(request):
+                case Page(unreadable=()) as page:
+                    here = [
+                        (self._key(resource, each), each) for each in page.objects if matches is None or matches(each)
+                    ]
+                    found |= {key: Version(each.uid, each.resource_version) for key, each in here}
+                    if self._progress is not None:
+                        self._progress(f"{resource} listed", len(found), None)
+                    if digest is not None:
+                        self.digests |= {key: digest(each) for key, each in here}
+                    if self._most is not None and len(found) > self._most:
+                        raise ClusterUnavailable(f"there are more than {self._most} {resource}")
+                    if page.next_page is None:
+                        return found
+                    request = ListRequest(version="", limit=PAGE, next_page=page.next_page)
+                # The token of the next page is too old: pages of two lists would not be one state, so the list begins
+                # again.
+                case Expired() if tries < _TRIES:
+                    tries += 1
+                    found = {}
+                    request = ListRequest(version="", limit=PAGE)
+                case Busy(after=after) if tries < _TRIES and after is not None:
+                    tries += 1
+                    await asyncio.sleep(min(after, _LONGEST_WAIT))
+                case Page(unreadable=unreadable):
+                    raise ClusterUnavailable(f"{resource} has objects that cannot be read: {unreadable[0]}")
+                case Refused(reason=reason):
+                    raise ClusterRefuses(f"cannot list {resource} ({scope}): {reason}")
+                case failure:
+                    raise ClusterUnavailable(f"cannot list {resource} ({scope}): {failure.reason}")
+
+    def _key(self, resource: Resource, each: ApiObject) -> str:
+        return partition_key(self._cluster, resource.group, resource.plural, each.namespace, each.name)
+
+
+def partition_of(cluster: str, resource: Resource, key: str) -> str:
+    """The partition key of an object with this key in the ledger."""
+    namespace, _, name = key.rpartition("/")
+    return partition_key(cluster, resource.group, resource.plural, namespace, name)
+
+
+# ── Sinks with a selection ───────────────────────────────────────────────────
+
+Matches: TypeAlias = Callable[[ApiObject], bool]
+_COMPARED = {
+    "missing objects": frozenset({Op.ADDED}),
+    "old versions": frozenset({Op.ADDED, Op.UPDATED}),
+    "deleted objects": frozenset({Op.DELETED}),
+}
+"""Finding → the steps that the sink must get for certain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a sink with a selection has to have."""
+
+    matching: Callable[[Resource], Matches]
+    """Makes a condition on the live objects of a resource."""
+    sure: Callable[[str], frozenset[Op]]
+    """Name of a resource → the steps that the sink gets for certain."""
+
+    def counts(self, difference: Difference) -> bool:
+        """Whether the sink cannot have this difference by the choice of its steps. A last step that the sink did not
+        get is an update, a return into the selection, or a delete."""
+        name = object_name(difference.key)
+        live = difference.live
+        stored = difference.stored
+        sure = self.sure(name.resource) if name else frozenset(Op)
+        if stored is None:
+            return Op.ADDED in sure
+        if live is None:
+            return Op.DELETED in sure
+        if live.uid != stored.uid:
+            return bool({Op.ADDED, Op.DELETED} & sure)
+        is_newer = is_older(live.resource_version, than=stored.resource_version)
+        return is_newer or {Op.ADDED, Op.UPDATED} <= sure
+
+    def notes(self, resources: Iterable[str]) -> Iterator[str]:
+        """For each resource of which not every step is certain, the findings that are impossible for that."""
+        for resource in dict.fromkeys(resources):
+            if impossible := [words for words, steps in _COMPARED.items() if not steps <= self.sure(resource)]:
+                these = ", ".join(impossible)
+                yield f"the select of the sink chooses steps of {resource}, so these were not sought: {these}"
+
+
+SelectedBy: TypeAlias = Callable[[Catalogue, Resolution], Expected]
+"""Called once the cluster is known."""
+
+
+def selected_by(plan: Plan, sink: SinkPlan) -> SelectedBy | None:
+    """None for a sink without a selection. The result raises WrongSelection and MissingLibrary for a selection that
+    ``preflight`` finds wrong."""
+    if sink.select is None:
+        return None
+    written = sink.select
+
+    def select(catalogue: Catalogue, resolution: Resolution) -> Expected:
+        entries, _ = resolve_entries(written, resolution, catalogue, {})
+        selection = compile_selection(entries, f"sinks.{sink.name}.select", Cel)
+        views = Views({sink.name: selection}, plan.cluster)
+        redaction = likely_redaction(plan)
+        watched = {resource.name: resource for resource in resolution.desired.values()}
+
+        def matching(resource: Resource) -> Matches:
+            here = views.of(resource)
+            transform = transform_for(resource, redaction.extended(rules_for(plan.wanted, resource, catalogue)))
+
+            def matches(live: ApiObject) -> bool:
+                thing = transform(live)
+                return here.selections[sink.name].matches(here.evaluator.evaluation(thing.key, thing.body))
+
+            return matches
+
+        def sure(name: str) -> frozenset[Op]:
+            # A resource that is not served has no version here, by which an entry could cover it.
+            return (selection.of(watched[name]) if name in watched else selection).sure
+
+        return Expected(matching, cache(sure))
+
+    return select
+
+
+# ── Ignored changes ──────────────────────────────────────────────────────────
 
 Digest: TypeAlias = Callable[[ApiObject], bytes]
 Digests: TypeAlias = Callable[[Resource, Scope], Digest | None]
@@ -100,7 +292,9 @@ class IgnoredStates:
                 if look is None:
                     return None
                 served = [each for each in look.resources() if each.name in resources]
-                return {_key(self._cluster, each, held): held for each in served for held in look.objects(each)}
+                return {
+                    partition_of(self._cluster, each, held.key): held for each in served for held in look.objects(each)
+                }
         except (StateError, Damaged, OSError):
             return None
 
@@ -116,186 +310,3 @@ def _explains(held: LedgerObject, each: Difference, digest: bytes) -> bool:
     """Whether the destination has the exported state, from which the live state differs in ignored paths alone."""
     stored = each.stored
     return stored is not None and (held.uid, held.version, held.digest) == (stored.uid, stored.resource_version, digest)
-
-
-def _key(cluster: str, resource: Resource, held: LedgerObject) -> str:
-    namespace, _, name = held.key.rpartition("/")
-    return partition_key(cluster, resource.group, resource.plural, namespace, name)
-
-
-Matches: TypeAlias = Callable[[ApiObject], bool]
-_COMPARED = {
-    "missing objects": frozenset({Op.ADDED}),
-    "old versions": frozenset({Op.ADDED, Op.UPDATED}),
-    "deleted objects": frozenset({Op.DELETED}),
-}
-"""Finding → the steps that the sink must get for certain."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What a sink with a selection has to have."""
-
-    matching: Callable[[Resource], Matches]
-    """Makes a condition on the live objects of a resource."""
-    sure: Callable[[str], frozenset[Op]]
-    """Name of a resource → the steps that the sink gets for certain."""
-
-    def counts(self, difference: Difference) -> bool:
-        """Whether the sink cannot have this difference by the choice of its steps. A last step that the sink did not
-        get is an update, a return into the selection, or a delete."""
-        name, live, stored = object_name(difference.key), difference.live, difference.stored
-        sure = self.sure(name.resource) if name else frozenset(Op)
-        if stored is None:
-            return Op.ADDED in sure
-        if live is None:
-            return Op.DELETED in sure
-        if live.uid != stored.uid:
-            return bool({Op.ADDED, Op.DELETED} & sure)
-        is_newer = is_older(live.resource_version, than=stored.resource_version)
-        return is_newer or {Op.ADDED, Op.UPDATED} <= sure
-
-    def notes(self, resources: Iterable[str]) -> Iterator[str]:
-        """For each resource of which not every step is certain, the findings that are impossible for that."""
-        for resource in dict.fromkeys(resources):
-            if impossible := [words for words, steps in _COMPARED.items() if not steps <= self.sure(resource)]:
-                these = ", ".join(impossible)
-                yield f"the select of the sink chooses steps of {resource}, so these were not sought: {these}"
-
-
-SelectedBy: TypeAlias = Callable[[Catalogue, Resolution], Expected]
-"""Called once the cluster is known."""
-
-
-def selected_by(plan: Plan, sink: SinkPlan) -> SelectedBy | None:
-    """None for a sink without a selection. The result raises WrongSelection and MissingLibrary for a selection that
-    ``preflight`` finds wrong."""
-    if sink.select is None:
-        return None
-    written = sink.select
-
-    def select(catalogue: Catalogue, resolution: Resolution) -> Expected:
-        entries, _ = resolve_entries(written, resolution, catalogue, {})
-        selection = compile_selection(entries, f"sinks.{sink.name}.select", Cel)
-        views, redaction = Views({sink.name: selection}, plan.cluster), likely_redaction(plan)
-        watched = {resource.name: resource for resource in resolution.desired.values()}
-
-        def matching(resource: Resource) -> Matches:
-            here = views.of(resource)
-            transform = transform_for(resource, redaction.extended(rules_for(plan.wanted, resource, catalogue)))
-
-            def matches(live: ApiObject) -> bool:
-                thing = transform(live)
-                return here.selections[sink.name].matches(here.evaluator.evaluation(thing.key, thing.body))
-
-            return matches
-
-        def sure(name: str) -> frozenset[Op]:
-            # A resource that is not served has no version here, by which an entry could cover it.
-            return (selection.of(watched[name]) if name in watched else selection).sure
-
-        return Expected(matching, cache(sure))
-
-    return select
-
-
-Progress: TypeAlias = Callable[[str, int, int | None], None]
-"""Gets a description, how many are done, and of how many (None if unknown)."""
-
-PAGE = 500
-"""Objects."""
-_TRIES = 5
-"""Attempts at a list whose pages expire, or at a busy server."""
-_LONGEST_WAIT = 10.0
-"""Most seconds to wait for a busy server, each time."""
-
-
-class ClusterUnavailable(Exception):
-    """The live objects could not be listed completely. A later attempt may succeed."""
-
-
-class ClusterRefuses(Exception):
-    """The live objects cannot be listed: a permission, or the configuration, must change."""
-
-
-class ClusterView:
-    """The live objects of the configured resources, by partition key."""
-
-    def __init__(
-        self,
-        cluster: str,
-        client: KubeClient,
-        desired: Desired,
-        *,
-        most: int | None = None,
-        matching: Callable[[Resource], Matches] | None = None,
-        digests: Digests | None = None,
-        shard: Shard | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        """``most``: with more objects in a list, ``look`` raises ClusterUnavailable. ``matching``: conditions on whole
-        objects; objects that do not meet them are left out, and so are objects of other shards than ``shard``."""
-        self.digests: dict[str, bytes] = {}
-        """Partition key → digest of the live object, where changes are ignored, of the last ``look``."""
-        self._digests = digests
-        self._shard = shard
-        self._progress = progress
-        self._cluster = cluster
-        self._matching = matching
-        self._most = most
-        self._client = client
-        self.listed = tuple((resource, scope) for (_, scope), resource in desired.items())
-
-    async def look(self, resources: Collection[str] | None = None) -> dict[str, Version]:
-        """Partition key → live version, from a consistent list of each resource, not older than the call.
-        ``resources``: only resources of these names. Raises ClusterUnavailable, ClusterRefuses."""
-        found: dict[str, Version] = {}
-        for resource, scope in self.listed:
-            if resources is None or resource.name in resources:
-                found |= await self._list(resource, scope)
-        return found
-
-    async def _list(self, resource: Resource, scope: Scope) -> dict[str, Version]:
-        matches = None if self._matching is None else self._matching(resource)
-        digest = None if self._digests is None else self._digests(resource, scope)
-        if matches is None and digest is None:
-            lister = self._client.lister_watcher(resource, scope, metadata_only=True, shard=self._shard)
-        else:
-            lister = self._client.lister_watcher(resource, scope, managed_fields=False, shard=self._shard)
-        found: dict[str, Version] = {}
-        request = ListRequest(version="", limit=PAGE)
-        tries = 1
-        while True:
-            match await lister.list(request):
-                case Page(unreadable=()) as page:
-                    here = [
-                        (self._key(resource, each), each) for each in page.objects if matches is None or matches(each)
-                    ]
-                    found |= {key: Version(each.uid, each.resource_version) for key, each in here}
-                    if self._progress is not None:
-                        self._progress(f"{resource} listed", len(found), None)
-                    if digest is not None:
-                        self.digests |= {key: digest(each) for key, each in here}
-                    if self._most is not None and len(found) > self._most:
-                        raise ClusterUnavailable(f"there are more than {self._most} {resource}")
-                    if page.next_page is None:
-                        return found
-                    request = ListRequest(version="", limit=PAGE, next_page=page.next_page)
-                # The token of the next page is too old: pages of two lists would not be one state, so the list begins
-                # again.
-                case Expired() if tries < _TRIES:
-                    tries += 1
-                    found = {}
-                    request = ListRequest(version="", limit=PAGE)
-                case Busy(after=after) if tries < _TRIES and after is not None:
-                    tries += 1
-                    await asyncio.sleep(min(after, _LONGEST_WAIT))
-                case Page(unreadable=unreadable):
-                    raise ClusterUnavailable(f"{resource} has objects that cannot be read: {unreadable[0]}")
-                case Refused(reason=reason):
-                    raise ClusterRefuses(f"cannot list {resource} ({scope}): {reason}")
-                case failure:
-                    raise ClusterUnavailable(f"cannot list {resource} ({scope}): {failure.reason}")
-
-    def _key(self, resource: Resource, each: ApiObject) -> str:
-        return partition_key(self._cluster, resource.group, resource.plural, each.namespace, each.name)

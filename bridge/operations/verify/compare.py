@@ -1,4 +1,4 @@
-"""Compares the objects at a destination with the live objects. Pure.
+"""Compares the objects at a destination with the live objects, without I/O of its own.
 
 Both sides change during the comparison. So an object that differs at first is a candidate, and is compared again and
 again. It is a difference only if the destination never reaches a state that the cluster had.

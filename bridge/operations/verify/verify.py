@@ -148,7 +148,8 @@ class _Comparison:
         return candidates
 
     def _unexplained(self, candidates: dict[str, Candidate], live: Mapping[str, Version]) -> dict[str, Candidate]:
-        stored, arrived = self.holdings.objects, self.holdings.arrived
+        stored = self.holdings.objects
+        arrived = self.holdings.arrived
         left = {
             key: each
             for key, each in candidates.items()
@@ -174,5 +175,6 @@ class _Comparison:
                 self.holdings.take(batch)
                 if self.progress is not None:
                     # Readers of other packages may not know how much is left.
-                    read, left = self.holdings.records, getattr(self.reader, "left", None)
+                    read = self.holdings.records
+                    left = getattr(self.reader, "left", None)
                     self.progress("records read", read, None if left is None else read + left)
