@@ -80,9 +80,6 @@ class ThrottledLog:
         self.log = structlog.stdlib.get_logger(NAME)
         self._logger = logging.getLogger(NAME)
         self._throttle = LogThrottle(clock)
-        self.over = self._throttle.over
-        """Notes that a subject recovered. Returns whether its failure was logged: then its recovery should be too."""
-        self.forget = self._throttle.forget
 
     @property
     def is_debug(self) -> bool:
@@ -96,3 +93,10 @@ class ThrottledLog:
         if times is not None:
             often = {"times": times} if times > 1 else {}
             getattr(self.log, level)(text, **fields, **often, reason=reason[:LONGEST_REASON])
+
+    def over(self, subject: Hashable) -> bool:
+        """Notes that a subject recovered. Returns whether its failure was logged: then its recovery should be too."""
+        return self._throttle.over(subject)
+
+    def forget(self, subject: Hashable) -> None:
+        self._throttle.forget(subject)

@@ -1,4 +1,4 @@
-"""The functions of each stage, and the clocks around them."""
+"""Puts clocks around the functions of each stage."""
 
 from __future__ import annotations
 

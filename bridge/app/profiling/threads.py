@@ -1,4 +1,4 @@
-"""The threads of this process, those of C libraries included: how often each slept, and its CPU time."""
+"""Reads how often each thread of this process slept, and its CPU time; the threads of C libraries are included."""
 
 from __future__ import annotations
 

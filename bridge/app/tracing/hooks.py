@@ -1,5 +1,6 @@
-"""The functions whose times are spans. They are replaced while a bridge is traced: otherwise none of this lies on the
-way of a change."""
+"""Replaces the functions whose times are spans while a bridge is traced: otherwise none of this lies on the way of a
+change.
+"""
 
 from __future__ import annotations
 

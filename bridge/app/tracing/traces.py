@@ -1,4 +1,4 @@
-"""The traced batches, by the sequence numbers of their records."""
+"""Remembers the traced batches, by the sequence numbers of their records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of a running bridge's admin socket."""
+"""Sends commands to a running bridge over its admin socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The admin server: the operator's commands for a running bridge, on a unix socket in the state directory.
+"""Serves the operator's commands for a running bridge, on a unix socket in the state directory.
 
 The file's mode is the login: only the bridge's user (and root) may open the socket, and so may replay, retry, drop,
 pause and resume. There is no port, so web pages and other machines cannot reach the server.

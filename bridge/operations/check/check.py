@@ -1,5 +1,6 @@
-"""``kubedelta check``: checks this machine, the cluster, each resource and each sink, and forecasts the deltas of a
-start. Delivers no records, and does not affect a running bridge."""
+"""Makes all checks of ``kubedelta check``: of this machine, the cluster, each resource and each sink; and forecasts the
+deltas of a start. It delivers no records, and does not affect a running bridge.
+"""
 
 from __future__ import annotations
 

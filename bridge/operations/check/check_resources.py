@@ -1,4 +1,4 @@
-"""Each entry of ``resources``: whether the cluster serves it, grants it, and accepts its selectors."""
+"""Checks each entry of ``resources``: whether the cluster serves it, grants it, and accepts its selectors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The checks of ``kubedelta check`` on this machine: the state directory, its holder, its disk, the listen address.
-They do not affect a running bridge."""
+"""Checks this machine for ``kubedelta check``: the state directory, its holder, its disk, and the listen address. The
+checks do not affect a running bridge.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Forecasts the deltas of a start: compares the ledger with fresh lists of all configured resources. Delivers no
-records."""
+"""Forecasts the deltas of a start: compares the ledger with fresh lists of all configured resources. It delivers no
+records.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``kubedelta verify``: reads back a destination, and compares it with the live objects. Changes neither."""
+"""Reads back a destination and lists the cluster for ``kubedelta verify``, until the differences between them are
+certain. It changes neither.
+"""
 
 from __future__ import annotations
 
