@@ -1,46 +1,40 @@
-"""From the outbox to the sinks: a worker for each sink fetches, delivers, retries, and settles.
+"""From an informer into the outbox, and from the outbox to the sinks: a worker for each sink fetches, delivers, retries
+and settles.
 
-attempts        what a destination has stored, and says about itself; why a sink makes no attempts; a destination
-                that knows another leader; a sink behind its circuit breaker; times, counts and reports each attempt
-backpressure    keeps each backlog within its bounds
-circuit         when an attempt is allowed (pure)
-feeds           appends an informer's batch to the outbox; joins the outbox, the processor and the feeds
-lane_worker     records that wait for a part of the destination; the records in the lanes, and the fetches that they
-                came with; the worker of sinks that deliver record by record, several at once
+attempts        makes an attempt at a sink: through its circuit, under the Lease, timed, counted and reported
+backpressure    keeps each sink's backlog within its bounds
+circuit         the circuit breaker: when an attempt may begin
+feeds           takes the informers' batches into the outbox, and opens a feed out of it for each sink
+lane_worker     the worker of sinks that deliver record by record, several at once
 live_tail       shows what is committed to people who watch
 ports           the interfaces that a worker needs
-selecting       the meaning of a sink's `select` on a cluster; puts the sinks' selections into effect, and exports
-                the difference
-sink_feed       makes the content of records, in a thread where that takes long; the records of the log as a sink
-                with a selection gets them; judges records of the log by the present selection of a sink; the records
-                of one sink in order: the log, with backfills in between
-sink_pipeline   creates a sink, its feed and the worker that delivers to it; begins and ends the pipelines of the
-                configured sinks
-sink_worker     rejected records, and later records of the same object; the common part of all workers
-snapshots       snapshots on demand and by schedule
-worker          the worker of sinks that take batches; the worker of sinks that deliver in transactions
-workqueue       client-go's WorkQueue
+selecting       puts the sinks' selections into effect, and exports the difference
+sink_feed       the records of a sink in order: the log, with backfills in between
+sink_pipeline   makes, runs and ends a sink's feed and its worker
+sink_worker     the common part of all workers, and the way of rejected records into the dead letters
+snapshots       begins snapshots, on demand and by schedule
+worker          the workers of sinks that take batches, and of sinks that deliver in transactions
+workqueue       a queue of keys to work on, after client-go
 
-A worker takes records in the order of the log (``ports.RecordSource``), hands them to its sink, and reads the Receipt:
-stored records are done, a rejected record becomes a dead letter, and later records of its object are parked behind it;
-pending records are tried again before newer ones of their objects. A fetch is settled when nothing of it is left, so a
-crash repeats what was in flight, with the same ids. Attempts go through a circuit: after five failures in a row, or
-while the destination is unavailable, none begins before a pause is over, and then a single one decides. Where only a
-part of the destination fails (a topic), its records wait aside, and those of other objects go past.
+An informer's batch goes through ``Exporter`` into the outbox, whose commit distributes the records to the listener of
+every sink. A sink's ``SinkFeed`` reads its listener and, in front of the log, its backfills; ``view_of`` makes of each
+record the one that a sink with a selection gets. Beside this way stand those who change it: ``Backpressure`` compacts
+or drops a backlog, or stops the intake, and ``Selecting`` and ``SnapshotSchedule`` append or plan records for a single
+sink.
+
+A worker takes records from the feed (``ports.RecordSource``) in the order of the log, hands them to its sink, and reads
+the Receipt: stored records are done, a rejected record becomes a dead letter, and later records of its object are
+parked behind it; pending records are tried again before newer ones of their objects. A fetch is settled when every
+record of it is stored or a dead letter, so a crash repeats what was in flight, with the same ids. Attempts go through a
+circuit: after five failures in a row, or while the destination is unavailable, none begins before a pause is over, and
+then a single one decides. Where only a part of the destination fails (a topic), its records wait aside, and those of
+other objects go past.
 
 Invariant, with its tests:
 
 - Later records of an object wait behind its rejected record (``on_rejected: park``). Records before its first dead
   letter are delivered again only after a crash. ``tests/bridge/delivery/test_worker.py``,
   ``tests/contracts/test_refusals.py``
-
-From an informer into the outbox, and from the outbox to each sink's worker.
-
-An informer's batch goes through ``Exporter`` into the outbox, whose commit distributes the records to the listener of
-every sink. A sink's ``SinkFeed`` reads its listener and, in front of the log, its backfills; ``sink_view`` makes of
-each record the one that a sink with a selection gets; and a worker of ``delivery`` takes from the feed and settles
-there. Beside this way stand those who change it: ``Backpressure`` compacts or drops a backlog, or stops the intake, and
-``Selecting`` and ``Snapshots`` append or plan records for a single sink.
 """
 
 from bridge.delivery.attempts import HeldLease, MakeContent, report_halt

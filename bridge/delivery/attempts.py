@@ -1,8 +1,10 @@
-"""What a destination has stored, what it says about itself in a receipt, and why a sink makes no attempts.
+"""Makes the attempts at a sink when the circuit, the operator and the Lease permit one; times, counts and reports each.
 
-A destination that knows another leader: nothing is sent to it until the Lease says who leads.
-
-A sink behind its circuit breaker. Times, counts and reports each attempt.
+``SinkAttempts.deliver`` waits until an attempt may begin, hands the batch to the sink, and tells the circuit how it
+went. It retries no records: the worker reads the receipt, and decides. A destination may end deliveries by its answer
+(it is gone for good, or another bridge has taken it over): then the sink is ``Suspended``, durably, until an operator
+resumes it. ``Fencing`` is about a destination that knows another leader: under an election, no request begins until the
+Lease says who leads, and the attempt is made again if it is this replica.
 """
 
 from __future__ import annotations
@@ -168,8 +170,11 @@ class SinkAttempts:
         self._save_pause = save_pause
         self._make_content = make_content
         self._redacts = redacts
-        self._leaving, self._elected, self._fencing = leaving, lease is not None, Fencing(name, lease, report)
-        self._make_sink, self._backlog_records = make_sink, backlog_records
+        self._leaving = leaving
+        self._elected = lease is not None
+        self._fencing = Fencing(name, lease, report)
+        self._make_sink = make_sink
+        self._backlog_records = backlog_records
         self._report = report
         self._jitter = jitter
         self._opening = Backoff(retry.initial, retry.maximum, retry.quiet)
@@ -280,7 +285,8 @@ class SinkAttempts:
         if self.suspended is not None or self._elected or self.circuit.state is not AT_REST:
             await self._until_ready()
         circuit = self.circuit
-        number, began = circuit.state_number if circuit.state is AT_REST else circuit.begin(), self._now()
+        number = circuit.state_number if circuit.state is AT_REST else circuit.begin()
+        began = self._now()
         self.in_flight += 1
         try:
             leaving = self._leaving

@@ -1,4 +1,8 @@
-"""Keeps every sink's backlog within its bounds, by the sink's policy."""
+"""Keeps every sink's backlog within its bounds, by the sink's policy: stops the intake, compacts, or drops.
+
+The backlogs are looked at a few times a second, beside the hot path. A sink with a selection that holds much of the log
+for few records of its own is moved out of the way, so that the log can be trimmed behind it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The circuit breaker of a sink: when an attempt may begin. Pure: the caller brings the time and the jitter.
+"""The circuit breaker of a sink: when an attempt may begin. It has no clock: the caller brings the time and the jitter.
 
 Closed --failures in a row, or an unavailable destination--> Open --its pause is over--> HalfOpen
    ^                                                          ^                            |  |

@@ -1,6 +1,8 @@
-"""Passes batches of an informer to the outbox, which distributes them to the sinks.
+"""Takes batches of the informers into the outbox, and opens a feed out of it for each sink.
 
-An outbox, and a feed out of it for each sink.
+``Exporter.export`` appends a batch and returns when it is durable; the commit hands the records to the
+``SharedProcessor``, which distributes them to the listener of each sink. ``Feeds`` joins the three: the outbox, the
+processor, and a feed that begins where the cursor of its sink is.
 """
 
 from __future__ import annotations
@@ -13,14 +15,10 @@ from typing import Protocol, Self
 from bridge.delivery.sink_feed import SelectedLog, SinkFeed, view_of
 from bridge.model.change import ChangeBatch, Op
 from bridge.model.policies import StartPolicy
-from bridge.model.primitives.fetch import Fetch
-from bridge.model.primitives.shard import Shard
-from bridge.model.record import Delta, Record, RetriedDeadLetter, body_bytes
-from bridge.model.versions.progress import Progress
+from bridge.model.record import Delta, Record, body_bytes
 from bridge.outbox import Capture, Cipher, CleanerPolicy, Outbox, Retention, utc_now
 from bridge.processor.shared_processor import SharedProcessor
-from bridge.telemetry.facts import BatchCommitted, ProgressRead, Report
-from sinks.base import ProgressSink
+from bridge.telemetry.facts import BatchCommitted, Report
 
 
 class Appends(Protocol):
@@ -121,63 +119,3 @@ class Feeds:
     def end(self, sink: str) -> None:
         """Removes the feed of a sink, whose worker has ended."""
         self.processor.remove(sink)
-
-
-class TransactionFeed(SinkFeed):
-    """The TransactionSource of a sink's worker (see delivery.ports). The destination knows better than the cursor on
-    disk, which is saved twice a second, what it has."""
-
-    sink_with_progress: ProgressSink
-    """The sink, once it was made."""
-    report: Report
-
-    @property
-    def shard(self) -> Shard | None:
-        """The part of all objects that the bridge has."""
-        return self._sinks.shard
-
-    @property
-    def first_progress(self) -> Progress:
-        """Before the first delivery."""
-        return Progress(term=self._sinks.progress.term)
-
-    async def begin(self) -> None:
-        """See delivery.ports.TransactionSource, as for the next five."""
-        await self._sinks.progress.begin()
-
-    async def recover(self) -> None:
-        sink, cursor, progress = self.sink_with_progress, self._cursor, self._sinks.progress
-        committed, before = sink.committed, self.backlog_records
-        unknown = "" if committed is None else progress.unknown(committed, cursor)
-        if committed is not None and not unknown:
-            await self._move(committed)
-            await self._forget_letters(committed)
-        if cursor.settled > self._listener.taken:
-            self._listener.skip(cursor.settled)
-        if committed is not None:
-            self.report(ProgressRead(self.sink, 0 if unknown else before - self.backlog_records, unknown))
-
-    def hand_over(self, fetch: Fetch[Record]) -> None:
-        sink = self.sink_with_progress
-        sink.progress = self._sinks.progress.after(self._cursor, fetch)
-
-    def hand_over_letters(self, letters: Sequence[RetriedDeadLetter]) -> None:
-        sink = self.sink_with_progress
-        sink.progress = self._sinks.progress.after_letters(self._cursor, letters)
-
-    async def _forget_letters(self, committed: Progress) -> None:
-        if committed.letters:
-            await self._sinks.dead_letters[self.sink].delivered(committed.letters)
-
-    async def _move(self, committed: Progress) -> None:
-        """Moves the cursor forward to this progress."""
-        cursor = self._cursor
-        backfill = cursor.backfill
-        if backfill is not None:
-            if (item := await self._sinks.progress.item_of(committed, cursor)) is not None:
-                cursor.settle(backfill.starts_after)
-                cursor.skip_items(item)
-            cursor.settle(min(committed.out, backfill.starts_after))
-            self.end_settled_backfill()
-        if cursor.backfill is None:
-            cursor.settle(committed.out)

@@ -1,11 +1,12 @@
-"""Records that wait for a part of the destination, such as a topic, while those of other objects go past.
+"""Delivers to sinks that take record by record: several deliveries at once, never two of the same object.
 
-The lanes of a sink: records that wait for their delivery, and the fetches that they came with.
+A fetch is spread over lanes (``LaneEntries``), one for each object, or some lanes that all objects share. Lanes with
+records wait in a WorkQueue, from which ``LaneWorker`` serves as many at once as the sink wants. A fetch is settled when
+all of its records are stored or dead letters, and so are those of all earlier fetches (``UnsettledFetches``). Dead
+letters that an operator retries go through the same lanes (``RetriesInLanes``).
 
-The worker of a sink that delivers record by record: a lane for each object, several deliveries at once.
-
-Records wait in their lanes, and lanes with records wait in a WorkQueue. An object that fails backs off alone. When many
-objects fail in a row, or the destination takes no record at all, the circuit stops the whole sink.
+An object that fails backs off alone. When many objects fail in a row, or the destination takes no record at all, the
+circuit stops the whole sink.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import TypeAlias
 
 import msgspec
@@ -23,85 +23,12 @@ from bridge.delivery.ports import DeadLetterStore
 from bridge.delivery.sink_worker import Parking, SinkWorker, WorkerSettings
 from bridge.delivery.workqueue import WorkQueue
 from bridge.model.primitives.fetch import Fetch, split_at_notices
-from bridge.model.record import Delta, OrderingKey, Record, RetriedDeadLetter, body_bytes
+from bridge.model.record import Delta, OrderingKey, Record, RetriedDeadLetter
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater
 
-MOST_RECORDS, MOST_BYTES = 10_000, 32 << 20
-MOST_BEHIND = 100_000
-"""Records that are delivered and not settled, because one in front of them waits: a crash repeats them."""
-
-
-class Aside:
-    """The waiting records by object, each object's in their order, and the fetches that cannot be settled before they
-    are delivered."""
-
-    def __init__(self) -> None:
-        self._records: dict[OrderingKey, list[Record]] = {}
-        self._count = self._bytes = self._behind = 0
-        self._fetches: deque[Fetch[Record]] = deque()
-        self.waiting = False
-        """A record waits: an attribute, since it is looked at for every batch."""
-        self.retry_at = 0.0
-        """On the event loop's clock."""
-
-    def __bool__(self) -> bool:
-        return bool(self._records)
-
-    def __len__(self) -> int:
-        return self._count
-
-    @property
-    def is_full(self) -> bool:
-        """Nothing goes past any more: the worker has to wait."""
-        return self._count >= MOST_RECORDS or self._bytes >= MOST_BYTES or self._behind >= MOST_BEHIND
-
-    def add(self, records: Sequence[Record]) -> None:
-        for record in records:
-            self._records.setdefault(record.ordering_key, []).append(record)
-            self._count += 1
-            self.waiting = True
-            self._bytes += body_bytes(record)
-
-    def passing(self, records: Sequence[Record]) -> Sequence[Record]:
-        """The records that may go past. Those of objects that wait are added behind these."""
-        waiting = self._records
-        self.add([record for record in records if record.ordering_key in waiting])
-        return [record for record in records if record.ordering_key not in waiting]
-
-    def take(self, most: int) -> list[Record]:
-        """Removes the first records of the objects that have waited longest since their last attempt. What is left of
-        them comes back by ``put_back``."""
-        taken: list[Record] = []
-        for key in [*self._records]:
-            records = self._records[key]
-            if taken and len(taken) + len(records) > most:
-                break
-            taken += records[:most]
-            self._records[key] = records[most:]
-        return taken
-
-    def put_back(self, taken: Sequence[Record], left: Sequence[Record]) -> None:
-        """``left``: of those that ``take`` removed, the ones that still wait. Their objects stand behind the others."""
-        rest = {key: self._records.pop(key) for key in dict.fromkeys(record.ordering_key for record in taken)}
-        self._count -= len(taken) + sum(map(len, rest.values()))
-        self._bytes -= sum(map(body_bytes, chain(taken, *rest.values())))
-        self.add(left)
-        for records in rest.values():
-            self.add(records)
-        self.waiting = bool(self._records and self._count)
-
-    def hold(self, fetch: Fetch[Record]) -> None:
-        """To be settled when no record waits any more; its items are not needed for that."""
-        self._behind += len(fetch.items)
-        self._fetches.append(replace(fetch, items=()))
-
-    def settled(self) -> Iterator[Fetch[Record]]:
-        """The fetches to settle now, in the order of ``hold``; none while a record waits."""
-        if not self._records:
-            self._behind = 0
-            while self._fetches:
-                yield self._fetches.popleft()
-
+MAX_RECORDS = 1000
+MAX_BYTES = 16 << 20
+"""Bounds on the unsettled records of a sink; bytes are those of the bodies."""
 
 Lane: TypeAlias = OrderingKey | int
 """An object; or a number, where all objects share some lanes."""
@@ -223,10 +150,6 @@ class RetriesInLanes:
         await self._parking.rejected_again(dead_letter, reason, answer)
 
 
-MAX_RECORDS = 1000
-MAX_BYTES = 16 << 20  # of bodies
-
-
 class LaneWorker(SinkWorker):
     """Makes up to ``lanes.concurrency`` deliveries at once, never two of the same lane.
 
@@ -248,7 +171,8 @@ class LaneWorker(SinkWorker):
             # There are only so many lanes that can fail.
             retry = replace(retry, failures=min(retry.failures, lanes.concurrency))
         super().__init__(replace(settings, retry=retry))
-        self._concurrency, self._max_delivery = lanes.concurrency, lanes.batch
+        self._concurrency = lanes.concurrency
+        self._max_delivery = lanes.batch
         self._queue = WorkQueue[Lane](initial=retry.initial, maximum=retry.maximum, jitter=settings.jitter)
         self._lanes = LaneEntries(self._queue, lanes.concurrency if shared else None)
         self._unsettled = UnsettledFetches(max_records, max_bytes)

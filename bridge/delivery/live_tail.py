@@ -1,5 +1,8 @@
-"""Shows what the running bridge commits, and for a sink the snapshots and gaps beside that, to people who watch. Costs
-nothing while nobody does."""
+"""Shows what the running bridge commits to people who watch, and for a sink the snapshots and gaps beside that.
+
+A follower gets a tap on the processor, with a bound on what waits in it: a slow one misses records, and delays nobody.
+Nobody who watches costs nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,13 @@
-"""The meaning of a sink's ``select`` on a cluster. Pure.
+"""Puts the sinks' selections into effect while no informer runs: at the start, and at a change of the configuration.
 
-Puts the sinks' selections into effect while no informer runs: at the start, and at a change of the configuration.
+``meaning_of`` finds out which resources the entries of a ``select`` mean on this cluster. A selection that changed
+moves objects in and out of it. Each such object gets a record of its own at the end of the log, for this sink alone. So
+the backlog keeps its decisions, and the difference follows behind it.
 
-A selection that changed moves objects in and out of it. Each such object gets a record of its own at
-the end of the log, for this sink alone. So the backlog keeps its decisions, and the difference follows behind it.
+A replay to a sink with a selection, and a new sink that begins with the earliest record, judge the records of the log
+anew (``judge_anew``). The stored decisions would not do: they are those of an earlier selection, and of none before the
+sink was there. The price: a replay reads and evaluates all records of its range, some 20 µs for each, while its sink
+waits; and it is refused until the sink has the difference of its last change.
 """
 
 from __future__ import annotations
@@ -15,15 +19,17 @@ from functools import cached_property, partial
 
 import msgspec
 
-from bridge.delivery.sink_feed import decide_alone, judge_anew, report_failures
 from bridge.delivery.sink_pipeline import SinkPipeline
 from bridge.kube import Catalogue
+from bridge.model.admin import UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.policies import StartPolicy
-from bridge.outbox import EVERYTHING, LastState, Moved, Selections, StateError, StoredSelection
+from bridge.outbox import EVERYTHING, Decide, JudgedRecords, LastState, Moved, Selections, StateError, StoredSelection
 from bridge.plan.plan import PlanRefused, SinkPlan
 from bridge.plan.resolve import Resolution, resolve_entries, unwatched_entries
 from bridge.telemetry.facts import (
+    EvaluationsFailed,
+    ExpressionFailed,
     Report,
     SelectionChanged,
     SelectionUnreadable,
@@ -41,6 +47,8 @@ from bridge.views.selector import (
     encode_entries,
 )
 
+FAILURES_EVERY = 1.0
+"""Seconds between two reports of failed evaluations."""
 _decode_names = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -68,10 +76,6 @@ def meaning_of(sink: SinkPlan, names: str, catalogue: Catalogue, resolution: Res
         else:
             found.unserved[option] = problem.resource
     return found
-
-
-FAILURES_EVERY = 1.0
-"""Seconds between two reports of failed evaluations."""
 
 
 class Selecting:
@@ -268,3 +272,55 @@ def _moved(views: Views, stored: Mapping[str, StoredSelection], state: LastState
         if not each.start and selection.takes(evaluation, op, evidence):
             exported.append((sink, op))
     return None if members == held.members else Moved(state, members, exported)
+
+
+def report_failures(failures: Failures, report: Report) -> None:
+    """Reports the failed evaluations since the last report."""
+    counts, first = failures.take()
+    for each in first:
+        report(ExpressionFailed(each.expression, each.resource, each.key, each.reason))
+    if counts:
+        report(EvaluationsFailed(sum(counts.values())))
+
+
+# ── Judging records anew ─────────────────────────────────────────────────────
+
+
+async def judge_anew(
+    selections: Selections,
+    sink: str,
+    cluster: str,
+    *,
+    start: int | str,
+    through: int,
+    kind: int | None,
+    namespace: str | None,
+) -> JudgedRecords:
+    """See Judge. The sink must have received the difference of its last change: before, its consumer has the objects of
+    an earlier selection, and would keep those that the backlog deletes only there."""
+    expect_effective(selections, sink, through)
+    stored = selections.stored[sink]
+    try:
+        selection = compile_selection(decode_entries(stored.entries), f"sinks.{sink}.select", Cel)
+    except (WrongSelection, MissingLibrary) as error:
+        raise UnknownTarget(f"the selection of sink {sink} cannot be evaluated: {error}") from error
+    decide = decide_alone(sink, selection, stored.mask, cluster)
+    return await selections.judge(sink, decide, start=start, through=through, kind=kind, namespace=namespace)
+
+
+def expect_effective(selections: Selections, sink: str, through: int) -> None:
+    """Raises UnknownTarget if a sink that has received the records ``through`` lacks the difference of its present
+    selection."""
+    stored = selections.stored[sink]
+    if stored.pending:
+        raise UnknownTarget(f"the selection of sink {sink} changed, and is not in effect yet: ask again later")
+    if through < stored.effective:
+        raise UnknownTarget(
+            f"sink {sink} has received the records through {through}, and its selection changed with record "
+            f"{stored.effective}: ask again when it has that"
+        )
+
+
+def decide_alone(sink: str, selection: SinkSelection, mask: int, cluster: str) -> Decide:
+    """Decides for this sink alone."""
+    return Decisions(Views({sink: selection}, cluster), {sink: mask})

@@ -1,25 +1,18 @@
-"""Where the content of records is made: what is long runs in a thread, so that the event loop goes on.
+"""The records of a sink, in order: the log, with backfills in between.
 
-The records of the log as a sink with a selection gets them. Pure. Hot for such sinks.
-
-Judges records of the log anew, by a sink's present selection: for replays, and for new sinks that begin with the
-earliest record.
-
-The stored decisions would not do: they are those of an earlier selection, and of none before the sink was there. The
-price of judging anew: a replay reads and evaluates all records of its range, some 20 µs for each, while its sink waits;
-and it is refused until the sink has the difference of its last change (``judge_anew``).
-
-The records of a sink, in order: the log, with backfills in between.
+``SinkFeed`` reads the listener of its sink; a backfill (a snapshot, a replay, a compacted backlog) comes in front of
+the log behind it. For a sink with a selection, ``view_of`` makes of each record of the log the one that the sink gets,
+or None, by the decision that was stored with the record. This runs for every record of such a sink, and ``SelectedLog``
+reads no body of a record that is for others. ``TransactionFeed`` takes the position from the destination, which stores
+it with the records.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -28,63 +21,21 @@ from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.ring import Slice
-from bridge.model.record import Delta, Record
+from bridge.model.primitives.shard import Shard
+from bridge.model.record import Delta, Record, RetriedDeadLetter
+from bridge.model.versions.progress import Progress
 from bridge.outbox import (
     Backfill,
-    Decide,
     JudgedRecords,
     Outbox,
-    Selections,
     SinkCursors,
     StoredSelection,
     Turns,
     condition,
 )
 from bridge.processor.shared_processor import ProcessorListener
-from bridge.telemetry.facts import EvaluationsFailed, ExpressionFailed, Report, StatesNotCompared
-from bridge.views.decisions import Decisions, Views
-from bridge.views.evaluation import Failures
-from bridge.views.language import Cel, MissingLibrary
-from bridge.views.selector import SinkSelection, WrongSelection, compile_selection, decode_entries
-from sinks.base import StatefulSink
-
-SHORT, FEW = 256 * 1024, 8
-"""Bytes of the states, and records, in a batch whose content is made on the event loop: in some ten milliseconds, and
-within the work that an expression may be on each of them (``selection.language.cost``)."""
-
-MakeRecord: TypeAlias = Callable[[Record], Record]
-
-
-class ContentThread:
-    """Makers of content share values, so batches take turns: on the event loop if the batch is short and it is nobody's
-    turn, else in a thread."""
-
-    def __init__(self, report: Report) -> None:
-        self._turn = threading.Lock()
-        self._thread = ThreadPoolExecutor(1, "content")
-        self._report = report
-
-    async def made(self, sink: str, make: MakeRecord, records: Sequence[Record]) -> Sequence[Record]:
-        """The records with the content of the sink. Cancelled, a batch in the thread is made to its end, in vain."""
-        if len(records) <= FEW and sum(map(_size, records)) <= SHORT and self._turn.acquire(blocking=False):
-            try:
-                made = list(map(make, records))
-            finally:
-                self._turn.release()
-        else:
-            made = await asyncio.get_running_loop().run_in_executor(self._thread, self._in_turn, make, records)
-        for record in made:
-            if isinstance(record, Delta) and record.content is not None and (why := record.content.uncompared):
-                self._report(StatesNotCompared(sink, record.resource.name, record.key, why))
-        return made
-
-    def _in_turn(self, make: MakeRecord, records: Sequence[Record]) -> list[Record]:
-        with self._turn:
-            return list(map(make, records))
-
-
-def _size(record: Record) -> int:
-    return len(record.body) + len(record.before or b"") if isinstance(record, Delta) else 0
+from bridge.telemetry.facts import ProgressRead, Report
+from sinks.base import ProgressSink, StatefulSink
 
 
 class SelectedLog:
@@ -97,11 +48,11 @@ class SelectedLog:
 
     @property
     def last(self) -> int:
-        """See processor.log.Log."""
+        """See ``processor.shared_processor.Log``."""
         return self._outbox.last
 
     async def read(self, after: int, limit: int) -> Slice[Record]:
-        """See processor.log.Log."""
+        """See ``processor.shared_processor.Log``."""
         # Older records have no decision for the sink; a bit in them may be that of a sink which is forgotten.
         is_decided = after >= self._selection.since
         return await self._outbox.read(after, limit, self._selection.mask if is_decided else None)
@@ -138,55 +89,6 @@ class Judge(Protocol):
     async def __call__(
         self, *, start: int | str, through: int, kind: int | None, namespace: str | None
     ) -> JudgedRecords: ...
-
-
-def report_failures(failures: Failures, report: Report) -> None:
-    """Reports the failed evaluations since the last report."""
-    counts, first = failures.take()
-    for each in first:
-        report(ExpressionFailed(each.expression, each.resource, each.key, each.reason))
-    if counts:
-        report(EvaluationsFailed(sum(counts.values())))
-
-
-def decide_alone(sink: str, selection: SinkSelection, mask: int, cluster: str) -> Decide:
-    """Decides for this sink alone."""
-    return Decisions(Views({sink: selection}, cluster), {sink: mask})
-
-
-def expect_effective(selections: Selections, sink: str, through: int) -> None:
-    """Raises UnknownTarget if a sink that has received the records ``through`` lacks the difference of its present
-    selection."""
-    stored = selections.stored[sink]
-    if stored.pending:
-        raise UnknownTarget(f"the selection of sink {sink} changed, and is not in effect yet: ask again later")
-    if through < stored.effective:
-        raise UnknownTarget(
-            f"sink {sink} has received the records through {through}, and its selection changed with record "
-            f"{stored.effective}: ask again when it has that"
-        )
-
-
-async def judge_anew(
-    selections: Selections,
-    sink: str,
-    cluster: str,
-    *,
-    start: int | str,
-    through: int,
-    kind: int | None,
-    namespace: str | None,
-) -> JudgedRecords:
-    """See Judge. The sink must have received the difference of its last change: before, its consumer has the objects of
-    an earlier selection, and would keep those that the backlog deletes only there."""
-    expect_effective(selections, sink, through)
-    stored = selections.stored[sink]
-    try:
-        selection = compile_selection(decode_entries(stored.entries), f"sinks.{sink}.select", Cel)
-    except (WrongSelection, MissingLibrary) as error:
-        raise UnknownTarget(f"the selection of sink {sink} cannot be evaluated: {error}") from error
-    decide = decide_alone(sink, selection, stored.mask, cluster)
-    return await selections.judge(sink, decide, start=start, through=through, kind=kind, namespace=namespace)
 
 
 _EXTENDED = 20_000  # records of the log that ``extend`` examines in each transaction
@@ -420,3 +322,63 @@ class SinkFeed:
                 judged = await self.judge(start=start, through=self.taken, kind=kind, namespace=namespace)
             which = condition(start, kind, namespace)
             return await self._sinks.replay(self.sink, which=which, taken=self.taken, judged=judged)
+
+
+class TransactionFeed(SinkFeed):
+    """The TransactionSource of a sink's worker (see delivery.ports). The destination knows better than the cursor on
+    disk, which is saved twice a second, what it has."""
+
+    sink_with_progress: ProgressSink
+    """The sink, once it was made."""
+    report: Report
+
+    @property
+    def shard(self) -> Shard | None:
+        """The part of all objects that the bridge has."""
+        return self._sinks.shard
+
+    @property
+    def first_progress(self) -> Progress:
+        """Before the first delivery."""
+        return Progress(term=self._sinks.progress.term)
+
+    async def begin(self) -> None:
+        """See delivery.ports.TransactionSource, as for the next three."""
+        await self._sinks.progress.begin()
+
+    async def recover(self) -> None:
+        sink, cursor, progress = self.sink_with_progress, self._cursor, self._sinks.progress
+        committed, before = sink.committed, self.backlog_records
+        unknown = "" if committed is None else progress.unknown(committed, cursor)
+        if committed is not None and not unknown:
+            await self._move(committed)
+            await self._forget_letters(committed)
+        if cursor.settled > self._listener.taken:
+            self._listener.skip(cursor.settled)
+        if committed is not None:
+            self.report(ProgressRead(self.sink, 0 if unknown else before - self.backlog_records, unknown))
+
+    def hand_over(self, fetch: Fetch[Record]) -> None:
+        sink = self.sink_with_progress
+        sink.progress = self._sinks.progress.after(self._cursor, fetch)
+
+    def hand_over_letters(self, letters: Sequence[RetriedDeadLetter]) -> None:
+        sink = self.sink_with_progress
+        sink.progress = self._sinks.progress.after_letters(self._cursor, letters)
+
+    async def _forget_letters(self, committed: Progress) -> None:
+        if committed.letters:
+            await self._sinks.dead_letters[self.sink].delivered(committed.letters)
+
+    async def _move(self, committed: Progress) -> None:
+        """Moves the cursor forward to this progress."""
+        cursor = self._cursor
+        backfill = cursor.backfill
+        if backfill is not None:
+            if (item := await self._sinks.progress.item_of(committed, cursor)) is not None:
+                cursor.settle(backfill.starts_after)
+                cursor.skip_items(item)
+            cursor.settle(min(committed.out, backfill.starts_after))
+            self.end_settled_backfill()
+        if cursor.backfill is None:
+            cursor.settle(committed.out)

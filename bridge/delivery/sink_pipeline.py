@@ -1,41 +1,52 @@
-"""A sink's pipeline: its feed from the outbox, and the worker that delivers it.
+"""Makes a sink's pipeline: its feed from the outbox, and the worker that delivers from it; and runs and ends pipelines.
 
-The pipelines of the configured sinks, and the tasks of their workers: begun at the start, and at a change of the
-configuration.
+``make_pipelines`` joins for each sink what its plan names: the factory of the sink, the feed with the sink's own
+redaction, the maker of its content, and the worker of its kind. ``RunningSinks`` has the pipelines of the configured
+sinks and the tasks of their workers: begun at the start, and replaced at a change of the configuration.
+``ContentThread`` makes content that is long in a thread, so that the event loop goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import TypeAlias
 
-from bridge.delivery import (
-    MAX_RECORDS,
-    HeldLease,
-    LaneWorker,
-    MakeContent,
-    SinkWorker,
-    TransactionWorker,
-    Worker,
-    WorkerSettings,
-    report_halt,
-)
-from bridge.delivery.feeds import Feeds, TransactionFeed
-from bridge.delivery.sink_feed import ContentThread, SinkFeed
+from bridge.delivery.attempts import HeldLease, MakeContent, report_halt
+from bridge.delivery.feeds import Feeds
+from bridge.delivery.lane_worker import MAX_RECORDS, LaneWorker
+from bridge.delivery.sink_feed import SinkFeed, TransactionFeed
+from bridge.delivery.sink_worker import SinkWorker, WorkerSettings
+from bridge.delivery.worker import TransactionWorker, Worker
 from bridge.model.primitives.election import TermBegan
-from bridge.model.record import Record
+from bridge.model.record import Delta, Record
 from bridge.model.status import PauseCause
 from bridge.model.versions.version import gap_in_shard, in_term
 from bridge.outbox import DeadLetters, Outbox, SinkCursor, utc_now
 from bridge.plan.current_resources import CurrentResources
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan
-from bridge.telemetry.facts import RecordsLeftBehind, Report, SinkCautioned, SinkInsecure, SinkPaused
+from bridge.telemetry.facts import (
+    RecordsLeftBehind,
+    Report,
+    SinkCautioned,
+    SinkInsecure,
+    SinkPaused,
+    StatesNotCompared,
+)
 from bridge.transform.redaction import Redaction, redact_for_sink
 from bridge.views.content import WrongContent, content_makers
 from bridge.views.language import Cel, MissingLibrary
 from sinks.base import FencingSink, ProgressSink, Sink, StatefulSink
+
+SHORT = 256 * 1024
+FEW = 8
+"""Bytes of the states, and records, in a batch whose content is made on the event loop: in some ten milliseconds, and
+within the work that an expression may be on each of them (``views.language.cost``)."""
+MakeRecord: TypeAlias = Callable[[Record], Record]
 
 _HALTED = {
     PauseCause.GONE: "the destination answered before this start that it is gone for good (HTTP 410)",
@@ -103,6 +114,38 @@ class SinkPipeline:
     def redacted(self, record: Record) -> Record:
         """A record that the sink gets, by its own rules."""
         return record if self.feed.redact is None else self.feed.redact(record)
+
+
+class ContentThread:
+    """Makers of content share values, so batches take turns: on the event loop if the batch is short and it is nobody's
+    turn, else in a thread."""
+
+    def __init__(self, report: Report) -> None:
+        self._turn = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "content")
+        self._report = report
+
+    async def made(self, sink: str, make: MakeRecord, records: Sequence[Record]) -> Sequence[Record]:
+        """The records with the content of the sink. Cancelled, a batch in the thread is made to its end, in vain."""
+        if len(records) <= FEW and sum(map(_size, records)) <= SHORT and self._turn.acquire(blocking=False):
+            try:
+                made = list(map(make, records))
+            finally:
+                self._turn.release()
+        else:
+            made = await asyncio.get_running_loop().run_in_executor(self._thread, self._in_turn, make, records)
+        for record in made:
+            if isinstance(record, Delta) and record.content is not None and (why := record.content.uncompared):
+                self._report(StatesNotCompared(sink, record.resource.name, record.key, why))
+        return made
+
+    def _in_turn(self, make: MakeRecord, records: Sequence[Record]) -> list[Record]:
+        with self._turn:
+            return list(map(make, records))
+
+
+def _size(record: Record) -> int:
+    return len(record.body) + len(record.before or b"") if isinstance(record, Delta) else 0
 
 
 def make_pipelines(

@@ -1,6 +1,7 @@
-"""Rejected records, and the records behind them, on the way into the dead letters.
+"""The common part of all workers: the promise, the settings, the dead letters, and the state for status and admin.
 
-The common part of both workers, and their state for status and admin commands.
+``SinkWorker`` opens the sink, leaves the work to its kind, and answers what operators and the shutdown ask. ``Parking``
+puts rejected records, and the records behind them, into the dead letters.
 
 A pause is durable, since an operator who paused a sink during an incident would be surprised if a restart resumed it.
 It shows in ``/readyz?verbose``, ``kubedelta cursors``, the metrics and, at every start, the log.
@@ -277,7 +278,7 @@ class SinkWorker(ABC):
     def parked(self) -> int:
         return self._parking.parked
 
-    # ── For the two workers ──────────────────────────────────────────────────
+    # ── For each worker ──────────────────────────────────────────────────────
 
     @abstractmethod
     async def _work(self) -> None:

@@ -1,4 +1,9 @@
-"""Snapshots on demand and by schedule: chooses the objects, and plans the snapshot in the sink's feed."""
+"""Begins snapshots, on demand and by schedule: chooses the objects, and plans the snapshot in the sink's feed.
+
+A snapshot has the objects as of the records that the sink has taken, and stands in front of later ones. An expression
+(``--where``) chooses among them, in the words of a ``select``. ``SnapshotSchedule`` begins those of ``snapshot.every``,
+and those that a sink needs behind a Gap.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-from bridge.delivery.sink_feed import SinkFeed, expect_effective, report_failures
+from bridge.delivery.selecting import expect_effective, report_failures
+from bridge.delivery.sink_feed import SinkFeed
 from bridge.delivery.sink_pipeline import SinkPipeline
 from bridge.model.admin import UnknownTarget
 from bridge.model.record import SnapshotScope

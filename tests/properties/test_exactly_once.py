@@ -12,7 +12,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.delivery.feeds import TransactionFeed
+from bridge.delivery.sink_feed import TransactionFeed
 from bridge.delivery.snapshots import begin_snapshot
 from bridge.model.admin import UnknownTarget
 from bridge.model.primitives.fetch import Fetch

@@ -15,7 +15,8 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from bridge.delivery.live_tail import LiveTail
-from bridge.delivery.sink_feed import SinkFeed, judge_anew
+from bridge.delivery.selecting import judge_anew
+from bridge.delivery.sink_feed import SinkFeed
 from bridge.delivery.sink_pipeline import SinkPipeline, seconds_until
 from bridge.delivery.snapshots import begin_snapshot, cancel_snapshot
 from bridge.kube import Catalogue

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bridge.delivery import lane_worker as aside
+from bridge.delivery import worker as worker_module
 from bridge.model.record import Delta, Record
 from bridge.telemetry.facts import CircuitOpened
 from sinks.base import ALL_STORED, Receipt, RetryLater
@@ -72,7 +72,7 @@ async def test_a_notice_waits_for_all_records_in_front_of_it() -> None:
 @pytest.mark.parametrize("bound", ["MOST_RECORDS", "MOST_BEHIND"])
 @virtual
 async def test_so_many_wait_or_go_past_at_most(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
-    monkeypatch.setattr(aside, bound, 8)
+    monkeypatch.setattr(worker_module, bound, 8)
     sink = TwoTopics()
     world = World(sink, pods("ax" * 100), max_batch=4)
     async with world.running() as worker:

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from bridge.delivery.sink_feed import ContentThread
+from bridge.delivery.sink_pipeline import ContentThread
 from bridge.model.formats.content import Content, Include
 from bridge.model.record import Delta, Record
 from bridge.telemetry.facts import RecordRejected

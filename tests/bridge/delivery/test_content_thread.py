@@ -6,7 +6,7 @@ import asyncio
 import threading
 from functools import partial
 
-from bridge.delivery.sink_feed import FEW, SHORT, ContentThread
+from bridge.delivery.sink_pipeline import FEW, SHORT, ContentThread
 from bridge.model.formats.content import Include
 from bridge.model.record import Record
 from bridge.telemetry.facts import Fact, StatesNotCompared

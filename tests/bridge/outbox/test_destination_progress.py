@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.delivery.feeds import TransactionFeed
+from bridge.delivery.sink_feed import TransactionFeed
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import NewDeadLetter, RetriedDeadLetter
