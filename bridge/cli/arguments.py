@@ -65,7 +65,9 @@ class Argument:
     """An argument of ``ArgumentParser.add_argument``. Its ``dest`` is a parameter of the command's function."""
 
     def __init__(self, *names: str, completes: Completes = Completes.NOTHING, **options: Any) -> None:
-        self._names, self._completes, self._options = names, completes, options
+        self._names = names
+        self._completes = completes
+        self._options = options
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         action = parser.add_argument(*self._names, **self._options)

@@ -147,7 +147,8 @@ class _Screen:
             self._failure = plain(str(error))
         else:
             before = None if self._figures is None else self._figures.answer
-            self._figures, self._failure = figures_of(answer, before), ""
+            self._figures = figures_of(answer, before)
+            self._failure = ""
 
     def _press(self, key: str) -> None:
         if key in ("q", "Q", "\x1b"):

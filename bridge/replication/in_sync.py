@@ -109,7 +109,8 @@ class InSync:
 
     def written(self, runs: frozenset[str]) -> None:
         """The Lease has this list, of the last ``writing``."""
-        self._listed, self._named = runs, set(runs)
+        self._listed = runs
+        self._named = set(runs)
         self._gone = {run: commit for run, commit in self._gone.items() if run in runs}
 
     def _admit(self, run: str, now: float) -> None:

@@ -49,7 +49,8 @@ class PollInterval:
     process that wakes for nothing finds its caches cold, and takes a third of a millisecond for it."""
 
     def __init__(self, shortest: float, longest: float) -> None:
-        self._shortest, self._longest = shortest, longest
+        self._shortest = shortest
+        self._longest = longest
         self.seconds = shortest
 
     def looked(self, *, changed: bool) -> None:
