@@ -126,7 +126,8 @@ class DeltaFIFO:
                 self._listed.discard(thing.key)
             self._add(TYPE_OF_EVENT[kind], thing.key, thing)
         if position is not None:
-            self._position, self._due = None if self.contradicted else position, True
+            self._position = None if self.contradicted else position
+            self._due = True
             self._filled.set()
 
     def add(self, thing: ApiObject) -> None:
@@ -151,11 +152,13 @@ class DeltaFIFO:
     def suspected(self) -> None:
         """The server may have another history. Until a complete list has ended, all listed objects up to the reached
         version must be known objects, or the list is of another history."""
-        self._compared, self._position = Suspicion(self._reached or ""), None
+        self._compared = Suspicion(self._reached or "")
+        self._position = None
 
     def contradict(self) -> None:
         """The current list has shown that the server has another history."""
-        self.contradicted, self._position = True, None
+        self.contradicted = True
+        self._position = None
 
     def begin_replace(self) -> None:
         """A list begins. An earlier list that did not end is dropped; its deltas stay queued."""
@@ -335,7 +338,8 @@ class DeltaFIFO:
                 self._drained_through = through
                 await process(prepared, position)
         except BaseException:
-            self._due, self._has_spans = True, has_spans or self._has_spans
+            self._due = True
+            self._has_spans = has_spans or self._has_spans
             raise
 
     @property

@@ -1,4 +1,4 @@
-"""Single requests to the API server: JSON in, JSON out, ApiError for every failure."""
+"""Makes single requests to the API server: JSON in, JSON out, ApiError for every failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The errors of this room. Lists and watches do not raise: their failures are answers."""
+"""Defines the errors of this room. Lists and watches do not raise: their failures are answers."""
 
 from __future__ import annotations
 

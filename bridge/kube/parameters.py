@@ -10,7 +10,7 @@ from bridge.model.resource import Resource
 
 
 def list_parameters(request: ListRequest) -> dict[str, str]:
-    """Of a page of a list."""
+    """The query parameters of a list, or of a further page of it."""
     params = {"limit": str(request.limit)} if request.limit else {}
     if request.shard_selector:
         params["shardSelector"] = request.shard_selector
@@ -25,7 +25,7 @@ def list_parameters(request: ListRequest) -> dict[str, str]:
 
 
 def watch_parameters(request: WatchRequest) -> dict[str, str]:
-    """Of a watch."""
+    """The query parameters of a watch."""
     params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(request.timeout)}
     if request.version:
         params["resourceVersion"] = request.version

@@ -1,7 +1,9 @@
-"""HTTP for watches: httpx's interface over aiohttp's connections, with an HTTP/1.1 connection for each watch.
+"""Carries requests and watches: httpx's interface over aiohttp's connections, with an HTTP/1.1 connection for each
+watch.
 
 Plain httpx costs three times as much for every streamed event, and over HTTP/2 it delivers events late and hangs
-watches beyond the server's stream limit.
+watches beyond the server's stream limit. Errors without an HTTP answer become answers in ``not_answered``, which says
+what the operator can mend.
 """
 
 from __future__ import annotations

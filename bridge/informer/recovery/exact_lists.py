@@ -147,7 +147,7 @@ class Allowance:
         self.objects = 0
         self.steps = 0
         self.bytes = 0
-        """Of the present batch."""
+        """Bytes of found states in the present batch."""
         self.forgotten = 0
         """The server has forgotten all states through this version."""
         self._end: RecoveryEnd | None = None
@@ -192,7 +192,7 @@ class Allowance:
         return True
 
     def may_seal(self) -> bool:
-        """The same for the request that seals a batch, which also comes where the search for steps is over."""
+        """Does the same for the request that seals a batch, which also comes where the search for steps is over."""
         if self.requests >= self._most_requests or self.drops_steps:
             return False
         self.requests += 1
@@ -251,7 +251,8 @@ class RecoverySlots:
         """The server was not too busy for a request."""
         self._answers += 1
         if self._at_once < self.limits.concurrency and self._answers >= self._at_once:
-            self._at_once, self._answers = self._at_once + 1, 0
+            self._at_once += 1
+            self._answers = 0
             self._free()
 
     def pause(self, seconds: float) -> None:
@@ -259,7 +260,8 @@ class RecoverySlots:
         if self._now() >= self._quiet_until:
             bound = max(1, self._at_once // 2)
             self._too_many += self._at_once - bound
-            self._at_once, self._answers = bound, 0
+            self._at_once = bound
+            self._answers = 0
         self._quiet_until = max(self._quiet_until, self._now() + seconds)
 
     def _free(self) -> None:

@@ -1,4 +1,8 @@
-"""Finds the steps behind the differences of a list, with few requests at a time, each for a single object."""
+"""Finds the steps behind the differences of a list, with few requests at a time, each for a single object.
+
+A batch is held while its steps are looked for, until all are found or the bounds of the list are reached. No
+failure of a request leaves the module: the differences then stay ``relisted``, and the reason is reported.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +62,7 @@ class Recovery:
         self._now = asyncio.get_running_loop().time
         self._span: Span | None = None
         self._allowance: Allowance | None = None
-        """Of the list with this span; None where its steps are not wanted, and once its account is reported."""
+        """The bounds of the list with this span; None where no steps are wanted, or its account is reported."""
         self._unable: ListerWatcher | None = None
         """A server that cannot list an object at a version."""
         self._limit: asyncio.Timeout | None = None
@@ -73,7 +77,8 @@ class Recovery:
             return deltas
         if span is not self._span:
             self._close_account()
-            self._span, self._allowance = span, Allowance(self._lists.limits) if self._lists.are_wanted else None
+            self._span = span
+            self._allowance = Allowance(self._lists.limits) if self._lists.are_wanted else None
         if self._allowance is None:
             return deltas
         if self._abandoned:
@@ -126,8 +131,10 @@ class Recovery:
     async def _recover(
         self, lists: ExactLists, allowance: Allowance, deltas: Sequence[QueuedDelta], span: Span, has_ended: bool
     ) -> Sequence[QueuedDelta]:
-        walks, fleeting = walks_of(deltas, self._indexer.known), list[Walk]()
-        began, allowance.bytes = self._now(), 0
+        walks = walks_of(deltas, self._indexer.known)
+        fleeting: list[Walk] = []
+        began = self._now()
+        allowance.bytes = 0
         try:
             async with asyncio.timeout(allowance.seconds_left) as self._limit:
                 await self._walk(lists, allowance, deque(walks.values()))

@@ -89,7 +89,7 @@ class Assurance:
         self._passed_over = 0
         """Epochs that ended before this informer began them."""
         self._arrival: Arrival | None = None
-        """Of the answer to the list that is under way."""
+        """The arrival of the answer to the list that is under way."""
         self._now = asyncio.get_running_loop().time
 
     def learn(self, of_history: OtherHistory | Contradicted) -> None:

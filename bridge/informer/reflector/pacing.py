@@ -72,7 +72,7 @@ class Pacing:
         self._timing = timing
         self._failures = Backoff(timing.backoff_initial, timing.backoff_maximum, timing.backoff_quiet)
         self._expiries = Backoff(timing.backoff_initial, timing.backoff_maximum, timing.backoff_quiet)
-        """Of its own: an outage before must not delay the list, without which nothing is known."""
+        """Apart from the other failures: an outage before must not delay the list, without which nothing is known."""
         self._refusals = Backoff(timing.backoff_initial, timing.refusal_backoff_maximum, timing.backoff_quiet)
         self._granted = granted
         self._refused_since: float | None = None

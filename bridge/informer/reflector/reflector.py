@@ -118,7 +118,7 @@ class Reflector:
         self._listed_before = resumed
         self._repair_at = 0.0
         self._task: asyncio.Task[object] | None = None
-        """Set while it waits for an open watch's next answer."""
+        """The Reflector's task, while it waits for an open watch's next answer."""
         self._interrupted = False
         """``learn`` has cancelled the wait."""
         self._comparison = Comparison(fifo, under_way=comparing)
@@ -197,7 +197,8 @@ class Reflector:
             case ListRequest():
                 # A page must be read within the minute that API servers give a request, so wait for room before it.
                 await self._fifo.wait_room()
-                verb, (step, answer) = "list", await self._list(request)
+                verb = "list"
+                step, answer = await self._list(request)
             case ProofRequest():
                 verb = "proof"
                 answer = await self._assurance.prove()
@@ -240,7 +241,7 @@ class Reflector:
             await self._take_assured(part, arrival.at)
 
     async def _take_assured(self, answer: Answer, came: float) -> Step:
-        """Take in an answer without an objection. A page assures its history for all informers."""
+        """Takes in an answer without an objection. A page assures its history for all informers."""
         step = await self._take(answer)
         if isinstance(answer, Part | Page) and self._assurance.learned is None:
             self._assurance.history.assure(came)

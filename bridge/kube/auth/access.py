@@ -442,8 +442,7 @@ class RenewedConnection(httpx.Auth):
 
     Files that cannot be used (half of a pair is written) leave the last credentials in use, and so does a kubeconfig
     that names another server: that may be another cluster, which only a restart may go to. Reports CredentialsRead and
-    ConnectionInsecure.
-    Requests under way, and watches that are open, go on as they began."""
+    ConnectionInsecure. Requests under way, and watches that are open, go on as they began."""
 
     def __init__(
         self,

@@ -1,4 +1,8 @@
-"""Authenticates requests: bearer tokens that change over time."""
+"""Authenticates requests by bearer tokens that change over time.
+
+A token is fixed, or stands in a file that another program renews, or is printed by a plugin (``exec_plugin``). After a
+401, the credential is asked for a newer one, with which the request is repeated once.
+"""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Contents(NamedTuple):
 
 
 class _AggregatedResource(msgspec.Struct, rename="camel"):
-    """Of a resource only its name must be one; what else is null or of another type counts as missing."""
+    """A resource. Only its name must be a string: another member that is null or of another type counts as missing."""
 
     resource: str
     response_kind: Any = None

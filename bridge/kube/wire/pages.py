@@ -388,5 +388,5 @@ def malformed(reason: str) -> Failed:
 
 
 def _lists_secrets(found: _List) -> bool:
-    """By the list's kind, because an aggregated API server may give the resource any name."""
+    """Decides by the list's kind, because an aggregated API server may give the resource any name."""
     return found.kind == "SecretList" and "/" not in found.api_version

@@ -1,4 +1,7 @@
-"""Classifies the API's errors by the reaction that they need."""
+"""Classifies the API's errors by the reaction that they need, and words them for an operator.
+
+A server's own texts are shortened to one line without control characters, before they reach a log.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class Status(NamedTuple):
     reason: str
     message: str
     causes: frozenset[str]
-    """Their reasons."""
+    """The reasons of the causes."""
     retry_after: float
     """Seconds; 0 if the server names none."""
 
