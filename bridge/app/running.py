@@ -68,8 +68,8 @@ class RunningBridge:
         self._reloader = reloader
         self._report = report
         self._processor = feeds.processor
-        self._watched = CurrentResources()
-        self._sinks = RunningSinks(plan, feeds, self._watched, redaction, report, lease)
+        self._current_resources = CurrentResources()
+        self._sinks = RunningSinks(plan, feeds, self._current_resources, redaction, report, lease)
         pipelines = self._sinks.pipelines
         self._selecting = Selecting(pipelines, plan.cluster, outbox.selections, report)
         self._backlogs = Backpressure(pipelines, outbox, report)
@@ -105,7 +105,7 @@ class RunningBridge:
 
     async def _export(self, client: KubeClient, stopping: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as tasks:
-            retention = [
+            background = [
                 tasks.create_task(self._outbox.run(), name="outbox"),
                 tasks.create_task(self._backlogs.run(), name="backpressure"),
                 tasks.create_task(self._selecting.run(), name="selections"),
@@ -119,7 +119,7 @@ class RunningBridge:
             else:
                 await self._sinks.wait_settled(self._grace_ends)
             self._sinks.cancel()
-            for task in retention:
+            for task in background:
                 task.cancel()
 
     async def _watch(self, client: KubeClient, stopping: asyncio.Event) -> None:
@@ -133,7 +133,7 @@ class RunningBridge:
                 factory,
                 self._outbox.ledger,
                 every=self.plan.discovery_seconds,
-                watched=self._watched,
+                watched=self._current_resources,
                 prepare=self._selecting.prepare,
                 report=self._report,
             )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import time
 from typing import Protocol
@@ -105,10 +105,10 @@ class Viewers:
             tasks.create_task(self._surviving(self._sample))
             tasks.create_task(self._surviving(self._serve))
 
-    async def _surviving(self, work: Callable[[], object]) -> None:
+    async def _surviving(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                await work()  # type: ignore[misc]
+                await work()
             except Exception as error:
                 self._report(PageFailed(error))
                 await asyncio.sleep(_AGAIN)
