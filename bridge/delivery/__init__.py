@@ -1,5 +1,4 @@
-"""From an informer into the outbox, and from the outbox to the sinks: a worker for each sink fetches, delivers, retries
-and settles.
+"""Carries changes from the informers into the outbox, and from the outbox to the sinks, with a worker for each sink.
 
 attempts        makes an attempt at a sink: through its circuit, under the Lease, timed, counted and reported
 backpressure    keeps each sink's backlog within its bounds

@@ -284,7 +284,7 @@ class LaneWorker(SinkWorker):
         return batch, blocked
 
     async def _deliver(self, lane: Lane, batch: Sequence[LaneEntry]) -> RetryLater | None:
-        """Makes one attempt, and returns its failure. Hot when all records are stored."""
+        """Makes one attempt, and returns its failure."""
         receipt, _ = await self._attempts.deliver(
             [entry.record for entry in batch], lane if self._counts_lanes else None
         )
