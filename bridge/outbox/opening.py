@@ -281,6 +281,18 @@ def _read(
         )
 
 
+def begin_lacking(connection: apsw.Connection, behind: int, now: str) -> None:
+    """Another replica may have delivered records, and seen objects, that this state does not have. Records leave with
+    larger numbers from now on than any that it can have given (``behind``); every sink gets a Gap, and a snapshot once
+    it has taken the Gap. Part of a transaction."""
+    last = one(connection, "SELECT last FROM meta")
+    gap = taken_over_gap(last + 1, last + 1, now)
+    connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
+    connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
+    connection.execute("UPDATE meta SET last = ?, ahead = max(ahead, ? - last)", (gap.sequence, behind))
+    connection.execute("UPDATE cursors SET owes_snapshot = ?", (gap.sequence,))
+
+
 def _check(connection: apsw.Connection) -> None:
     require_small(connection)
     last, log_start, checkpoint = row(connection, "SELECT last, log_start, cleaner_checkpoint FROM meta")
@@ -390,18 +402,3 @@ def begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mappin
         connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
         connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
         connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
-
-
-# ── Another replica may know more ────────────────────────────────────────────
-
-
-def begin_lacking(connection: apsw.Connection, behind: int, now: str) -> None:
-    """Another replica may have delivered records, and seen objects, that this state does not have. Records leave with
-    larger numbers from now on than any that it can have given (``behind``); every sink gets a Gap, and a snapshot once
-    it has taken the Gap. Part of a transaction."""
-    last = one(connection, "SELECT last FROM meta")
-    gap = taken_over_gap(last + 1, last + 1, now)
-    connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
-    connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
-    connection.execute("UPDATE meta SET last = ?, ahead = max(ahead, ? - last)", (gap.sequence, behind))
-    connection.execute("UPDATE cursors SET owes_snapshot = ?", (gap.sequence,))

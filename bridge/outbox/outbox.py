@@ -64,18 +64,19 @@ class Outbox:
         self._retention = retention
         self._now = asyncio.get_running_loop().time
         files = opened.state_directory
-        store = self._store = Store(
+        store = Store(
             files, opened.connection, opened.codec, min_free=retention.min_free, report=report, capture=capture
         )
-        self._log = log = LogMaintenance(store, opened, retention, cleaner_policy)
-        self._appender = Appender(store, log.end, retention, epoch=opened.epoch, clock=clock, committed=committed)
+        self._store = store
+        self._log = LogMaintenance(store, opened, retention, cleaner_policy)
+        self._appender = Appender(store, self._log.end, retention, epoch=opened.epoch, clock=clock, committed=committed)
         self.append = self._appender.append
-        self.body = self._store.body
-        self.selections = Selections(self._store, self._appender, opened.selections, clock)
+        self.body = store.body
+        self.selections = Selections(store, self._appender, opened.selections, clock)
         files.counted = self._counted
-        self.ledger = Ledger(self._store, self._appender, clock)
+        self.ledger = Ledger(store, self._appender, clock)
         term = 0 if capture is None else capture.term
-        dead = {sink: DeadLetters(self._store, sink, found) for sink, found in opened.dead_letters.items()}
+        dead = {sink: DeadLetters(store, sink, found) for sink, found in opened.dead_letters.items()}
         own = {sink: own_log.OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
         self.sinks = SinkCursors(
             store, opened.cursors, dead, own, last=lambda: self.last, clock=clock, report=report, term=term

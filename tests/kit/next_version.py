@@ -10,7 +10,6 @@ import pytest
 
 from bridge.cli import main as kubedelta
 from bridge.outbox.storage import schema
-from bridge.outbox.storage import schema as migrations
 from bridge.outbox.storage.schema import FORMAT, SQL
 from tests.cluster.servers.process import Process
 from tests.kit.bridge_process import BridgeProcess
@@ -26,7 +25,7 @@ def next_version(step: str = ANOTHER_COLUMN) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schema, "FORMAT", FORMAT + 1)
         patch.setattr(schema, "SQL", SQL + ANOTHER_COLUMN)
-        patch.setattr(migrations, "STEPS", {FORMAT: step})
+        patch.setattr(schema, "STEPS", {FORMAT: step})
         schema.expected.cache_clear()
         try:
             yield

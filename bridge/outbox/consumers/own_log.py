@@ -43,7 +43,8 @@ class OwnLog:
     """``bytes`` has the bytes and ages of the sink's records, ``records`` their numbers."""
 
     def __init__(self, selection: StoredSelection, known: Iterable[OwnRecords], now: float) -> None:
-        self._sink, self._mask = selection.sink, selection.mask
+        self._sink = selection.sink
+        self._mask = selection.mask
         self.bytes = SparseIndex()
         self.records = SparseIndex()
         """With a record as the unit in place of a byte."""
