@@ -1,12 +1,24 @@
-"""The configuration: one YAML file, environment variables over it, secrets in files of their own.
+"""The configuration of a bridge is one YAML file, with environment variables over it and secrets in files of their own.
+``load`` makes frozen ``Settings`` of them, or raises a ConfigError that names every mistake at once.
 
-load         the file and the environment → Settings, or every mistake in them
-document     the file, read strictly; each value with its line
-environment  the variables
-errors       ConfigError: one Problem for each mistake
-reference    the JSON Schema, and config/reference.yaml
+load         makes Settings of the file and the environment
+document     reads the file strictly; each value has its line
+environment  reads the variables as a mapping in the form of the file
+errors       ConfigError: a Problem for each mistake
+reference    makes the JSON Schema, and config/reference.yaml
 values       the types of options: numbers, durations, sizes, texts
 rules        rules between options of one section
-schema/      the options, a module for each section
-mistakes/    pydantic's errors in the operator's words
+schema/      declares the options, and the settings that they make
+mistakes     says pydantic's errors in the operator's words
+
+``document`` reads the file, ``environment`` lays the variables over it, the types of ``schema`` judge the result, and
+``mistakes`` turns whatever pydantic found into sentences with the path, the value found and the values allowed. The
+types of a sink's own options come from outside: config knows no sink.
+
+Invariants, each with its test:
+
+- The loader and the JSON Schema agree: each type and each rule is declared once for both.
+  ``tests/config/test_schema_and_loader.py``
+- No file keeps the start waiting, and every value has its line. ``tests/config/test_document.py``
+- A message hides whatever may be a secret. ``tests/config/test_load.py``
 """

@@ -1,4 +1,4 @@
-"""The file and the environment → Settings, or every mistake in them."""
+"""Makes Settings of the file and the environment, or finds every mistake in them."""
 
 from __future__ import annotations
 

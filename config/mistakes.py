@@ -1,6 +1,9 @@
-"""The message of a mistake: the value that was found, and the values that are allowed. Possible secrets are hidden.
+"""Turns pydantic's errors into the operator's mistakes: each with its path in the file, the value that was found and
+the values that are allowed.
 
-pydantic's errors → the operator's mistakes: each with its path in the file, without mere consequences of others.
+An error that only follows from another one is left out: a missing option whose name was misspelt, the options of a sink
+whose type is wrong, a list that fails as the mapping which a union also allows. A value that may be a secret, by its
+type or by a name on its path, is not shown.
 """
 
 from __future__ import annotations
@@ -16,6 +19,69 @@ from pydantic_core import ErrorDetails
 from config.errors import Path, nearest, unknown
 from config.schema import Settings
 from config.schema.shape import fields_at, places_of, types_at
+
+_NOTHING = object()
+
+
+class Mistake(NamedTuple):
+    path: Path
+    message: str
+
+
+def mistakes(errors: Sequence[ErrorDetails], data: Mapping[str, Any], settings: type[Settings]) -> list[Mistake]:
+    """A Mistake for each path with errors, in the order of the settings."""
+    found: dict[Path, list[ErrorDetails]] = {}
+    for error in errors:
+        found.setdefault(_path(error, data), []).append(error)
+    reported = {path: of for path, of in found.items() if not _is_consequence(path, of, found, settings, data)}
+    return [Mistake(path, explained(path, of, settings, data)) for path, of in reported.items()]
+
+
+def _path(error: ErrorDetails, data: Any) -> Path:
+    """The value's path in the file: pydantic's location, without the members of unions in it."""
+    loc = [step for step in error["loc"] if step != "[key]"]
+    if loc[0] == "sinks" and len(loc) > 3 and loc[2] == _below(_below(_below(data, "sinks"), loc[1]), "type"):
+        del loc[2]  # a sink's type, which may be the name of an option as well
+    path: list[str | int] = []
+    for index, step in enumerate(loc):
+        below = _below(data, step)
+        if below is not _NOTHING:
+            path.append(step)
+            data = below
+        elif error["type"] == "missing" and index == len(loc) - 1:
+            path.append(step)
+    return (*path, "type") if error["type"].startswith("union_tag") else tuple(path)
+
+
+def _below(data: Any, step: Any) -> Any:
+    try:
+        return data[step] if isinstance(data, dict | list) else _NOTHING
+    except (LookupError, TypeError):
+        return _NOTHING
+
+
+def _is_consequence(
+    path: Path, errors: list[ErrorDetails], found: Mapping[Path, Any], settings: type[Settings], data: Any
+) -> bool:
+    """True where the error follows from another mistake: an option is missing because its name was misspelt; a
+    sink's options are wrong because its type is; a list fails as the mapping that a union also allows."""
+    if path[:1] == ("sinks",) and len(path) > 2 and path[2] != "type" and (*path[:2], "type") in found:
+        return True
+    kinds = {error["type"] for error in errors}
+    if kinds == {"missing"}:
+        allowed = fields_at(settings, path[:-1], data)
+        misspelt = [other[-1] for other, of in found.items() if other[:-1] == path[:-1] and _is_unknown(of)]
+        return any(nearest(str(name), allowed) == path[-1] for name in misspelt)
+    deeper = any(len(other) > len(path) and other[: len(path)] == path for other in found)
+    # A list is also said to be too short where its only entry is wrong.
+    return deeper and all(kind.endswith("_type") or kind == "too_short" for kind in kinds)
+
+
+def _is_unknown(errors: Iterable[ErrorDetails]) -> bool:
+    return any(error["type"] == "extra_forbidden" for error in errors)
+
+
+# ── Words ────────────────────────────────────────────────────────────────────
 
 _SECRET = re.compile(
     r"pass(?:word|wd|phrase)?|secret|token|credential|private|api_?key|auth|header|signature", re.IGNORECASE
@@ -138,64 +204,3 @@ def _one_of(word: str, allowed: Iterable[str]) -> str:
     close = nearest(word, names)
     guess = f'did you mean "{close}"? ' if close and close != word else ""
     return f"{guess}allowed: {', '.join(names)}"
-
-
-_NOTHING = object()
-
-
-class Mistake(NamedTuple):
-    path: Path
-    message: str
-
-
-def mistakes(errors: Sequence[ErrorDetails], data: Mapping[str, Any], settings: type[Settings]) -> list[Mistake]:
-    """A Mistake for each path with errors, in the order of the settings."""
-    found: dict[Path, list[ErrorDetails]] = {}
-    for error in errors:
-        found.setdefault(_path(error, data), []).append(error)
-    reported = {path: of for path, of in found.items() if not _is_consequence(path, of, found, settings, data)}
-    return [Mistake(path, explained(path, of, settings, data)) for path, of in reported.items()]
-
-
-def _path(error: ErrorDetails, data: Any) -> Path:
-    """The value's path in the file: pydantic's location, without the members of unions in it."""
-    loc = [step for step in error["loc"] if step != "[key]"]
-    if loc[0] == "sinks" and len(loc) > 3 and loc[2] == _below(_below(_below(data, "sinks"), loc[1]), "type"):
-        del loc[2]  # a sink's type, which may be the name of an option as well
-    path: list[str | int] = []
-    for index, step in enumerate(loc):
-        below = _below(data, step)
-        if below is not _NOTHING:
-            path.append(step)
-            data = below
-        elif error["type"] == "missing" and index == len(loc) - 1:
-            path.append(step)
-    return (*path, "type") if error["type"].startswith("union_tag") else tuple(path)
-
-
-def _below(data: Any, step: Any) -> Any:
-    try:
-        return data[step] if isinstance(data, dict | list) else _NOTHING
-    except (LookupError, TypeError):
-        return _NOTHING
-
-
-def _is_consequence(
-    path: Path, errors: list[ErrorDetails], found: Mapping[Path, Any], settings: type[Settings], data: Any
-) -> bool:
-    """True where the error follows from another mistake: an option is missing because its name was misspelt; a
-    sink's options are wrong because its type is; a list fails as the mapping that a union also allows."""
-    if path[:1] == ("sinks",) and len(path) > 2 and path[2] != "type" and (*path[:2], "type") in found:
-        return True
-    kinds = {error["type"] for error in errors}
-    if kinds == {"missing"}:
-        allowed = fields_at(settings, path[:-1], data)
-        misspelt = [other[-1] for other, of in found.items() if other[:-1] == path[:-1] and _is_unknown(of)]
-        return any(nearest(str(name), allowed) == path[-1] for name in misspelt)
-    deeper = any(len(other) > len(path) and other[: len(path)] == path for other in found)
-    # A list is also said to be too short where its only entry is wrong.
-    return deeper and all(kind.endswith("_type") or kind == "too_short" for kind in kinds)
-
-
-def _is_unknown(errors: Iterable[ErrorDetails]) -> bool:
-    return any(error["type"] == "extra_forbidden" for error in errors)

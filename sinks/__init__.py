@@ -1,19 +1,30 @@
-"""Sinks. Each has the same modules: options, encode, connection (or producer), delivery, sink, readback, examine.
+"""Sinks bring records to their destinations: a folder for each kind of destination, and beside the folders what they
+share. Every sink keeps the promise of ``base``, which has all names that an author of a sink needs; only ``registry``
+knows which sinks there are.
 
 base           the promise that every sink keeps, and all names that an author of a sink needs
-channels       where a sink sends which messages, with their schemas
-excerpt        an excerpt of a destination's answer
+channels       says where a sink sends which messages, with their schemas
+excerpt        cuts a safe excerpt out of a destination's answer
 file           lines of JSON in a file or a pipe
 gaps           names the newest gap in later envelopes
 kafka          records of Kafka topics
 nats           messages of a JetStream stream
-options        options that sinks have in common
-receipt        SinkUnavailable, NotLeading, WrongOption; the result of a delivery; no record behind a rejected record
-registry       the types of sinks
-secret_files   secrets in files; TLS contexts
-state          the newest form of each object, beside the history
-template       names of topics and subjects
+options        declares options that sinks have in common
+receipt        the result of a delivery, the errors of a sink, and the rule about rejected records
+registry       finds the types of sinks, those of other packages too
+secret_files   reads secrets and certificates from files, and again when they change
+state          delivers the newest form of each object beside the history
+template       makes names of topics and subjects
 webhook        HTTP requests to an endpoint
+
+A worker of the bridge hands a batch of records to ``deliver`` and gets a ``Receipt``: stored, pending and rejected
+records. A sink encodes each record (``encode``), sends what it may (``delivery``, through a ``connection`` or a
+``producer``), and collects the results in a ``BatchResult``, which keeps the promised order. Waiting, retrying,
+counting and logging are the work of the bridge (``bridge.delivery``).
+
+The folders have the same modules, as far as the destination needs them: ``options``, ``encode``, ``connection`` (or
+``producer``), ``delivery``, ``sink``, ``readers``, ``examine``. The ``__init__`` of a folder declares the type and
+imports no client library: a library is loaded when a sink of its type is made.
 
 Invariants, each with its test:
 

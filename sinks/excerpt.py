@@ -1,6 +1,7 @@
-"""An excerpt of a destination's answer, which is stored with the dead letter and shown to the operator. Pure.
+"""Cuts an excerpt out of a destination's answer, which is stored with the dead letter and shown to the operator.
 
-The answer is not trusted: it may be endless, highly compressed, in any charset, or an echo of the request.
+The answer is not trusted: it may be endless, highly compressed, in any charset, or an echo of the request. The excerpt
+depends on its arguments alone.
 """
 
 from __future__ import annotations

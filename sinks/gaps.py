@@ -1,4 +1,6 @@
-"""Gaps: the newest in later envelopes, for sinks with a single stream; one for records that a destination has lost."""
+"""Keeps the newest gap for sinks with a single stream, whose later envelopes all name it (``NamesGaps``), and makes the
+Gap that stands for records which a destination has lost (``gap_before``).
+"""
 
 from __future__ import annotations
 

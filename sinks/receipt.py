@@ -1,6 +1,10 @@
-"""Errors that a sink raises: the destination is unavailable, the Lease may be over, or an option cannot be used.
+"""The answer of a sink to a batch: a ``Receipt`` says which records are stored, which are rejected and which are
+pending, and an error says that the destination is unavailable, that the Lease may be over, or that an option cannot be
+used.
 
-The result of a ``deliver``: which records are stored, which are rejected, which are pending. Pure.
+A ``BatchResult`` collects the results while a sink delivers, and makes the receipt of them. It keeps the order that
+workers rely on: no record behind a rejected or pending record of its object counts as stored. Everything here is
+computed from its arguments, without clock or network.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Secrets in files: options hold paths only, so that secrets stay out of the configuration and can be renewed.
+"""Secrets and certificates are read from files: options hold paths only, so that secrets stay out of the configuration
+and can be renewed while the bridge runs.
 
-One rule for every file of passwords, tokens, keys, certificates and authorities: a file that was replaced or changed is
-read again, at the latest for the attempt behind the next refusal.
-
-TLS for sinks whose clients take an ``ssl.SSLContext``.
+One rule holds for every file of passwords, tokens, keys, certificates and authorities: a file that was replaced or
+changed is read again, at the latest for the attempt behind the next refusal. ``SecretFile`` reads a secret where each
+use asks for its text; ``RenewedFiles`` notices a change where a client has read the files itself. ``tls_context`` makes
+the ``ssl.SSLContext`` of sinks whose clients take one. Whatever cannot be used is a WrongOption that names the option,
+and never the content.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def read_secret(path: Path, option: str) -> str:
             content = file.read(_MAX_BYTES + 1)
         text = content.decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise WrongOption(option, f"cannot read the secret file {path}: {_why(error)}") from error
+        raise WrongOption(option, f"cannot read the secret file {path}: {_read_reason(error)}") from error
     if len(content) > _MAX_BYTES:
         raise WrongOption(option, f"the secret file {path} is larger than {_MAX_BYTES >> 20}MiB")
     if not text.strip():
@@ -38,7 +40,7 @@ def read_secret(path: Path, option: str) -> str:
     return text
 
 
-def _why(error: OSError | UnicodeDecodeError) -> str:
+def _read_reason(error: OSError | UnicodeDecodeError) -> str:
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else "it is not text (UTF-8)"
 
 
@@ -86,12 +88,16 @@ class SecretFile:
         try:
             seen = _stamp(self._path)
         except OSError as error:
-            raise WrongOption(self._option, f"cannot read the secret file {self._path}: {_why(error)}") from error
+            raise WrongOption(
+                self._option, f"cannot read the secret file {self._path}: {_read_reason(error)}"
+            ) from error
         if seen != self._seen:
             self._content = read_secret(self._path, self._option)
             self._seen = seen
         return self._content
 
+
+# ── TLS ──────────────────────────────────────────────────────────────────────
 
 Step: TypeAlias = Callable[[], object]
 
@@ -137,7 +143,7 @@ def tls_context(ca_file: Path | None, cert_file: Path | None, key_file: Path | N
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise WrongOption("ca_file", f"{ca_file} is no certificate authority in PEM: {_why_tls(error)}") from error
+        raise WrongOption("ca_file", f"{ca_file} is no certificate authority in PEM: {_tls_reason(error)}") from error
     # Python 3.13 sets this flag, but the certificates of many private authorities lack the key usage or key identifiers
     # of RFC 5280.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -147,7 +153,7 @@ def tls_context(ca_file: Path | None, cert_file: Path | None, key_file: Path | N
             context.load_cert_chain(cert_file, key_file, password=_no_password)
         except (OSError, ssl.SSLError, ValueError) as error:
             which = f"{cert_file} with the key_file {key_file}" if key_file else f"{cert_file}, certificate and key,"
-            reason = f"{which} cannot be used: {_why_tls(error)}; both must be PEM, and belong together"
+            reason = f"{which} cannot be used: {_tls_reason(error)}; both must be PEM, and belong together"
             raise WrongOption("cert_file", reason) from error
     return context
 
@@ -160,7 +166,7 @@ def _expect_readable(option: str, file: Path) -> None:
         raise WrongOption(option, f"cannot read {file}: {error.strerror}") from error
 
 
-def _why_tls(error: Exception) -> str:
+def _tls_reason(error: Exception) -> str:
     return (getattr(error, "reason", None) or str(error)).replace("_", " ").lower()
 
 

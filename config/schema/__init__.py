@@ -1,15 +1,14 @@
-"""The options of the file as frozen types: a module for each section.
+"""The options of the file as frozen types: a module for each group of sections, and ``Settings`` for the whole file.
 
 Each option is documented where it is declared: ``config/reference.yaml`` and ``kubedelta schema`` are made from these
-descriptions and from those in each sink's ``options.py``.
+descriptions and from those in each sink's ``options.py``. ``settings_type`` joins the sections with the options of the
+sinks that are available.
 
-cluster     the API server, the credentials for it, and the election by a Lease on it; how resources are listed and
-            watched, and the shard of the bridge
-delivery    the objects and steps that a sink gets (no option of a sink yet); options that a sink of any type has
-process     the state directory, and how long its records stay; the HTTP server for machines, the logs, and traces of
-            batches; the web page for people
-resources   the watched resources, by kubectl's names; values that must not leave: keys, presets, rules
-settings    the whole file; the settings with the option types of the available sinks
+cluster     the API server and its credentials, the election, how resources are watched, the shard
+delivery    which objects and steps a sink gets, and the options that a sink of any type has
+process     the state directory, telemetry, traces, and the web page
+resources   the watched resources, and values that must not leave
+settings    the whole file, with the option types of the available sinks
 shape       the types that the settings allow at a path of the file
 """
 

@@ -1,6 +1,6 @@
-"""The section ``cluster``: the API server, and the bridge's credentials for it; and ``election``, by a Lease on it.
-
-The sections ``watch`` and ``shard``: how resources are listed and watched, and which part of all objects.
+"""Declares the options about the cluster: the API server and the bridge's credentials for it (``cluster``), the
+election by a Lease on it (``election``), how resources are listed and watched (``watch``), and which part of all
+objects this bridge has (``shard``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from bridge.model.primitives.shard import MOST_SHARDS, ShardBy
 from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Section
+
+# ── Cluster and election ─────────────────────────────────────────────────────
 
 
 def _why_no_server(url: str) -> str:
@@ -145,6 +147,9 @@ class ElectionSettings(Section):
     )
 
 
+# ── Watching ─────────────────────────────────────────────────────────────────
+
+
 class WatchList(StrEnum):
     AUTO = "auto"
     NEVER = "never"
@@ -208,6 +213,8 @@ class WatchSettings(Section):
         " to ten minutes) stays relisted. false: no such requests.",
     )
 
+
+# ── Shards ───────────────────────────────────────────────────────────────────
 
 _NUMBERS = [1 << bits for bits in range(MOST_SHARDS.bit_length())]
 

@@ -1,8 +1,7 @@
-"""The list ``select`` of a sink: which objects, and which of their steps, it gets.
+"""Declares the options that a sink of any type has beside its own, ``select`` among them: which objects, and which of
+their steps, it gets.
 
 Only the syntax is checked here. bridge.views compiles the expressions; names have their meaning on a cluster.
-
-Options that a sink of any type has, beside its own options.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from bridge.model.change import Op
 from bridge.model.policies import BacklogBounds, OnError, OnRejected, StartPolicy, WhenFull
 from config.schema.resources import LabelSelector, Namespaces, RedactEntry, ResourceName
 from config.values import Between, Count, Duration, Expression, Positive, Section, Size
+
+# ── Selection ────────────────────────────────────────────────────────────────
 
 
 def _each_once(operations: tuple[Op, ...]) -> tuple[Op, ...]:
@@ -85,6 +86,9 @@ SelectEntry: TypeAlias = Annotated[
 
 Select: TypeAlias = Annotated[tuple[SelectEntry, ...], Field(min_length=1, max_length=100)]
 """The entries are alternatives: a sink gets an object that any of them contains."""
+
+
+# ── Delivery ─────────────────────────────────────────────────────────────────
 
 
 class MaxBacklogSettings(Section):

@@ -1,8 +1,6 @@
-"""The section ``state``: the state directory, and how long its records stay.
-
-The sections ``telemetry`` and ``tracing``: the HTTP server for machines, the logs, and traces of batches.
-
-The section ``page``: the web page for people.
+"""Declares the options about the process: the state directory and how long its records stay (``state``), the HTTP
+server for machines and the logs (``telemetry``), traces of batches (``tracing``), and the web page for people
+(``page``).
 """
 
 from __future__ import annotations
@@ -18,6 +16,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from bridge.model.primitives.network import host_and_port
 from config.rules import Given, Rule, Ruled, needs
 from config.values import HOST, PORT, Duration, Flag, Matching, Names, Section, Size
+
+# ── State ────────────────────────────────────────────────────────────────────
 
 
 class OnClusterChange(StrEnum):
@@ -97,6 +97,9 @@ class StateSettings(Section):
         description="While the disk has less free space than this, the bridge does not read from the API server; "
         "sinks go on, and reading resumes once there is space. The reserve keeps room for cursors and dead letters.",
     )
+
+
+# ── Telemetry ────────────────────────────────────────────────────────────────
 
 
 class Address(NamedTuple):
@@ -215,6 +218,8 @@ class TracingSettings(Section):
         examples=[{"authorization": "/run/secrets/collector"}],
     )
 
+
+# ── The page ─────────────────────────────────────────────────────────────────
 
 _LOCAL = r"(127(\.[0-9]{1,3}){3}|localhost|\[::1\]):[0-9]+"
 """Addresses that only this machine reaches, for the loader and the schema alike. The server judges by itself."""

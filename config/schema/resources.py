@@ -1,8 +1,7 @@
-"""The list ``resources``: the watched resources, by kubectl's names, and the watched part of each.
+"""Declares which resources are watched (``resources``, by kubectl's names, and the watched part of each), and which
+values must not leave and how they are replaced (``redaction``).
 
 Only the syntax is checked here. The meaning of a name depends on the cluster (bridge.kube.discovery.names).
-
-The section ``redaction``: the values that must not leave, and how they are replaced.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ from bridge.model.primitives.field_path import PATTERN, FieldPath
 from bridge.model.resource import ResourceName as ParsedName
 from bridge.model.resource import Scope
 from config.values import Flag, Matching, Section
+
+# ── Names and selectors ──────────────────────────────────────────────────────
 
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _KIND = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"  # kubectl accepts a kind too, such as StatefulSet.
@@ -70,6 +71,76 @@ def _named_once(namespaces: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Namespaces: TypeAlias = Annotated[tuple[Namespace, ...], AfterValidator(_named_once)]
+
+
+# ── Paths and rules ──────────────────────────────────────────────────────────
+
+_IDENTITY = tuple(
+    FieldPath.parsed(path)
+    for path in (
+        "kind",
+        "apiVersion",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "metadata.resourceVersion",
+    )
+)
+
+
+def _checked(text: str) -> str:
+    path = FieldPath.parsed(text)
+    if any(path.meets(identity) for identity in _IDENTITY):
+        raise ValueError(
+            "the path leads to kind, apiVersion, metadata.name, .namespace, .uid or .resourceVersion, by which "
+            "consumers know the object; name a member beside them, such as metadata.annotations.*"
+        )
+    return text
+
+
+MemberPath: TypeAlias = Annotated[
+    str,
+    Matching(
+        PATTERN,
+        "a path is expected: spec.password, spec.containers[*].env[*].value, data.*, metadata.annotations['a.b/c']",
+        longest=1024,
+    ),
+    AfterValidator(_checked),
+]
+
+
+class RedactRuleSettings(Section):
+    """Paths of values that must not leave, and what stands in their place."""
+
+    paths: tuple[MemberPath, ...] = Field(
+        min_length=1,
+        description="Paths from the root of the object. * is every member of a map or every item of a list; a name "
+        "with a dot or a slash stands in quotes and brackets. A path to a map or a list covers all values in it. A "
+        "value that stands where the path expects a map is redacted itself.",
+        examples=[["spec.keystores.*.password", "metadata.annotations['example.com/token']"]],
+    )
+    mode: RedactionMode = Field(
+        default=RedactionMode.HMAC,
+        description="hmac: a digest, as in Secrets, so that readers see a change of the value. remove: the value is "
+        "left out, with its name; an item of a list becomes null. mask: the text [redacted].",
+    )
+
+
+def _path_alone(value: Any) -> Any:
+    return {"paths": [value]} if isinstance(value, str) else value
+
+
+RedactEntry: TypeAlias = Annotated[
+    RedactRuleSettings, BeforeValidator(_path_alone, json_schema_input_type=MemberPath | RedactRuleSettings)
+]
+"""A path alone, or a mapping."""
+
+
+def rules_of(entries: Iterable[RedactRuleSettings]) -> tuple[RedactionRule, ...]:
+    return tuple(RedactionRule(tuple(map(FieldPath.parsed, entry.paths)), entry.mode) for entry in entries)
+
+
+# ── Resources ────────────────────────────────────────────────────────────────
 
 
 class ResourceSettings(BaseModel):
@@ -157,69 +228,7 @@ def _same_resource(one: ResourceSettings, other: ResourceSettings) -> bool:
     return ours.group == theirs.group and (ours.word == theirs.word or wildcard)
 
 
-_IDENTITY = tuple(
-    FieldPath.parsed(path)
-    for path in (
-        "kind",
-        "apiVersion",
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "metadata.resourceVersion",
-    )
-)
-
-
-def _checked(text: str) -> str:
-    path = FieldPath.parsed(text)
-    if any(path.meets(identity) for identity in _IDENTITY):
-        raise ValueError(
-            "the path leads to kind, apiVersion, metadata.name, .namespace, .uid or .resourceVersion, by which "
-            "consumers know the object; name a member beside them, such as metadata.annotations.*"
-        )
-    return text
-
-
-MemberPath: TypeAlias = Annotated[
-    str,
-    Matching(
-        PATTERN,
-        "a path is expected: spec.password, spec.containers[*].env[*].value, data.*, metadata.annotations['a.b/c']",
-        longest=1024,
-    ),
-    AfterValidator(_checked),
-]
-
-
-class RedactRuleSettings(Section):
-    """Paths of values that must not leave, and what stands in their place."""
-
-    paths: tuple[MemberPath, ...] = Field(
-        min_length=1,
-        description="Paths from the root of the object. * is every member of a map or every item of a list; a name "
-        "with a dot or a slash stands in quotes and brackets. A path to a map or a list covers all values in it. A "
-        "value that stands where the path expects a map is redacted itself.",
-        examples=[["spec.keystores.*.password", "metadata.annotations['example.com/token']"]],
-    )
-    mode: RedactionMode = Field(
-        default=RedactionMode.HMAC,
-        description="hmac: a digest, as in Secrets, so that readers see a change of the value. remove: the value is "
-        "left out, with its name; an item of a list becomes null. mask: the text [redacted].",
-    )
-
-
-def _path_alone(value: Any) -> Any:
-    return {"paths": [value]} if isinstance(value, str) else value
-
-
-RedactEntry: TypeAlias = Annotated[
-    RedactRuleSettings, BeforeValidator(_path_alone, json_schema_input_type=MemberPath | RedactRuleSettings)
-]
-"""A path alone, or a mapping."""
-
-
-def rules_of(entries: Iterable[RedactRuleSettings]) -> tuple[RedactionRule, ...]:
-    return tuple(RedactionRule(tuple(map(FieldPath.parsed, entry.paths)), entry.mode) for entry in entries)
+# ── Redaction ────────────────────────────────────────────────────────────────
 
 
 class RedactionSettings(Section):

@@ -1,6 +1,5 @@
-"""The whole file as one frozen type, ``Settings``.
-
-The settings with the option types of the available sinks: each type validates the options of its sinks.
+"""The whole file as one frozen type: ``Settings``, and ``settings_type``, which gives it the option types of the
+available sinks, so that each type validates the options of its sinks.
 """
 
 from __future__ import annotations

@@ -1,17 +1,29 @@
-"""Deltas as lines of JSON in a file, on standard output, or into a pipe.
+"""The file sink appends deltas as lines of JSON to a file, to standard output, or into a pipe. A record is stored when
+its whole line is on the disk (``fsync: batch``) or with the operating system.
 
-closed_parts   compresses and removes closed parts
-connection     when written lines are forced onto the disk; the open file: lock, torn last line, rotation, reopening
-               after logrotate
+closed_parts   compresses and removes closed parts, on a thread of its own
+connection     opens and locks the file, cuts a torn last line, closes parts, forces lines onto the disk
 delivery       appends lines to a file or a pipe
-examine        checks options before the bridge runs
-follow         follows the file through its rotations
-lines          sequence number and time in a line; lines of plain and compressed files, forward and backward
-options        the options of the sink
-parts          the age of the open file; names and order of closed parts; chooses the parts that are removed; keeps
-               parts that are not read yet from being removed
-readers        reads them for ``kubedelta verify``; reads them for ``kubedelta tail``
-sink           a record as a line; FileSink, which joins them
+examine        checks options before the bridge runs, and names the claims on the file
+follow         reads the lines of a file in their order, through its rotations
+lines          finds lines in plain and compressed files, and the sequence number and the time in a line
+options        declares the options of the sink
+parts          decides when a part is closed, its name, and when it is removed
+readers        reads the file again for ``kubedelta verify`` and ``kubedelta tail``
+sink           FileSink: a record becomes a line, and a batch is appended
+
+A batch goes from ``sink`` (encoding, in the event loop) to ``delivery`` (writing, on the single thread of the sink),
+which asks ``connection`` for the descriptor of the present file. Where the file was moved away, by logrotate for
+instance, or is old or large enough, the lines go to a new one. Closed parts belong to ``closed_parts`` from then on,
+and its failures never reach the deliveries. Readers share ``lines``, ``parts`` and ``follow`` with the writer, and hold
+a lock on the part that comes next, which the sink respects for an hour.
+
+Invariants, each with its test:
+
+- A file holds whole lines only. A batch that cannot be written is taken back, and a line that a crash tore is cut off
+  at the next start: its record was never acknowledged, and comes again. ``tests/sinks/file/test_delivery.py``
+- A reader gets each line once and in order, whatever is closed, moved, compressed or removed meanwhile.
+  ``tests/sinks/file/test_follower.py``, ``tests/sinks/file/test_rotation.py``
 """
 
 from collections.abc import Sequence

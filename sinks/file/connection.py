@@ -1,6 +1,5 @@
-"""Forces written lines onto the disk, as the option ``fsync`` says.
-
-The file of a sink: opened, locked against other writers, reopened when it was moved away.
+"""The open file of a sink: it is locked against other writers, opened anew after logrotate moved it away, closed as a
+part when it is rotated, and forced onto the disk as the option ``fsync`` says.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ from sinks.file.lines import end_of_last_line, first_line, last_line, sequence_i
 from sinks.file.options import STANDARD_OUTPUT, FileOptions, Fsync
 from sinks.file.parts import SUFFIX_BYTES, name_of_part, parts_of
 from sinks.receipt import SinkUnavailable, WrongOption
+
+# ── Onto the disk ────────────────────────────────────────────────────────────
 
 FULL = 1000
 """Lines of a full batch: more are waiting, and one fsync for so many costs little."""
@@ -55,6 +56,8 @@ class Syncing:
         """From another thread: the fsync follows at once."""
         self._interrupted.set()
 
+
+# ── The open file ────────────────────────────────────────────────────────────
 
 _MODE = 0o600
 """Of a file that begins a stream. A file behind another one gets the mode of that file, as with logrotate's

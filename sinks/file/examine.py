@@ -1,4 +1,5 @@
-"""Checks options for a file: whether its path can name one. Also the claims on the file.
+"""Checks the options of a file sink before the bridge runs: whether the path can name a file. It also names the claims
+on that file.
 
 A folder that is missing or not writable is no mistake in the options: a volume may be mounted later, and the other
 sinks do not wait for it. ``check`` names it.

@@ -1,4 +1,6 @@
-"""Follows a file through its rotations."""
+"""Follows a file through its rotations: its lines come once and in their order, while the file is closed as a part,
+moved, compressed, removed or truncated.
+"""
 
 from __future__ import annotations
 

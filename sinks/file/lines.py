@@ -1,6 +1,5 @@
-"""The members of a line that name its record: sequence number and time. The object stays undecoded.
-
-Lines of plain and compressed files: forward, backward, the first and the last. Lines come without their newlines.
+"""Finds whole lines in plain and compressed files: forward, backward, the first and the last, without their newlines;
+and in a line the sequence number and the time of its record, while the object in it stays undecoded.
 """
 
 from __future__ import annotations
@@ -17,6 +16,9 @@ import msgspec
 import zstandard
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+# ── What a line says of its record ───────────────────────────────────────────
 
 
 class _Numbered(msgspec.Struct):
@@ -56,6 +58,8 @@ def time_in(line: bytes) -> float | None:
     except (*UNREADABLE, ValueError, OverflowError):
         return None
 
+
+# ── Lines of a file ──────────────────────────────────────────────────────────
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. A longer line is skipped: it cannot be a delta, because etcd takes objects of 1.5 MiB."""

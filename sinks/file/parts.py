@@ -1,18 +1,15 @@
-"""The age of the open file, from its first line.
-
-The closed parts of a file: their names, and their order in a folder.
+"""The closed parts of a rotated file: when the open file becomes one, how it is called, which parts are removed, and
+which have to wait for a reader.
 
 A part of the sink is called ``<file>.<time>.<first>-<last>``: the time at which it was closed, in UTC and with
 microseconds, and the sequence numbers of its first and last line (0 for a line without a number). A compressed part has
-``.zst`` behind that. Names sort as the parts were closed, also over a clock that was set back.
+``.zst`` behind that. Names sort as the parts were closed, also over a clock that was set back. The folder itself is the
+list of parts: ``parts_of`` reads it, parts of logrotate included, and nothing else is remembered over a restart.
 
-Chooses the closed parts that are to be removed: the oldest, as far as the options say. Removes no file.
-
-Keeps the parts that ``kubedelta verify`` has not read from being removed: by shared locks, which end with their
-process.
-
-Whoever may read a part may lock it, too, and for ever. So nobody waits for a lock without a bound: a reader goes on
-without one, and the sink removes a locked part in the end (``PartRetention.may_stay``).
+``PartRetention`` chooses the parts that are to be removed, the oldest first, as far as the options say; it removes no
+file (``closed_parts`` does). ``ReadingLock`` keeps the parts that ``kubedelta verify`` has not read: by shared locks,
+which end with their process. Whoever may read a part may lock it, too, and for ever. So nobody waits for a lock without
+a bound: a reader goes on without one, and the sink removes a locked part in the end (``PartRetention.may_stay``).
 """
 
 from __future__ import annotations
@@ -30,6 +27,8 @@ from typing import TypeAlias
 
 from sinks.file.lines import first_line, time_in
 from sinks.file.options import Rotation
+
+# ── Closing the open file ────────────────────────────────────────────────────
 
 
 class Age:
@@ -65,6 +64,8 @@ class Age:
     def is_over(self) -> bool:
         return self.left() == 0
 
+
+# ── Names and order ──────────────────────────────────────────────────────────
 
 TEMPORARY = ".tmp"
 """Behind the name of a compressed part that is not whole yet."""
@@ -181,6 +182,8 @@ def _order(match: re.Match[str]) -> PartOrder:
     return (1, -int(match["number"]), "") if match["number"] else (0, 0, match["date"])
 
 
+# ── Removal ──────────────────────────────────────────────────────────────────
+
 LONGEST_READ = 3600.0
 """Seconds."""
 
@@ -240,6 +243,8 @@ class PartRetention:
             self._closed[part.stem] = self._now() - max(0.0, age)
         return self._closed[part.stem] + self._age - self._now()
 
+
+# ── Locks of readers ─────────────────────────────────────────────────────────
 
 _LONGEST_WAIT = 5.0
 """Seconds. The sink holds its lock no longer than a removal takes."""

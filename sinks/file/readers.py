@@ -1,6 +1,9 @@
-"""Reads the lines of a file, and of its closed parts.
+"""Reads a sink's file and its closed parts again: ``FileReadBack`` for ``kubedelta verify``, ``FileFollower`` for
+``kubedelta tail``.
 
-Follows the records of a file and of its closed parts, for ``kubedelta tail``.
+Both take their lines from a ``Follower``, which knows the rotations. The read-back holds a lock on the part that comes
+next and decodes the version in each line; a damaged part ends it. The follower takes no lock, and goes on behind a
+damaged part.
 """
 
 from __future__ import annotations
@@ -35,6 +38,9 @@ from sinks.receipt import SinkUnavailable
 
 _BATCH = 1000
 _ROW_OPS = {op.value: op for op in Op}
+
+
+# ── For verify ───────────────────────────────────────────────────────────────
 
 
 class _Source(msgspec.Struct):
@@ -159,6 +165,8 @@ class FileReadBack:
         size = path.stat().st_size if path.exists() else 0
         return f"{path}, {size} bytes" + (f" and {counted(parts, 'closed part')}" if parts else "")
 
+
+# ── For tail ─────────────────────────────────────────────────────────────────
 
 _TOO_LONG = FollowedRecord(b"", foreign=True)
 

@@ -1,7 +1,4 @@
-"""Records as lines. Hot.
-
-Appends each batch of records as lines.
-"""
+"""The file sink: each record becomes a line of JSON, and the lines of a batch are appended together."""
 
 from __future__ import annotations
 

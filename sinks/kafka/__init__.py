@@ -1,25 +1,38 @@
-"""Deltas as records of Kafka topics.
+"""The Kafka sink produces deltas as records of topics, keyed by object. A record is stored when its delivery report
+says so: acks=all, by an idempotent producer that never times out.
 
-config         which option a refusal is about; the options as configuration properties
-delivery       smaller forms of a record that is too large; attempts until each record is stored or rejected; an
-               attempt to store the records of a batch; records in flight
-encode         a record as a message: topic, key, value, headers; a notice as a marker
-examine        checks options before the bridge runs; claims on state topics
-memory         topics that were created again, or have more partitions; state that survives a restart: the newest
-               gap, counts of a snapshot
-notices        gaps and ends of snapshots as markers in partitions
-options        brokers, topics, settings of librdkafka and protocols, as types of options; those that are mappings;
-               the options; the options of the sink
-producer       a producer and its poll thread; the present producer, replaced when it fails
-readers        reads the topics for ``kubedelta verify``; reads them for ``kubedelta tail``
-sink           the parts that know the brokers; KafkaSink, which joins them
-state_topic    the newest record of each object, as a record of a compacted topic; KafkaSink with such topics
-tokens         runs a command with bounds on its time and output; tokens that a command prints, for OAUTHBEARER
-topic_watch    notices these changes, and changes of options that concern readers
-topics         topics that nobody creates; which topics hold the records of a resource; as the brokers know them:
-               existence, partitions, cleanup policy
-transactions   exactly once: its deliveries as transactions
-verdicts       whose fault an error of librdkafka is
+config         makes librdkafka's properties of the options, and tells which option a refusal is about
+delivery       produces the messages of a batch until each is stored, rejected or left; smaller forms of records
+encode         makes a record a message: topic, key, value, headers; and a notice a marker
+examine        checks options before the bridge runs, and names the claims on topics
+memory         keeps what survives a restart: the newest gap, counts of a snapshot, topics as last seen
+notices        puts gaps and ends of snapshots as markers into the partitions that they are about
+options        declares the options of the sink, and the rules between them
+producer       runs a producer and its poll thread, and replaces it when it fails
+readers        reads the topics again for ``kubedelta verify`` and ``kubedelta tail``
+sink           KafkaSink: joins the parts, and delivers a batch on the short way where that is possible
+state_topic    KafkaSinkWithState: keeps the newest record of each object in a compacted topic
+tokens         runs the command that prints tokens for OAUTHBEARER, with bounds on its time and output
+topic_watch    notices topics that were created again or have more partitions, and changed options
+topics         knows names of topics, and what brokers say of topics; creates missing ones
+transactions   exactly once: each delivery is a transaction
+verdicts       judges an error of librdkafka: whose fault it is, and for how long
+
+``sink`` encodes a batch and hands its messages to the present producer; nearly every batch ends there. Whatever stands
+in the way (an unknown topic, a full queue, an error of a record, records in flight from an earlier ``deliver``) goes to
+a ``BatchSender`` in ``delivery``, which makes attempts until the brokers take no more. ``topics`` answers whether a
+topic can be written to, ``verdicts`` whether an error is the record's, the topic's or the brokers' fault. Notices go to
+their topic, and through ``notices`` in front of the records that they are about. Calls of librdkafka that may block run
+in threads of the sink.
+
+Invariants, each with its test:
+
+- A record that is in flight is found again by its sequence number and id, and waited for: an outage of brokers causes
+  no duplicates, and keeps the order. ``tests/sinks/kafka/test_in_flight.py``
+- A record is rejected only for a fault of its own; each code of librdkafka has a verdict.
+  ``tests/sinks/kafka/test_verdicts.py``
+- A topic that refuses waits alone: records of other topics pass it. ``tests/sinks/kafka/test_topics_that_refuse.py``
+- No client makes brokers create a topic by naming it. ``tests/sinks/kafka/test_brokers_that_create_topics.py``
 """
 
 from collections.abc import Sequence

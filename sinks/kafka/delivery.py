@@ -1,8 +1,11 @@
-"""Smaller forms of a record that is too large, for ``too_large: trim``. Pure.
+"""Stores the messages of a batch: attempts follow one another until each record is stored or rejected, or brokers take
+no more now.
 
-Attempts to store the messages of a batch, until each is stored or rejected, or brokers take no more now.
-
-One attempt to store records of a batch, and the records that stay in flight from one ``deliver`` to the next.
+``BatchSender`` decides about the next attempt: which records go, whether one by one, and what the refusals of an
+attempt say about topics. ``KafkaDelivery`` is one attempt: it produces, waits for the reports, and puts each error with
+a record, a topic or the brokers. ``InFlightRecords`` holds the records that stay in flight from one ``deliver`` to the
+next, so that none is produced twice. ``TrimmedForms`` makes smaller forms of a record that is too large (option
+``too_large``).
 """
 
 from __future__ import annotations
@@ -25,66 +28,7 @@ from sinks.kafka.topics import Topics
 from sinks.kafka.verdicts import NEIGHBOURS, REFUSALS, TOO_LARGE, TOPIC_ERRORS
 from sinks.receipt import ALL_STORED, WITHHELD, BatchResult, NotLeading, Receipt, RetryLater, SinkUnavailable
 
-_INCLUDED = "include"
-_ANNOTATIONS, _STATUS = "metadata.annotations", "status"
-_BARE = "object"
-
-_read = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_write = msgspec.json.Encoder().encode
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
-
-
-class TrimmedForms:
-    """The forms of a record, each smaller than the one before: without what the option ``include`` adds, without
-    annotations, without the status, and the bare object. Parts that a record lacks anyway make no form."""
-
-    def __init__(self, encode: Callable[[Record], KafkaMessage], *, includes: bool) -> None:
-        """``includes``: records have what ``include`` adds."""
-        self._encode = encode
-        self._parts = ([_INCLUDED] if includes else []) + [_ANNOTATIONS, _STATUS, _BARE]
-
-    def next(self, record: Record, message: KafkaMessage) -> KafkaMessage | None:
-        """The form after ``message``, which is the record as it was encoded, or a form of it. None behind the bare
-        object, and for a notice. Raises ValueError as ``encode`` does."""
-        if not isinstance(record, Delta):
-            return None
-        had = message.headers.get(TRIMMED, b"").decode().split(",")
-        gone = [part for part in had if part]
-        if _BARE in gone:
-            return None
-        trimmed = record
-        for part in self._parts:
-            smaller = _without(trimmed, part)
-            if part not in gone and smaller is not trimmed:
-                again = self._encode(smaller)
-                again.headers[TRIMMED] = ",".join([*gone, part]).encode()
-                return again
-            trimmed = smaller
-        return None
-
-
-def _without(delta: Delta, part: str) -> Delta:
-    """The same delta if it lacks the part."""
-    if part in (_INCLUDED, _BARE):
-        if part == _INCLUDED and delta.before is None:
-            return delta
-        body = bare_body(delta.resource, delta.key, delta.uid, delta.resource_version) if part == _BARE else delta.body
-        return msgspec.structs.replace(delta, body=body, before=None, content=delta.content and Content())
-    smaller = _body_without(delta.body, part)
-    return delta if smaller is None else msgspec.structs.replace(delta, body=smaller)
-
-
-def _body_without(body: bytes, part: str) -> bytes | None:
-    """None if the object lacks the part, or cannot be read. Every other member keeps its bytes."""
-    *parents, member = part.split(".")
-    try:
-        found = _read(body)
-        if parents:
-            inner = _body_without(bytes(found[parents[0]]), member)
-            return None if inner is None else _write(found | {parents[0]: msgspec.Raw(inner)})
-        return None if found.pop(member, None) is None else _write(found)
-    except (KeyError, *_UNREADABLE):
-        return None
+# ── Attempts ─────────────────────────────────────────────────────────────────
 
 
 class Sender(Protocol):
@@ -211,6 +155,8 @@ class BatchSender:
         return indexes[: counts[-1]], indexes[counts[-1] :]
 
 
+# ── Records in flight ────────────────────────────────────────────────────────
+
 RecordId: TypeAlias = tuple[int, str]
 Count: TypeAlias = Callable[[str, str, int], None]
 """Called with snapshot, topic and partition of each stored record of a snapshot."""
@@ -255,6 +201,9 @@ class InFlightRecords:
         self.records = {
             name: record for name, record in self.records.items() if name[0] >= sequence or not record.reported
         }
+
+
+# ── One attempt ──────────────────────────────────────────────────────────────
 
 
 @dataclass(slots=True)
@@ -440,3 +389,68 @@ class KafkaDelivery:
     def _error_of(self, index: int) -> str:
         record = self._in_flight[index]
         return record.error.str() if record.reported and record.error is not None else ""
+
+
+# ── Smaller forms ────────────────────────────────────────────────────────────
+
+_INCLUDED = "include"
+_ANNOTATIONS = "metadata.annotations"
+_STATUS = "status"
+_BARE = "object"
+
+_read = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_write = msgspec.json.Encoder().encode
+_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+
+
+class TrimmedForms:
+    """The forms of a record, each smaller than the one before: without what the option ``include`` adds, without
+    annotations, without the status, and the bare object. Parts that a record lacks anyway make no form."""
+
+    def __init__(self, encode: Callable[[Record], KafkaMessage], *, includes: bool) -> None:
+        """``includes``: records have what ``include`` adds."""
+        self._encode = encode
+        self._parts = ([_INCLUDED] if includes else []) + [_ANNOTATIONS, _STATUS, _BARE]
+
+    def next(self, record: Record, message: KafkaMessage) -> KafkaMessage | None:
+        """The form after ``message``, which is the record as it was encoded, or a form of it. None behind the bare
+        object, and for a notice. Raises ValueError as ``encode`` does."""
+        if not isinstance(record, Delta):
+            return None
+        had = message.headers.get(TRIMMED, b"").decode().split(",")
+        gone = [part for part in had if part]
+        if _BARE in gone:
+            return None
+        trimmed = record
+        for part in self._parts:
+            smaller = _without(trimmed, part)
+            if part not in gone and smaller is not trimmed:
+                again = self._encode(smaller)
+                again.headers[TRIMMED] = ",".join([*gone, part]).encode()
+                return again
+            trimmed = smaller
+        return None
+
+
+def _without(delta: Delta, part: str) -> Delta:
+    """The same delta if it lacks the part."""
+    if part in (_INCLUDED, _BARE):
+        if part == _INCLUDED and delta.before is None:
+            return delta
+        body = bare_body(delta.resource, delta.key, delta.uid, delta.resource_version) if part == _BARE else delta.body
+        return msgspec.structs.replace(delta, body=body, before=None, content=delta.content and Content())
+    smaller = _body_without(delta.body, part)
+    return delta if smaller is None else msgspec.structs.replace(delta, body=smaller)
+
+
+def _body_without(body: bytes, part: str) -> bytes | None:
+    """None if the object lacks the part, or cannot be read. Every other member keeps its bytes."""
+    *parents, member = part.split(".")
+    try:
+        found = _read(body)
+        if parents:
+            inner = _body_without(bytes(found[parents[0]]), member)
+            return None if inner is None else _write(found | {parents[0]: msgspec.Raw(inner)})
+        return None if found.pop(member, None) is None else _write(found)
+    except (KeyError, *_UNREADABLE):
+        return None

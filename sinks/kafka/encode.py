@@ -1,4 +1,4 @@
-"""Records as Kafka messages: topic, key, value, headers. Hot."""
+"""Makes records Kafka messages: topic, key, value, headers. This is on the hot path: it runs for every record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Checks options for Kafka without a broker: librdkafka gets the configuration, but no address."""
+"""Checks the options of a Kafka sink without a broker: librdkafka gets the configuration, but no address. It also names
+the claims on topics.
+"""
 
 from __future__ import annotations
 

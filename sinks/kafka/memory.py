@@ -1,11 +1,10 @@
-"""Changes of topics that their owners made: created again, more partitions. Pure.
-
-The state of a Kafka sink that survives a restart (``StatefulSink.memory``). Pure.
+"""The state of a Kafka sink that survives a restart (``StatefulSink.memory``): the newest gap, counts of a snapshot,
+and the topics as they were last seen, by which changes that their owners made are noticed. Nothing here asks a broker.
 
 A gap with a marker in every partition where it belongs needs no further mention. Any other gap is named in the headers
 of every later record. For each snapshot the sink counts the records in each partition, because the marker at the end of
 the snapshot has that number. Of each topic the memory has the id and the number of partitions, because changes of both
-concern consumers.
+(created again, more partitions) concern consumers.
 
 The memory is a few bytes beside the sink's cursor, saved in the same transaction. Topics of the sink itself would need
 a consumer and another right.
@@ -20,6 +19,8 @@ import msgspec
 
 from bridge.model.record import later_gap
 from sinks.gaps import UNKNOWN_GAP
+
+# ── Changes of topics ────────────────────────────────────────────────────────
 
 MOST_TOPICS = 200
 """Topics whose changes are noticed: they are saved with the cursor."""
@@ -72,6 +73,8 @@ def state_in_words(topic: str) -> str:
     return f"state_topic {topic} is new, and {late}"
 
 
+# ── The memory ───────────────────────────────────────────────────────────────
+
 MAX_MARKED_PARTITIONS = 1_000
 """Partitions of all topics together. A notice about more partitions gets no markers."""
 
@@ -103,7 +106,7 @@ class KafkaMemory:
         self._counts = found.counts
         """Topic → partition → records of the snapshot; None when there are too many partitions for markers."""
         self.topics: Mapping[str, TopicState] = found.topics
-        """The topics as they were last seen, for ``topics.watch``."""
+        """The topics as they were last seen, for ``topic_watch``."""
         self.key = found.key
         """The option ``key`` as it was last; empty before the first time."""
         self.state = found.state

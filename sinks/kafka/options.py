@@ -1,10 +1,5 @@
-"""The types of a Kafka sink's options: brokers, topics, settings of librdkafka, protocols.
-
-Options of a Kafka sink that are mappings.
-
-The options of exactly once. Without a client library, as all options.
-
-The options of a Kafka sink.
+"""The options of a Kafka sink: their types (brokers, topics, settings of librdkafka, protocols), the mappings among
+them, and the rules between them. As all options, they need no client library.
 """
 
 from __future__ import annotations
@@ -26,6 +21,8 @@ from sinks.options import NAMES_NEED_ORDER, OBJECTS_ALONE, EventOptions
 from sinks.receipt import WrongOption
 from sinks.state import state_rules
 from sinks.template import check_template, template_pattern
+
+# ── Types of options ─────────────────────────────────────────────────────────
 
 TOPIC_PLACEHOLDERS = ("cluster", "group", "version", "resource", "kind", "namespace")
 
@@ -144,6 +141,8 @@ class Compression(StrEnum):
     SNAPPY = "snappy"
 
 
+# ── Mappings ─────────────────────────────────────────────────────────────────
+
 _TOKEN_URL = Matching(
     rf"https?://{HOST}(?::{PORT})?(?:[/?][^\x00-\x20\x7f#]*)?",
     "a URL that begins with https:// or http:// and names a host is needed, without user and password",
@@ -198,6 +197,8 @@ class TokenEndpointOptions(BaseModel):
     )
 
 
+# ── Rules of authentication ──────────────────────────────────────────────────
+
 _SASL = (SecurityProtocol.SASL_PLAINTEXT.value, SecurityProtocol.SASL_SSL.value)
 _TLS = (SecurityProtocol.SSL.value, SecurityProtocol.SASL_SSL.value)
 _SASL_BOTH = "sasl_mechanism and security_protocol sasl_plaintext or sasl_ssl belong together"
@@ -213,7 +214,7 @@ _ONE_SOURCE = "sasl_mechanism OAUTHBEARER needs one of token_command and oauth2,
 _SOURCES_ALONE = "token_command, oauth2 and sasl_extensions belong to sasl_mechanism OAUTHBEARER"
 _EXTENDED = "sasl_extensions belong to tokens of token_command and oauth2; elsewhere set sasl.oauthbearer.extensions"
 
-AUTHENTICATION_RULES = (
+_AUTHENTICATION_RULES = (
     Rule(Is("security_protocol", *_SASL), Given("sasl_mechanism"), _SASL_BOTH),
     Rule(Given("sasl_mechanism"), Is("security_protocol", *_SASL), _SASL_BOTH),
     *together("username", "password_file"),
@@ -231,13 +232,18 @@ AUTHENTICATION_RULES = (
 """Rules between the options of a connection to brokers."""
 
 
-PROGRESS_RULE = Rule(
-    Given("progress_topic"), Is("exactly_once", True), "progress_topic has no effect without exactly_once"
+# ── The options ──────────────────────────────────────────────────────────────
+
+_NOTICES_APART = AnyOf(
+    Given("notice_topic"),
+    Contains("topic", "{resource}", default=True),
+    *(Contains("topic", name) for name in ("{kind}", "{group}", "{version}")),
 )
+_ARGUMENT = Matching(r"[^\x00]*", "an argument of a program has no NUL")
 
 
-class TransactionOptions(EventOptions):
-    """Whether a sink delivers in transactions, and where it stores its progress."""
+class KafkaOptions(EventOptions):
+    """A record for each delta: the object is the key, its JSON the value, the CloudEvents attributes the headers."""
 
     exactly_once: Flag = Field(
         default=False,
@@ -253,22 +259,6 @@ class TransactionOptions(EventOptions):
         " partition 0 is used.",
         examples=["kubedelta-progress"],
     )
-
-    @property
-    def topic_of_progress(self) -> str:
-        return self.progress_topic or "kubedelta-progress"
-
-
-_NOTICES_APART = AnyOf(
-    Given("notice_topic"),
-    Contains("topic", "{resource}", default=True),
-    *(Contains("topic", name) for name in ("{kind}", "{group}", "{version}")),
-)
-_ARGUMENT = Matching(r"[^\x00]*", "an argument of a program has no NUL")
-
-
-class KafkaOptions(TransactionOptions):
-    """A record for each delta: the object is the key, its JSON the value, the CloudEvents attributes the headers."""
 
     bootstrap_servers: Brokers = Field(
         description="The first brokers to ask, host:port, separated by commas.",
@@ -406,7 +396,7 @@ class KafkaOptions(TransactionOptions):
 
     rules = (
         *EventOptions.rules,
-        *AUTHENTICATION_RULES,
+        *_AUTHENTICATION_RULES,
         Rule(
             Is("format", *OBJECTS_ALONE),
             _NOTICES_APART,
@@ -420,7 +410,7 @@ class KafkaOptions(TransactionOptions):
             " tombstones, or use key: object",
         ),
         *state_rules("state_topic"),
-        PROGRESS_RULE,
+        Rule(Given("progress_topic"), Is("exactly_once", True), "progress_topic has no effect without exactly_once"),
         Rule(
             Is("key", RecordKey.NAMESPACE.value),
             Not(Given("state_topic")),
@@ -437,6 +427,10 @@ class KafkaOptions(TransactionOptions):
             "too_large: compress needs a compression",
         ),
     )
+
+    @property
+    def topic_of_progress(self) -> str:
+        return self.progress_topic or "kubedelta-progress"
 
     def against_shards(self, shard: Shard) -> Sequence[WrongOption]:
         found = [*super().against_shards(shard)]

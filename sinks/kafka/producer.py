@@ -1,9 +1,8 @@
-"""One librdkafka producer and the thread that polls it.
+"""Runs librdkafka's producer: ``KafkaProducer`` is one producer with the thread that polls it, ``Producers`` has the
+present one of a sink, and replaces it when it fails.
 
 ``produce`` never blocks and is called in the event loop; delivery reports arrive in the thread. Each counter that both
 use has one writer: the loop counts produced messages, the thread counts reports.
-
-The present producer of a sink, replaced when it fails.
 
 Brokers refuse a batch because of a single record in it, and librdkafka is then unusable. To drop the records in flight
 to other partitions and send them again delivered them twice, so a broken producer waits for its answers first. To
@@ -268,6 +267,8 @@ class KafkaProducer:
         """Of credentials, by librdkafka's code or by its words."""
         return error.code() in _CREDENTIALS or self._refused(self.last_error) is not None
 
+
+# ── The present producer ─────────────────────────────────────────────────────
 
 _FIRST_LOOK = 1.0
 """Seconds after which ``_ping`` looks whether the brokers have refused the client. It waits twice as long for the next

@@ -1,6 +1,6 @@
-"""Reads topics from their beginning to their present end. Joins no group and commits no offsets.
-
-Follows the records of topics, for ``kubedelta tail``. Joins no group and commits no offsets.
+"""Reads the topics of a sink again, for ``kubedelta verify`` (``KafkaReadBack``) and for ``kubedelta tail``
+(``KafkaFollower``). Neither joins a group or commits an offset. The read-back goes from the beginning of the topics to
+their present end. The follower goes on, also through topics and partitions that appear later.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ from sinks.kafka.topics import topics_pattern
 from sinks.receipt import SinkUnavailable
 
 T = TypeVar("T")
+_Partition: TypeAlias = tuple[str, int]
+
+
+# ── For verify ───────────────────────────────────────────────────────────────
 
 _BATCH = 1000
 _IDLE_TIMEOUT = 30.0
@@ -64,9 +68,9 @@ class KafkaReadBack:
         self._cluster = cluster
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"read-{name}")
         self._consumer: Any = None
-        self._next: dict[tuple[str, int], int] = {}
+        self._next: dict[_Partition, int] = {}
         """Partition → the next offset to read."""
-        self._ends: dict[tuple[str, int], int] = {}
+        self._ends: dict[_Partition, int] = {}
         """Partition → its end, for partitions that are not read to their end."""
         self._moved_at = 0.0
         self._last_error = ""
@@ -148,7 +152,7 @@ class KafkaReadBack:
             raise SinkUnavailable(f"{servers}: no record came for {_IDLE_TIMEOUT:g} s: {reason}")
         return found
 
-    def _came_to(self, partition: tuple[str, int], offset: int) -> None:
+    def _came_to(self, partition: _Partition, offset: int) -> None:
         self._next[partition] = offset
         self._moved_at = time.monotonic()
         if offset >= self._ends[partition]:
@@ -163,9 +167,9 @@ class KafkaReadBack:
         self._last_error = error.str()
 
 
-_Partition: TypeAlias = tuple[str, int]
+# ── For tail ─────────────────────────────────────────────────────────────────
 
-_BATCH_follower = 500
+_FOLLOWED_BATCH = 500
 _WAIT = 0.25
 """Seconds that a look for records waits for the first of them."""
 _LOOK_EVERY = 10.0
@@ -329,7 +333,7 @@ class KafkaFollower:
         first = self._consumer.poll(_WAIT)
         if first is None:
             return []
-        return [each for each in (first, *self._consumer.consume(_BATCH_follower, timeout=0)) if self._is_record(each)]
+        return [each for each in (first, *self._consumer.consume(_FOLLOWED_BATCH, timeout=0)) if self._is_record(each)]
 
     def _is_record(self, message: Message) -> bool:
         error = message.error()

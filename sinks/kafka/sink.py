@@ -1,6 +1,5 @@
-"""The parts of a Kafka sink that know the brokers.
-
-Produces batches and waits until all in-sync replicas have them.
+"""The Kafka sink: it produces batches and waits until all in-sync replicas have them. ``Parts`` are what knows the
+brokers; sinks around a Kafka sink (``transactions``) bring their own.
 """
 
 from __future__ import annotations
@@ -68,8 +67,8 @@ class KafkaSink:
     topic. The producer then stops before any later record is stored (``enable.gapless.guarantee``), and the sink waits
     for the answers to other batches, so that no record is sent twice. The first batch of a producer in a partition is
     an exception: a broker that knows nothing of the producer there stores the batches behind it, and these records are
-    stored again in their order. Another producer without that guarantee sends the
-    records of the refused batch one by one; a record that is refused alone is the culprit and is rejected.
+    stored again in their order. Another producer without that guarantee sends the records of the refused batch one by
+    one; a record that is refused alone is the culprit and is rejected.
 
     **A gap, and the end of a snapshot**, are stored in their own topic, and as markers in every partition of the topics
     that they are about, in front of the records behind them (``notices``). Where markers are impossible, in compacted
@@ -88,7 +87,9 @@ class KafkaSink:
         if options.too_large is WhenTooLarge.TRIM:
             trimmed = TrimmedForms(self._encoder.encode, includes=options.include is not None)
         self._parts = parts = parts or Parts.of(name, options)
-        self._threads, self._producers, self._topics = parts.threads, parts.producers, parts.topics
+        self._threads = parts.threads
+        self._producers = parts.producers
+        self._topics = parts.topics
         self._notices = NoticeMarkers(
             TopicNames(options.topic, cluster, self._encoder.topic),
             events,

@@ -1,6 +1,5 @@
-"""The newest record of each object, as a record of a compacted topic: without a value after a delete.
-
-A Kafka sink with state topics.
+"""A Kafka sink with state topics: beside the history, a compacted topic has the newest record of each object, and a
+record without a value after a delete.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Runs a command without a shell and a terminal, with bounds on its time and its output. Blocks.
+"""Gets tokens for OAUTHBEARER from a command that prints them: a cloud's identity, without a library of that cloud.
 
-Tokens that a command prints, for OAUTHBEARER: a cloud's identity, without a library of that cloud.
+The command runs without a shell and a terminal, with bounds on its time and its output (``run_command``), and blocks
+its thread. Its output is in no error and no log, except standard error at level debug.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import TypeAlias
 import msgspec
 
 from sinks.receipt import WrongOption
+
+# ── The command ──────────────────────────────────────────────────────────────
 
 MOST_PRINTED = 64 * 1024
 """Bytes of standard output. Tokens have a few thousand."""
@@ -89,6 +92,8 @@ def _read(process: subprocess.Popen[bytes], complaint: bytearray, deadline: floa
                 return None
     return bytes(printed)
 
+
+# ── Its tokens ───────────────────────────────────────────────────────────────
 
 _OPTION = "token_command"
 _FRESH = 0.8

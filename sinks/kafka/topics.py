@@ -1,15 +1,13 @@
-"""Topics that do not exist, without asking for them by name: a broker may create a topic that is asked for.
-
-Which topics hold the records of a resource, by the ``topic`` template. Pure.
-
-Topics as the brokers know them: whether a topic can be written to, its partitions, its cleanup policy.
+"""Knows the topics of a sink: which of them hold the records of a resource, by the ``topic`` template (``TopicNames``),
+and what brokers say of them: whether a topic can be written to, its partitions, its cleanup policy (``Topics``).
 
 The sink asks before the first record of each topic: the producer itself would keep records for an unknown topic for
 half a minute and then fail them without a reason.
 
 Brokers with ``auto.create.topics.enable``, which is Kafka's default, create a topic that a request for metadata names,
-with their own number of partitions and without compaction. So no client of the sink permits that, and a missing topic
-is created in one place: as ``create_topics`` says, or else by the brokers, unless it must be compacted.
+with their own number of partitions and without compaction. So no client of the sink permits that, ``missing_topics``
+asks for all topics and for none by its name, and a missing topic is created in one place: as ``create_topics`` says, or
+else by the brokers, unless it must be compacted.
 """
 
 from __future__ import annotations
@@ -44,36 +42,7 @@ from sinks.kafka.verdicts import MISSING
 from sinks.receipt import SinkUnavailable
 from sinks.template import NOTICE, Template
 
-
-def missing_topics(
-    options: KafkaOptions, config: ClientConfig, wanted: Sequence[str], compact_only: Collection[str]
-) -> list[str]:
-    """The wanted topics that do not exist and that neither the sink nor the brokers create. Brokers create none that is
-    compacted (``compact_only``). Blocks. Raises SinkUnavailable."""
-    if options.create_topics is not None:
-        return []
-    timeout = options.connect_timeout
-    try:
-        admin = AdminClient(config.connection() | {"log_level": 0})
-        # Asks for all topics: a broker may create a topic that is asked for by name.
-        found = admin.list_topics(timeout=timeout)
-        missing = [topic for topic in dict.fromkeys(wanted) if topic not in found.topics]
-        if missing and _brokers_create_topics(admin, found, timeout):
-            return [topic for topic in missing if topic in compact_only]
-        return missing
-    except KafkaException as error:
-        raise SinkUnavailable(f"cannot look at topics of {options.bootstrap_servers}: {error.args[0].str()}") from error
-
-
-def _brokers_create_topics(admin: AdminClient, found: Any, timeout: float) -> bool:
-    """False also where asking is not permitted: the operator should know of topics that may be missing."""
-    broker = ConfigResource(ConfigResource.Type.BROKER, str(next(iter(found.brokers))))
-    (answer,) = admin.describe_configs([broker], request_timeout=timeout).values()
-    try:
-        return str(answer.result(timeout)["auto.create.topics.enable"].value).lower() == "true"
-    except (KafkaException, KeyError, FuturesTimeout):
-        return False
-
+# ── Names ────────────────────────────────────────────────────────────────────
 
 _ANYTHING = "[A-Za-z0-9._-]+"
 _NAMESPACE = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
@@ -180,11 +149,16 @@ def _pattern(parts: Sequence[tuple[str, str | None, str | None, str | None]], cl
     return pattern
 
 
+# ── Topics as brokers know them ──────────────────────────────────────────────
+
 _PAUSES = (0.0, 0.1, 0.2, 0.4, 0.8)
 """Seconds before each check: a topic that was just created, by the sink or by a broker, appears after a moment."""
 
-_FIRST_HOLD, _LONGEST_HOLD, _LOOK = 1.0, 30.0, 2.0
-"""Seconds."""
+_FIRST_HOLD = 1.0
+_LONGEST_HOLD = 30.0
+"""Seconds for which a topic that refused a record is held."""
+_LOOK = 2.0
+"""Seconds that brokers have to describe a topic which is held."""
 
 _NO_ID = str(Uuid(0, 0))
 """Brokers before Kafka 2.8 have no ids of topics."""
@@ -450,3 +424,36 @@ def _error_of(producer: KafkaProducer, topic: str, timeout: float) -> KafkaError
         error: KafkaError = found.error
         return error
     return None if found.partitions else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+# ── Topics that nobody creates ───────────────────────────────────────────────
+
+
+def missing_topics(
+    options: KafkaOptions, config: ClientConfig, wanted: Sequence[str], compact_only: Collection[str]
+) -> list[str]:
+    """The wanted topics that do not exist and that neither the sink nor the brokers create. Brokers create none that is
+    compacted (``compact_only``). Blocks. Raises SinkUnavailable."""
+    if options.create_topics is not None:
+        return []
+    timeout = options.connect_timeout
+    try:
+        admin = AdminClient(config.connection() | {"log_level": 0})
+        # Asks for all topics: a broker may create a topic that is asked for by name.
+        found = admin.list_topics(timeout=timeout)
+        missing = [topic for topic in dict.fromkeys(wanted) if topic not in found.topics]
+        if missing and _brokers_create_topics(admin, found, timeout):
+            return [topic for topic in missing if topic in compact_only]
+        return missing
+    except KafkaException as error:
+        raise SinkUnavailable(f"cannot look at topics of {options.bootstrap_servers}: {error.args[0].str()}") from error
+
+
+def _brokers_create_topics(admin: AdminClient, found: Any, timeout: float) -> bool:
+    """False also where asking is not permitted: the operator should know of topics that may be missing."""
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(next(iter(found.brokers))))
+    (answer,) = admin.describe_configs([broker], request_timeout=timeout).values()
+    try:
+        return str(answer.result(timeout)["auto.create.topics.enable"].value).lower() == "true"
+    except (KafkaException, KeyError, FuturesTimeout):
+        return False

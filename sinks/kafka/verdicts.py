@@ -1,4 +1,5 @@
-"""Whose fault an error of librdkafka is, and so for how long it lasts: one row for each code, with the reason. Pure.
+"""Judges an error of librdkafka: whose fault it is, and so for how long it lasts. There is one row for each code, with
+the reason.
 
 Be slow to blame a record: a dead letter holds up its object until an operator looks at it, and whatever a clock, a
 setting of a topic or a right causes would make one of every record.

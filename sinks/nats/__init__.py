@@ -1,23 +1,36 @@
-"""Deltas as messages of a JetStream stream, or of a server without one.
+"""The NATS sink publishes deltas as messages of a JetStream stream, or of a server without one (``mode: core``). A
+record is stored when the stream has acknowledged its message; ids make repeated messages known within the stream's
+duplicate window.
 
-bucket       finds, creates and verifies the bucket; the newest record of an object as an entry: its key, its
-             headers; takes the bucket over for the leader of a term; NatsSink with a bucket
-connection   a connection, which is never reconnected
-delivery     hands messages to the server, which keeps none; publishes the messages of a batch, in exchanges, until
-             all are answered
-encode       a record as a message: subject, headers, payload
-examine      checks options before the bridge runs
-exchange     the server's answer to a published message; which number of the last message each message names; which
-             messages are sent again; the messages of an exchange that are in flight
+bucket       NatsSinkWithState: keeps the newest form of each object in a key-value bucket
+connection   opens a connection, which is never reconnected
+delivery     publishes the messages of a batch until all are answered
+encode       makes a record a message: subject, headers, payload
+examine      checks options before the bridge runs, and names the claims on the stream and the bucket
+exchange     the state of one exchange: numbers, answers, duplicates, messages in flight
 leading      takes the stream over for the leader of a term
-memory       state that survives a restart: the newest gap, the stream as it was last seen
-options      the options of the sink
-places       the subjects of messages, for schemas
-readers      reads the stream for ``kubedelta verify``; reads the stream, or the subjects, for ``kubedelta tail``
-sink         NatsSink, which joins them
-stream       whether the stream has lost messages that the sink had stored; finds or creates the stream; finds lost
-             messages
-verdicts     whose fault an error of JetStream is
+memory       declares what survives a restart: the newest gap, the stream and the bucket as last seen
+options      declares the options of the sink
+places       names subjects and bucket for schemas and documents
+readers      reads the stream again for ``kubedelta verify`` and ``kubedelta tail``
+sink         NatsSink: connects, looks for losses, encodes and delivers
+stream       finds or creates the stream, describes it, and tells whether it has lost messages
+verdicts     judges an error of JetStream: whose fault it is, and for how long
+
+``sink`` finds the stream with every new connection and looks at it from time to time: messages that it had stored and
+has lost become a Gap in front of the next batch. ``delivery`` publishes in exchanges. With ``sole_writer`` each message
+names the number of the message in front of it (``exchange``), so that the stream refuses whatever another writer or an
+earlier connection would put in between. With an election the leader of a new term first makes the numbers of its
+predecessor worthless (``leading``, and ``bucket`` for the bucket).
+
+Invariants, each with its test:
+
+- Deltas of one object are in the stream in their order, whatever was sent twice, lost or left on its way.
+  ``tests/sinks/nats/test_exchanges.py``
+- After a takeover, the stream and the bucket store nothing more of a former leader.
+  ``tests/sinks/nats/test_leading.py``, ``tests/sinks/nats/test_leading_bucket.py``
+- A loss of the destination is reported once, and never taken for one where the stream's own limits may have removed the
+  messages. ``tests/sinks/nats/test_losses.py``
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""The key-value bucket of a sink: a stream with a subject for each key.
+"""A NATS sink with a key-value bucket: beside the history in the stream, the bucket has the newest record of each
+object under a key of its own.
 
-The newest record of an object, as an entry of a bucket.
-
-Takes a bucket over for the leader of a term, so that it stores nothing more of a former leader.
-
-A NATS sink with a key-value bucket.
+A bucket is a stream with a subject for each key (``Bucket``), and an entry is a message of it (``EntryEncoder``): the
+payload and headers of the history, or a purge marker for a deleted object. ``NatsSinkWithState`` delivers a batch to
+the history and then the newest record of each key to the bucket, through the same connection. For the leader of a term
+``take_over`` takes the bucket over, so that it stores nothing more of a former leader.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ from sinks.nats.stream import NatsStream, OtherWriter, StreamDescription
 from sinks.receipt import BatchResult, Receipt, RetryLater, SinkUnavailable
 from sinks.state import StateBesideHistory
 from sinks.template import Template
+
+# ── The bucket ───────────────────────────────────────────────────────────────
 
 OTHER_WRITER = (
     "another publisher writes into the bucket {}: give this sink a bucket of its own, or set sole_writer: false, which"
@@ -104,6 +106,8 @@ def _unfit(info: StreamInfo, subjects: list[str]) -> str:
         return "it refuses purges (allow_rollup_hdrs): deleted objects would stay"
     return ""
 
+
+# ── Entries ──────────────────────────────────────────────────────────────────
 
 KEY = "{cluster}.{group}.{resource}.{namespace}.{name}"
 _MARKER = {"KV-Operation": "PURGE", "Nats-Rollup": "sub"}
@@ -176,6 +180,9 @@ def channel_of_state(
         )
 
 
+# ── Taking over ──────────────────────────────────────────────────────────────
+
+
 class BucketInDoubt(StreamInDoubt):
     """The bucket may have a later leader, or has another writer."""
 
@@ -201,6 +208,8 @@ async def take_over(
         raise BucketInDoubt(str(error)) from error
 
 
+# ── The sink ─────────────────────────────────────────────────────────────────
+
 _LATER = "has the objects that change from now on; kubedelta snapshot writes the others"
 
 
@@ -213,7 +222,7 @@ class NatsSinkWithState(NatsSink):
     the sink has written and not deleted, shows a purge.
 
     **With an election** and ``sole_writer``, the leader takes the bucket over behind the history, with every new
-    connection and every failure. From then on the bucket stores no entry of a former leader (``leading.take_over``).
+    connection and every failure. From then on the bucket stores no entry of a former leader (``take_over``).
     """
 
     def __init__(self, name: str, options: NatsOptions, *, cluster: str) -> None:
@@ -322,7 +331,7 @@ class NatsSinkWithState(NatsSink):
             self._last_entry = last
 
     async def _take_over_bucket(self, connection: NatsConnection, term: TermBegan, last: int) -> int:
-        """See ``leading.take_over``."""
+        """See ``take_over``."""
         try:
             return await take_over(self._bucket, connection, self._entries, term, last, self._entry_in_doubt)
         except BucketInDoubt as doubt:

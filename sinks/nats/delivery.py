@@ -1,6 +1,5 @@
-"""Hands messages to the server without a stream (``mode: core``).
-
-Publishes the messages of a ``deliver`` and waits for the server's answers.
+"""Publishes the messages of a batch and waits for answers: to a stream in exchanges (``NatsDelivery``), or to a server
+without a stream (``CoreDelivery``, ``mode: core``), which keeps none of them and only shows that it has read them.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from sinks.nats.exchange import Duplicates, MessageRejected, Numbering, PublishW
 from sinks.nats.options import NatsOptions
 from sinks.nats.stream import NatsStream
 from sinks.receipt import WITHHELD, BatchResult, Receipt, RetryLater, SinkUnavailable
+
+# ── To a server alone ────────────────────────────────────────────────────────
 
 
 class CoreDelivery:
@@ -80,6 +81,8 @@ class CoreDelivery:
             return str(error)
         return connection.last_error
 
+
+# ── To a stream ──────────────────────────────────────────────────────────────
 
 MOST_IN_FLIGHT = 100
 """Messages of a leader, and those that a takeover writes. Never a larger number: the leader of an earlier version would

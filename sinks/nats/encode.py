@@ -1,4 +1,4 @@
-"""Records as messages: subject, headers, payload. Hot."""
+"""Makes records messages: subject, headers, payload. This is on the hot path: it runs for every record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Checks options for NATS without a server: the files that they name. Also the claims on the stream and the bucket."""
+"""Checks the options of a NATS sink before the bridge runs, without a server: the files that they name. It also names
+the claims on the stream and the bucket.
+"""
 
 from __future__ import annotations
 

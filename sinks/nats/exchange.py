@@ -1,20 +1,20 @@
-"""The server's answer to a published message: a PubAck (ADR-2 of NATS), or a status in its place. Pure.
+"""The state of an exchange with a stream: which number each message names, which messages are in flight, what the
+server's answers mean, and which messages have to be sent again. Nothing here speaks to a server; ``delivery`` does.
 
-Which number of the stream's last message each message of an exchange names. Pure.
+An answer is a PubAck (ADR-2 of NATS), or a status in its place; ``read_answer`` turns either into a value. A
+``PublishWindow`` has the messages that are published and not answered yet, and the results of those that are.
 
-Messages name numbers and not the id of the message before. A stream of three replicas verifies that id behind the
-agreement of its servers, and nats-server 2.15.2 stops at the first unexpected one, on all servers and for good; a
-record above the stream's largest size is enough. A number is verified before. The price, of 1,000 records: 400 known
-ones in front cost 7 exchanges in place of 1; every second one known, 500 exchanges, with 9 messages for each record.
+``Numbering`` guesses the numbers. Messages name numbers and not the id of the message before. A stream of three
+replicas verifies that id behind the agreement of its servers, and nats-server 2.15.2 stops at the first unexpected one,
+on all servers and for good; a record above the stream's largest size is enough. A number is verified before. The price,
+of 1,000 records: 400 known ones in front cost 7 exchanges in place of 1; every second one known, 500 exchanges, with 9
+messages for each record.
 
-Messages that the stream calls duplicates but no longer has. Pure.
-
-Duplicates are verified with the first and the last number of the stream: a request for each exchange with a duplicate,
-and requests for single messages only where the stream has holes. Ids that are never used twice would store every record
-in flight at a kill a second time. While duplicates are expected (after a start, a broken connection, a failure) no two
-messages of an object are in flight at once: a message behind a lost duplicate would overtake it.
-
-The messages of an exchange that are in flight: published, and not answered yet.
+``Duplicates`` decides about messages that the stream calls duplicates but no longer has. They are verified with the
+first and the last number of the stream: a request for each exchange with a duplicate, and requests for single messages
+only where the stream has holes. Ids that are never used twice would store every record in flight at a kill a second
+time. While duplicates are expected (after a start, a broken connection, a failure) no two messages of an object are in
+flight at once: a message behind a lost duplicate would overtake it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from bridge.model.record import NO_OBJECT, OrderingKey, Record
 from sinks.excerpt import Secrets, excerpt
 from sinks.nats.connection import MOST_UNANSWERED
 from sinks.nats.verdicts import STORE_FAILED, TOO_LARGE_FOR_THE_STORE, VERDICTS, JetStreamFault
+
+# ── Answers ──────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,8 @@ def _last_in(description: str) -> int | None:
     return int(found[1]) if found else None
 
 
+# ── Numbers ──────────────────────────────────────────────────────────────────
+
 _FEWEST = 16
 """Messages of the smallest exchange."""
 _FACTOR = 4
@@ -171,6 +175,9 @@ class Numbering:
             self._guessed_again = False  # A run of one. The other guess would meet the next one, and so on.
         else:
             self.ascending, self._guessed_again = not self.ascending, True
+
+
+# ── Duplicates ───────────────────────────────────────────────────────────────
 
 
 class Duplicates:
@@ -218,6 +225,9 @@ class Duplicates:
         """Every message of an exchange was new: no later message was ever sent before."""
         self.expected = self.disordered = False
         self._newest.clear()
+
+
+# ── Messages in flight ───────────────────────────────────────────────────────
 
 
 class PublishWindow:

@@ -1,4 +1,4 @@
-"""The subjects and the bucket to which a NATS sink sends, for schemas and documents. Asks no server."""
+"""Names the subjects and the bucket to which a NATS sink sends, for schemas and documents. No server is asked."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""Reads a stream from its beginning to its present end. The server sends only headers; no message is acknowledged.
-
-Follows the messages of a stream, or of subjects without one, for ``kubedelta tail``. Acknowledges no message.
+"""Reads the messages of a sink again, for ``kubedelta verify`` (``NatsReadBack``) and for ``kubedelta tail``
+(``NatsFollower``). Neither acknowledges a message. The read-back goes from the beginning of the stream to its present
+end, and the server sends it only headers. The follower goes on as messages come, also for subjects without a stream.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -27,12 +26,17 @@ from sinks.nats.encode import stream_subjects, term_of
 from sinks.nats.options import DeliveryMode, NatsOptions
 from sinks.receipt import SinkUnavailable
 
+T = TypeVar("T")
+
+
+# ── For verify ───────────────────────────────────────────────────────────────
+
 _BATCH = 500
 _IDLE_TIMEOUT = 30.0
 """Seconds without a message before the server counts as unavailable."""
 _CLOSE_TIMEOUT = 2.0
 """Seconds."""
-_INACTIVE_THRESHOLD = 600.0
+_READ_BACK_EXPIRY = 600.0
 """Seconds after which the server deletes a consumer without requests."""
 
 
@@ -67,7 +71,7 @@ class NatsReadBack:
                 subject,
                 stream=self._options.stream_name,
                 config=ConsumerConfig(
-                    ack_policy=AckPolicy.NONE, headers_only=True, inactive_threshold=_INACTIVE_THRESHOLD
+                    ack_policy=AckPolicy.NONE, headers_only=True, inactive_threshold=_READ_BACK_EXPIRY
                 ),
             )
         return f"{connection.server}, stream {self._options.stream_name} with {state.messages} messages"
@@ -96,7 +100,7 @@ class NatsReadBack:
         if self._connection is None:
             return
         if self._consumer is not None:
-            with contextlib.suppress(TimeoutError, nats.errors.Error):  # The server deletes it later.
+            with suppress(TimeoutError, nats.errors.Error):  # The server deletes it later.
                 name = (await self._consumer.consumer_info()).name
                 await self._connection.jetstream(_CLOSE_TIMEOUT).delete_consumer(self._options.stream_name, name)
         await self._connection.close()
@@ -120,7 +124,7 @@ class NatsReadBack:
                 raise SinkUnavailable(f"messages of {self._options.stream_name} were lost on the way here; try again")
         return messages
 
-    @contextlib.contextmanager
+    @contextmanager
     def _errors(self) -> Iterator[None]:
         """Raises SinkUnavailable."""
         server = self._connection.server if self._connection else "nobody"
@@ -137,14 +141,14 @@ class NatsReadBack:
             raise SinkUnavailable(f"{server}: cannot read the stream {self._options.stream_name}: {reason}") from error
 
 
-T = TypeVar("T")
+# ── For tail ─────────────────────────────────────────────────────────────────
 
 _WAIT = 0.25
 """Seconds that a look for messages waits for the first of them."""
 _FIRST_LOOK_BACK = 100
 _LOOK_BACK = 100_000
 """Messages of the stream among which the last records are sought."""
-_INACTIVE_THRESHOLD_follower = 30.0
+_FOLLOWER_EXPIRY = 30.0
 """Seconds after which the server deletes a consumer without requests."""
 
 
@@ -277,7 +281,7 @@ class NatsFollower:
         else:
             moment = start.astimezone(UTC)
             config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=moment)
-        config.ack_policy, config.inactive_threshold = AckPolicy.NONE, _INACTIVE_THRESHOLD_follower
+        config.ack_policy, config.inactive_threshold = AckPolicy.NONE, _FOLLOWER_EXPIRY
         self._consumer = await self._jetstream.pull_subscribe(
             self._subject, stream=self._options.stream_name, config=config
         )

@@ -1,4 +1,6 @@
-"""Publishes batches to JetStream and waits until the stream has stored them; or to the server alone."""
+"""The NATS sink: it publishes a batch to JetStream and waits until the stream has stored it, or to the server alone
+(``mode: core``).
+"""
 
 from __future__ import annotations
 

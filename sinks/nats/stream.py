@@ -1,10 +1,10 @@
-"""Whether a stream has lost messages that the sink had stored there. Pure.
+"""The JetStream stream of a sink: finds it, creates it if the options say so, describes it, and tells whether it has
+lost messages that the sink had stored there.
 
-A stream that was deleted is created again without a Gap. A Gap stands for records that a sink never gets; this sink got
-them, and its consumers, whose own cursors were in the stream, know that they are gone. A snapshot would be more than
-the operator who deleted the stream asked for. There are a warning and a metric, and ``kubedelta replay``.
-
-The JetStream stream of a sink: finds it, creates it if the options say so, looks for lost messages.
+``loss_of`` compares a description with what the sink knew (``KnownStream``), without asking anybody. A stream that was
+deleted is created again without a Gap. A Gap stands for records that a sink never gets; this sink got them, and its
+consumers, whose own cursors were in the stream, know that they are gone. A snapshot would be more than the operator who
+deleted the stream asked for. There are a warning and a metric, and ``kubedelta replay``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from sinks.nats.connection import NatsConnection
 from sinks.nats.encode import LastTerm, term_of
 from sinks.nats.options import CreateStream, NatsOptions
 from sinks.receipt import SinkUnavailable, WrongOption
+
+# ── Losses ───────────────────────────────────────────────────────────────────
 
 
 class StreamLimits(msgspec.Struct, frozen=True, rename={"by_consumers": "retention"}):
@@ -106,6 +108,8 @@ def _limits_remove(known: KnownStream, found: StreamDescription, now: float) -> 
     full = state.messages >= limits.max_msgs > 0 or state.bytes >= limits.max_bytes / 2 > 0
     return limits.discard == "old" and full
 
+
+# ── The stream ───────────────────────────────────────────────────────────────
 
 _CONCURRENCY = 16
 """Requests for messages at the same time. The server sends each message with its payload."""

@@ -1,4 +1,5 @@
-"""Whose fault an error of JetStream is, and so for how long it lasts: one row for each code, with the reason. Pure.
+"""Judges an error of JetStream: whose fault it is, and so for how long it lasts. There is one row for each code, with
+the reason.
 
 The codes are those of ``server/errors.json`` of nats-server. Be slow to blame a record, as for Kafka.
 """

@@ -1,18 +1,28 @@
-"""Deltas as HTTP requests to an endpoint.
+"""The webhook sink posts deltas as HTTP requests to an endpoint. A record is stored when the endpoint answered 2xx.
+When an answer is lost, the endpoint gets the record twice, with the same ids.
 
-authorization   an access token, renewed before its end; access tokens by the client credentials grant; the header
-                Authorization, from files
-client          the addresses that a sink may connect to; an HTTP client, and its errors in words; a URL with its
-                HTTP client
-connection      a limit of requests in time; abuse protection: the endpoint agrees before the first delivery;
-                secrets, token and HTTP client of an endpoint
-encode          where a record is posted, by these templates; a record as a request: id, headers, body
+authorization   makes the header Authorization: from files, or by the client credentials grant of OAuth 2.0
+client          an HTTP client for one URL, which connects to permitted addresses only
+connection      joins secrets, token, rate, consent and HTTP client of an endpoint
+encode          makes a record the target, headers and body of a request
 examine         checks options before the bridge runs
-options         URLs, names of headers and networks, as types of options; those that are mappings; URLs and headers
-                with expressions; the options of the sink
-responses       whether a refusal is a verdict on the event; the meaning of a response for the posted records
-signature       signatures of Standard Webhooks, symmetric and asymmetric
-sink            posts the messages of a batch; WebhookSink, which joins them
+options         declares the options of the sink, and templates of URLs and headers
+responses       judges a response: what it means for the posted records
+signature       signs requests after Standard Webhooks, symmetric and asymmetric
+sink            WebhookSink: posts the messages of a batch, and judges the responses
+
+A batch is encoded first; each message has the route that its expressions make. ``sink`` posts request after request
+with up to ``batch`` messages of one route, until one fails. ``connection`` prepares each: it waits for the rate, brings
+a token and the endpoint's consent, and ``client`` asks in front of each request whether this replica may still send. A
+refusal of several messages is taken apart into single ones; a refusal that may be the fault of the connection is a
+verdict only beside accepted events. Lanes call ``deliver`` at once and share all of this.
+
+Invariants, each with its test:
+
+- A value of an object ends neither its segment of the path, nor its parameter of the query, nor its line of the header.
+  ``tests/sinks/webhook/test_template.py``
+- No connection is made to an address that is refused, whatever a name resolves to.
+  ``tests/sinks/webhook/test_networks.py``
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
-"""An access token that is requested when it is first needed, and renewed before its end.
+"""Makes the header Authorization of a webhook: HTTP Basic (RFC 7617) or Bearer (RFC 6750) from files, or an access
+token by the client credentials grant of OAuth 2.0 (RFC 6749, 4.4).
 
-Access tokens by the client credentials grant of OAuth 2.0 (RFC 6749, 4.4).
-
-The header Authorization from files: HTTP Basic (RFC 7617) and Bearer (RFC 6750).
+Files are read again when they change. An access token is requested when it is first needed and renewed before its end;
+however many deliveries wait, they share one request and its token, or its error. While an old token is valid, a failed
+renewal stays without consequence. Texts of the token endpoint are shown nowhere, except known codes of errors.
 """
 
 from __future__ import annotations
@@ -24,6 +25,77 @@ from sinks.secret_files import SecretFile, TlsFiles, read_secret
 from sinks.webhook.client import HttpEndpoint, HttpResponse, NetworkPolicy, RequestFailed
 from sinks.webhook.options import ClientAuth, OAuth2Options, WebhookOptions
 from sinks.webhook.responses import seconds_of
+
+# ── From files ───────────────────────────────────────────────────────────────
+
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+
+
+class FileAuthorization(Protocol):
+    """Makes the header of a file that may change while the bridge runs."""
+
+    def read(self) -> str:
+        """The value of Authorization, from the present content. Raises WrongOption, without the content."""
+        ...
+
+    @property
+    def secrets(self) -> Iterator[str]:
+        """Texts that must not be logged, as of the last ``read``."""
+        ...
+
+
+class BasicAuthorization:
+    def __init__(self, username: str, password_file: Path) -> None:
+        self._username = username
+        self._path = password_file
+        self._file = SecretFile(password_file, "password_file")
+        self._password = ""
+
+    def read(self) -> str:
+        password = self._file.read()
+        if not password.isprintable():
+            raise WrongOption("password_file", f"{self._path} is not one line of printable text")
+        self._password = password
+        return f"Basic {b64encode(f'{self._username}:{password}'.encode()).decode()}"
+
+    @property
+    def secrets(self) -> Iterator[str]:
+        yield self._password
+
+
+class BearerAuthorization:
+    def __init__(self, token_file: Path) -> None:
+        self._path = token_file
+        self._file = SecretFile(token_file, "bearer_token_file")
+        self._token = ""
+
+    def read(self) -> str:
+        token = self._file.read().strip()
+        if not is_token(token):
+            raise WrongOption("bearer_token_file", f"{self._path} holds no token: one word of printable ASCII")
+        self._token = token
+        return f"Bearer {token}"
+
+    @property
+    def secrets(self) -> Iterator[str]:
+        yield self._token
+
+
+def is_token(text: str) -> bool:
+    """Whether the text can stand behind ``Bearer``."""
+    return _TOKEN.fullmatch(text) is not None
+
+
+def authorization_of(options: WebhookOptions) -> FileAuthorization | None:
+    """None without an option for it."""
+    if options.username is not None and options.password_file is not None:
+        return BasicAuthorization(options.username, options.password_file)
+    if options.bearer_token_file is not None:
+        return BearerAuthorization(options.bearer_token_file)
+    return None
+
+
+# ── By OAuth 2.0 ─────────────────────────────────────────────────────────────
 
 _EARLY = 0.1
 """Share of a token's lifetime before its end in which it is renewed."""
@@ -214,70 +286,3 @@ def _why(response: HttpResponse) -> str:
 def trusted_authorities(options: OAuth2Options, webhook: WebhookOptions) -> TlsFiles:
     """For ``token_url``."""
     return TlsFiles(webhook.ca_file) if options.ca_file is None else TlsFiles(options.ca_file, section="oauth2")
-
-
-_TOKEN = re.compile(r"[\x21-\x7e]+")
-
-
-class FileAuthorization(Protocol):
-    """Makes the header of a file that may change while the bridge runs."""
-
-    def read(self) -> str:
-        """The value of Authorization, from the present content. Raises WrongOption, without the content."""
-        ...
-
-    @property
-    def secrets(self) -> Iterator[str]:
-        """Texts that must not be logged, as of the last ``read``."""
-        ...
-
-
-class BasicAuthorization:
-    def __init__(self, username: str, password_file: Path) -> None:
-        self._username = username
-        self._path = password_file
-        self._file = SecretFile(password_file, "password_file")
-        self._password = ""
-
-    def read(self) -> str:
-        password = self._file.read()
-        if not password.isprintable():
-            raise WrongOption("password_file", f"{self._path} is not one line of printable text")
-        self._password = password
-        return f"Basic {b64encode(f'{self._username}:{password}'.encode()).decode()}"
-
-    @property
-    def secrets(self) -> Iterator[str]:
-        yield self._password
-
-
-class BearerAuthorization:
-    def __init__(self, token_file: Path) -> None:
-        self._path = token_file
-        self._file = SecretFile(token_file, "bearer_token_file")
-        self._token = ""
-
-    def read(self) -> str:
-        token = self._file.read().strip()
-        if not is_token(token):
-            raise WrongOption("bearer_token_file", f"{self._path} holds no token: one word of printable ASCII")
-        self._token = token
-        return f"Bearer {token}"
-
-    @property
-    def secrets(self) -> Iterator[str]:
-        yield self._token
-
-
-def is_token(text: str) -> bool:
-    """Whether the text can stand behind ``Bearer``."""
-    return _TOKEN.fullmatch(text) is not None
-
-
-def authorization_of(options: WebhookOptions) -> FileAuthorization | None:
-    """None without an option for it."""
-    if options.username is not None and options.password_file is not None:
-        return BasicAuthorization(options.username, options.password_file)
-    if options.bearer_token_file is not None:
-        return BearerAuthorization(options.bearer_token_file)
-    return None

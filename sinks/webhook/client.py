@@ -1,12 +1,12 @@
-"""The addresses that a sink may connect to.
+"""Sends HTTP requests to one URL, and only to addresses that the sink may connect to.
+
+``HttpEndpoint`` is the URL with its deadlines, TLS files and failures in words for the operator; it replaces its
+``HttpClient`` when certificates change, while requests run. ``HttpClient`` calls a transport directly. A
+``NetworkPolicy`` judges the real address of each connection.
 
 Link-local addresses and those where clouds serve credentials of the machine are refused: a URL, or a name that suddenly
 resolves there, must not turn the bridge against its own machine. Loopback and private networks are permitted, because
 endpoints inside a cluster have such addresses.
-
-The HTTP client of a webhook: a transport to a URL, and its errors in words for the operator.
-
-A URL with its HTTP client: TLS files, permitted addresses, deadlines, and failures in words for the operator.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from sinks.base import always
 from sinks.excerpt import READ
 from sinks.receipt import NotLeading, SinkUnavailable
 from sinks.secret_files import TlsFiles
+
+# ── Permitted addresses ──────────────────────────────────────────────────────
 
 _Address: TypeAlias = IPv4Address | IPv6Address
 _Network: TypeAlias = IPv4Network | IPv6Network
@@ -123,6 +125,8 @@ def _among(forms: Sequence[_Address], networks: Sequence[_Network]) -> bool:
 def _is_within(network: _Network, other: _Network) -> bool:
     return network.version == other.version and network.subnet_of(other)  # type: ignore[arg-type]
 
+
+# ── Requests and responses ───────────────────────────────────────────────────
 
 _MAX_RESPONSE = 64 * 1024
 """Bytes of a response that are read so that its connection can be used again. Of an error response the beginning is
@@ -258,6 +262,9 @@ def describe(error: Exception) -> str:
             return f"did not answer: {reason}"
         case cause:
             return f"did not answer: {type(cause).__name__}"
+
+
+# ── The endpoint ─────────────────────────────────────────────────────────────
 
 
 class RequestFailed(SinkUnavailable):

@@ -1,8 +1,8 @@
-"""A limit of requests in time: a token bucket.
+"""The connection of a sink to its endpoint: it holds the secrets, the token and the HTTP client, keeps the rate, and
+asks for the endpoint's consent before the first delivery.
 
-Abuse protection of CloudEvents' HTTP WebHooks (section 4): an endpoint agrees to deliveries before the first one.
-
-The connection to an endpoint: its secrets, its token, and its HTTP client.
+Consent is the abuse protection of CloudEvents' HTTP WebHooks (section 4): the endpoint agrees to deliveries, and may
+name a rate. The rate is a token bucket, of which the lower of the operator's and the endpoint's rate holds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Where a record is posted, and with which headers, if the options have expressions for that. Hot where they do.
-
-Records as the headers and the body of an HTTP request. Hot.
+"""Makes a record an HTTP request: the route by the expressions of the options, then headers and body. All of it is on
+the hot path, and runs for every record.
 
 A replayed record keeps its ``webhook-id``. The consumer of a webhook remembers ids itself, and has had the event; the
 window of a stream belongs to the transport, and would drop messages that its consumer asked for. A receiver that wants

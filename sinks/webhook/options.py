@@ -1,17 +1,12 @@
-"""The types of a webhook's options: URLs, names and values of headers, networks.
+"""The options of a webhook sink: their types (URLs, headers, networks), the mappings among them, and the templates of
+URL and headers, ``/k8s/_doc/{object.metadata.uid}``, with CEL in braces.
 
-Options of a webhook that are mappings.
-
-The URL and the headers of a webhook as templates: ``/k8s/_doc/{object.metadata.uid}``, with CEL in braces.
-
-The values belong to whoever may write objects, and the text around them to the operator. So a value can neither end its
-segment of the path, nor its parameter of the query, nor its line of the header. Pure.
+The values in a template belong to whoever may write objects, and the text around them to the operator. So a value can
+neither end its segment of the path, nor its parameter of the query, nor its line of the header.
 
 Values are percent-encoded, and refused where a server or proxy may resolve them after decoding (a slash, a backslash, a
 segment of dots), because proxies that decode before they route undo ``%2F`` and ``%2E%2E``. Elsewhere placeholders are
 names (``{resource}``); here they are CEL, since the API of a destination needs values of the object in its paths.
-
-The options of a webhook sink.
 """
 
 from __future__ import annotations
@@ -32,6 +27,8 @@ from bridge.model.primitives.network import is_loopback
 from config.rules import Above, AnyOf, Contains, Given, Is, Not, Rule, needs, together
 from config.values import HOST, PORT, Between, Count, Duration, Matching, Names, Size
 from sinks.options import EventOptions, Format
+
+# ── Types of options ─────────────────────────────────────────────────────────
 
 
 def _any_case(pattern: str) -> str:
@@ -152,6 +149,8 @@ Network: TypeAlias = Annotated[
 ]
 
 
+# ── Mappings ─────────────────────────────────────────────────────────────────
+
 _TEXT = Matching(r"[\x20-\x7e]+", "printable ASCII is expected", longest=1024)
 _SCOPE = Matching(r"[\x21\x23-\x5b\x5d-\x7e]+", "a scope is one word of printable ASCII without quotes", longest=1024)
 _PARAMETER = Matching(
@@ -225,13 +224,15 @@ class RateOptions(BaseModel):
         return self.requests / self.per
 
 
+# ── Templates ────────────────────────────────────────────────────────────────
+
 MOST_TARGET = 8000
 """Bytes of path and query. RFC 9110 (4.1) asks servers to take as many."""
 MOST_HEADER = 4096
 """Bytes of a header's value."""
 
 _SPLIT = re.compile("(https?://[^/?]*)(.*)", re.DOTALL)
-_EXPRESSION_template = re.compile(r"\{([^{}]+)\}")
+_PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 _NOT_IN_A_SEGMENT = re.compile(r"[/\\\x00-\x1f\x7f]")
 _NOT_IN_A_HEADER = re.compile(r"[^\x20-\x24\x26-\x7e]+")
 """Everything but printable ASCII, and the percent sign, which begins an encoded byte."""
@@ -251,7 +252,7 @@ def has_expressions(text: str) -> bool:
 
 
 def placeholders(text: str) -> Iterator[Placeholder]:
-    for found in _EXPRESSION_template.finditer(text):
+    for found in _PLACEHOLDER.finditer(text):
         yield Placeholder(found[1], found.start(1))
 
 
@@ -264,7 +265,7 @@ class UrlTemplate:
         path = target.partition("{")[0].partition("?")[0]
         self.base = f"{origin}{path[: path.rfind('/') + 1]}"
         """The URL up to the last slash in front of the first expression."""
-        self._parts = _EXPRESSION_template.split(target)
+        self._parts = _PLACEHOLDER.split(target)
         self.literals = tuple(self._parts[::2])
         """The texts around the expressions, which may hold a secret."""
 
@@ -296,7 +297,7 @@ class HeaderTemplate:
 
     def __init__(self, name: str, value: str) -> None:
         self.name = name.lower()
-        self._parts = _EXPRESSION_template.split(value)
+        self._parts = _PLACEHOLDER.split(value)
 
     def render(self, texts: Mapping[str, str]) -> str:
         """The value; bytes of expressions beside printable ASCII, and percent signs, become ``%XX``. Empty for a header
@@ -311,6 +312,8 @@ class HeaderTemplate:
 def _encoded(value: str) -> str:
     return _NOT_IN_A_HEADER.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), value)
 
+
+# ── The options ──────────────────────────────────────────────────────────────
 
 _AUTHORIZATION = ("username", "bearer_token_file", "oauth2")
 """Options that give the header Authorization; at most one of them is set."""

@@ -1,6 +1,6 @@
-"""Whether a refusal is a verdict on the event. Pure.
-
-The meaning of an HTTP response for the posted records. Pure.
+"""Judges the response to posted records, by its status and its Retry-After: the records are accepted or rejected, or
+the endpoint takes none now. ``EndpointRefusals`` remembers whether a refusal is a verdict on the event, or may be the
+fault of the connection.
 
 410 ends deliveries as a pause does, durably and with a cause of its own: Standard Webhooks and CloudEvents ask senders
 to stop there. A retry every half minute would be no stop, a restart is no reason to try again, and rejections would
@@ -16,40 +16,6 @@ from email.utils import parsedate_to_datetime
 from typing import TypeAlias
 
 from sinks.receipt import RetryLater
-
-_MOST = 10_000
-"""Events. An older one needs a further attempt."""
-
-
-class EndpointRefusals:
-    """**Another event is the witness.** A refusal counts as a verdict on an event when the endpoint has accepted
-    another one between two refusals of this one. Until then the destination may be at fault: 400 is also the answer of
-    a proxy that misses a client certificate, of a gateway with a wrong route, and to an option that is wrong for every
-    event, and would make dead letters of all events. So an endpoint that refuses everything is a destination that is
-    away."""
-
-    def __init__(self) -> None:
-        self._accepted = 0
-        """Requests."""
-        self._refused: dict[str, int] = {}
-        """Event → requests that had been accepted at its first refusal."""
-
-    def accepted(self, events: Iterable[str]) -> None:
-        """The endpoint has accepted a request with these events."""
-        self._accepted += 1
-        if self._refused:
-            for event in events:
-                self._refused.pop(event, None)
-
-    def is_verdict(self, event: str) -> bool:
-        """The endpoint has refused a request with this event alone."""
-        if self._refused.setdefault(event, self._accepted) < self._accepted:
-            del self._refused[event]
-            return True
-        if len(self._refused) > _MOST:
-            del self._refused[next(iter(self._refused))]
-        return False
-
 
 MAX_RETRY_AFTER = 3600.0
 """Seconds. An endpoint that asks for more is tried once an hour."""
@@ -136,3 +102,37 @@ def seconds_of(retry_after: str | None, now: datetime) -> float | None:
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
     return min(max((when - now).total_seconds(), 0.0), MAX_RETRY_AFTER)
+
+
+_MOST = 10_000
+"""Events. An older one needs a further attempt."""
+
+
+class EndpointRefusals:
+    """**Another event is the witness.** A refusal counts as a verdict on an event when the endpoint has accepted
+    another one between two refusals of this one. Until then the destination may be at fault: 400 is also the answer of
+    a proxy that misses a client certificate, of a gateway with a wrong route, and to an option that is wrong for every
+    event, and would make dead letters of all events. So an endpoint that refuses everything is a destination that is
+    away."""
+
+    def __init__(self) -> None:
+        self._accepted = 0
+        """Requests."""
+        self._refused: dict[str, int] = {}
+        """Event → requests that had been accepted at its first refusal."""
+
+    def accepted(self, events: Iterable[str]) -> None:
+        """The endpoint has accepted a request with these events."""
+        self._accepted += 1
+        if self._refused:
+            for event in events:
+                self._refused.pop(event, None)
+
+    def is_verdict(self, event: str) -> bool:
+        """The endpoint has refused a request with this event alone."""
+        if self._refused.setdefault(event, self._accepted) < self._accepted:
+            del self._refused[event]
+            return True
+        if len(self._refused) > _MOST:
+            del self._refused[next(iter(self._refused))]
+        return False

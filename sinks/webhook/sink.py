@@ -1,6 +1,5 @@
-"""Posts the messages of a ``deliver``, and reads the responses.
-
-Posts records to an endpoint.
+"""The webhook sink: it posts the records of a batch to the endpoint, request after request, and makes a receipt of the
+responses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Errors of transactions. Pure.
-
-A producer that sends in transactions, and the present one of a sink.
+"""A producer that sends in transactions (``TransactionalProducer``), the present one of a sink, and the errors of their
+calls, sorted by what the sink does about them.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ from sinks.kafka.options import KafkaOptions
 from sinks.kafka.producer import InFlight, KafkaProducer, Producers
 from sinks.kafka.verdicts import FENCING
 from sinks.receipt import SinkUnavailable
+
+# ── Errors ───────────────────────────────────────────────────────────────────
 
 
 class OtherOwner(SinkUnavailable):
@@ -83,6 +84,8 @@ def error_in(raised: BaseException) -> KafkaError | None:
     error: KafkaError = found.args[0]
     return error
 
+
+# ── The producer ─────────────────────────────────────────────────────────────
 
 _ABORT_LOOK = 0.005
 """Seconds."""

@@ -1,4 +1,4 @@
-"""The progress topic: the newest progress of each sink, under its transactional id."""
+"""Reads and writes the progress topic, which has the newest progress of each sink under its transactional id."""
 
 from __future__ import annotations
 

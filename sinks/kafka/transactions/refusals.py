@@ -1,4 +1,4 @@
-"""Records that a broker refused: which of a refused batch it was, and smaller forms of them."""
+"""Finds the records that a broker refused: which of a refused batch it was, and smaller forms of them."""
 
 from __future__ import annotations
 

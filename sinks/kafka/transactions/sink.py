@@ -1,6 +1,5 @@
-"""The messages of a batch, in the open transaction.
-
-Each delivery as a transaction of a Kafka sink, with the progress in it.
+"""A Kafka sink whose deliveries are transactions: ``ExactlyOnceKafkaSink`` begins one, has an inner Kafka sink send the
+batch through a ``TransactionSender``, and stores the progress with it.
 """
 
 from __future__ import annotations
