@@ -32,7 +32,8 @@ Invariants, each with its test:
 - A record is rejected only for a fault of its own; each code of librdkafka has a verdict.
   ``tests/sinks/kafka/test_verdicts.py``
 - A topic that refuses waits alone: records of other topics pass it. ``tests/sinks/kafka/test_topics_that_refuse.py``
-- No client makes brokers create a topic by naming it. ``tests/sinks/kafka/test_brokers_that_create_topics.py``
+- Brokers create a topic only where the sink asks them to, and none that must be compacted.
+  ``tests/sinks/kafka/test_brokers_that_create_topics.py``
 """
 
 from collections.abc import Sequence

@@ -29,8 +29,8 @@ Invariants, each with its test:
   ``tests/sinks/nats/test_exchanges.py``
 - After a takeover, the stream and the bucket store nothing more of a former leader.
   ``tests/sinks/nats/test_leading.py``, ``tests/sinks/nats/test_leading_bucket.py``
-- A loss of the destination is reported once, and never taken for one where the stream's own limits may have removed the
-  messages. ``tests/sinks/nats/test_losses.py``
+- Messages that the stream has lost are a Gap in it, unless its own limits may have removed them.
+  ``tests/sinks/nats/test_losses.py``
 """
 
 from collections.abc import Sequence

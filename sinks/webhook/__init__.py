@@ -15,7 +15,7 @@ A batch is encoded first; each message has the route that its expressions make. 
 with up to ``batch`` messages of one route, until one fails. ``connection`` prepares each: it waits for the rate, brings
 a token and the endpoint's consent, and ``client`` asks in front of each request whether this replica may still send. A
 refusal of several messages is taken apart into single ones; a refusal that may be the fault of the connection is a
-verdict only beside accepted events. Lanes call ``deliver`` at once and share all of this.
+verdict only beside accepted events. Lanes call ``deliver`` at the same time, and share all of this.
 
 Invariants, each with its test:
 
