@@ -42,15 +42,26 @@ async def opened(server: Nats, prefix: str, **more: Any) -> AsyncIterator[NatsSi
 async def subscribed(server: Nats, prefix: str) -> AsyncIterator[list[Msg]]:
     """The messages that a subscriber has received, all of them at the end of the context."""
     received: list[Msg] = []
+    own = asyncio.Queue[Msg]()
 
     async def take(message: Msg) -> None:
-        received.append(message)
+        if message.subject == f"{prefix}.own":
+            own.put_nowait(message)
+        else:
+            received.append(message)
+
+    async def go_round() -> None:
+        """The server has read what this client sent, and this client what the server had for it. A PONG does not show
+        that: behind an INFO in the handshake, the client takes the PONG of its CONNECT for that of a later flush."""
+        await client.publish(f"{prefix}.own")
+        async with asyncio.timeout(10 * BUSY):
+            await own.get()
 
     async with await nats.connect(server.url) as client:
         await client.subscribe(f"{prefix}.>", cb=take)
-        await client.flush()
+        await go_round()
         yield received
-        await client.drain()
+        await go_round()
 
 
 def ids(messages: list[Msg]) -> list[str]:
