@@ -19,7 +19,7 @@ from time import time_ns
 import apsw
 
 from bridge.model.policies import StartPolicy
-from bridge.model.record import rebuilt_gap, taken_over_gap
+from bridge.model.record import Gap, rebuilt_gap, taken_over_gap
 from bridge.outbox.checks.integrity import find_damage, require_small
 from bridge.outbox.commits import Capture, end_history, is_of_a_replica, leave_replicas
 from bridge.outbox.consumers import beginnings, cursors, own_log, selections
@@ -110,8 +110,9 @@ def open_state(
                 mark = Mark(str(error))
                 # Removed after the repair: a crash during the repair repeats it.
                 state_directory.mark_damaged(mark.reason)
-        last, epoch = last_exported(state_directory.file, mark), unused_epoch(state_directory.file, mark)
-        last = max(last, behind)  # Another replica may have gone on with the numbers.
+        # Another replica may have gone on with the numbers.
+        last = max(last_exported(state_directory.file, mark), behind)
+        epoch = unused_epoch(state_directory.file, mark)
         aside = state_directory.move_aside()
         connection = _open(state_directory, capture=capture)
         begin_anew(connection, last, epoch, sinks, now)
@@ -287,10 +288,15 @@ def begin_lacking(connection: apsw.Connection, behind: int, now: str) -> None:
     it has taken the Gap. Part of a transaction."""
     last = one(connection, "SELECT last FROM meta")
     gap = taken_over_gap(last + 1, last + 1, now)
-    connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
-    connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
+    _append(connection, gap)
     connection.execute("UPDATE meta SET last = ?, ahead = max(ahead, ? - last)", (gap.sequence, behind))
     connection.execute("UPDATE cursors SET owes_snapshot = ?", (gap.sequence,))
+
+
+def _append(connection: apsw.Connection, gap: Gap) -> None:
+    """Makes the Gap a record of the log, of no object."""
+    connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
+    connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
 
 
 def _check(connection: apsw.Connection) -> None:
@@ -399,6 +405,5 @@ def begin_anew(connection: apsw.Connection, last: int, epoch: int, sinks: Mappin
             "UPDATE meta SET last = ?1, log_start = ?1, cleaner_checkpoint = ?1, rebuilt = 1, epoch = ?3, replays = ?2",
             (gap.sequence, last, epoch),
         )
-        connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
-        connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
+        _append(connection, gap)
         connection.executemany("INSERT INTO cursors (sink, settled) VALUES (?,?)", [(sink, last) for sink in sinks])
