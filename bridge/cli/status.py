@@ -19,8 +19,8 @@ from bridge.cli.admin_access import directory_of, on_files
 from bridge.cli.exits import Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
 from bridge.cli.terminal import complain, plain, say
-from bridge.model.admin import About, AdminOperations, CursorStatus, DeadLetterChain, UnknownTarget
-from bridge.model.diagnosis import Trouble, troubles_of, troubles_of_sink
+from bridge.model.admin import About, AdminOperations, CursorStatus, UnknownTarget
+from bridge.model.diagnosis import Rejected, Trouble, troubles_of, troubles_of_sink
 from bridge.model.primitives.printable import counted
 from bridge.model.status import ConfigurationStatus, SinkState, SinkStatus, StatusSnapshot
 from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
@@ -62,7 +62,7 @@ async def _report(found: OperatorSettings) -> _Report:
     try:
         async with AdminClient(await directory_of(found)) as admin:
             about, snapshot = admin.about, await admin.status()
-            rejected = {each.name: await _rejected(admin, each.name) for each in snapshot.sinks if each.dead_letters}
+            rejected = await _rejected(admin, snapshot.sinks)
         troubles = [*troubles_of(snapshot, rejected), *_of_file(found, about, snapshot.configuration)]
     except NotRunning:
         what = f"no bridge runs on {found.directory}: nothing is watched or delivered"
@@ -109,14 +109,14 @@ async def _of_state(found: OperatorSettings) -> list[Trouble]:
         async with AsyncExitStack() as stack:
             admin = await stack.enter_async_context(on_files(found.settings))
             sinks = [await _stopped(admin, each) for each in (await admin.cursors()).sinks]
-            rejected = {each.name: await _rejected(admin, each.name) for each in sinks if each.dead_letters}
+            rejected = await _rejected(admin, sinks)
     except (StateError, Damaged) as error:
         return [Trouble("state", str(error), command="check")]
     return [trouble for each in sinks for trouble in troubles_of_sink(each, rejected.get(each.name, ()))]
 
 
-async def _rejected(admin: AdminOperations, sink: str) -> Sequence[DeadLetterChain]:
-    return await admin.dead_letter_chains(sink, limit=2)
+async def _rejected(admin: AdminOperations, sinks: Sequence[SinkStatus]) -> Rejected:
+    return {each.name: await admin.dead_letter_chains(each.name, limit=2) for each in sinks if each.dead_letters}
 
 
 async def _stopped(admin: AdminOperations, cursor: CursorStatus) -> SinkStatus:
