@@ -52,17 +52,22 @@ class Held:
     """Holds what a sink publishes, as the process would that is stopped and goes on later."""
 
     def __init__(self, sink: NatsSink, behind: int = 0) -> None:
-        """``behind`` messages leave before."""
+        """``behind`` messages leave before. ``reached`` is set once the stream has them and the next one is held."""
         assert sink._connection is not None
         self._publish, self._left = sink._connection.publish, behind
         sink._connection.publish = self._held  # type: ignore[assignment, method-assign]
+        self._stored: list[asyncio.Future[int]] = []
         self.reached, self.thawed = asyncio.Event(), asyncio.Event()
 
     async def _held(self, subject: str, payload: bytes, headers: dict[str, str]) -> int:
         self._left -= 1
-        if self._left < 0:
-            self.reached.set()
-            await self.thawed.wait()
+        if self._left >= 0:
+            self._stored.append(asyncio.ensure_future(self._publish(subject, payload, headers)))
+            return await self._stored[-1]
+        if self._stored:
+            await asyncio.wait(self._stored)
+        self.reached.set()
+        await self.thawed.wait()
         return await self._publish(subject, payload, headers)
 
 
