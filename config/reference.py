@@ -22,15 +22,16 @@ _HEAD = """\
 # Every option of kubedelta, with its default. Made by `make reference` from the descriptions in the source.
 #
 # Options without '#' are required. To set another option, remove its '#' (the '#' without a space behind it).
-# Any option can also be set by an environment variable, which wins over the file:
-# KUBEDELTA__TELEMETRY__LOG_LEVEL=debug, KUBEDELTA__SINKS__<NAME>__TOPIC=deltas. Lists and mappings are written there
-# as YAML: KUBEDELTA__RESOURCES='[pods, deployments.apps]'.
+# "# example" stands behind the value of an option that has no default.
+#
+# An environment variable wins over the file: KUBEDELTA__TELEMETRY__LOG_LEVEL=debug, KUBEDELTA__SINKS__<NAME>__TOPIC=x.
+# Lists and mappings are written there as YAML: KUBEDELTA__RESOURCES='[pods, deployments.apps]'.
 #
 # A time is a number of seconds, or has a unit: 500ms, 90s, 10m, 12h, 7d. A size is a number of bytes, or has a unit:
 # 64KiB, 4GiB (powers of 1024; 10Gi is the same), 5MB (powers of 1000).
 #
-# A relative path is resolved in the folder of this file. Secrets stand in files of their own: options that end in _file
-# name them.
+# A relative path begins at the folder of this file. Secrets stand in files of their own, which options ending in _file
+# name.
 """
 
 
@@ -151,7 +152,7 @@ def _line(name: str, field: FieldInfo, example: Any = None) -> str:
     shown = example if default is None else default
     notes = []
     if default is None and example is not None:
-        notes.append("an example; there is no default")
+        notes.append("example")
     elif example not in (None, default):
         notes.append(f"for example: {_yaml(example)}")
     if others := [word for word in words_of(field.annotation) if word != shown]:

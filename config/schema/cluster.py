@@ -58,40 +58,39 @@ class ClusterSettings(Section):
     """The API server, and the bridge's credentials for it."""
 
     name: ClusterName = Field(
-        description="The cluster's name in every event (source: /clusters/<name>). Letters, digits, '-', '_' and '.'. "
-        "Consumers identify objects by it: under another name, every object is a new object to them.",
+        description="The cluster's name in every event (source: /clusters/<name>). Under another name, every "
+        "object is a new object to consumers.",
         examples=["prod-eu1"],
     )
     kubeconfig: Path | None = Field(
         default=None,
-        description="A kubeconfig file. Without it, and without context and server: the pod's own service account, "
-        "else the files of KUBECONFIG, else ~/.kube/config. A rewritten file, and certificates that it names, are read "
-        "again; another server in it needs a restart.",
+        description="A kubeconfig file. Without it, and without context and server: the pod's service account, "
+        "else the files of KUBECONFIG, else ~/.kube/config. It is read again when it changes; another server in it "
+        "needs a restart.",
         examples=["~/.kube/config"],
     )
     context: str | None = Field(
         default=None,
         min_length=1,
-        description="The context of the kubeconfig to use. Without it: its current-context.",
+        description="The context of the kubeconfig. Without it: its current-context.",
         examples=["prod-admin"],
     )
     server: Server | None = Field(
         default=None,
-        description="The API server's address. Without kubeconfig and context, the bridge sends no credentials: right "
-        "for `kubectl proxy` on http://127.0.0.1:8001. Beside kubeconfig or context it replaces their address.",
+        description="The API server's address. Without kubeconfig and context, the bridge sends no credentials "
+        "beside token_file: right for `kubectl proxy`. Beside kubeconfig or context it replaces their address.",
         examples=["http://127.0.0.1:8001"],
     )
     token_file: Path | None = Field(
         default=None,
-        description="A file with the bearer token, in place of any other credentials. The bridge reads the file again "
-        "when the file changes, and when the API server answers 401.",
+        description="A file with the bearer token, in place of any other credentials. It is read again when it "
+        "changes, and after a 401.",
         examples=["/run/secrets/token"],
     )
     ca_file: Path | None = Field(
         default=None,
-        description="A file (PEM) with the certificate authorities that are trusted for the API server, in place of "
-        "the kubeconfig's. Without either: the system's. The bridge reads the file again when it changes, and when a "
-        "certificate is not accepted.",
+        description="Certificates (PEM) of the authorities to trust for the API server, in place of the "
+        "kubeconfig's; without either, the system's. It is read again when it changes.",
         examples=["/run/secrets/ca.crt"],
     )
 
@@ -101,15 +100,14 @@ class ElectionSettings(Section):
 
     enabled: Flag = Field(
         default=False,
-        description="The holder of the Lease watches and delivers; the others follow it with a copy of its state, and "
-        "one of them takes over when it ends. Each needs a state.directory of its own, and the same "
-        "redaction.key_file (or one that the other names in redaction.former_key_files, while the key is renewed). A "
-        "single replica needs no election.",
+        description="The holder of the Lease delivers; the others follow it, and one of them takes over when it "
+        "ends. Each needs a state.directory of its own, and the same redaction.key_file (or one that the other "
+        "names in redaction.former_key_files).",
     )
     lease: LeaseName = Field(
         default="kubedelta",
-        description="The name of the Lease (coordination.k8s.io/v1), the same for all replicas, and for no other "
-        "bridge. It is in the cluster that is watched; the first replica creates it.",
+        description="The name of the Lease (coordination.k8s.io/v1) in the watched cluster, for the replicas of "
+        "this bridge alone. The first replica creates it.",
     )
     namespace: Namespace | None = Field(
         default=None,
@@ -118,8 +116,7 @@ class ElectionSettings(Section):
     )
     identity: Identity | None = Field(
         default=None,
-        description="The name of this replica, in the Lease and in the logs; no other replica has it. Without it: the "
-        "host name, which is the pod's name in a pod.",
+        description="The name of this replica, which no other has. Without it: the host name, in a pod the pod's name.",
         examples=["kubedelta-0"],
     )
     lease_duration: Annotated[Duration, Between(1, 600)] = Field(
@@ -128,7 +125,7 @@ class ElectionSettings(Section):
     )
     renew_deadline: Annotated[Duration, Between(0.5, 400)] = Field(
         default=Duration(10),
-        description="A leader that cannot renew the Lease for so long delivers no more: at most two thirds of "
+        description="A leader that cannot renew the Lease for so long delivers no more. At most two thirds of "
         "lease_duration, so that clocks may run at rates that differ by a fifth.",
     )
     retry_period: Annotated[Duration, Between(0.1, 60)] = Field(
@@ -137,13 +134,13 @@ class ElectionSettings(Section):
     )
     port: Annotated[int, Field(ge=0, le=65_535)] = Field(
         default=8083,
-        description="The port at which a leader sends its state to the replicas that follow, on the address with which "
-        "it reaches the API server. Only replicas with the same redaction.key_file get in. 0 takes any free port.",
+        description="The port at which a leader sends its state to its followers, on the address with which it "
+        "reaches the API server. 0 takes any free port.",
     )
     ack_timeout: Annotated[Duration, Between(0.1, 60)] = Field(
         default=Duration(1),
-        description="A change is delivered when every follower in sync has it. One that does not answer for so long is "
-        "in sync no more, and deliveries go on without it.",
+        description="A change is delivered when every follower in sync has it. One that does not answer for so "
+        "long is in sync no more.",
     )
 
 
@@ -162,8 +159,8 @@ class RecoverStepsSettings(Section):
         default=2000,
         ge=2,
         le=1_000_000,
-        description="Most requests after a list of a resource: one for each lost step and each changed object, some "
-        "ten for each deleted object, and one that proves them.",
+        description="Most requests after a list of a resource: one for each lost step and each changed object, "
+        "some ten for each deleted one.",
     )
     concurrency: Count = Field(
         default=4, ge=1, le=64, description="Requests at the same time, for all resources together."
@@ -182,24 +179,23 @@ class WatchSettings(Section):
 
     silence_seconds: Annotated[Duration, Between(1)] = Field(
         default=Duration(90),
-        description="After this time without a byte, a watch is closed and opened again at its position. The API"
-        " server sends a bookmark every minute, so 90 leaves half a minute. Much less causes lists on a"
-        " quiet cluster: a second idle timeout in a row leads to one.",
+        description="After this time without a byte, a watch is opened again at its position. The API server "
+        "sends a bookmark every minute. A second idle timeout in a row leads to a list.",
     )
     discovery_seconds: Annotated[Duration, Between(0.1)] = Field(
         default=Duration(10),
         description="Time between two discoveries of the served resources, by which the bridge notices custom "
-        "resources that appear or go. An unchanged discovery costs the API server two answers without a body (304).",
+        "resources that appear or go.",
     )
     page_size: Count = Field(
         default=500,
         ge=0,
         le=100_000,
-        description="Objects in a page of a list (the default is client-go's); 0 for all objects in a single page.",
+        description="Objects in a page of a list; 0 for all in a single page.",
     )
     watch_list: WatchList = Field(
         default=WatchList.AUTO,
-        description="auto: stream the first objects in a watch (sendInitialEvents), which costs the API server far "
+        description="auto: stream the first objects in a watch (sendInitialEvents), which costs the API server "
         "less memory, and list where it does not support that. never: always list.",
     )
     recover_steps: Annotated[
@@ -207,10 +203,8 @@ class WatchSettings(Section):
         BeforeValidator(_section_of, json_schema_input_type=RecoverStepsSettings | bool | None),
     ] = Field(
         default=RecoverStepsSettings(),
-        description="After a watch that could not be resumed (the API server restarted, or the bridge was down for"
-        " more than about 75 s), lost steps are looked for in etcd's history, by lists of single objects"
-        " at exact versions, and exported with evidence recovered. What etcd has forgotten (after five"
-        " to ten minutes) stays relisted. false: no such requests.",
+        description="After a watch that could not be resumed, lost steps are looked for in etcd's history, and "
+        "exported with evidence recovered; what etcd has forgotten stays relisted. false: they are not looked for.",
     )
 
 
@@ -229,8 +223,7 @@ class ShardSettings(Section):
     """The part of all objects that this bridge has."""
 
     of: Annotated[Count, AfterValidator(_power_of_two)] = Field(
-        description="Number of shards, a power of two: as many bridges, with a state directory each, have all objects. "
-        "1: this bridge has them all.",
+        description="Number of shards, a power of two: as many bridges, each with a state directory of its own.",
         examples=[4],
         json_schema_extra={"enum": [*_NUMBERS]},
     )
@@ -238,14 +231,13 @@ class ShardSettings(Section):
         default=None,
         ge=0,
         lt=MOST_SHARDS,
-        description="The shard of this bridge, from 0. By default the number at the end of the pod's name (POD_NAME, "
-        "else the name of the host), modulo the number of shards: right for a StatefulSet.",
+        description="The shard of this bridge, from 0. By default the number at the end of the pod's name "
+        "(POD_NAME, else the name of the host), modulo the number of shards: right for a StatefulSet.",
         examples=[2],
     )
     by: ShardBy = Field(
         default=ShardBy.UID,
-        description="The field whose hash decides on the shard of an object. uid: even shards, but an object that"
-        " is created again under its name may be in another shard, without an order between the two."
-        " namespace: all records of a name have an order; all cluster-scoped objects are in a single"
-        " shard.",
+        description="The field whose hash decides. uid: even shards, but an object that is created again under "
+        "its name may be in another shard, without an order between the two. namespace: all records of a name have "
+        "an order; all cluster-scoped objects are in a single shard.",
     )

@@ -31,26 +31,25 @@ class SelectSettings(Section):
     is left out always does."""
 
     resource: ResourceName = Field(
-        description="A watched resource as kubectl names it, or a wildcard for several: deployments.apps, "
-        "*.cert-manager.io, *.",
+        description="A watched resource, or a wildcard for several.",
         examples=["deployments.apps"],
     )
     namespaces: Namespaces = Field(
         default=(),
         json_schema_extra={"uniqueItems": True},
-        description="Only these namespaces; empty for all. Objects without a namespace ignore it.",
+        description="Only these; empty for all. Objects without a namespace ignore it.",
         examples=[["shop", "payments"]],
     )
     label_selector: LabelSelector = Field(
         default="",
-        description="Only objects with these labels, in the syntax of kubectl -l.",
+        description="Only objects with these labels.",
         examples=["tier=web"],
     )
     where: Expression | None = Field(
         default=None,
-        description="Only objects for which this CEL expression is true, as in Kubernetes' admission policies. Names: "
-        "object, resource (deployments.apps), cluster. An object that stops matching is delivered to this sink as "
-        "deleted, an object that begins to match as added.",
+        description="Only objects for which this CEL expression is true. Names: object, resource "
+        "(deployments.apps), cluster. An object that stops matching is delivered as deleted, one that begins to "
+        "match as added.",
         examples=["has(object.metadata.labels) && 'team' in object.metadata.labels"],
     )
     operations: Annotated[tuple[Op, ...], AfterValidator(_each_once), Field(min_length=1)] = Field(
@@ -61,17 +60,15 @@ class SelectSettings(Section):
     )
     when: Expression | None = Field(
         default=None,
-        description="Only steps for which this CEL expression is true. Names beside those of where: oldObject (the"
-        " object before the step; null for an added object), op (added, updated, deleted, sync),"
-        " evidence (watched, listed, relisted, recovered, unwatched, unselected). Not for consumers that"
-        " keep state.",
+        description="Only steps for which this CEL expression is true. Further names: oldObject (null for an "
+        "added object), op, evidence. Not for consumers that keep state.",
         examples=["op != 'updated' || object.spec.replicas != oldObject.spec.replicas"],
     )
     on_error: OnError = Field(
         default=OnError.SELECT,
-        description="For an expression that fails on an object, such as by a missing member or too much work, and"
-        " for a label selector where only the object's identity is known. select: as if it were true, so"
-        " that no object is lost by a mistake. skip: as if it were false.",
+        description="For an expression that fails on an object, and for a label selector where only the object's "
+        "identity is known. select: as if it were true, so that no object is lost by a mistake. skip: as if it "
+        "were false.",
     )
 
 
@@ -96,19 +93,18 @@ class MaxBacklogSettings(Section):
 
     records: Positive | None = Field(
         default=None,
-        description="Most records in the backlog. The bound is checked four times a second, and at most half as many "
-        "records are in flight. With compact, the newest record of each object is kept, however many there are.",
+        description="Most records. With compact, the newest record of each object is kept, however many there are.",
         examples=[1_000_000],
     )
     # A bound below one batch would be reached by every batch.
     bytes: Annotated[Size, Between(1024**2)] | None = Field(
         default=Size(4 * 1024**3),
-        description="Most bytes of the backlog in the outbox, compressed: 4GiB hold about two million changes to"
-        " pods. null for no bound. It must fit the disk.",
+        description="Most bytes in the outbox, compressed: 4GiB hold about two million changes to pods. null for "
+        "no bound. It must fit the disk.",
     )
     age: Annotated[Duration, Between(1)] | None = Field(
         default=None,
-        description="Longest age of the oldest record in the backlog.",
+        description="Longest age of the oldest record.",
         examples=["12h"],
     )
 
@@ -122,9 +118,8 @@ class SnapshotSettings(Section):
 
     # A snapshot of a large cluster takes a minute.
     every: Annotated[Duration, Between(60)] = Field(
-        description="Time between the beginnings of two snapshots, also over restarts; at least 1m. The first"
-        " begins this long after the sink or the option appeared. One that became due while no bridge"
-        " ran begins as soon as it can.",
+        description="Time between the beginnings of two snapshots, also over restarts; at least 1m. One that "
+        "became due while no bridge ran begins as soon as it can.",
         examples=["24h"],
     )
 
@@ -134,58 +129,51 @@ class DeliverySettings(Section):
 
     start: StartPolicy = Field(
         default=StartPolicy.SNAPSHOT,
-        description="Where a sink with a new name begins. snapshot: with every known object as added, between a"
-        " snapshot.began and a snapshot.ended. now: with the next change. earliest: with the oldest"
-        " record that the outbox has (state.retain).",
+        description="Where a sink with a new name begins. snapshot: with every known object as added, between two "
+        "notices. now: with the next change. earliest: with the oldest record that the outbox has (state.retain).",
     )
     snapshot: SnapshotSettings | None = Field(
         default=None,
-        description="Snapshots by schedule: every known object of the sink once more (op: sync), between a"
-        " snapshot.began and a snapshot.ended, so that its consumers can correct their state. They cost"
-        " the API server nothing.",
+        description="Snapshots by schedule: every known object of the sink once more (op: sync), between two "
+        "notices. They cost the API server nothing.",
         examples=[{"every": "24h"}],
     )
     max_backlog: MaxBacklogSettings = Field(
         default=MaxBacklogSettings(),
-        description="Bounds of the sink's backlog; the bound that is reached first counts. A backlog costs disk space, "
-        "but no memory, and it does not slow other sinks.",
+        description="Bounds of the sink's backlog, which costs disk space but no memory; the bound that is "
+        "reached first counts.",
     )
     when_full: WhenFull = Field(
         default=WhenFull.COMPACT,
-        description="At the bound of max_backlog. compact: the newest state of each object stays, without the steps"
-        " in between. block: the bridge stops reading from the API server, for every sink, until this"
-        " one has caught up; changes that the API server forgets meanwhile (after 75 seconds, or less)"
-        " are found by comparison, without the steps in between. drop: a Gap record takes the place of"
-        " the backlog.",
+        description="At the bound of max_backlog. compact: the newest state of each object stays, without the "
+        "steps in between. block: the bridge stops reading from the API server, for every sink, until this one has "
+        "caught up. drop: a Gap record takes the place of the backlog.",
     )
     on_rejected: OnRejected = Field(
         default=OnRejected.PARK,
-        description="For an object's later records after the destination rejected one. park: they wait behind it as"
-        " dead letters. pass: they are delivered.",
+        description="For an object's later records after the destination rejected one. park: they wait behind it "
+        "as dead letters. pass: they are delivered.",
     )
     redact: tuple[RedactEntry, ...] = Field(
         default=(),
-        description="Values that must not leave to this sink: paths, or mappings of paths and a mode, as in "
-        "redaction.rules, for objects of every resource. They hold in its dead letters too, and add to what is "
-        "redacted for every sink.",
+        description="Values that must not leave to this sink, as in redaction.rules, for objects of every "
+        "resource; also in its dead letters.",
         examples=[["metadata.annotations", {"paths": ["spec.template.spec.containers[*].env"], "mode": "mask"}]],
     )
     select: Select | None = Field(
         default=None,
-        description="The objects, and the steps of these objects, that this sink gets: alternatives, each of which"
-        " names a watched resource. Without it, the sink gets everything. After a change, the sink gets"
-        " added and deleted for the objects that came and left.",
+        description="The objects, and the steps of these objects, that this sink gets: alternatives. Without it, "
+        "the sink gets everything. After a change, it gets added and deleted for the objects that came and left.",
         examples=[["deployments.apps", {"resource": "events", "where": "object.type == 'Warning'"}]],
     )
     window: Count = Field(
         default=5000,
         ge=1,
         le=1_000_000,
-        description="Records in memory for this sink. A sink with a longer backlog reads from the outbox, so a larger "
-        "window costs memory and saves little.",
+        description="Records in memory for this sink. A longer backlog is read from the outbox.",
     )
     resync_seconds: Duration = Field(
         default=Duration(0),
-        description="Time between two resyncs, which deliver every known object to this sink (op: sync) without "
-        "asking the API server; 0 for never. For consumers that cannot keep state.",
+        description="Time between two resyncs, which deliver every known object to this sink (op: sync); 0 for "
+        "never. For consumers that cannot keep state.",
     )

@@ -35,8 +35,7 @@ class RetainSettings(Section):
     )
     bytes: Size = Field(
         default=Size(0),
-        description="Records are kept while they and all newer records take at most this much in the outbox; 0 sets no "
-        "bound.",
+        description="Records are kept while they and all newer ones take at most this much; 0 sets no bound.",
         examples=["10GiB"],
     )
 
@@ -46,16 +45,14 @@ class EncryptionSettings(Section):
 
     key_files: tuple[Path, ...] = Field(
         default=(),
-        description="Files with keys of 32 to 4096 bytes, such as the output of `openssl rand -hex 32`. The content"
-        " of objects is encrypted with AES-256-GCM: new content with the key of the first file; the"
-        " others are for content from before. Names, namespaces, uids and versions stay readable. It"
-        " needs kubedelta[encryption]; the image has it.",
+        description="Files with keys of 32 to 4096 bytes, such as the output of `openssl rand -hex 32`, for "
+        "AES-256-GCM: new content with the key of the first file; the others are for content from before. Names, "
+        "namespaces, uids and versions stay readable. It needs kubedelta[encryption].",
         examples=[["/etc/kubedelta/state-2026-11.key", "/etc/kubedelta/state-2026-05.key"]],
     )
     encrypt_new: Flag = Field(
         default=True,
-        description="False: new content is not encrypted, and the keys are for the content from before. Meant for "
-        "leaving encryption.",
+        description="False: new content is not encrypted. Meant for leaving encryption.",
     )
 
 
@@ -64,29 +61,26 @@ class StateSettings(Section):
 
     directory: Path = Field(
         default=Path("state"),
-        description="Directory of the database with everything that survives a restart. It must exist, since a"
-        " missing mount would go unnoticed, be writable, and belong to a single bridge; else the bridge"
-        " does not start (exit code 78). It must be on a local disk or a block volume: NFS does not keep"
-        " SQLite's locks.",
+        description="Directory of the database with everything that survives a restart. It must exist, be "
+        "writable, and belong to a single bridge, on a local disk or a block volume: NFS does not keep SQLite's "
+        "locks.",
         examples=["/var/lib/kubedelta"],
     )
     on_cluster_change: OnClusterChange = Field(
         default=OnClusterChange.REFUSE,
-        description="The reaction to a state of another cluster (by the uid of the namespace kube-system). refuse:"
-        " the bridge does not start (exit code 78), since with a wrong kubeconfig it would export every"
-        " object as deleted. restart: it compares the state with this cluster, and begins a new epoch"
-        " (source: /clusters/<name>/epochs/<n>).",
+        description="For a state of another cluster (by the uid of the namespace kube-system), such as with a "
+        "wrong kubeconfig. refuse: the bridge does not start. restart: it compares the state with this cluster, in "
+        "a new epoch.",
     )
     retain: RetainSettings = Field(
         default=RetainSettings(),
-        description="Retention of records that every sink has settled, for `kubedelta replay` and for sinks that "
-        "start at earliest. Of two bounds, the first that is reached counts; without bounds, settled records leave at "
-        "once.",
+        description="How long records that every sink has settled are kept, for `kubedelta replay` and for sinks "
+        "that start at earliest: to the first bound; without bounds they leave at once.",
     )
     forget_sinks_after: Duration = Field(
         default=Duration(7 * 86_400),
-        description="How long the backlog of a removed sink is kept, counted while the bridge runs. A week, so that a "
-        "sink removed by mistake can go on at its cursor; until then its backlog takes disk space.",
+        description="How long the backlog of a removed sink is kept, counted while the bridge runs, so that it "
+        "can go on at its cursor.",
     )
     encryption: EncryptionSettings = Field(
         default=EncryptionSettings(),
@@ -95,7 +89,7 @@ class StateSettings(Section):
     min_free_bytes: Size = Field(
         default=Size(64 * 1024**2),
         description="While the disk has less free space than this, the bridge does not read from the API server; "
-        "sinks go on, and reading resumes once there is space. The reserve keeps room for cursors and dead letters.",
+        "sinks go on.",
     )
 
 
@@ -153,26 +147,25 @@ class TelemetrySettings(Section):
 
     listen: ListenAddress = Field(
         default=Address("127.0.0.1", 8080),
-        description="host:port of /metrics, /healthz and /readyz. This machine alone by default, because there is no "
-        "login; in a pod it must be 0.0.0.0:8080 (or [::]:8080) for the kubelet to probe it. Port 0 takes a free one.",
+        description="host:port of /metrics, /healthz and /readyz. This machine alone by default, because there is "
+        "no login; in a pod 0.0.0.0:8080 (or [::]:8080), for the kubelet. Port 0 takes a free one.",
         examples=["0.0.0.0:8080"],
     )
     details_token_file: Path | None = Field(
         default=None,
-        description="A file with a token. Whoever sends it (Authorization: Bearer …) gets the details of"
-        " /readyz?verbose. Without it, requests from the bridge's own machine (in a pod: kubectl"
-        " port-forward) get them. The file is read at each such request.",
+        description="A file with a token. Whoever sends it (Authorization: Bearer …) gets the details of "
+        "/readyz?verbose; without the option, requests from the bridge's own machine do. The file is read at each "
+        "such request.",
         examples=["/run/secrets/telemetry-token"],
     )
     log_level: LogLevel = Field(
         default=LogLevel.INFO,
-        description="The least important log line that is written. info: changes of state and failures. debug adds a "
-        "line for each batch and each watch, and no line for a single event.",
+        description="The least important log line that is written. debug adds a line for each batch and each watch.",
     )
     log_format: LogFormat = Field(
         default=LogFormat.AUTO,
-        description="json: one object a line. console: for people. auto: console on a terminal, json elsewhere. Logs "
-        "go to standard error.",
+        description="json: one object a line. console: for people. auto: console on a terminal, json elsewhere. "
+        "Logs go to standard error.",
     )
 
 
@@ -190,15 +183,13 @@ class TracingSettings(Section):
 
     endpoint: Annotated[str, _ENDPOINT] | None = Field(
         default=None,
-        description="The URL to which spans are sent, by OTLP over HTTP (protobuf). Without it, there are no traces,"
-        " and tracing costs nothing. It needs the extra kubedelta[otel].",
+        description="The URL to which spans are sent, by OTLP over HTTP (protobuf). It needs the extra "
+        "kubedelta[otel].",
         examples=["https://collector.observability:4318/v1/traces"],
     )
     sample: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.01,
-        description="The share of batches that are traced. Each has a span for the wait of its bytes, the"
-        " comparison, the commit and the distribution, and three for each delivery, without anything of"
-        " an object.",
+        description="The share of batches that are traced.",
     )
     ca_file: Path | None = Field(
         default=None,
@@ -213,8 +204,7 @@ class TracingSettings(Section):
     )
     header_files: Annotated[dict[str, Path], Names(_HEADER)] = Field(
         default={},
-        description="Headers of each request, such as credentials: name to the file that holds the value. The files are"
-        " read again when they change.",
+        description="Headers of each request: name to the file that holds the value. A changed file is read again.",
         examples=[{"authorization": "/run/secrets/collector"}],
     )
 
@@ -253,14 +243,13 @@ class PageSettings(Ruled, Section):
 
     listen: ListenAddress | None = Field(
         default=None,
-        description="host:port of the page. Without it, there is no page. An address that other machines reach, and a "
-        "proxy on this one, need token_file. Port 0 takes a free one, which the log names.",
+        description="host:port of the page. Without it, there is no page. An address that other machines reach, "
+        "and a proxy on this one, need token_file. Port 0 takes a free one, which the log names.",
         examples=["127.0.0.1:8081"],
     )
     token_file: Path | None = Field(
         default=None,
-        description="A file with a token of at least 16 characters. Who enters it on the page may look, retry dead"
-        " letters, replay, and pause sinks; nobody else may look. Without it, the page changes nothing,"
-        " and whoever reaches its address may look.",
+        description="A file with a token of at least 16 characters, for looking and changing. Without it, the "
+        "page changes nothing, and whoever reaches its address may look.",
         examples=["/run/secrets/page-token"],
     )

@@ -114,15 +114,15 @@ class RedactRuleSettings(Section):
 
     paths: tuple[MemberPath, ...] = Field(
         min_length=1,
-        description="Paths from the root of the object. * is every member of a map or every item of a list; a name "
-        "with a dot or a slash stands in quotes and brackets. A path to a map or a list covers all values in it. A "
-        "value that stands where the path expects a map is redacted itself.",
+        description="Paths from the root of the object. * is every member of a map or every item of a list; a "
+        "name with a dot or a slash stands in quotes and brackets. A path to a map or a list covers all values in "
+        "it, and a value where it expects a map.",
         examples=[["spec.keystores.*.password", "metadata.annotations['example.com/token']"]],
     )
     mode: RedactionMode = Field(
         default=RedactionMode.HMAC,
-        description="hmac: a digest, as in Secrets, so that readers see a change of the value. remove: the value is "
-        "left out, with its name; an item of a list becomes null. mask: the text [redacted].",
+        description="hmac: a digest, as in Secrets. remove: the value is left out, with its name; an item of a "
+        "list becomes null. mask: the text [redacted].",
     )
 
 
@@ -149,48 +149,47 @@ class ResourceSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     resource: ResourceName = Field(
-        description="The resource as kubectl names it: pods, deployments.apps, certificates.v1.cert-manager.io; "
+        description="kubectl's name of the resource: pods, deployments.apps, certificates.v1.cert-manager.io; "
         "*.cert-manager.io is every resource of a group, * every resource of the cluster.",
         examples=["deployments.apps"],
     )
     namespaces: Namespaces = Field(
         default=(),
         json_schema_extra={"uniqueItems": True},
-        description="Only these namespaces, with a watch for each; empty for all namespaces in a single watch. "
-        "Resources without namespaces ignore it.",
+        description="Only these namespaces, with a watch for each; empty for all, in a single watch. Resources "
+        "without namespaces ignore it.",
         examples=[["shop"]],
     )
     label_selector: LabelSelector = Field(
         default="",
-        description="Only objects with these labels, in the syntax of kubectl -l. An object that loses the labels is "
+        description="Only objects with these labels, as for kubectl -l. An object that loses the labels is "
         "exported as deleted.",
         examples=["tier=web"],
     )
     field_selector: FieldSelector = Field(
         default="",
-        description="Only objects with these fields, in the syntax of kubectl --field-selector. Which fields can be "
-        "asked for depends on the resource; metadata.name and metadata.namespace always can.",
+        description="Only objects with these fields, as for kubectl --field-selector. The resource decides which "
+        "can be asked for; metadata.name and metadata.namespace always can.",
         examples=["metadata.name=web"],
     )
 
     redact: tuple[RedactEntry, ...] = Field(
         default=(),
-        description="Values of these objects that must not leave: paths, or mappings of paths and a mode, as in "
-        "redaction.rules. They hold for every object of the resource, also in other entries of it.",
+        description="Values that must not leave, as in redaction.rules, for every object of the resource, also in "
+        "other entries of it.",
         examples=[["spec.keystores.*.password"]],
     )
 
     ignore_changes: tuple[MemberPath, ...] = Field(
         default=(),
-        description="Paths whose changes are no news: an update in which nothing else changed is not exported. The "
-        "next exported update has the newest values. A change of the spec also changes metadata.generation.",
+        description="An update in which nothing but these paths changed is not exported; the next exported one "
+        "has their newest values. A change of the spec also changes metadata.generation.",
         examples=[["status.conditions[*].lastHeartbeatTime", "metadata.annotations['example.com/renewed-at']"]],
     )
 
     recover_steps: Flag = Field(
         default=True,
-        description="Whether steps that no watch announced are looked for, as watch.recover_steps has it. false suits "
-        "resources whose objects change several times a second.",
+        description="See watch.recover_steps. false suits resources whose objects change several times a second.",
     )
 
     @property
@@ -236,39 +235,28 @@ class RedactionSettings(Section):
 
     key_file: Path | None = Field(
         default=None,
-        description="A file with the key of the digests that replace redacted values: 32 bytes at least, such as"
-        " the output of `openssl rand -hex 32`. Without the option, the bridge creates a key in"
-        " state.directory, which is lost with that directory.",
+        description="The key of the digests: 32 bytes at least, such as the output of `openssl rand -hex 32`. "
+        "Without the option, the bridge makes a key in state.directory, which is lost with that directory.",
         examples=["/run/secrets/redaction.key"],
     )
     former_key_files: tuple[Path, ...] = Field(
         default=(),
         max_length=4,
-        description="Files with former keys, while a key is renewed. Every redacted value then has a digest under"
-        " each key, that of key_file first, with a blank in between: readers compare digests with the"
-        " same key id. Take a key out again when readers have seen the new digests, and name no key that"
-        " others may know.",
+        description="Former keys, while a key is renewed. A redacted value then has a digest under each key, that "
+        "of key_file first, with a blank in between. Name no key that others may know.",
         examples=[["/run/secrets/redaction.key.2026"]],
     )
     presets: tuple[RedactionPreset, ...] = Field(
         default=tuple(RedactionPreset),
-        description="Places beside Secrets where credentials are known to stand; digests replace them in every "
-        "resource. env: values of env, in lists and maps, by the name of the variable (with password, passphrase, "
-        "secret, token, credential, api_key, access_key, private_key and the like in it, or pwd, pass, pw, key, auth, "
-        "cookie, dsn, jwt, pat or pin as its last word; but not names that end in file, path, name, url, id, ttl, type "
-        "and the like, nor public_key, max_tokens), and credentials that a value shows by its form: passwords in URLs "
-        "and connection strings, JSON Web Tokens, private keys in PEM, tokens of GitHub, GitLab and Slack. arguments: "
-        "the same in args and command (--password=x, --token x, PASSWORD=x, Authorization: Bearer x). References such "
-        "as $(NAME) stay. annotations: annotations whose last word is token; copies of the whole object (last-applied "
-        "of kubectl and others, Rancher's applied, kapp's original, kopf's last-handled-configuration) are left out. "
-        "bootstrap_tokens: members whose name ends in token, with a value like abcdef.0123456789abcdef, in ConfigMaps "
-        "and in resources whose members Kubernetes does not define. helm_releases: the data of Helm's releases in "
-        "ConfigMaps. Always on, without a preset: Secrets (so Helm's releases and bootstrap tokens in Secrets too), "
-        "and kubectl's last-applied-configuration.",
+        description="Where digests replace credentials beside Secrets, in every resource. env, arguments: in env, "
+        "and in args and command, by the variable's name (DB_PASSWORD, but not PASSWORD_FILE) or the value's form "
+        "(a URL with a password, a token, a private key). annotations: those whose last word is token; copies of "
+        "the whole object (last-applied and its like) are left out. bootstrap_tokens: members whose name ends in "
+        "token, with a value like abcdef.0123456789abcdef, in ConfigMaps and custom resources. helm_releases: the "
+        "data of Helm's releases in ConfigMaps. Secrets, and kubectl's last-applied-configuration, need no preset.",
     )
     rules: tuple[RedactEntry, ...] = Field(
         default=(),
-        description="Values of every resource that must not leave: paths, or mappings of paths and a mode. For one "
-        "resource alone: resources[].redact.",
+        description="Values of every resource that must not leave: paths, or mappings of paths and a mode.",
         examples=[["spec.password", {"paths": ["data.*"], "mode": "mask"}]],
     )

@@ -37,31 +37,31 @@ class Settings(BaseSettings):
         min_length=1,
         max_length=1000,
         description="Resources to watch: names, or mappings that restrict them. Two entries may not mean the same "
-        "object: it would be exported twice, without an order.",
+        "object.",
     )
     sinks: Mapping[str, SinkSettings] = Field(
         min_length=1,
-        description="Destinations of the deltas: any number, each with a type, under a name of your choice. Logs and "
-        "metrics show the name, and the state keeps the sink's cursor under it.",
+        description="Destinations: any number, each with a type, under a name of your choice. The state keeps the "
+        "sink's cursor under its name.",
     )
     state: StateSettings = Field(
         default=StateSettings(), description="The state directory, and how long its records stay."
     )
     shard: ShardSettings | None = Field(
         default=None,
-        description="For a cluster with more changes than a process can carry: this bridge has a part of all objects, "
-        "and other bridges have the others. Without it, the bridge has all objects.",
+        description="For a cluster with more changes than a process can carry: this bridge has a part of all "
+        "objects, and other bridges have the others.",
         examples=[{"of": 4, "by": "uid"}],
     )
     election: ElectionSettings = Field(
         default=ElectionSettings(),
-        description="Several replicas, of which one delivers and the others wait with the same state. Off by default.",
+        description="Several replicas, of which one delivers. Off by default.",
     )
     latency: Annotated[Duration, Between(0, 1)] = Field(
         default=Duration(0.01),
-        description="How long a change may wait for others, to be stored and delivered with them, which saves CPU;"
-        " twice as long while changes keep coming. A change after a pause does not wait, nor do many at"
-        " once. 0: none waits. More than the default saves CPU at 20 to 200 changes a second.",
+        description="How long a change may wait for others, to be stored and delivered with them, which saves "
+        "CPU; twice as long while changes keep coming. A change after a pause does not wait, nor do many at once. "
+        "0: none waits.",
         examples=["50ms"],
     )
     redaction: RedactionSettings = Field(
@@ -84,8 +84,7 @@ class Settings(BaseSettings):
     )
     shutdown_grace_seconds: Duration = Field(
         default=Duration(20),
-        description="Time for sinks to finish after SIGTERM. Keep it below the pod's terminationGracePeriodSeconds "
-        "(30 by default), or the kubelet kills the bridge first.",
+        description="Time for sinks to finish after SIGTERM. Keep it below the pod's terminationGracePeriodSeconds.",
     )
 
 

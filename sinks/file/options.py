@@ -39,19 +39,17 @@ class Rotation(BaseModel):
 
     bytes: Annotated[Size, Between(_SMALLEST_PART)] = Field(
         default=Size(128 * _MIB),
-        description="The file is closed before it would become larger than this (Kafka's segment.bytes). A single batch"
-        " that is larger is written whole.",
+        description="The file is closed before it would become larger than this (Kafka's segment.bytes). A larger "
+        "batch is written whole.",
     )
     age: Duration = Field(
         default=Duration(0),
-        description="The file is closed this long after its first line, also while no line comes (Kafka's segment.ms);"
-        " 0 sets no bound. An empty file is not closed.",
+        description="The file is closed this long after its first line (Kafka's segment.ms); 0 sets no bound.",
         examples=["1h"],
     )
     compression: PartCompression = Field(
         default=PartCompression.ZSTD,
-        description="zstd: closed parts are compressed in the background, to about a tenth. none: they stay as they"
-        " are.",
+        description="zstd: closed parts are compressed in the background. none: they stay as they are.",
     )
     compression_level: Count = Field(
         default=3,
@@ -61,19 +59,19 @@ class Rotation(BaseModel):
     )
     retain_parts: Positive | None = Field(
         default=None,
-        description="Most closed parts: beyond that, the oldest are removed. So they are beyond retain_bytes and after"
-        " retain_age. Parts that kubedelta verify has not read, and files of others, stay.",
+        description="Most closed parts: beyond that, beyond retain_bytes and after retain_age, the oldest are "
+        "removed. Parts that kubedelta verify has not read, and files of others, stay.",
         examples=[30],
     )
     retain_bytes: Annotated[Size, Between(_SMALLEST_PART)] | None = Field(
         default=None,
-        description="Most bytes of all closed parts together, compressed ones as they are (Kafka's retention.bytes).",
+        description="Most bytes of all closed parts together (Kafka's retention.bytes).",
         examples=["20GiB"],
     )
     retain_age: Annotated[Duration, Between(1)] | None = Field(
         default=None,
-        description="A part is removed this long after it was closed (Kafka's retention.ms). With snapshot.every below"
-        " it, the parts that are left lead to the whole state.",
+        description="A part is removed this long after it was closed (Kafka's retention.ms). With snapshot.every "
+        "below it, the parts that are left lead to the whole state.",
         examples=["30d"],
     )
 
@@ -82,29 +80,26 @@ class FileOptions(EventOptions):
     """A JSON object per line: a CloudEvent in the structured form, an envelope, a row, or an object."""
 
     path: Annotated[Path, Matching(_NAMED, 'a file is needed, or "-" for standard output')] = Field(
-        description='The file to append to; "-" is standard output. Its folder must exist. It may also be a named pipe'
-        " or a device. After the file was moved away (logrotate), the sink begins a new file.",
+        description='The file to append to; "-" is standard output. Its folder must exist. It may be a named pipe '
+        "or a device. After the file was moved away (logrotate), the sink begins a new one.",
         examples=["./deltas.ndjson"],
     )
     fsync: Fsync = Field(
         default=Fsync.BATCH,
-        description="When a batch counts as stored. batch: when the disk has it, which costs about a millisecond."
-        " interval: the same, with fsync_interval between two fsyncs. never: when the operating system"
-        " has it, which survives a crash of the bridge, but no power cut. No effect on pipes and"
-        " devices.",
+        description="When a batch counts as stored. batch: when the disk has it. interval: the same, with "
+        "fsync_interval between two fsyncs. never: when the operating system has it, which survives a crash of the "
+        "bridge, but no power cut. No effect on pipes and devices.",
     )
     fsync_interval: Annotated[Duration, Between(0.01, 10)] | None = Field(
         default=None,
-        description="With fsync interval: the least time between two fsyncs; 1s unless it is set. Lines are in the"
-        " file at once, and count as stored after the fsync. A batch of 1,000 records does not wait for"
-        " it.",
+        description="With fsync interval: the least time between two fsyncs; 1s unless it is set. A batch of "
+        "1,000 records does not wait for it.",
         examples=["500ms"],
     )
     rotation: Rotation | None = Field(
         default=None,
-        description="The sink closes the file by its size and age. A closed part has the time of its end and its"
-        " first and last sequence number behind the name of the file. Without rotation, the file grows"
-        " until something moves it away.",
+        description="The sink closes the file by its size and age, as a part with a name of its own. Without "
+        "rotation, the file grows until something moves it away.",
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (

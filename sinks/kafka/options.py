@@ -167,8 +167,8 @@ class CreateTopics(BaseModel):
     partitions: Count = Field(
         ge=1,
         le=10_000,
-        description="Partitions of each topic. Choose well: when the number is changed later, keys go to other"
-        " partitions, and the order of their earlier and later records is lost.",
+        description="Partitions of each topic. When the number is changed later, keys go to other partitions, and "
+        "the order of their earlier and later records is lost.",
     )
     replication_factor: Count = Field(default=-1, ge=-1, le=100, description="-1 for the default of the brokers.")
 
@@ -179,7 +179,7 @@ class TokenEndpointOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     token_url: Annotated[str, _TOKEN_URL] = Field(
-        description="The URL of the token endpoint. It is asked by librdkafka.",
+        description="The token endpoint.",
         examples=["https://idp.example.test/oauth2/token"],
     )
     client_id: Annotated[str, _TEXT] = Field(description="The client's id.", examples=["kubedelta"])
@@ -191,8 +191,7 @@ class TokenEndpointOptions(BaseModel):
     )
     ca_file: Path | None = Field(
         default=None,
-        description="Certificates (PEM) of the authorities to trust for token_url, in place of the system's. The sink's"
-        " ca_file is for brokers only.",
+        description="Certificates (PEM) of the authorities to trust for token_url, in place of the system's.",
         examples=["/run/secrets/idp-ca.crt"],
     )
 
@@ -247,16 +246,14 @@ class KafkaOptions(EventOptions):
 
     exactly_once: Flag = Field(
         default=False,
-        description="Deliver in transactions: readers with isolation.level read_committed see every record once,"
-        " through kills of the bridge and of brokers. A transaction begins every 100 ms at most, or with"
-        " 2000 waiting records, and takes some 50 ms. The transactional id is <cluster>/<sink>/0, that"
-        " of a shard <cluster>/<sink>/1-of-4: allow Describe and Write on the prefix <cluster>/<sink>/.",
+        description="Deliver in transactions: readers with isolation.level read_committed see every record once, "
+        "through kills of the bridge and of brokers. Allow Describe and Write on transactional ids with the prefix "
+        "<cluster>/<sink>/.",
     )
     progress_topic: TopicName | None = Field(
         default=None,
-        description="The topic with the progress of sinks with exactly_once, under their transactional ids. If none"
-        " is named, it is kubedelta-progress. It must have cleanup.policy compact; all sinks may share it. Only its"
-        " partition 0 is used.",
+        description="The topic with the progress of sinks with exactly_once; without the option "
+        "kubedelta-progress. It must have cleanup.policy compact; sinks may share it.",
         examples=["kubedelta-progress"],
     )
 
@@ -266,43 +263,40 @@ class KafkaOptions(EventOptions):
     )
     topic: TopicTemplate = Field(
         default="k8s.{resource}",
-        description="The topic of records. Placeholders: {cluster} {group} {version} {resource} {kind} {namespace};"
-        " characters that Kafka forbids become _. {resource} is the plural; the core group is called"
-        " core. Notices go to notice_topic. All records of an object must be in the same topic, so there"
-        " is no {name}.",
+        description="The topic of records. Placeholders: {cluster} {group} {version} {resource} {kind} "
+        "{namespace}; characters that Kafka forbids become _. {resource} is the plural; the core group is called "
+        "core. All records of an object must be in the same topic, so there is no {name}.",
     )
     notice_topic: TopicName | None = Field(
         default=None,
-        description="The topic of notices (gaps, the edges of a snapshot). By default the topic above, with notice as"
-        " the {resource}. In formats other than cloudevents, no record of an object may go to this topic.",
+        description="The topic of notices (gaps, the edges of a snapshot). By default the topic above, with "
+        "notice as the {resource}. In formats other than cloudevents, no record of an object may go to this topic.",
         examples=["k8s.notice"],
     )
     state_topic: TopicTemplate | None = Field(
         default=None,
-        description="A compacted topic with the newest record of each object, beside the history, in the same form;"
-        " a deleted object has no value. Placeholders as in topic. A record is settled when both topics"
-        " have it. The topic must have cleanup.policy compact, and no other records. Set it with a new"
-        " sink: a sink that has begun writes only objects that change from then on.",
+        description="A compacted topic with the newest record of each object, beside the history; a deleted "
+        "object has no value. Placeholders as in topic. It must have cleanup.policy compact, and no other records. "
+        "Set it with a new sink: one that has begun writes only objects that change from then on.",
         examples=["k8s-state.{resource}"],
     )
     create_topics: CreateTopics | None = Field(
         default=None,
-        description="Create missing topics, a state_topic as a compacted topic. Off because the owner of a topic"
-        " should decide on its partitions and its retention. Brokers with auto.create.topics.enable"
-        " create others as they like, but none that must be compacted.",
+        description="Create missing topics, a state_topic as a compacted one. Off because the owner of a topic "
+        "should decide on its partitions and its retention.",
         examples=[{"partitions": 12, "replication_factor": 3}],
     )
     key: RecordKey = Field(
         default=RecordKey.OBJECT,
-        description="The key of records, which decides on their partition and on compaction. object: cluster,"
-        " group, resource, namespace and name. uid: an object that is created again under its name is"
-        " another one. namespace: all records of a namespace are in order; not for compacted topics,"
-        " which would keep only the last of them. Change it with a new topic only.",
+        description="The key of records, which decides on their partition and on compaction. object: cluster, "
+        "group, resource, namespace and name. uid: an object that is created again under its name is another one. "
+        "namespace: all records of a namespace are in order; not for compacted topics. Change it with a new topic "
+        "only.",
     )
     tombstones: Flag = Field(
         default=False,
-        description="After the last state of a deleted object, also send its key without a value, so that a compacted"
-        " topic forgets the object. Off because consumers must be ready for such records.",
+        description="After the last state of a deleted object, also send its key without a value, so that a "
+        "compacted topic forgets the object. Off because consumers must be ready for such records.",
     )
     compression: Compression = Field(
         default=Compression.LZ4,
@@ -310,20 +304,20 @@ class KafkaOptions(EventOptions):
     )
     max_message_bytes: Annotated[Size, Between(1000, 1_000_000_000)] = Field(
         default=Size(1_000_000),
-        description="Largest record and largest batch, before compression. Keep the limit below max.message.bytes of"
-        " the topics; their default of 1048588 leaves room for headers. See too_large.",
+        description="Largest record and largest batch, before compression. Keep it below max.message.bytes of the "
+        "topics.",
     )
     too_large: WhenTooLarge = Field(
         default=WhenTooLarge.REJECT,
-        description="For a record above max_message_bytes, or one that brokers refuse for its size. reject: a dead"
-        " letter. trim: the record is sent without what include adds, then without annotations, without"
-        " status, at last as a bare object, until it fits; the header ce_trimmed lists what it lacks."
-        " compress: only the compressed record counts (up to 32MiB before compression).",
+        description="For a record above max_message_bytes, or one that brokers refuse for its size. reject: a "
+        "dead letter. trim: parts are left out until it fits (what include adds, annotations, status, all but the "
+        "identity); the header ce_trimmed lists them. compress: only the compressed record counts (up to 32MiB "
+        "before compression).",
     )
     ack_timeout: Annotated[Duration, Between(0.001, 300)] = Field(
         default=Duration(10),
-        description="Idle timeout: after this time without an acknowledgement, the delivery counts as failed. Records"
-        " in flight stay with the producer, which keeps trying.",
+        description="After this time without an acknowledgement, the delivery counts as failed. Records in flight "
+        "stay with the producer, which keeps trying.",
     )
     connect_timeout: Annotated[Duration, Between(0.001, 120)] = Field(
         default=Duration(10), description="Timeout for the first answer of a broker."
@@ -344,10 +338,9 @@ class KafkaOptions(EventOptions):
     token_command: tuple[Annotated[str, _ARGUMENT], ...] | None = Field(
         default=None,
         min_length=1,
-        description="For OAUTHBEARER: a program and its arguments, run without a shell. It prints a JSON object"
-        " with token (or access_token), expires_at (RFC 3339, or seconds since 1970) or expires_in"
-        " (seconds), and if needed principal. It runs again after four fifths of the token's lifetime."
-        " Its standard error is logged at level debug only.",
+        description="For OAUTHBEARER: a program and its arguments, run without a shell. It prints a JSON object "
+        "with token (or access_token), expires_at (RFC 3339, or seconds since 1970) or expires_in (seconds), and "
+        "if needed principal. It runs again after four fifths of the token's lifetime.",
         examples=[["/opt/msk-token", "--region", "eu-central-1"]],
     )
     token_timeout: Annotated[Duration, Between(0.1, 300)] = Field(
@@ -355,8 +348,8 @@ class KafkaOptions(EventOptions):
     )
     oauth2: TokenEndpointOptions | None = Field(
         default=None,
-        description="For OAUTHBEARER: access tokens by the client credentials grant, which librdkafka requests and"
-        " renews.",
+        description="For OAUTHBEARER: access tokens by the client credentials grant, which librdkafka requests "
+        "and renews.",
         examples=[
             {
                 "token_url": "https://idp.example.test/oauth2/token",
@@ -376,15 +369,15 @@ class KafkaOptions(EventOptions):
         examples=["/run/secrets/ca.crt"],
     )
     cert_file: Path | None = Field(
-        default=None, description="The certificate (PEM) to show to brokers.", examples=["/run/secrets/tls.crt"]
+        default=None, description="The certificate (PEM) to show to the server.", examples=["/run/secrets/tls.crt"]
     )
     key_file: Path | None = Field(
         default=None, description="The private key (PEM) of cert_file.", examples=["/run/secrets/tls.key"]
     )
     properties: Properties = Field(
         default={},
-        description="Further settings of librdkafka (see its CONFIGURATION.md). Settings that have an option of their"
-        " own, or would break a guarantee of the bridge, are refused.",
+        description="Further settings of librdkafka (see its CONFIGURATION.md). Those that have an option of "
+        "their own, or would break a guarantee, are refused.",
         examples=[{"linger.ms": 20, "broker.address.family": "v4"}],
         json_schema_extra={"allOf": [{"properties": {"partitioner": {"enum": [*KEYED_PARTITIONERS]}}}]},
     )

@@ -71,8 +71,8 @@ class CreateStream(BaseModel):
     )
     duplicate_window: Annotated[Duration, Between(0.1)] = Field(
         default=Duration(600),
-        description="How long the server remembers ids, to drop duplicates. Choose more than the longest outage that"
-        " should leave no duplicates; the ids are in the server's memory.",
+        description="How long the server remembers ids, to drop duplicates: more than the longest outage that "
+        "should leave none.",
     )
 
 
@@ -105,75 +105,71 @@ class NatsOptions(EventOptions):
 
     servers: tuple[Server, ...] = Field(
         min_length=1,
-        description="Servers to connect to. The sink uses any of them, and learns the other servers of their cluster.",
+        description="Servers to connect to. The sink learns the other servers of their cluster. With ca_file or "
+        "cert_file the connection is TLS.",
         examples=[["nats://127.0.0.1:4222"]],
     )
     mode: DeliveryMode = Field(
         default=DeliveryMode.JETSTREAM,
-        description="jetstream: a stream stores every message. core: the server hands messages to the present"
-        " subscribers and keeps none, so at most once. The account of core needs permission to publish"
-        " to inbox_prefix.",
+        description="jetstream: a stream stores every message. core: the server hands messages to the present "
+        "subscribers and keeps none, so at most once; the account needs permission to publish to inbox_prefix.",
     )
     stream: Annotated[Stream | None, NeededByDefaults()] = Field(
         default=None,
-        description="The JetStream stream that stores the messages. The stream must take the subjects below. Required,"
-        " except with mode: core.",
+        description="The JetStream stream, which must take the subjects below. Required, except with mode: core.",
         examples=["K8S"],
     )
     subject: Subject = Field(
         default="k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
-        description="The subject of messages. Placeholders: {cluster} {group} {version} {resource} {kind}"
-        " {namespace} {name}. In a value, a dot becomes _, and other characters except letters, digits,"
-        " - and : become =XX. The core group is called core; the namespace of a cluster-scoped object is"
-        " _. Notices have notice as their {resource}.",
+        description="The subject of messages. Placeholders: {cluster} {group} {version} {resource} {kind} "
+        "{namespace} {name}. In a value, a dot becomes _, and other characters except letters, digits, - and : "
+        "become =XX. The core group is called core; the namespace of a cluster-scoped object is _. Notices have "
+        "notice as their {resource}.",
     )
     sole_writer: Flag = Field(
         default=True,
-        description="Only this sink writes into the stream. Then the server stores a message only behind the one"
-        " before it, whole batches are in flight at once, and with an election a former leader is"
-        " refused. Set false for a shared stream: messages of an object then wait for each other.",
+        description="Only this sink writes into the stream. Then whole batches are in flight at once, and with an "
+        "election a former leader is refused. Set false for a shared stream: messages of an object then wait for "
+        "each other.",
     )
     state: BucketName | None = Field(
         default=None,
-        description="A JetStream key-value bucket with the newest message of each object, beside the stream: the"
-        " key is <cluster>.<group>.<resource>.<namespace>.<name>, each part as in a subject, with =3A"
-        " for a colon. A deleted object is purged. A record is settled when both have it. The bucket has"
-        " no other writer. Set it with a new sink: a sink that has begun writes only objects that change"
-        " from then on.",
+        description="A JetStream key-value bucket with the newest message of each object, beside the stream; a "
+        "deleted object is purged. The key is <cluster>.<group>.<resource>.<namespace>.<name>, each part as in a "
+        "subject, with =3A for a colon. The bucket has no other writer. Set it with a new sink: one that has begun "
+        "writes only objects that change from then on.",
         examples=["k8s-state"],
     )
     create_stream: CreateStream | None = Field(
         default=None,
-        description="Create a missing stream, for the subjects above, and a missing bucket, with the same replicas and"
-        " max_bytes. Off because the owner of the stream should decide"
-        " how long it keeps messages.",
+        description="Create a missing stream, for the subjects above, and a missing bucket, with the same "
+        "replicas and max_bytes. Off because the owner of the stream should decide how long it keeps messages.",
         examples=[{"replicas": 3, "max_age": "7d"}],
     )
     ack_timeout: Annotated[Duration, Between(0.001, 300)] = Field(
         default=Duration(10),
-        description="Idle timeout: after this time without an acknowledgement, the sink closes the connection and sends"
-        " the messages in flight again. The election of a stream's leader takes well under 10.",
+        description="After this time without an acknowledgement, the sink closes the connection and sends the "
+        "messages in flight again.",
     )
     connect_timeout: Annotated[Duration, Between(0.001, 60)] = Field(
         default=Duration(5), description="Timeout for a connection."
     )
     credentials_file: Path | None = Field(
         default=None,
-        description="A file with user credentials (.creds: a JWT and its seed). It is read again for every connection.",
+        description="User credentials (.creds: a JWT and its seed). Read again for every connection.",
         examples=["/run/secrets/user.creds"],
     )
     nkey_seed_file: Path | None = Field(
-        default=None, description="A file with the seed of an NKey user.", examples=["/run/secrets/user.nk"]
+        default=None, description="The seed of an NKey user.", examples=["/run/secrets/user.nk"]
     )
     user: str | None = Field(default=None, description="The user, with password_file.", examples=["kubedelta"])
     password_file: Path | None = Field(
-        default=None, description="A file with the password of user.", examples=["/run/secrets/password"]
+        default=None, description="The password of user.", examples=["/run/secrets/password"]
     )
-    token_file: Path | None = Field(default=None, description="A file with a token.", examples=["/run/secrets/token"])
+    token_file: Path | None = Field(default=None, description="A token.", examples=["/run/secrets/token"])
     ca_file: Path | None = Field(
         default=None,
-        description="Certificates (PEM) of the authorities to trust, in place of the system's. With ca_file or"
-        " cert_file the connection is TLS.",
+        description="Certificates (PEM) of the authorities to trust, in place of the system's.",
         examples=["/run/secrets/ca.crt"],
     )
     cert_file: Path | None = Field(

@@ -173,12 +173,12 @@ class OAuth2Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     token_url: Url = Field(
-        description="The URL of the token endpoint. Redirects are not followed, and allow_networks holds here too.",
+        description="The token endpoint. Redirects are not followed, and allow_networks holds here too.",
         examples=["https://idp.example.test/oauth2/token"],
     )
     client_id: Annotated[str, _TEXT] = Field(description="The client's id.", examples=["kubedelta"])
     client_secret_file: Path = Field(
-        description="The file with the client's secret. It is read for every token.",
+        description="The file with the client's secret.",
         examples=["/run/secrets/hook-client"],
     )
     scopes: tuple[Annotated[str, _SCOPE], ...] = Field(
@@ -191,8 +191,7 @@ class OAuth2Options(BaseModel):
     )
     client_auth: ClientAuth = Field(
         default=ClientAuth.BASIC,
-        description="How id and secret are sent: in the header Authorization, as every server must understand, or in"
-        " the body of the token request.",
+        description="How id and secret are sent: in the header Authorization, or in the body of the token request.",
     )
     ca_file: Path | None = Field(
         default=None,
@@ -216,7 +215,7 @@ class RateOptions(BaseModel):
         default=1,
         ge=1,
         le=1_000_000,
-        description="Requests that may begin at once after a quiet time, beyond the even spacing.",
+        description="Requests that may begin at once after a quiet time.",
     )
 
     @property
@@ -324,52 +323,50 @@ class WebhookOptions(EventOptions):
     data of a binary CloudEvent."""
 
     url: TemplateUrl = Field(
-        description="The URL of the POST, without user and password: see username. Redirects are not followed. With"
-        " format raw or row, path and query may have CEL expressions in braces, with the names of data:"
-        " https://example.test/{resource}/{object.metadata.name}. Values are percent-encoded; a record"
-        " whose value is empty, or has a slash, becomes a dead letter.",
+        description="The URL of the POST, without user and password. With format raw or row, path and query may "
+        "have CEL expressions in braces: https://example.test/{resource}/{object.metadata.name}. Values are "
+        "percent-encoded; a record whose value is empty, or has a slash, becomes a dead letter.",
         examples=["https://example.test/hook"],
     )
     headers: Headers = Field(
         default={},
-        description="Public headers of every request. Authorization, Cookie, X-Api-Key and other headers that are"
-        " credentials by their name belong into header_files. A value may have CEL expressions in braces, with the"
-        " names of data; a header whose value is empty is left out.",
+        description="Public headers of every request; those that are credentials by their name belong into "
+        "header_files. A value may have CEL expressions in braces; a header whose value is empty is left out.",
         examples=[{"X-Team": "shop", "X-Namespace": "{object.metadata.namespace}"}],
     )
     content_type: MediaType | None = Field(
         default=None,
-        description="With format raw, the Content-Type of the body, in place of application/json, or of text/plain"
-        " for a text. With application/x-ndjson (or another type of lines), each record, and each item"
-        " of a list, is a line: for endpoints for bulks.",
+        description="With format raw, the Content-Type of the body, in place of application/json, or of "
+        "text/plain for a text. With application/x-ndjson (or another type of lines), each record, and each item "
+        "of a list, is a line.",
         examples=["application/x-ndjson"],
     )
     header_files: HeaderFiles = Field(
         default={},
-        description="Secret headers of every request: name to a file with a single line. A changed file is read again.",
+        description="Secret headers of every request: name to a file with a single line. A changed file is read "
+        "again, as are all files below.",
         examples=[{"X-Api-Key": "/run/secrets/hook-token"}],
     )
     username: Annotated[str, Matching(r"[^\x00-\x1f\x7f:]+", "a user's name has no colon", longest=256)] | None = Field(
         default=None,
-        description="The user of HTTP Basic authentication (Authorization: Basic), with password_file.",
+        description="The user of HTTP Basic authentication, with password_file.",
         examples=["kubedelta"],
     )
     password_file: Path | None = Field(
         default=None,
-        description="The file with the password of username. A changed file is read again.",
+        description="A file with the password of username.",
         examples=["/run/secrets/hook-password"],
     )
     bearer_token_file: Path | None = Field(
         default=None,
-        description="The file with a token that every request carries (Authorization: Bearer). A changed file is read"
-        " again: tokens of service accounts, which the kubelet renews, work.",
+        description="The file with a token that every request carries (Authorization: Bearer), such as that of a "
+        "service account.",
         examples=["/var/run/secrets/tokens/hook"],
     )
     oauth2: OAuth2Options | None = Field(
         default=None,
-        description="Every request carries an access token by the client credentials grant of OAuth 2.0. It is"
-        " renewed before its end, and once when the endpoint answers 401. While there is no token, the"
-        " sink waits.",
+        description="Every request carries an access token by the client credentials grant of OAuth 2.0. It is "
+        "renewed before its end, and once when the endpoint answers 401.",
         examples=[
             {
                 "token_url": "https://idp.example.test/oauth2/token",
@@ -380,16 +377,14 @@ class WebhookOptions(EventOptions):
     )
     secret_file: Path | None = Field(
         default=None,
-        description="Signs every request after Standard Webhooks. The file holds a key per line: whsec_ and base64"
-        " of 24 to 64 bytes for v1 (HMAC-SHA256), or whsk_ and base64 of an Ed25519 key (32 bytes, or 64"
-        " with the public key) for v1a. Several lines, while a key is replaced, give a signature each. A"
-        " changed file is read again.",
+        description="Signs every request after Standard Webhooks. The file holds a key per line: whsec_ and "
+        "base64 of 24 to 64 bytes for v1 (HMAC-SHA256), or whsk_ and base64 of an Ed25519 key (32 bytes, or 64 "
+        "with the public key) for v1a; several while a key is replaced.",
         examples=["/run/secrets/hook"],
     )
     timeout: Annotated[Duration, Between(0.001, 600)] = Field(
         default=Duration(15),
-        description="Timeout of a request, from connecting to the end of the answer. 15 is the least that Standard"
-        " Webhooks asks for.",
+        description="Timeout of a request, from connecting to the end of the answer.",
     )
     concurrency: Count = Field(
         default=8,
@@ -401,32 +396,30 @@ class WebhookOptions(EventOptions):
         default=1,
         ge=1,
         le=200,
-        description="Most events in a request. Above 1, events are sent as application/cloudevents-batch+json, which an"
-        " endpoint must have asked for; so the default is 1. Data with format raw are sent as a JSON array, or as"
-        " lines: see content_type.",
+        description="Most events in a request. Above 1, events are sent as application/cloudevents-batch+json, "
+        "which an endpoint must have asked for. Data with format raw are sent as a JSON array, or as lines: see "
+        "content_type.",
     )
     request_origin: Origin | None = Field(
         default=None,
-        description="Abuse protection of CloudEvents' WebHooks: before the first delivery, the endpoint must agree"
-        " to this sender, a DNS name. A WebHook-Allowed-Rate holds beside rate. Permission by callback"
-        " is not supported.",
+        description="Abuse protection of CloudEvents' WebHooks: before the first delivery, the endpoint must "
+        "agree to this sender, a DNS name.",
         examples=["kubedelta.example.com"],
     )
     rate: RateOptions | None = Field(
         default=None,
-        description="Most requests in a time. A retry is a request, too. Without the option, only concurrency and the"
-        " endpoint's own 429 bound the rate.",
+        description="Most requests in a time; a retry is a request, too. Without the option, only concurrency and "
+        "the endpoint's own 429 bound the rate.",
         examples=[{"requests": 100}],
     )
     compression: ContentEncoding = Field(
         default=ContentEncoding.NONE,
-        description="The Content-Encoding of bodies. Off because an endpoint must understand it. With secret_file, the"
-        " signature is about the compressed bytes, so a receiver must verify before it inflates.",
+        description="The Content-Encoding of bodies. Off because an endpoint must understand it. With "
+        "secret_file, a receiver must verify before it inflates.",
     )
     compress_above: Annotated[Size, Between(0, 1 << 30)] = Field(
         default=Size(1024),
-        description="With compression, bodies of more bytes than this are compressed. Below the default a packet is"
-        " sent in any case.",
+        description="With compression, bodies of more bytes than this are compressed.",
     )
     ca_file: Path | None = Field(
         default=None,
@@ -434,7 +427,7 @@ class WebhookOptions(EventOptions):
         examples=["/run/secrets/ca.crt"],
     )
     cert_file: Path | None = Field(
-        default=None, description="The certificate (PEM) to show to the endpoint.", examples=["/run/secrets/tls.crt"]
+        default=None, description="The certificate (PEM) to show to the server.", examples=["/run/secrets/tls.crt"]
     )
     key_file: Path | None = Field(
         default=None,
@@ -445,11 +438,10 @@ class WebhookOptions(EventOptions):
     allow_networks: tuple[Network, ...] | None = Field(
         default=None,
         max_length=100,
-        description="The networks that the sink may connect to, as addresses with or without a prefix; each"
-        " connection is checked by its real address. Without the option all are permitted, private ones"
-        " and loopback too, but not link-local addresses (169.254.0.0/16, fe80::/10) and others where"
-        " clouds serve credentials of the machine. Those need an entry of their own, such as"
-        " 169.254.7.7; 0.0.0.0/0 does not permit them.",
+        description="The networks that the sink may connect to, by the real address of each connection. Without "
+        "the option all, but not link-local addresses (169.254.0.0/16, fe80::/10) and others where clouds serve "
+        "credentials of the machine. Those need an entry of their own, such as 169.254.7.7; 0.0.0.0/0 does not "
+        "permit them.",
         examples=[["10.0.0.0/8", "fd00::/8"]],
     )
 

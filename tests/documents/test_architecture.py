@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import open_writer
 from tests.documents.pages import ROOT, read, section
 
@@ -74,21 +75,10 @@ def test_the_files_of_the_hot_path_say_that_they_are_hot() -> None:
     assert [str(file) for file in files if not hot.search(file.read_text(encoding="utf-8"))] == []
 
 
-def test_the_documented_tables_are_those_of_the_database(tmp_path: Path) -> None:
+def test_the_documented_database_is_the_one_that_is_made(tmp_path: Path) -> None:
     page = read("docs/state.md")
-    documented = {
-        table: set(columns.split(", "))
-        for table, columns in re.findall(r"^\| `(\w+)` \| ([a-z_, ]+) \|", page, re.MULTILINE)
-    }
     database = open_writer(tmp_path / "outbox.db")
-    names = [row[0] for row in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-    present = {
-        name: {row[1] for row in database.execute(f"PRAGMA table_info({name})")}
-        for name in names
-        if not name.startswith("sqlite_")
-    }
 
-    assert documented == present
     assert f"format {database.pragma('user_version')} |" in page
     assert "WAL" in page
     assert database.pragma("journal_mode") == "wal"
@@ -96,3 +86,11 @@ def test_the_documented_tables_are_those_of_the_database(tmp_path: Path) -> None
     assert database.pragma("synchronous") == 2
     assert "4 KiB" in page
     assert database.pragma("page_size") == 4 * 1024
+
+
+def test_the_page_of_the_schema_names_every_table(tmp_path: Path) -> None:
+    database = open_writer(tmp_path / "outbox.db")
+    names = {row[0] for row in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+
+    named = set(re.findall(r"^(\w+) +\S", schema.__doc__ or "", re.MULTILINE))
+    assert {name for name in names if not name.startswith("sqlite_")} <= named

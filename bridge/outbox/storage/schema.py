@@ -4,24 +4,30 @@
 migrates a file of an earlier format, in a single transaction, when a bridge opens it. A file whose tables are not those
 of its format raises Damaged, and stays as it is.
 
-meta            a single row: the cluster, counters, the start of the log, the checkpoint of the log cleaner
+meta            a single row: the uid of the cluster's namespace kube-system; the newest numbers ever given to a record
+                (last), replay, changed selection, dead letter, term and commit (committed); records before log_start
+                are kept for the ledger only, those before cleaner_checkpoint are cleaned; ahead: how far numbers that
+                leave are above those in the log, behind a takeover that may lack something
 kinds           resources by name, such as deployments.apps, without a version; the epoch in which informers begin
 resources       each version of a kind that was ever served
-informers       a watched part of a resource: selectors, and progress
-log             records; those before meta.log_start are kept only for the last states that they hold
+informers       a watched part of a resource: selectors, position, and the newest ignored change up to there
+log             records; those before meta.log_start are kept only for the last states that they hold. Bodies are zstd
+                frames with a checksum; consumers.selections explains the bits of sinks
 ledger          a row for each record: the object, the informer that has the object in this state (NULL: the record is
                 no state), the record with the previous state, the sinks whose selection contains the object, and the
                 digest of the state where changes are ignored; see ledger_sql and cleaner
 pinned          garbage that stays in the log for a backfill only
-dictionaries    compression dictionaries of bodies
-cursors         progress of each sink
-starts          starts of a bridge on the state directory, each with the newest record then
+dictionaries    compression dictionaries of bodies of a kind; a frame names its dictionary
+cursors         progress of each sink, its backfill and replay; paused: 1 an operator, 2 the destination is gone, 3
+                another bridge took it over; a random id (birth); the record behind which it owes a snapshot, or 0
+starts          starts of a bridge with an exactly-once sink: a random id, and the newest record then
 selections      each sink with a selection: its bit in log and ledger, and the entries that its bits were decided by
-backfill_items  items of each sink's backfill: numbers of records, or notices
-snapshots       the newest snapshot on demand of each sink, and the time from which its schedule counts
-dead_letters    each contains its record, so that the log can be trimmed
-encryption_keys keys under which the database has content
-terms           with an election: terms of leaders, each with its first commit; meta.committed is the newest
+backfill_items  items of each sink's backfill: numbers of records, or notices with what they are about
+snapshots       the newest snapshot on demand of each sink: its conditions, the objects that a cancel left out, and the
+                time from which its schedule counts
+dead_letters    each contains its record, so that the log can be trimmed; sealed: reason and answer, encrypted
+encryption_keys keys under which the database has content; proof tells keys of equal ids apart
+terms           with an election: terms of leaders, each with its first commit
 
 A step of a migration adds tables, columns and indexes, so it takes milliseconds, whatever the size of the log: a
 rewrite of the log would take minutes and the size of the file. New columns stand behind the others. The price: in a
