@@ -32,7 +32,8 @@ from bridge.plan.difference import MOST_DELETES, SettingsDifference, difference
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import preflight
-from bridge.telemetry.facts import ConfigurationReloaded, ReloadRefused, Report
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.process import ConfigurationReloaded, ReloadRefused
 from config.document import LARGEST
 from config.errors import ConfigError
 from config.schema import Settings

@@ -41,7 +41,8 @@ from bridge.plan.cluster_identity import identify
 from bridge.plan.current_resources import CurrentResources
 from bridge.plan.plan import Plan, Wanted
 from bridge.plan.resolve import ignored_by, recovers_steps, rules_for
-from bridge.telemetry.facts import ObjectLeftBare, Report
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.informer import ObjectLeftBare
 from bridge.transform.digest import IgnoredPaths
 from bridge.transform.redaction import Redaction
 from bridge.transform.transform import naming_managers, transform_for

@@ -24,7 +24,8 @@ from bridge.outbox import Ledger
 from bridge.plan.current_resources import CurrentResources
 from bridge.plan.plan import PlanRefused, Wanted
 from bridge.plan.resolve import Desired, Resolution, ResourceChange, absent_scopes, foresee, mistakes_of, resolve_wanted
-from bridge.telemetry.facts import DiscoveryFailed, Report, ResourceUnknown, ScopeChanged
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.cluster import DiscoveryFailed, ResourceUnknown, ScopeChanged
 
 NOT_FOUND = 404
 

@@ -22,7 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-from bridge.telemetry.facts import Report, SignalReaction, SignalReceived, discard
+from bridge.telemetry.facts import Report, discard
+from bridge.telemetry.facts.process import SignalReaction, SignalReceived
 
 _NOT_EVEN_INTO_A_PIPE = 1
 """Byte. With a limit of 0, Linux writes no file, but still feeds a core_pattern that is a pipe (core(5)). With 1, Linux

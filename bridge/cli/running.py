@@ -32,9 +32,8 @@ from bridge.outbox import Damaged, StateError
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import preflight
-from bridge.telemetry.facts import BridgeBroke, BridgeEnded, BridgeStarted, ConfigurationRefused
-from bridge.telemetry.log_stream import set_log_level, set_up_logging
-from bridge.telemetry.logs import Logs
+from bridge.telemetry.facts.process import BridgeBroke, BridgeEnded, BridgeStarted, ConfigurationRefused
+from bridge.telemetry.logs import Logs, set_log_level, set_up_logging
 from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry
 from config.errors import ConfigError

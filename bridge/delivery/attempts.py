@@ -19,7 +19,8 @@ from bridge.delivery.circuit import AT_REST, Circuit, Retry
 from bridge.model.primitives.backoff import Backoff
 from bridge.model.record import Record, body_bytes, unfit
 from bridge.model.status import PauseCause
-from bridge.telemetry.facts import (
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.delivery import (
     BatchDelivered,
     CircuitClosed,
     CircuitOpened,
@@ -29,7 +30,6 @@ from bridge.telemetry.facts import (
     DestinationGone,
     DestinationLost,
     LeadershipDoubted,
-    Report,
     SinkFenced,
     SinkOpened,
 )

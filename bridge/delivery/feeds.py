@@ -18,7 +18,8 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record, body_bytes
 from bridge.outbox import Capture, Cipher, CleanerPolicy, Outbox, Retention, utc_now
 from bridge.processor.shared_processor import SharedProcessor
-from bridge.telemetry.facts import BatchCommitted, Report
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.outbox import BatchCommitted
 
 
 class Appends(Protocol):

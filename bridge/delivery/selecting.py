@@ -27,10 +27,10 @@ from bridge.model.policies import StartPolicy
 from bridge.outbox import EVERYTHING, Decide, JudgedRecords, LastState, Moved, Selections, StateError, StoredSelection
 from bridge.plan.plan import PlanRefused, SinkPlan
 from bridge.plan.resolve import Resolution, resolve_entries, unwatched_entries
-from bridge.telemetry.facts import (
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.outbox import (
     EvaluationsFailed,
     ExpressionFailed,
-    Report,
     SelectionChanged,
     SelectionUnreadable,
     SelectorUnserved,

@@ -34,7 +34,8 @@ from bridge.outbox import (
     condition,
 )
 from bridge.processor.shared_processor import ProcessorListener
-from bridge.telemetry.facts import ProgressRead, Report
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.delivery import ProgressRead
 from sinks.base import ProgressSink, StatefulSink
 
 

@@ -29,9 +29,9 @@ from bridge.model.versions.version import gap_in_shard, in_term
 from bridge.outbox import DeadLetters, Outbox, SinkCursor, utc_now
 from bridge.plan.current_resources import CurrentResources
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan
-from bridge.telemetry.facts import (
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.delivery import (
     RecordsLeftBehind,
-    Report,
     SinkCautioned,
     SinkInsecure,
     SinkPaused,

@@ -24,7 +24,9 @@ from bridge.model.policies import OnRejected
 from bridge.model.primitives.fetch import Missed
 from bridge.model.record import Delta, Gap, NewDeadLetter, Record, RetriedDeadLetter, overrun_gap
 from bridge.model.status import CircuitState, PauseCause, SinkState
-from bridge.telemetry.facts import ListenerOverrun, RecordRejected, RecordsParked, Report
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.delivery import RecordRejected, RecordsParked
+from bridge.telemetry.facts.outbox import ListenerOverrun
 from sinks.base import Sink, is_blocked
 
 

@@ -27,7 +27,8 @@ import msgspec
 from aiohttp import web
 
 from bridge.model.primitives.network import client_of
-from bridge.telemetry.facts import AnswerFailed, ConnectionCut, CutReason, Report
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.process import AnswerFailed, ConnectionCut, CutReason
 
 
 class Startable(ABC):

@@ -19,7 +19,8 @@ from bridge.http import readiness
 from bridge.http.access import TokenFile, expect_local_name, is_local
 from bridge.http.listener import Bounds, Limits, Listener, Startable
 from bridge.model.status import StatusSnapshot, StatusSource
-from bridge.telemetry.facts import TELEMETRY_SERVER, Report, discard
+from bridge.telemetry.facts import Report, discard
+from bridge.telemetry.facts.process import TELEMETRY_SERVER
 
 _LIMITS = Limits(connections=Bounds(all=128, of_a_client=64))
 _DETAILS_ELSEWHERE = (

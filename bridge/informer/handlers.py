@@ -12,7 +12,8 @@ from bridge.informer.indexer import Indexer
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.primitives.ring import Ring, Slice
 from bridge.processor.shared_processor import ListenerClosed, ProcessorListener, SharedProcessor
-from bridge.telemetry.facts import ListenerOverrun, Report
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.outbox import ListenerOverrun
 
 Handler: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
 """Receives changes in order, at most BATCH per call. An error that it raises ends the informer."""

@@ -29,7 +29,8 @@ from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, Deleted
-from bridge.telemetry.facts import ChangesIgnored, InformerStarted, InformerStopped, InformerSynced, Report
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.informer import ChangesIgnored, InformerStarted, InformerStopped, InformerSynced
 
 
 class SharedInformer:

@@ -32,7 +32,8 @@ from bridge.kube.wire.status import shortened
 from bridge.model.answers import Conflict, ErrorAnswer, Failed, ListerWatcher, WatchAnswer, WatchRequest
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
-from bridge.telemetry.facts import Report, ShardSelected, discard
+from bridge.telemetry.facts import Report, discard
+from bridge.telemetry.facts.cluster import ShardSelected
 
 _LARGEST = 2 << 20
 """Bytes of an answer. The API server takes no larger object."""

@@ -41,7 +41,8 @@ from bridge.model.answers import (
 )
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
-from bridge.telemetry.facts import ObjectLeftBare, Report, discard
+from bridge.telemetry.facts import Report, discard
+from bridge.telemetry.facts.informer import ObjectLeftBare
 
 IDLE_TIMEOUT = 90.0
 """Idle timeout in seconds. Bookmarks come every minute, so a longer silence shows a dead connection."""

@@ -37,7 +37,8 @@ from bridge.outbox.storage.database import one, open_writer, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
 from bridge.outbox.storage.mark import Mark
 from bridge.outbox.storage.state_directory import StateDirectory
-from bridge.telemetry.facts import OutboxOpened, OutboxRebuilt, ReplicasLeft, Report, StateExposed, StateMigrated
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.outbox import OutboxOpened, OutboxRebuilt, ReplicasLeft, StateExposed, StateMigrated
 
 MOST = 1 << 62
 """Exclusive upper bound of believable sequence numbers."""

@@ -18,7 +18,8 @@ from bridge.outbox.consumers.selections import StoredSelection
 from bridge.outbox.selections import Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.store import Store
-from bridge.telemetry.facts import Report, SinkForgotten
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.outbox import SinkForgotten
 
 
 class _Begun(NamedTuple):

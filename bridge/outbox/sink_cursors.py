@@ -22,7 +22,8 @@ from bridge.outbox.dead_letters import DeadLetters
 from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
 from bridge.outbox.progress import DestinationProgress
 from bridge.outbox.store import Store
-from bridge.telemetry.facts import Report, SnapshotBegan, SnapshotEnded
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotEnded
 
 
 class SinkCursors:

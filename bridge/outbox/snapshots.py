@@ -17,7 +17,8 @@ from bridge.outbox.consumers.replays import SnapshotRow
 from bridge.outbox.selections import LastState, Selections
 from bridge.outbox.sink_cursors import SinkCursors
 from bridge.outbox.store import Store
-from bridge.telemetry.facts import Report, SnapshotBegan, SnapshotCancelled
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotCancelled
 
 
 class Snapshots:

@@ -24,7 +24,8 @@ from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import close, is_damage, page_bytes
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.state_directory import StateDirectory
-from bridge.telemetry.facts import OutboxFull, OutboxHasRoom, Report
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.outbox import OutboxFull, OutboxHasRoom
 
 T = TypeVar("T")
 

@@ -18,7 +18,8 @@ from bridge.kube.wire.status import shortened
 from bridge.model.answers import Failed, Refused
 from bridge.model.primitives.backoff import Backoff
 from bridge.outbox import Ledger
-from bridge.telemetry.facts import ClusterChanged, ClusterUnidentified, DiscoveryFailed, Report
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.cluster import ClusterChanged, ClusterUnidentified, DiscoveryFailed
 
 PATH = "/api/v1/namespaces/kube-system"
 REFUSAL_DOUBTED = 15.0

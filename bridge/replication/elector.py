@@ -54,7 +54,8 @@ from bridge.replication.deciding import (
 )
 from bridge.replication.lease import Lease, MalformedLease, Published, created, lease_of, released, renewed, taken
 from bridge.replication.ports import Duties, LeaseApi, Tenure
-from bridge.telemetry.facts import (
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.election import (
     LeaderChanged,
     LeadershipBegan,
     LeadershipLost,
@@ -63,7 +64,6 @@ from bridge.telemetry.facts import (
     LeaseRenewed,
     LeaseTaken,
     LeaseTermDoubted,
-    Report,
 )
 
 

@@ -1,223 +1,171 @@
-"""Writes facts as log lines, for the person on call: those of resources and the cluster here, all others in
-``log_lines``.
+"""Writes one stream of log lines: the bridge's, which facts say (structlog), and the libraries' (the standard library's
+logging).
 
-info: changes of state (synced, recovered, stopped). warning: failures, with the next action. error: gaps, and a blocked
-intake. A state is logged when it changes; a repeated failure is logged every half minute, with its count in between.
-Batches and single requests are debug. No line has an object's body.
+For the person on call. info: changes of state (synced, recovered, stopped). warning: failures, with the next action.
+error: gaps, and a blocked intake. Batches and single requests are debug. No line has an object's body.
+
+A line gets its level and time, then the form for people or for machines. Credentials are taken out of the finished
+text, tracebacks included; control characters are escaped, so a line cannot be forged by the text of a server.
 """
 
 from __future__ import annotations
 
+import io
+import logging
+import re
 import time
 from collections.abc import Callable
+from typing import TextIO
 
-from bridge.model.resource import Resource, Scope
-from bridge.telemetry.facts import (
-    BatchCommitted,
-    BatchDelivered,
-    ChangesIgnored,
-    ConnectionInsecure,
-    CredentialsRead,
-    DiscoveryFailed,
-    DiscoveryRejected,
-    Fact,
-    GroupStale,
-    HistoryChecked,
-    InformerStarted,
-    InformerStopped,
-    InformerSynced,
-    InputUnreadable,
-    ListCompleted,
-    ListWatchFailed,
-    ObjectLeftBare,
-    PluginComplained,
-    ResourceRefused,
-    ResourceUnknown,
-    ShardSelected,
-    StepsRecovered,
-    VersionsRanBackwards,
-    WatchEnded,
-    WatchOpened,
-)
-from bridge.telemetry.log_lines import ElectionLogs, ProcessLogs, SinkLogs, StateLogs
-from bridge.telemetry.throttled_log import ThrottledLog
+import msgspec
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
 
-_ADVICE = {
-    401: "the API server does not accept the bridge's credentials: check cluster.token_file, or the kubeconfig",
-    403: 'the bridge may not list and watch the resource: grant its account the verbs "list" and "watch" on it',
-    404: "the API server does not serve the resource: check its name under resources, or install its CRD",
-    405: "the resource cannot be listed and watched: remove it from resources",
-}
-"""Status of a refusal → its cause, and the next action."""
-_RECOVERED = {
-    401: "the API server accepts the bridge's credentials",
-    403: "the bridge may list and watch the resource",
-    404: "the API server serves the resource",
-    405: "the resource can be listed and watched",
-}
+from bridge.model.primitives.printable import escaped
+from bridge.telemetry.fact_log import FactLog, Level, LogThrottle
+from bridge.telemetry.facts import Fact
+
+NAME = "kubedelta"
+"""The bridge's own logger."""
+_CREDENTIALS = re.compile(r"""(?<=://)[^/@\s"'<>]+(?=@)|(?i:(?<=bearer )|(?<=basic ))[\w.~+/=-]+""")
+_FIRST = ("timestamp", "level", "event")
 
 
 class Logs:
-    """An observer of facts."""
+    """An observer of facts: each writes its lines to the logger."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._throttled = ThrottledLog(clock)
-        self._log = self._throttled.log
-        self._sinks = SinkLogs(self._throttled)
-        self._state = StateLogs(self._throttled)
-        self._process = ProcessLogs(self._throttled)
-        self._election = ElectionLogs(self._throttled)
-        self._refused: dict[tuple[Resource, Scope], int] = {}
-        self._unknown: dict[str, str] = {}
+        logger = structlog.stdlib.get_logger(NAME)
+        standard = logging.getLogger(NAME)
+
+        def write(level: Level, text: str, fields: dict[str, object]) -> None:
+            getattr(logger, level)(text, **fields)
+
+        self._log = FactLog(write, lambda: standard.isEnabledFor(logging.DEBUG), clock)
 
     def observe(self, fact: Fact) -> None:
-        match fact:
-            case BatchCommitted(resource, scope):
-                if self._throttled.is_debug:
-                    named = _named(resource, scope)
-                    self._log.debug("batch committed", **named, records=fact.records, bytes=fact.bytes)
-            case BatchDelivered():
-                self._sinks.observe(fact)
-            case ChangesIgnored(resource, scope, count):
-                if self._throttled.is_debug:
-                    self._log.debug("changes ignored", **_named(resource, scope), count=count)
-            case InformerStarted(resource, scope):
-                self._log.debug("informer started", **_named(resource, scope))
-            case StepsRecovered():
-                self._recovery(fact)
-            case ListCompleted() | WatchOpened() | WatchEnded() | InformerSynced() | InformerStopped():
-                self._informer(fact)
-            case ListWatchFailed() | ResourceRefused() | InputUnreadable() | ObjectLeftBare() | VersionsRanBackwards():
-                self._informer_failure(fact)
-            case ResourceUnknown() | DiscoveryFailed() | DiscoveryRejected() | GroupStale() | ConnectionInsecure():
-                self._cluster_failure(fact)
-            case HistoryChecked():
-                self._history(fact)
-            case CredentialsRead(origin, problem) if problem:
-                text = "the credentials for the API server have changed, and the former ones stay in use"
-                self._log.warning(text, origin=origin, reason=problem)
-            case CredentialsRead(origin):
-                self._log.info("new credentials for the API server are in use", origin=origin)
-            case ShardSelected(resource, scope, by_server):
-                sent = "this shard alone" if by_server else "every shard; those of others are dropped"
-                self._log.info(f"the API server sends the objects of {sent}", **_named(resource, scope))
-            case PluginComplained(command, text):
-                self._log.debug("credential plugin complained", command=command, text=text)
-            case _:
-                self._sinks.observe(fact)
-                self._state.observe(fact)
-                self._process.observe(fact)
-                self._election.observe(fact)
+        fact.log(self._log)
 
-    # ── Informers ────────────────────────────────────────────────────────────
 
-    def _informer(self, fact: ListCompleted | WatchOpened | WatchEnded | InformerSynced | InformerStopped) -> None:
-        resource, scope = key = fact.resource, fact.scope
-        log = self._log.bind(**_named(resource, scope))
-        match fact:
-            case ListCompleted(objects=objects, seconds=seconds, relist=relist):
-                self._served(key)
-                level = log.info if relist else log.debug
-                level("listed again" if relist else "listed", objects=objects, seconds=round(seconds, 3))
-            case WatchOpened():
-                self._served(key)
-                if self._throttled.over(("failed", *key)):
-                    log.info("watch is live")
-                log.debug("watch opened")
-            case WatchEnded():
-                log.debug("watch ended", reason=fact.reason, events=fact.events, seconds=round(fact.seconds, 3))
-            case InformerSynced(objects=objects):
-                self._unknown.pop(resource.name, None)
-                log.info("synced", objects=objects)
-            case InformerStopped():
-                self._refused.pop(key, None)
-                self._throttled.forget(("failed", *key))
-                self._throttled.forget(("unreadable", *key))
-                self._throttled.forget(("bare", *key))
-                log.info("informer stopped")
+# ── The stream ───────────────────────────────────────────────────────────────
 
-    def _recovery(self, fact: StepsRecovered) -> None:
-        reason = {"reason": fact.reason} if fact.reason else {}
-        log = self._log.info if fact.objects else self._log.debug
-        log(
-            "steps that no watch announced were looked for",
-            **_named(fact.resource, fact.scope),
-            objects=fact.objects,
-            recovered=fact.steps,
-            requests=fact.requests,
-            seconds=round(fact.seconds, 3),
-            outcome=fact.ended_by.value,
-            **reason,
+
+def set_up_logging(
+    level: str, form: str, stream: TextIO, *, shard: str = "", clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Writes lines from ``level`` on (debug, info, warning, error) to ``stream``: standard error, because standard
+    output may belong to a sink. ``form`` is ``json``, ``console``, or ``auto``: console on a terminal, else JSON.
+
+    With ``shard``, the name of the bridge's shard, every line has it.
+
+    Of libraries, warnings and errors are logged, each message once every half minute with its count in between, since
+    some libraries log every request of a stranger. Tracebacks show no variables, since these hold tokens and bodies.
+    """
+    console = form == "console" or (form == "auto" and stream.isatty())
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if shard:
+        shared.append(_NamedByShard(shard))
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(_ThrottledLibraries(clock))
+    handler.setFormatter(
+        _WithoutCredentials(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, _add_times, *shared],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *(_for_people(stream.isatty()) if console else _for_machines()),
+            ],
         )
-
-    def _served(self, key: tuple[Resource, Scope]) -> None:
-        if (status := self._refused.pop(key, None)) is not None:
-            self._log.info(_RECOVERED.get(status, "the API server serves the resource"), **_named(*key))
-
-    def _informer_failure(
-        self, fact: ListWatchFailed | ResourceRefused | InputUnreadable | ObjectLeftBare | VersionsRanBackwards
-    ) -> None:
-        key = fact.resource, fact.scope
-        named = _named(*key)
-        match fact:
-            case ListWatchFailed(verb=verb, reason=reason, retry_after=after):
-                self._throttled.failure(("failed", *key), f"{verb} failed", reason, **named, retry_in=round(after, 1))
-            case ResourceRefused(status=status, reason=reason, retry_after=after):
-                log = self._log.debug if self._refused.get(key) == status else self._log.warning
-                self._refused[key] = status
-                advice = _ADVICE.get(status, "see status and reason")
-                log(f"refused: {advice}", **named, status=status, reason=reason, retry_in=round(after, 1))
-            case InputUnreadable(reason=reason):
-                text = "an item or a line of the API server cannot be read, and was skipped"
-                self._throttled.failure(("unreadable", *key), text, reason, **named)
-            case ObjectLeftBare(reason=reason):
-                text = (
-                    "an object is too large, too deep, not to be redacted, or its name is too long: not exported whole"
-                )
-                self._throttled.failure(("bare", *key), text, reason, **named)
-            case VersionsRanBackwards(was=was, now=now):
-                text = "the API server's store was restored: comparing all objects with it, in a new epoch"
-                self._log.warning(text, **named, was=was, now=now)
-
-    def _history(self, fact: HistoryChecked) -> None:
-        subject = ("history", fact.store)
-        named = {"store": fact.store} if fact.store else {}
-        match fact.outcome:
-            case "same":
-                self._throttled.over(subject)
-                self._log.debug("the API server's history is the known history", **named)
-            case "unknown":
-                text = "the API server has forgotten the proof of its history: comparing all objects"
-                self._log.info(text, **named, reason=fact.reason)
-            case "other":
-                text = "the API server has another history (a restored store): comparing all objects in a new epoch"
-                self._log.warning(text, **named, reason=fact.reason)
-            case _:
-                text = "the API server's history cannot be proven yet: watches wait for the proof"
-                self._throttled.failure(subject, text, fact.reason, **named)
-
-    # ── The cluster ──────────────────────────────────────────────────────────
-
-    def _cluster_failure(
-        self, fact: ResourceUnknown | DiscoveryFailed | DiscoveryRejected | GroupStale | ConnectionInsecure
-    ) -> None:
-        match fact:
-            case ResourceUnknown(name, reason):
-                if self._unknown.get(name) != reason:
-                    self._unknown[name] = reason
-                    text = "no resource has this name; it is looked up again at every discovery"
-                    self._log.warning(text, resource=name, reason=reason)
-            case DiscoveryFailed(reason, retry_after):
-                self._throttled.failure("discovery", "discovery failed", reason, retry_in=round(retry_after, 1))
-            case GroupStale(group, reason):
-                text = "the API server cannot discover this API group now; its known resources are kept"
-                self._log.warning(text, group=group, reason=reason)
-            case DiscoveryRejected(name):
-                text = "discovery has an entry with an invalid name; it is ignored"
-                self._log.warning(text, name=name)
-            case ConnectionInsecure(server, reason):
-                self._log.warning("connection to the API server is not secure", server=server, reason=reason)
+    )
+    root = logging.getLogger()
+    # Replaced and not added: with a handler of a library, every line would come twice.
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    # Python's own warnings would stand as plain text among the lines of JSON.
+    logging.captureWarnings(True)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        # A refused configuration is logged with other settings than a run: a cached logger would keep the first ones.
+        cache_logger_on_first_use=False,
+    )
+    set_log_level(level)
 
 
-def _named(resource: Resource, scope: Scope) -> dict[str, str]:
-    return {"resource": resource.name} if scope == Scope() else {"resource": resource.name, "scope": str(scope)}
+def set_log_level(level: str) -> None:
+    """Changes the level of ``set_up_logging``."""
+    logging.getLogger(NAME).setLevel(level.upper())
+    structlog.configure(
+        **{**structlog.get_config(), "wrapper_class": structlog.make_filtering_bound_logger(level)},
+    )
+
+
+def _for_people(colors: bool) -> list[Processor]:
+    return [_escape_values, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=_plain_traceback)]
+
+
+def _escape_values(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Runs before the renderer, whose colours are control characters too. The renderer shows other values by repr."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = escaped(value)
+    return event
+
+
+def _plain_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, error)
+    stream.write(escaped(text.getvalue(), keep="\n"))
+
+
+def _for_machines() -> list[Processor]:
+    return [
+        structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False)),
+        structlog.processors.JSONRenderer(serializer=_json),
+    ]
+
+
+def _json(event: EventDict, **_: object) -> str:
+    first = {name: event.pop(name) for name in _FIRST if name in event}
+    return escaped(msgspec.json.encode({**first, **event}, enc_hook=str).decode())
+
+
+class _NamedByShard:
+    """Adds the shard to each line."""
+
+    def __init__(self, shard: str) -> None:
+        self._shard = shard
+
+    def __call__(self, _logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+        event["shard"] = self._shard
+        return event
+
+
+class _ThrottledLibraries(logging.Filter):
+    """Throttles lines of libraries by logger and template, since arguments may come from strangers."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._throttle = LogThrottle(clock)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name == NAME:
+            return True
+        times = self._throttle.due(record.name, str(record.msg))
+        record.times = times or 0
+        return times is not None
+
+
+def _add_times(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    if (times := getattr(event["_record"], "times", 1)) > 1:
+        event["times"] = times
+    return event
+
+
+class _WithoutCredentials(structlog.stdlib.ProcessorFormatter):
+    """Removes the user of a URL, and the word behind "Bearer" or "Basic", from every line, tracebacks included."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _CREDENTIALS.sub("…", super().format(record))

@@ -17,7 +17,7 @@ from bridge.model.status import (
     SinkStatus,
     StatusSnapshot,
 )
-from bridge.telemetry.facts import InformerStarted
+from bridge.telemetry.facts.informer import InformerStarted
 from bridge.telemetry.metrics import Metrics
 
 

@@ -20,7 +20,8 @@ from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged, UnknownFormat
 from bridge.outbox.storage import database
 from bridge.outbox.storage.directory_lock import FILE
-from bridge.telemetry.facts import Fact, OutboxRebuilt
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.outbox.opened import crashed, everything, opened
 from tests.kit import memory
 from tests.kit.damage import harm

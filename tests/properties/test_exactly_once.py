@@ -20,7 +20,8 @@ from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta, Record
 from bridge.model.versions.progress import Progress
 from bridge.outbox import Outbox
-from bridge.telemetry.facts import Fact, ProgressRead
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.delivery import ProgressRead
 from sinks.base import ProgressSink
 from tests.bridge.outbox.opened import crashed, feeds_of, opened
 from tests.kit.examples import examples

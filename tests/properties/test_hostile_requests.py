@@ -19,7 +19,8 @@ from bridge.http.server import WebServer
 from bridge.operations.page import viewers as stream
 from bridge.operations.page.server import OFFERED, PageServer
 from bridge.plan.plan import PagePlan
-from bridge.telemetry.facts import AnswerFailed, Fact
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.process import AnswerFailed
 from bridge.telemetry.metrics import Metrics
 from tests.bridge.operations.page.page import TOKEN, ABridge
 from tests.kit.deadlines import BUSY

@@ -19,7 +19,8 @@ from bridge.model.answers import Busy, ErrorAnswer, EventType, Expired, Failed, 
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
-from bridge.telemetry.facts import Fact, StepsRecovered
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.informer import StepsRecovered
 from tests.kit.examples import TIMES
 from tests.kit.objects import PODS
 from tests.kit.shared_store import BROKE, Backup, SharedStore, View

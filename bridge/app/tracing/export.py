@@ -25,7 +25,8 @@ from requests.auth import AuthBase
 from urllib3.util import create_urllib3_context
 
 from bridge.plan.plan import TracingPlan
-from bridge.telemetry.facts import Report, SpansExported, SpansLost
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.process import SpansExported, SpansLost
 from sinks.secret_files import SecretFile
 
 _MOST_WAITING = 4096

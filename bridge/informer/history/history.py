@@ -23,7 +23,8 @@ from bridge.model.answers import Busy, Failed, Refused
 from bridge.model.change import ObjectVersion
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import age_of
-from bridge.telemetry.facts import HistoryChecked, Report, discard
+from bridge.telemetry.facts import Report, discard
+from bridge.telemetry.facts.informer import HistoryChecked
 
 GATHER = 0.05
 """Seconds to wait for other members whose watches broke at the same moment."""

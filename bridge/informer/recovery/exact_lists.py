@@ -19,7 +19,7 @@ from bridge.informer.recovery.walk import Meaning, Moment, NotNow, NotOffered, N
 from bridge.model.answers import ListAnswer, ListerWatcher, ListRequest, Match, Page, Part
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
-from bridge.telemetry.facts import RecoveryEnd
+from bridge.telemetry.facts.informer import RecoveryEnd
 
 LONGEST = 20.0
 """Seconds of a list's recovery. Meanwhile the queue takes the events of the next watch up to its bounds, and a watch

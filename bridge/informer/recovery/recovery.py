@@ -32,7 +32,8 @@ from bridge.informer.recovery.walk import (
 )
 from bridge.model.answers import ListerWatcher
 from bridge.model.object import ApiObject
-from bridge.telemetry.facts import RecoveryEnd, Report, StepsRecovered
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.informer import RecoveryEnd, StepsRecovered
 
 SEALING = 10.0
 """Seconds for the last request of a batch."""

@@ -64,11 +64,11 @@ from bridge.model.answers import (
 from bridge.model.primitives.backoff import Backoff
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import OTHERS_FIRST
-from bridge.telemetry.facts import (
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.informer import (
     InputUnreadable,
     ListCompleted,
     ListWatchFailed,
-    Report,
     ResourceRefused,
     VersionsRanBackwards,
     WatchEnded,

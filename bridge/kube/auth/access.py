@@ -38,7 +38,8 @@ from bridge.kube.auth.kubeconfig import ChosenContext, Cluster, Exec, User, defa
 from bridge.kube.errors import CredentialsError
 from bridge.kube.wire.status import shortened
 from bridge.model.primitives.network import is_loopback
-from bridge.telemetry.facts import ConnectionInsecure, CredentialsRead, Report, discard
+from bridge.telemetry.facts import Report, discard
+from bridge.telemetry.facts.cluster import ConnectionInsecure, CredentialsRead
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder in which the kubelet puts the token and the cluster's authority."""

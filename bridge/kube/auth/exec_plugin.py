@@ -26,7 +26,8 @@ from bridge.kube.auth.kubeconfig import Cluster, Exec
 from bridge.kube.errors import CredentialsError
 from bridge.kube.wire.objects import UNREADABLE
 from bridge.kube.wire.status import shortened
-from bridge.telemetry.facts import PluginComplained, Report, discard
+from bridge.telemetry.facts import Report, discard
+from bridge.telemetry.facts.cluster import PluginComplained
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"

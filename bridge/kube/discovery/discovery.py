@@ -23,7 +23,8 @@ from bridge.kube.errors import ApiError
 from bridge.kube.wire.objects import LONGEST_ETAG, UNREADABLE
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Failed, Refused
-from bridge.telemetry.facts import DiscoveryRejected, GroupStale, Report
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.cluster import DiscoveryRejected, GroupStale
 
 PATHS = ("/api", "/apis")
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"

@@ -27,7 +27,7 @@ from bridge.operations.admin.protocol import (
     Refusal,
     SinkName,
 )
-from bridge.telemetry.facts import OperatorCommand
+from bridge.telemetry.facts.process import OperatorCommand
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ChangeDeadLetters: TypeAlias = Callable[[str, Sequence[int] | None], Awaitable[int]]

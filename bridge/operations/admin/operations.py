@@ -44,7 +44,8 @@ from bridge.plan.keys import load_cipher
 from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.resolve import meant
-from bridge.telemetry.facts import Report, SinkPaused, SinkResumed, discard
+from bridge.telemetry.facts import Report, discard
+from bridge.telemetry.facts.delivery import SinkPaused, SinkResumed
 from config.schema import Settings
 
 BEGINNING = "beginning"

@@ -17,7 +17,8 @@ from bridge.http.listener import Bounds, Limits, Listener, Startable
 from bridge.model.admin import About, AdminOperations
 from bridge.operations.admin.handlers import COMMAND, AdminHandlers, Handler, answered, command_fact
 from bridge.operations.admin.protocol import LARGEST_REQUEST, SocketFile
-from bridge.telemetry.facts import ADMIN_SERVER, Report, discard
+from bridge.telemetry.facts import Report, discard
+from bridge.telemetry.facts.process import ADMIN_SERVER
 
 _CREDENTIALS = struct.Struct("3i")
 _LIMITS = Limits(connections=Bounds(all=32, of_a_client=32), line=8190, headers=128, body=LARGEST_REQUEST)

@@ -24,7 +24,8 @@ from bridge.plan.difference import MOST_DELETES
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.plan.preflight import preflight
 from bridge.plan.resolve import Resolution, resolve_wanted
-from bridge.telemetry.facts import ConnectionInsecure, Fact
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.cluster import ConnectionInsecure
 from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption
 
 MOST_OBJECTS = 200_000

@@ -35,7 +35,8 @@ from bridge.operations.admin.handlers import AdminHandlers, Handler, answered, c
 from bridge.operations.admin.protocol import LARGEST_REQUEST, PREFIX
 from bridge.operations.page.viewers import MOST_VIEWERS, PageSources, Viewers, stream
 from bridge.plan.plan import PagePlan
-from bridge.telemetry.facts import PAGE_SERVER, PageOpened, PageTokenRefused, Report, discard
+from bridge.telemetry.facts import Report, discard
+from bridge.telemetry.facts.process import PAGE_SERVER, PageOpened, PageTokenRefused
 
 EVENTS = f"{PREFIX}/events"
 _OBJECT = f"{PREFIX}/dead-letters/{{number}}/object"

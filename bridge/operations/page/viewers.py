@@ -25,7 +25,8 @@ from bridge.model.record import Delta, Record, body_bytes
 from bridge.model.status import StatusSnapshot
 from bridge.operations.page.picture import EVERY, BacklogHistory, Painter
 from bridge.processor.shared_processor import SharedProcessor, Tap
-from bridge.telemetry.facts import PageFailed, Report
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.process import PageFailed
 
 MOST_VIEWERS = 8
 MOST_LINES = 200

@@ -1,5 +1,5 @@
-"""Facts: events of the bridge as frozen records, named in the past tense. Only telemetry counts and logs them. A fact
-is about a request, a batch or a state, and never about a single change, so that reporting stays cheap.
+"""Facts: events of the bridge as frozen records, named in the past tense. A fact is about a request, a batch or a
+state, and never about a single change, so that reporting stays cheap.
 
 cluster    the connection to the API server, discovery, the cluster's identity
 delivery   deliveries, their failures, the circuit
@@ -8,6 +8,15 @@ informer   lists, watches, the server's history
 outbox     commits, the state directory, backlogs and backfills
 process    the process, its signals and its clients
 
+A room reports a fact, and the class of the fact says all that observers do with it:
+
+- Its log line is a ``level`` and a ``sentence``, and all fields stand beside the sentence. Where the line depends on
+  the fields or on earlier facts, the class has a method ``log`` instead, which writes to a FactLog.
+- ``counts`` yields the series that the fact moves, and by how much. Each Metric is a constant in front of its first
+  fact, with its name, help text and labels.
+
+So a new fact or metric is an edit of one file here, beside its row in the documents.
+
 Invariant, with its test:
 
 - Rooms report facts, and neither count nor log. ``tests/bridge/telemetry/test_logs.py``
@@ -15,229 +24,80 @@ Invariant, with its test:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import ClassVar, Literal, TypeAlias
 
-from bridge.telemetry.facts.cluster import (
-    ClusterChanged,
-    ClusterFact,
-    ClusterUnidentified,
-    ConnectionInsecure,
-    CredentialsRead,
-    DiscoveryFailed,
-    DiscoveryRejected,
-    GroupStale,
-    PluginComplained,
-    ResourceUnknown,
-    ScopeChanged,
-    ShardSelected,
-)
-from bridge.telemetry.facts.delivery import (
-    BatchDelivered,
-    CircuitClosed,
-    CircuitOpened,
-    DeliveryDelayed,
-    DeliveryFact,
-    DestinationChanged,
-    DestinationCreated,
-    DestinationGone,
-    DestinationLost,
-    LeadershipDoubted,
-    ProgressRead,
-    RecordRejected,
-    RecordsLeftBehind,
-    RecordsParked,
-    SinkCautioned,
-    SinkFenced,
-    SinkInsecure,
-    SinkOpened,
-    SinkPaused,
-    SinkResumed,
-    StatesNotCompared,
-)
-from bridge.telemetry.facts.election import (
-    ElectionFact,
-    LeaderChanged,
-    LeadershipBegan,
-    LeadershipLost,
-    LeadershipReleased,
-    LeaseFailed,
-    LeaseRenewed,
-    LeaseTaken,
-    LeaseTermDoubted,
-)
-from bridge.telemetry.facts.informer import (
-    ChangesIgnored,
-    HistoryChecked,
-    InformerFact,
-    InformerStarted,
-    InformerStopped,
-    InformerSynced,
-    InputUnreadable,
-    ListCompleted,
-    ListWatchFailed,
-    ObjectLeftBare,
-    RecoveryEnd,
-    ResourceRefused,
-    StepsRecovered,
-    VersionsRanBackwards,
-    WatchEnded,
-    WatchOpened,
-)
-from bridge.telemetry.facts.outbox import (
-    BacklogCompacted,
-    BacklogDropped,
-    BatchCommitted,
-    EvaluationsFailed,
-    ExpressionFailed,
-    IntakeBlocked,
-    IntakeResumed,
-    ListenerOverrun,
-    OutboxFact,
-    OutboxFull,
-    OutboxHasRoom,
-    OutboxOpened,
-    OutboxRebuilt,
-    ReplicasLeft,
-    SelectionChanged,
-    SelectionUnreadable,
-    SelectorUnserved,
-    SinkForgotten,
-    SnapshotBegan,
-    SnapshotCancelled,
-    SnapshotEnded,
-    StateExposed,
-    StateMigrated,
-)
-from bridge.telemetry.facts.process import (
-    ADMIN_SERVER,
-    PAGE_SERVER,
-    SERVERS,
-    TELEMETRY_SERVER,
-    AnswerFailed,
-    BridgeBroke,
-    BridgeEnded,
-    BridgeStarted,
-    ConfigurationRefused,
-    ConfigurationReloaded,
-    ConnectionCut,
-    CutReason,
-    OperatorCommand,
-    PageFailed,
-    PageOpened,
-    PageTokenRefused,
-    ProcessFact,
-    ReloadRefused,
-    SignalReaction,
-    SignalReceived,
-    SpansExported,
-    SpansLost,
-)
+import msgspec
 
-__all__ = [
-    "ADMIN_SERVER",
-    "PAGE_SERVER",
-    "SERVERS",
-    "TELEMETRY_SERVER",
-    "AnswerFailed",
-    "BacklogCompacted",
-    "BacklogDropped",
-    "BatchCommitted",
-    "BatchDelivered",
-    "BridgeBroke",
-    "BridgeEnded",
-    "BridgeStarted",
-    "ChangesIgnored",
-    "CircuitClosed",
-    "CircuitOpened",
-    "ClusterChanged",
-    "ClusterUnidentified",
-    "ConfigurationRefused",
-    "ConfigurationReloaded",
-    "ConnectionCut",
-    "ConnectionInsecure",
-    "CredentialsRead",
-    "CutReason",
-    "DeliveryDelayed",
-    "DestinationChanged",
-    "DestinationCreated",
-    "DestinationGone",
-    "DestinationLost",
-    "DiscoveryFailed",
-    "DiscoveryRejected",
-    "EvaluationsFailed",
-    "ExpressionFailed",
-    "Fact",
-    "GroupStale",
-    "HistoryChecked",
-    "InformerStarted",
-    "InformerStopped",
-    "InformerSynced",
-    "InputUnreadable",
-    "IntakeBlocked",
-    "IntakeResumed",
-    "LeaderChanged",
-    "LeadershipBegan",
-    "LeadershipDoubted",
-    "LeadershipLost",
-    "LeadershipReleased",
-    "LeaseFailed",
-    "LeaseRenewed",
-    "LeaseTaken",
-    "LeaseTermDoubted",
-    "ListCompleted",
-    "ListWatchFailed",
-    "ListenerOverrun",
-    "ObjectLeftBare",
-    "OperatorCommand",
-    "OutboxFull",
-    "OutboxHasRoom",
-    "OutboxOpened",
-    "OutboxRebuilt",
-    "PageFailed",
-    "PageOpened",
-    "PageTokenRefused",
-    "PluginComplained",
-    "ProgressRead",
-    "RecordRejected",
-    "RecordsLeftBehind",
-    "RecordsParked",
-    "RecoveryEnd",
-    "ReloadRefused",
-    "ReplicasLeft",
-    "Report",
-    "ResourceRefused",
-    "ResourceUnknown",
-    "ScopeChanged",
-    "SelectionChanged",
-    "SelectionUnreadable",
-    "SelectorUnserved",
-    "ShardSelected",
-    "SignalReaction",
-    "SignalReceived",
-    "SinkCautioned",
-    "SinkFenced",
-    "SinkForgotten",
-    "SinkInsecure",
-    "SinkOpened",
-    "SinkPaused",
-    "SinkResumed",
-    "SnapshotBegan",
-    "SnapshotCancelled",
-    "SnapshotEnded",
-    "SpansExported",
-    "SpansLost",
-    "StateExposed",
-    "StateMigrated",
-    "StatesNotCompared",
-    "StepsRecovered",
-    "VersionsRanBackwards",
-    "WatchEnded",
-    "WatchOpened",
-    "discard",
-]
+from bridge.model.resource import Resource, Scope
+from bridge.telemetry.fact_log import FactLog, Level
 
-Fact: TypeAlias = ClusterFact | DeliveryFact | ElectionFact | InformerFact | OutboxFact | ProcessFact
+
+class Metric:
+    """A metric that facts move: its name (``kubedelta_`` is put in front), its help text, and its labels. A Metric has
+    no value; the observer ``Metrics`` keeps the series."""
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        per: Literal["", "resource", "sink"] = "",
+        *,
+        kind: Literal["counter", "summary", "histogram"] = "counter",
+        buckets: tuple[float, ...] = (),
+        **labels: Iterable[str],
+    ) -> None:
+        """``per``: the owner of the series, whose name is the first label; they begin and end with it. ``labels``: the
+        further labels, each with the values that have a series at zero from the start, since a rate needs the zero
+        before the first failure. ``buckets``: of a histogram."""
+        self.name = f"kubedelta_{name}"
+        self.text = text
+        self.per = per
+        self.kind = kind
+        self.buckets = buckets
+        self.labels = ((per,) if per else ()) + tuple(labels)
+        self.expected = tuple(product(*labels.values()))
+        """Values of ``labels`` that have a series from the start."""
+
+
+Series: TypeAlias = tuple[Metric, *tuple[str, ...]]
+"""A metric, and a value for each of its labels."""
+Counts: TypeAlias = Iterable[tuple[Series, float]]
+"""Each series, and how much it grows by; for a summary or histogram, what it observes."""
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """An event of the bridge."""
+
+    level: ClassVar[Level] = "info"
+    sentence: ClassVar[str] = ""
+
+    def log(self, log: FactLog) -> None:
+        """Writes the lines of this fact."""
+        log.write(self.level, self.sentence, **msgspec.structs.asdict(self))
+
+    def counts(self) -> Counts:
+        return ()
+
+
+class ResourceFact(Fact, frozen=True):
+    """An event of the informer of a resource in a scope."""
+
+    resource: Resource
+    scope: Scope
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The fields of a log line that name the informer."""
+        named = {"resource": self.resource.name}
+        return named if self.scope == Scope() else named | {"scope": str(self.scope)}
+
+    def log(self, log: FactLog) -> None:
+        fields = msgspec.structs.asdict(self)
+        del fields["resource"], fields["scope"]
+        log.write(self.level, self.sentence, **self.named, **fields)
+
 
 Report: TypeAlias = Callable[[Fact], None]
 

@@ -2,61 +2,91 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from bridge.telemetry.fact_log import FactLog
+from bridge.telemetry.facts import Counts, Fact, Metric
+from bridge.telemetry.facts.outbox import GAPS
 
-import msgspec
+# ── Sinks ────────────────────────────────────────────────────────────────────
+
+OPENS = Metric("sink_opens", "Times the destination was reached and the sink opened.", "sink")
 
 
-class SinkInsecure(msgspec.Struct, frozen=True):
+class SinkInsecure(Fact, frozen=True):
     """The configuration sends a sink's credentials over a network unencrypted. Reported when the sink begins, at the
     start or by a reload."""
 
+    level = "warning"
+    sentence = "sink sends credentials in clear text"
+
     sink: str
     reason: str
 
 
-class SinkCautioned(msgspec.Struct, frozen=True):
+class SinkCautioned(Fact, frozen=True):
     """The options of a sink give up a promise of the bridge. Reported once, at the start."""
 
+    level = "warning"
+    sentence = "the sink's options give up a promise"
+
     sink: str
     reason: str
 
 
-class SinkOpened(msgspec.Struct, frozen=True):
+class SinkOpened(Fact, frozen=True):
     sink: str
 
+    def log(self, log: FactLog) -> None:
+        # The failure is over without a line of its own: the destination has stored no record yet.
+        log.over(("delayed", self.sink))
+        log.info("sink is set up", sink=self.sink)
 
-class SinkPaused(msgspec.Struct, frozen=True):
+    def counts(self) -> Counts:
+        yield (OPENS, self.sink), 1
+
+
+class SinkPaused(Fact, frozen=True):
     """An operator paused the sink, now or before this start. ``max_backlog`` still holds."""
 
+    level = "warning"
+    sentence = "sink is paused until kubedelta sinks resume"
+
     sink: str
 
 
-class DestinationGone(msgspec.Struct, frozen=True):
+class DestinationGone(Fact, frozen=True):
     """The destination wants no more records, now or before this start. Deliveries end until an operator resumes the
     sink; ``max_backlog`` still holds."""
 
+    level = "error"
+    sentence = "the destination wants no more records: the sink waits for kubedelta sinks resume"
+
     sink: str
     reason: str
 
 
-class SinkFenced(msgspec.Struct, frozen=True):
+class SinkFenced(Fact, frozen=True):
     """Another process has taken the destination over, now or before this start. Deliveries end until an operator
     resumes the sink; ``max_backlog`` still holds."""
 
+    level = "error"
+    sentence = "another bridge has taken the destination over: the sink waits for kubedelta sinks resume"
+
     sink: str
     reason: str
 
 
-class LeadershipDoubted(msgspec.Struct, frozen=True):
+class LeadershipDoubted(Fact, frozen=True):
     """The destination may know a later leader than this replica. Nothing is sent to it until the Lease is renewed; a
     replica that has lost the Lease steps down."""
 
+    level = "warning"
+    sentence = "the destination may know another leader: the sink waits until the Lease is renewed"
+
     sink: str
     reason: str
 
 
-class ProgressRead(msgspec.Struct, frozen=True):
+class ProgressRead(Fact, frozen=True):
     """A sink has read its progress in the destination, when it was opened."""
 
     sink: str
@@ -66,12 +96,30 @@ class ProgressRead(msgspec.Struct, frozen=True):
     """Why the progress there is not of this state directory; empty if it is, or if there is none. Records may be
     delivered again, with the same ids."""
 
+    def log(self, log: FactLog) -> None:
+        if self.unknown:
+            text = "the progress in the destination is of another state: records may be delivered again, equal ids"
+            log.warning(text, sink=self.sink, reason=self.unknown)
+        else:
+            log.info("progress read from the destination", sink=self.sink, delivered_before=self.records)
 
-class SinkResumed(msgspec.Struct, frozen=True):
+
+class SinkResumed(Fact, frozen=True):
+    sentence = "sink is resumed"
+
     sink: str
 
 
-class DestinationCreated(msgspec.Struct, frozen=True):
+# ── Destinations ─────────────────────────────────────────────────────────────
+
+DESTINATIONS_CREATED = Metric("sink_destinations_created", "Missing streams that the sink created, empty.", "sink")
+DESTINATION_LOSSES = Metric("sink_destination_losses", "Times the destination lost records that it had stored.", "sink")
+DESTINATION_CHANGES = Metric(
+    "sink_destination_changes", "Changes of the destination that its consumers must know.", "sink"
+)
+
+
+class DestinationCreated(Fact, frozen=True):
     """The sink created a missing part of the destination, such as a stream, which begins empty."""
 
     sink: str
@@ -79,22 +127,64 @@ class DestinationCreated(msgspec.Struct, frozen=True):
     again: bool
     """True if the sink had delivered into it in this run: these records are lost."""
 
+    def log(self, log: FactLog) -> None:
+        if self.again:
+            text = "the sink's destination was gone, and is created again, empty; see kubedelta replay"
+            log.warning(text, sink=self.sink, destination=self.what)
+        else:
+            text = "the sink's destination did not exist, and is created"
+            log.info(text, sink=self.sink, destination=self.what)
 
-class DestinationLost(msgspec.Struct, frozen=True):
+    def counts(self) -> Counts:
+        yield (DESTINATIONS_CREATED, self.sink), 1
+
+
+class DestinationLost(Fact, frozen=True):
     """The destination has lost records that it had stored. The sink has put a Gap in front of later records."""
+
+    level = "error"
+    sentence = (
+        "the destination has lost records that it had stored; a Gap says so in front of later records; see kubedelta "
+        "replay"
+    )
 
     sink: str
     reason: str
 
+    def counts(self) -> Counts:
+        yield (DESTINATION_LOSSES, self.sink), 1
+        yield (GAPS, self.sink), 1
 
-class DestinationChanged(msgspec.Struct, frozen=True):
+
+class DestinationChanged(Fact, frozen=True):
     """A change of the destination that its owner made, with consequences for consumers."""
 
     sink: str
     what: str
 
+    def log(self, log: FactLog) -> None:
+        log.warning("the sink's destination has changed", sink=self.sink, change=self.what)
 
-class BatchDelivered(msgspec.Struct, frozen=True, gc=False):
+    def counts(self) -> Counts:
+        yield (DESTINATION_CHANGES, self.sink), 1
+
+
+# ── Deliveries ───────────────────────────────────────────────────────────────
+
+DELIVERED_RECORDS = Metric("sink_delivered_records", "Records that the destination has stored.", "sink")
+DELIVERED_BYTES = Metric("sink_delivered_bytes", "Bytes of object bodies that the destination has stored.", "sink")
+DELIVERY_SECONDS = Metric(
+    "sink_delivery_seconds",
+    "Seconds from the start of a batch's delivery to the destination's answer.",
+    "sink",
+    kind="histogram",
+    # From the write of a file to a broker near its timeout.
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+RETRIES = Metric("sink_retries", "Deliveries that failed and are retried.", "sink")
+
+
+class BatchDelivered(Fact, frozen=True, gc=False):
     """The destination has stored these records; they are settled."""
 
     sink: str
@@ -102,8 +192,23 @@ class BatchDelivered(msgspec.Struct, frozen=True, gc=False):
     bytes: int
     seconds: float
 
+    def log(self, log: FactLog) -> None:
+        if not log.change(("flowing", self.sink), True):
+            delayed = log.over(("delayed", self.sink))
+            if not log.change(("delivers", self.sink), True):
+                log.info("sink delivers", sink=self.sink)
+            elif delayed:
+                log.info("sink delivers again", sink=self.sink)
+        if log.is_debug():
+            log.debug("batch delivered", sink=self.sink, records=self.records, seconds=round(self.seconds, 4))
 
-class DeliveryDelayed(msgspec.Struct, frozen=True):
+    def counts(self) -> Counts:
+        yield (DELIVERED_RECORDS, self.sink), self.records
+        yield (DELIVERED_BYTES, self.sink), self.bytes
+        yield (DELIVERY_SECONDS, self.sink), self.seconds
+
+
+class DeliveryDelayed(Fact, frozen=True):
     """A delivery failed. The next attempt is in ``retry_after`` seconds."""
 
     sink: str
@@ -116,8 +221,20 @@ class DeliveryDelayed(msgspec.Struct, frozen=True):
     asked: float | None = None
     """Seconds that the destination asked for (Retry-After), if it did."""
 
+    def log(self, log: FactLog) -> None:
+        log.forget(("flowing", self.sink))
+        text = "delivery failed"
+        waiting: dict[str, float] = {"backlog_records": self.backlog_records, "retry_in": round(self.retry_after, 1)}
+        if self.asked:
+            text += "; the destination asked for a pause, which kubedelta sinks retry ends"
+            waiting["asked_seconds"] = round(self.asked, 1)
+        log.failure(("delayed", self.sink), text, self.reason, sink=self.sink, **waiting)
 
-class StatesNotCompared(msgspec.Struct, frozen=True):
+    def counts(self) -> Counts:
+        yield (RETRIES, self.sink), 1
+
+
+class StatesNotCompared(Fact, frozen=True):
     """The states before and after a change are too large, or cannot be read: what a sink's ``include`` asks for has the
     object as a whole."""
 
@@ -127,8 +244,19 @@ class StatesNotCompared(msgspec.Struct, frozen=True):
     reason: str
     """Without any value of the object."""
 
+    def log(self, log: FactLog) -> None:
+        text = "states before and after are not compared: include has the object as a whole"
+        subject = ("uncompared", self.sink, self.resource)
+        log.failure(subject, text, self.reason, sink=self.sink, resource=self.resource, object=self.key)
 
-class RecordRejected(msgspec.Struct, frozen=True):
+
+# ── Dead letters ─────────────────────────────────────────────────────────────
+
+REJECTED = Metric("sink_rejected_records", "Records that the destination rejected for good.", "sink")
+PARKED = Metric("sink_parked_records", "Records parked behind a rejected record of their object.", "sink")
+
+
+class RecordRejected(Fact, frozen=True):
     """The destination rejected a record for good. It is a dead letter."""
 
     sink: str
@@ -141,8 +269,17 @@ class RecordRejected(msgspec.Struct, frozen=True):
     """Empty for a notice, as ``key``."""
     key: str = ""
 
+    def log(self, log: FactLog) -> None:
+        text = "destination rejected a record for good; it is a dead letter, see kubedelta dead-letters show"
+        subject = {"dead_letter": self.number, "resource": self.resource, "object": self.key}
+        named = {name: value for name, value in subject.items() if value}
+        log.failure(("rejected", self.sink), text, self.reason, sink=self.sink, **named, record=self.record)
 
-class RecordsParked(msgspec.Struct, frozen=True):
+    def counts(self) -> Counts:
+        yield (REJECTED, self.sink), 1
+
+
+class RecordsParked(Fact, frozen=True):
     """Records were parked: an earlier record of their object was rejected. They wait as dead letters."""
 
     sink: str
@@ -151,50 +288,61 @@ class RecordsParked(msgspec.Struct, frozen=True):
     total: int = 0
     """Parked records of the sink by now."""
 
+    def log(self, log: FactLog) -> None:
+        log.failure(
+            ("parked", self.sink),
+            "records are parked as dead letters",
+            "an earlier record of their object was rejected",
+            sink=self.sink,
+            records=self.records,
+            objects=self.objects,
+            total=self.total,
+        )
 
-class CircuitOpened(msgspec.Struct, frozen=True):
+    def counts(self) -> Counts:
+        yield (PARKED, self.sink), self.records
+
+
+# ── The circuit, and the end ─────────────────────────────────────────────────
+
+CIRCUIT_OPENS = Metric("sink_circuit_opens", "Times the circuit opened.", "sink")
+
+
+class CircuitOpened(Fact, frozen=True):
     """Deliveries to this sink failed in a row. From now on a single delivery at a time is tried."""
 
     sink: str
     failures: int
     reason: str
 
+    def log(self, log: FactLog) -> None:
+        often = "deliveries failed in a row" if self.failures > 1 else "a delivery failed"
+        text = f"circuit open: {often}; one at a time is tried"
+        log.failure(("circuit", self.sink), text, self.reason, sink=self.sink, failures=self.failures)
 
-class CircuitClosed(msgspec.Struct, frozen=True):
+    def counts(self) -> Counts:
+        yield (CIRCUIT_OPENS, self.sink), 1
+
+
+class CircuitClosed(Fact, frozen=True):
     """Deliveries to the sink succeed again."""
 
     sink: str
     seconds: float
     """Duration of the outage."""
 
+    def log(self, log: FactLog) -> None:
+        log.over(("delayed", self.sink))
+        if log.over(("circuit", self.sink)):
+            text = "circuit closed: deliveries succeed again"
+            log.info(text, sink=self.sink, outage_seconds=round(self.seconds, 1))
 
-class RecordsLeftBehind(msgspec.Struct, frozen=True):
+
+class RecordsLeftBehind(Fact, frozen=True):
     """The bridge ends while this sink has a backlog: the grace period is over, or the next attempt would be later. The
     backlog is delivered after the next start."""
 
+    sentence = "the bridge ends; the sink's backlog is delivered after the next start"
+
     sink: str
     records: int
-
-
-DeliveryFact: TypeAlias = (
-    SinkInsecure
-    | SinkCautioned
-    | SinkOpened
-    | SinkPaused
-    | DestinationGone
-    | SinkFenced
-    | LeadershipDoubted
-    | ProgressRead
-    | SinkResumed
-    | DestinationCreated
-    | DestinationLost
-    | DestinationChanged
-    | BatchDelivered
-    | DeliveryDelayed
-    | StatesNotCompared
-    | RecordRejected
-    | RecordsParked
-    | CircuitOpened
-    | CircuitClosed
-    | RecordsLeftBehind
-)

@@ -17,7 +17,8 @@ from bridge.app.bridge import Bridge
 from bridge.kube import ClusterAccess
 from bridge.model.primitives.election import LeaseTiming
 from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
-from bridge.telemetry.facts import Fact, LeadershipLost
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.election import LeadershipLost
 from sinks.base import Lanes
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink

@@ -13,7 +13,7 @@ from bridge.model.formats.content import ContentRequest, Include
 from bridge.outbox import Retention
 from bridge.plan.plan import Wanted
 from bridge.playground import StatusError
-from bridge.telemetry.facts import InputUnreadable, ListWatchFailed
+from bridge.telemetry.facts.informer import InputUnreadable, ListWatchFailed
 from tests.bridge.app.test_bridge import a_config_map, running
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink

@@ -22,15 +22,11 @@ from bridge.model.resource import Scope
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
 from bridge.plan.resolve import Resolution, resolve_wanted
 from bridge.playground import StatusError
-from bridge.telemetry.facts import (
-    BacklogDropped,
-    Fact,
-    RecordsLeftBehind,
-    ResourceRefused,
-    ResourceUnknown,
-    WatchOpened,
-    discard,
-)
+from bridge.telemetry.facts import Fact, discard
+from bridge.telemetry.facts.cluster import ResourceUnknown
+from bridge.telemetry.facts.delivery import RecordsLeftBehind
+from bridge.telemetry.facts.informer import ResourceRefused, WatchOpened
+from bridge.telemetry.facts.outbox import BacklogDropped
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink, StuckSink

@@ -17,7 +17,7 @@ from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Retention
 from bridge.plan.plan import Wanted
-from bridge.telemetry.facts import ScopeChanged
+from bridge.telemetry.facts.cluster import ScopeChanged
 from tests.bridge.app import test_restart
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
 from tests.kit.playground import Playground

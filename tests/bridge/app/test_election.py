@@ -22,15 +22,17 @@ from bridge.operations.admin.client import AdminClient
 from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
 from bridge.replication.identity import FILE, read_predecessors, write_identities
 from bridge.replication.lease import LAST_TERM, PUBLISHED, TERM
-from bridge.telemetry.facts import (
-    Fact,
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.election import (
+    FollowerLost,
+    FollowingFailed,
     LeadershipBegan,
     LeadershipLost,
     LeadershipReleased,
     LeaseTermDoubted,
-    ListCompleted,
+    TookOverLacking,
 )
-from bridge.telemetry.facts.election import FollowerLost, FollowingFailed, TookOverLacking
+from bridge.telemetry.facts.informer import ListCompleted
 from bridge.views.selector import SelectorText
 from sinks.base import Receipt
 from tests.bridge.app.test_bridge import QUICK, World, a_config_map

@@ -12,7 +12,7 @@ from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
-from bridge.telemetry.facts import InformerStopped
+from bridge.telemetry.facts.informer import InformerStopped
 from tests.bridge.app.test_bridge import DEFINITIONS, a_definition
 from tests.bridge.app.test_restart import Run, a_config_map, life
 from tests.kit.playground import Playground

@@ -18,7 +18,8 @@ from bridge.outbox import Retention
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import OutboxClosed
 from bridge.plan.plan import Plan, SinkPlan, Wanted
-from bridge.telemetry.facts import Fact, OutboxFull
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import OutboxFull
 from tests.bridge.app.test_backfill import Bench, bench
 from tests.bridge.app.test_restart import a_config_map
 from tests.bridge.outbox.opened import look_for_room_often

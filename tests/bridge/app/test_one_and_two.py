@@ -11,7 +11,8 @@ import pytest
 
 from bridge.model.change import Op
 from bridge.model.record import Delta, Gap, Snapshot
-from bridge.telemetry.facts import ListCompleted, OutboxRebuilt
+from bridge.telemetry.facts.informer import ListCompleted
+from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.app.test_bridge import a_config_map
 from tests.bridge.app.test_election import LEASE, Replica
 from tests.kit.playground import Playground

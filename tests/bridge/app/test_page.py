@@ -13,7 +13,7 @@ import pytest
 from bridge.model.policies import RedactionRule
 from bridge.model.primitives.field_path import FieldPath
 from bridge.plan.plan import PagePlan, PlanRefused
-from bridge.telemetry.facts import PageOpened
+from bridge.telemetry.facts.process import PageOpened
 from bridge.views.selector import SelectorText
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.bridge.operations.page.page import AViewer

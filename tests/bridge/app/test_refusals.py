@@ -13,7 +13,7 @@ from bridge.model.admin import UnknownTarget
 from bridge.model.diagnosis import troubles_of
 from bridge.model.status import SinkState
 from bridge.outbox.storage.state_directory import StateDirectory
-from bridge.telemetry.facts import ReloadRefused
+from bridge.telemetry.facts.process import ReloadRefused
 from tests.bridge.app.reloading import Reloading, a_config_map, reloading
 from tests.bridge.app.test_restart import lists_and_watches
 from tests.kit.deadlines import BUSY

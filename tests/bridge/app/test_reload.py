@@ -11,7 +11,9 @@ import pytest
 
 from bridge.app import reloader
 from bridge.model.status import SinkState
-from bridge.telemetry.facts import ChangesIgnored, ConfigurationReloaded, SelectionChanged, SnapshotEnded
+from bridge.telemetry.facts.informer import ChangesIgnored
+from bridge.telemetry.facts.outbox import SelectionChanged, SnapshotEnded
+from bridge.telemetry.facts.process import ConfigurationReloaded
 from tests.bridge.app.reloading import Reloading, a_config_map, reloading
 from tests.bridge.app.test_restart import lists_and_watches
 from tests.kit.deadlines import BUSY

@@ -22,7 +22,9 @@ from bridge.outbox import OtherCluster
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import StatusError
 from bridge.playground.http.streams import DISCOVERY
-from bridge.telemetry.facts import ClusterChanged, Fact, ScopeChanged, VersionsRanBackwards
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.cluster import ClusterChanged, ScopeChanged
+from bridge.telemetry.facts.informer import VersionsRanBackwards
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink

@@ -13,7 +13,8 @@ from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
 from bridge.playground.objects.store import StoreSnapshot
-from bridge.telemetry.facts import Fact, HistoryChecked, ListCompleted, VersionsRanBackwards
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.informer import HistoryChecked, ListCompleted, VersionsRanBackwards
 from tests.bridge.app.test_restart import CONFIG_MAPS, Run, a_config_map, life
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground

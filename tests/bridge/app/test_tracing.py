@@ -21,7 +21,8 @@ from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Record
 from bridge.plan.plan import Plan, TracingPlan
 from bridge.plan.preflight import preflight
-from bridge.telemetry.facts import Fact, SpansExported, SpansLost
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.process import SpansExported, SpansLost
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.certificates import Authority

@@ -23,7 +23,7 @@ from bridge.model.primitives.network import host_and_port
 from bridge.model.resource import Scope
 from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
 from bridge.operations.admin.server import AdminServer
-from bridge.telemetry.facts import BatchCommitted
+from bridge.telemetry.facts.outbox import BatchCommitted
 from bridge.telemetry.metrics import Metrics
 from tests.bridge.cli.conftest import Command
 from tests.kit.deadlines import BUSY

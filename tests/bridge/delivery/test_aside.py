@@ -8,7 +8,7 @@ import pytest
 
 from bridge.delivery import worker as worker_module
 from bridge.model.record import Delta, Record
-from bridge.telemetry.facts import CircuitOpened
+from bridge.telemetry.facts.delivery import CircuitOpened
 from sinks.base import ALL_STORED, Receipt, RetryLater
 from tests.bridge.delivery.fakes import ScriptedSink, pods
 from tests.bridge.delivery.world import World, virtual

@@ -12,7 +12,7 @@ import pytest
 from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.record import Gap, Record
 from bridge.operations.admin.client import AdminClient
-from bridge.telemetry.facts import BacklogCompacted, IntakeBlocked, IntakeResumed
+from bridge.telemetry.facts.outbox import BacklogCompacted, IntakeBlocked, IntakeResumed
 from sinks.base import Lanes, Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.sinks import RecordingSink, StuckSink

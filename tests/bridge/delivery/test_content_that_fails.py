@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from bridge.delivery.sink_pipeline import ContentThread
 from bridge.model.formats.content import Content, Include
 from bridge.model.record import Delta, Record
-from bridge.telemetry.facts import RecordRejected
+from bridge.telemetry.facts.delivery import RecordRejected
 from bridge.views.content import ContentMaker, RecentValues, RecordValues, SinkContent
 from sinks.base import BatchResult, Lanes, Receipt
 from tests.bridge.delivery.fakes import ScriptedSink, named, pods

@@ -9,7 +9,8 @@ from functools import partial
 from bridge.delivery.sink_pipeline import FEW, SHORT, ContentThread
 from bridge.model.formats.content import Include
 from bridge.model.record import Record
-from bridge.telemetry.facts import Fact, StatesNotCompared
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.delivery import StatesNotCompared
 from tests.kit.content import with_content
 from tests.kit.records import a_delta
 

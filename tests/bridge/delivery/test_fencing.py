@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from bridge.model.record import Record
 from bridge.model.status import PauseCause, SinkState
-from bridge.telemetry.facts import CircuitClosed, CircuitOpened, DeliveryDelayed, LeadershipDoubted, SinkFenced
+from bridge.telemetry.facts.delivery import CircuitClosed, CircuitOpened, DeliveryDelayed, LeadershipDoubted, SinkFenced
 from sinks.base import ALL_STORED, WITHHELD, Lanes, Receipt, RetryLater, SinkUnavailable, always
 from tests.bridge.delivery.fakes import ScriptedSink, named, pods
 from tests.bridge.delivery.world import World, virtual

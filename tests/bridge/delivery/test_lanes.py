@@ -13,7 +13,7 @@ from bridge.model.policies import OnRejected
 from bridge.model.primitives.fetch import Missed
 from bridge.model.record import Delta, Record
 from bridge.model.status import CircuitState, SinkState
-from bridge.telemetry.facts import CircuitClosed, CircuitOpened, DeliveryDelayed, RecordsParked
+from bridge.telemetry.facts.delivery import CircuitClosed, CircuitOpened, DeliveryDelayed, RecordsParked
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, SinkUnavailable
 from tests.bridge.delivery.fakes import ScriptedSink, a_pod, named, pods
 from tests.bridge.delivery.world import World, now, virtual

@@ -18,7 +18,8 @@ from bridge.model.record import Delta, unfit
 from bridge.model.resource import Scope
 from bridge.plan.current_resources import CurrentResources
 from bridge.plan.plan import SinkPlan
-from bridge.telemetry.facts import Fact, RecordRejected
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.delivery import RecordRejected
 from bridge.transform.redaction import Effort, PathRules, Redaction
 from bridge.transform.redaction_key import RedactionKey
 from tests.kit.records import PODS

@@ -21,7 +21,8 @@ from bridge.model.record import Delta, Record, Snapshot, SnapshotScope
 from bridge.model.status import SnapshotState, SnapshotStatus
 from bridge.outbox import Outbox, Retention
 from bridge.plan.plan import SinkPlan
-from bridge.telemetry.facts import ExpressionFailed, Fact, SnapshotBegan, SnapshotCancelled, SnapshotEnded, discard
+from bridge.telemetry.facts import Fact, discard
+from bridge.telemetry.facts.outbox import ExpressionFailed, SnapshotBegan, SnapshotCancelled, SnapshotEnded
 from tests.bridge.delivery.chat import BIG, EVERY, change, put, started, taken
 from tests.bridge.outbox.opened import crashed, feeds_of, opened
 from tests.kit.informed import Informed

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.delivery import Retry, SinkWorker
 from bridge.model.status import PauseCause, SinkState
-from bridge.telemetry.facts import CircuitOpened, DeliveryDelayed, DestinationGone
+from bridge.telemetry.facts.delivery import CircuitOpened, DeliveryDelayed, DestinationGone
 from sinks.base import Lanes, Receipt, RetryLater, SinkUnavailable
 from tests.bridge.delivery.fakes import ScriptedSink, pods
 from tests.bridge.delivery.world import World, now, virtual

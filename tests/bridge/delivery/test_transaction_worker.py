@@ -11,7 +11,7 @@ from bridge.delivery import TransactionWorker
 from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.record import Record, RetriedDeadLetter
 from bridge.model.status import PauseCause, SinkState
-from bridge.telemetry.facts import SinkFenced
+from bridge.telemetry.facts.delivery import SinkFenced
 from sinks.base import Receipt, RetryLater
 from tests.bridge.delivery.fakes import FakeRecordSource, ScriptedSink, named, pods
 from tests.bridge.delivery.world import World, now, virtual

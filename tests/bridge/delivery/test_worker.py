@@ -12,16 +12,16 @@ from bridge.model.policies import OnRejected
 from bridge.model.primitives.fetch import Missed, split_at_notices
 from bridge.model.record import Record
 from bridge.model.status import CircuitState, SinkState
-from bridge.telemetry.facts import (
+from bridge.telemetry.facts.delivery import (
     BatchDelivered,
     CircuitClosed,
     CircuitOpened,
     DeliveryDelayed,
-    ListenerOverrun,
     RecordRejected,
     RecordsParked,
     SinkOpened,
 )
+from bridge.telemetry.facts.outbox import ListenerOverrun
 from sinks.base import ALL_STORED, Receipt, RetryLater, SinkUnavailable
 from tests.bridge.delivery.fakes import ScriptedSink, named, pods
 from tests.bridge.delivery.world import World, now, virtual

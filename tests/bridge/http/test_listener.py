@@ -16,7 +16,8 @@ from aiohttp import web
 
 from bridge.http import listener as connections
 from bridge.http.listener import Bounds, Connection, Connections, Limits, Listener
-from bridge.telemetry.facts import AnswerFailed, ConnectionCut, CutReason, Fact
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.process import AnswerFailed, ConnectionCut, CutReason
 from sinks.secret_files import tls_context
 from tests.kit.certificates import Authority
 from tests.kit.deadlines import BUSY

@@ -15,7 +15,8 @@ from bridge.model.change import Change, ChangeBatch
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, VersionTable
-from bridge.telemetry.facts import Fact, InformerStopped
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.informer import InformerStopped
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import NODES, PODS
 from tests.kit.simulated_cluster import SimulatedCluster

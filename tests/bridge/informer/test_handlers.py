@@ -13,7 +13,8 @@ from bridge.informer.indexer import Indexer
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.resource import Scope
 from bridge.processor.shared_processor import ListenerExists
-from bridge.telemetry.facts import Fact, ListenerOverrun
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import ListenerOverrun
 from tests.kit.deadlines import BUSY
 from tests.kit.objects import PODS, a_pod
 

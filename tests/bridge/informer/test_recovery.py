@@ -27,7 +27,8 @@ from bridge.model.answers import (
 )
 from bridge.model.change import ChangeBatch, Evidence
 from bridge.model.resource import Scope
-from bridge.telemetry.facts import Fact, RecoveryEnd, StepsRecovered
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.informer import RecoveryEnd, StepsRecovered
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import PODS
 from tests.kit.scripted_source import TakenOnTrust

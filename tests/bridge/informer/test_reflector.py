@@ -39,8 +39,8 @@ from bridge.model.answers import (
 )
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
-from bridge.telemetry.facts import (
-    Fact,
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.informer import (
     InputUnreadable,
     ListCompleted,
     ListWatchFailed,

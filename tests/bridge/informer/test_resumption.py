@@ -25,7 +25,8 @@ from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
 from bridge.model.versions.version_table import Checkpoint, VersionTable
-from bridge.telemetry.facts import Fact, InformerSynced, ListCompleted, VersionsRanBackwards
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.informer import InformerSynced, ListCompleted, VersionsRanBackwards
 from tests.kit.model_ledger import ModelLedger
 from tests.kit.objects import PODS, a_pod
 from tests.kit.scripted_source import ScriptedSource, TakenOnTrust, Turn, opened, page

@@ -17,7 +17,8 @@ from bridge.model.answers import Busy, Expired, HungUp, Opened, Refused, WatchRe
 from bridge.model.change import Change, ChangeBatch, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
-from bridge.telemetry.facts import Fact, InformerStopped, InformerSynced
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.informer import InformerStopped, InformerSynced
 from tests.kit.deadlines import BUSY
 from tests.kit.objects import PODS, a_pod
 from tests.kit.scripted_source import ScriptedSource, TakenOnTrust, opened, page

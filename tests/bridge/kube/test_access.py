@@ -20,7 +20,8 @@ from bridge.kube.api import Api
 from bridge.kube.auth.access import NOT_WITHIN, RenewedConnection
 from bridge.kube.transport import http_client
 from bridge.model.answers import Busy, Failed, Refused
-from bridge.telemetry.facts import ConnectionInsecure, CredentialsRead, Fact
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.cluster import ConnectionInsecure, CredentialsRead
 from tests.kit.certificates import Authority, Certificate
 from tests.kit.scripted_server import Exchange, Request, ScriptedServer, answering
 from tests.kit.virtual_time import StandingClock

@@ -22,7 +22,8 @@ from bridge.kube.discovery.documents import (
 from bridge.kube.wire.objects import UNREADABLE
 from bridge.model.answers import Busy, Failed
 from bridge.model.resource import Resource
-from bridge.telemetry.facts import DiscoveryRejected, Fact, GroupStale
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.cluster import DiscoveryRejected, GroupStale
 from tests.bridge.kube.discovery_documents import (
     AGGREGATED,
     DEPLOYMENTS,

@@ -14,7 +14,8 @@ import pytest
 from bridge.kube import CredentialsError
 from bridge.kube.auth.exec_plugin import ExecPlugin
 from bridge.kube.auth.kubeconfig import Cluster, EnvironmentVariable, Exec, Extension
-from bridge.telemetry.facts import Fact, PluginComplained
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.cluster import PluginComplained
 from tests.kit.deadlines import BUSY
 
 V1 = "client.authentication.k8s.io/v1"

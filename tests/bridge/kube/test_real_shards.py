@@ -13,7 +13,8 @@ from bridge.kube.sharded import shard_selector
 from bridge.model.answers import Announced, ListerWatcher, ListRequest, Page, WatchRequest
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
-from bridge.telemetry.facts import Fact, ShardSelected
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.cluster import ShardSelected
 from tests.cluster.fixtures import StartKubeApiServer, fresh_name
 from tests.cluster.kube_client import KubeClient as Cluster
 from tests.cluster.servers import Etcd, KubeApiServer

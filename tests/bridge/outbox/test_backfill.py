@@ -17,7 +17,8 @@ from bridge.outbox import Outbox, Retention, condition
 from bridge.outbox.consumers import backfill_plans, notice_items
 from bridge.outbox.log.reading import MOST_BYTES
 from bridge.outbox.storage.directory_lock import FILE
-from bridge.telemetry.facts import Fact, SnapshotBegan, SnapshotEnded
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotEnded
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, feeds_of, opened, story
 from tests.kit.deadlines import BUSY
 from tests.kit.informed import DEPLOYMENTS, Informed

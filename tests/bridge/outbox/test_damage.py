@@ -15,7 +15,8 @@ from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.database import PAGE_BYTES
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.state_directory import StateDirectory
-from bridge.telemetry.facts import Fact, OutboxRebuilt
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.outbox.opened import alter, crashed, everything, opened, rows_of, story
 from tests.bridge.outbox.test_backfill import Taker
 from tests.kit.informed import DEPLOYMENTS, Informed

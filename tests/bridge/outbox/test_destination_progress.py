@@ -13,7 +13,8 @@ from bridge.model.primitives.shard import Shard
 from bridge.model.record import NewDeadLetter, RetriedDeadLetter
 from bridge.model.versions.progress import LARGEST, Progress, decode_progress, encode_progress
 from bridge.outbox import Outbox
-from bridge.telemetry.facts import Fact, ProgressRead
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.delivery import ProgressRead
 from tests.bridge.outbox.opened import AUDIT, crashed, feeds_of, opened
 from tests.kit.informed import Informed
 

@@ -22,7 +22,8 @@ from bridge.outbox.storage.database import PAGE_BYTES
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.mark import NAME as MARK
 from bridge.outbox.storage.schema import FORMAT
-from bridge.telemetry.facts import Fact, OutboxRebuilt
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.outbox.opened import alter, everything, opened, rows_of, story
 from tests.kit.damage import loosely
 from tests.kit.informed import PODS, Informed

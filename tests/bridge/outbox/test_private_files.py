@@ -19,7 +19,8 @@ from bridge.model.policies import StartPolicy
 from bridge.outbox.errors import StateUnusable
 from bridge.outbox.storage.directory_lock import FILE, LOCK
 from bridge.outbox.storage.mark import NAME as MARK
-from bridge.telemetry.facts import Fact, StateExposed
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import StateExposed
 from tests.bridge.outbox.opened import opened
 from tests.kit.informed import Informed
 

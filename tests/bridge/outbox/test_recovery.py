@@ -16,7 +16,8 @@ from bridge.outbox.errors import Damaged, StateError, StateUnusable, UnknownForm
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import StateDirectory
-from bridge.telemetry.facts import Fact, OutboxOpened
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import OutboxOpened
 from tests.bridge.outbox.opened import alter, everything, opened
 from tests.kit.child import child
 from tests.kit.deadlines import BUSY

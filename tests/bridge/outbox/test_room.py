@@ -15,7 +15,8 @@ from bridge.outbox import Outbox, Retention
 from bridge.outbox.errors import StateError
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import OutboxClosed
-from bridge.telemetry.facts import Fact, OutboxFull, OutboxHasRoom
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import OutboxFull, OutboxHasRoom
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, look_for_room_often, opened, rows_of, story
 from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed

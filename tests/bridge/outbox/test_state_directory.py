@@ -21,7 +21,8 @@ from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.outbox.storage.directory_lock import FILE, LOCK
 from bridge.outbox.storage.mark import NAME as MARK
 from bridge.outbox.storage.state_directory import StateDirectory
-from bridge.telemetry.facts import Fact, OutboxRebuilt
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.outbox.opened import alter, crashed, everything, opened, rows_of, story
 from tests.kit.informed import DEPLOYMENTS, Informed
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bridge.outbox.storage.directory_lock import FILE, WAL
-from bridge.telemetry.facts import Fact, OutboxRebuilt
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, opened, story
 from tests.kit.informed import Informed
 

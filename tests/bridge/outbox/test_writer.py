@@ -19,7 +19,8 @@ from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import ROOM_FOR_A_CHANGE, OutboxClosed, Writer
-from bridge.telemetry.facts import Fact, OutboxFull, OutboxHasRoom
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import OutboxFull, OutboxHasRoom
 from tests.kit.deadlines import BUSY
 
 QUICK = 0.01

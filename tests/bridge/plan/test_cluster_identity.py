@@ -10,7 +10,8 @@ from bridge.kube import ClusterAccess, KubeClient, connect
 from bridge.outbox import Outbox
 from bridge.plan import cluster_identity
 from bridge.plan.cluster_identity import identify
-from bridge.telemetry.facts import ClusterUnidentified, DiscoveryFailed, Fact, discard
+from bridge.telemetry.facts import Fact, discard
+from bridge.telemetry.facts.cluster import ClusterUnidentified, DiscoveryFailed
 from tests.kit.playground import Playground
 
 

@@ -14,8 +14,8 @@ from bridge.replication.deciding import Ended, Following, Leading, Rules, Steppi
 from bridge.replication.elector import Elector
 from bridge.replication.lease import PUBLISHED, TERM, Lease, Published
 from bridge.replication.ports import Tenure
-from bridge.telemetry.facts import (
-    Fact,
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.election import (
     LeaderChanged,
     LeadershipBegan,
     LeadershipLost,

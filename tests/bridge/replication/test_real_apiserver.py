@@ -13,7 +13,8 @@ from bridge.model.resource import LEASES
 from bridge.replication.deciding import Leading, Rules
 from bridge.replication.elector import Elector
 from bridge.replication.lease import PUBLISHED
-from bridge.telemetry.facts import Fact, LeaseFailed
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.election import LeaseFailed
 from tests.bridge.replication.test_elector import FakeDuties
 from tests.cluster.kube_client import KubeClient as Cluster
 from tests.cluster.servers import KubeApiServer

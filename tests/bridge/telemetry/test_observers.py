@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from bridge.telemetry.facts import Fact, SinkOpened
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.delivery import SinkOpened
 from bridge.telemetry.observers import Telemetry
 
 

@@ -18,7 +18,8 @@ from bridge.delivery.circuit import Retry
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
 from bridge.model.versions.stored_version import StoredKind
-from bridge.telemetry.facts import Fact, LeadershipDoubted
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.delivery import LeadershipDoubted
 from sinks.base import ALL_STORED, Receipt, SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MOST_IN_FLIGHT

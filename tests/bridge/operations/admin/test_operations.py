@@ -17,7 +17,8 @@ from bridge.model.status import SinkState
 from bridge.operations.admin.client import AdminClient
 from bridge.operations.admin.operations import OfflineOperations
 from bridge.outbox import Outbox, Retention
-from bridge.telemetry.facts import DestinationGone, SinkPaused, SinkResumed, discard
+from bridge.telemetry.facts import discard
+from bridge.telemetry.facts.delivery import DestinationGone, SinkPaused, SinkResumed
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.sinks import RecordingSink

@@ -28,7 +28,8 @@ from bridge.operations.admin import protocol as socket_file
 from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
 from bridge.operations.admin.protocol import LARGEST_PAGE, LARGEST_REQUEST, SOCKET, SocketFile
 from bridge.operations.admin.server import AdminServer
-from bridge.telemetry.facts import Fact, OperatorCommand
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.process import OperatorCommand
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin, a_dead_letter
 

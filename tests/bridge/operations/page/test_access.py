@@ -11,7 +11,7 @@ import pytest
 from yarl import URL
 
 from bridge.operations.page.server import OFFERED
-from bridge.telemetry.facts import OperatorCommand, PageTokenRefused
+from bridge.telemetry.facts.process import OperatorCommand, PageTokenRefused
 from tests.bridge.operations.page.page import BEARER, APage, a_page
 from tests.kit.fake_admin import a_dead_letter
 

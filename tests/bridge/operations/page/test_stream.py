@@ -16,7 +16,7 @@ from bridge.operations.page import viewers as room
 from bridge.operations.page import viewers as stream
 from bridge.operations.page.picture import MOST, BacklogHistory, Rates
 from bridge.operations.page.viewers import MOST_BODY, MOST_LINES, Viewer
-from bridge.telemetry.facts import ConnectionCut, CutReason, PageFailed
+from bridge.telemetry.facts.process import ConnectionCut, CutReason, PageFailed
 from tests.bridge.operations.page.page import BEARER, HOOK, ABridge, APage, a_delta, a_page
 from tests.kit.deadlines import BUSY
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from bridge.telemetry.throttled_log import PERIOD, LogThrottle
+from bridge.telemetry.fact_log import PERIOD, LogThrottle
 from tests.kit.virtual_time import StandingClock
 
 

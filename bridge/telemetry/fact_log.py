@@ -1,18 +1,19 @@
-"""The bridge's logger, with a throttle for repeated failures: a failure is logged at once, and then every half minute
-while it repeats, with its count in between.
+"""The log as facts write to it. It remembers earlier facts: a repeated failure is logged at once, and then every half
+minute while it repeats, with its count in between; the end of a failure is logged where the failure was; and a state is
+logged when it changes.
+
+This module decides which lines there are. ``logs`` has the logger that writes them.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
-import structlog
+Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 
-NAME = "kubedelta"
-"""The bridge's own logger."""
 PERIOD = 30.0
 """Seconds in which the same failure is logged once, even if it recovers in between."""
 LONGEST_REASON = 2000
@@ -72,31 +73,57 @@ class LogThrottle:
         self._subjects.pop(subject, None)
 
 
-class ThrottledLog:
-    """The logger, and a throttle for repeated failures."""
+class FactLog:
+    """Writes the lines of facts. ``failure``, ``over``, ``change`` and ``forget`` take the subject that a line is
+    about, such as a sink and the name of its trouble."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """``clock``: monotonic seconds."""
-        self.log = structlog.stdlib.get_logger(NAME)
-        self._logger = logging.getLogger(NAME)
+    def __init__(
+        self,
+        write: Callable[[Level, str, dict[str, object]], None],
+        is_debug: Callable[[], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        """``write``: takes a line's level, text and fields. ``is_debug``: whether debug lines are written. ``clock``:
+        monotonic seconds."""
+        self._write = write
+        self.is_debug = is_debug
+        """Asked before the line of a batch: a line that no reader gets costs more than the counters of its batch."""
         self._throttle = LogThrottle(clock)
+        self._states: dict[Hashable, object] = {}
 
-    @property
-    def is_debug(self) -> bool:
-        """True if debug lines are written. Asked before the lines of a batch: a line that no reader gets costs more
-        than the counters of its batch."""
-        return self._logger.isEnabledFor(logging.DEBUG)
+    def write(self, level: Level, text: str, /, **fields: object) -> None:
+        self._write(level, text, fields)
 
-    def failure(self, subject: Hashable, text: str, reason: str, *, level: str = "warning", **fields: object) -> None:
+    def debug(self, text: str, /, **fields: object) -> None:
+        self._write("debug", text, fields)
+
+    def info(self, text: str, /, **fields: object) -> None:
+        self._write("info", text, fields)
+
+    def warning(self, text: str, /, **fields: object) -> None:
+        self._write("warning", text, fields)
+
+    def error(self, text: str, /, **fields: object) -> None:
+        self._write("error", text, fields)
+
+    def failure(self, subject: Hashable, text: str, reason: str, level: Level = "warning", /, **fields: object) -> None:
         """Logs a failure: a line now, and a line every half minute while it repeats, with its count in between."""
         times = self._throttle.due(subject, reason)
         if times is not None:
             often = {"times": times} if times > 1 else {}
-            getattr(self.log, level)(text, **fields, **often, reason=reason[:LONGEST_REASON])
+            self._write(level, text, {**fields, **often, "reason": reason[:LONGEST_REASON]})
 
     def over(self, subject: Hashable) -> bool:
         """Notes that a subject recovered. Returns whether its failure was logged: then its recovery should be too."""
         return self._throttle.over(subject)
 
-    def forget(self, subject: Hashable) -> None:
+    def change(self, subject: Hashable, state: object) -> object:
+        """Notes the state of a subject. Returns the state before; None if there was none."""
+        before = self._states.get(subject)
+        self._states[subject] = state
+        return before
+
+    def forget(self, subject: Hashable) -> object:
+        """Forgets failures and state of a subject. Returns the state."""
         self._throttle.forget(subject)
+        return self._states.pop(subject, None)
