@@ -6,8 +6,9 @@ the only connection that writes, from the first write of opening on. It gives ea
 the next number of ``meta.committed``, in that transaction, and hands its ``Frame`` to the event loop.
 
 The table ``terms`` says in which term (of the Lease) each commit was made, as Kafka's leader epochs do (KIP-101): a
-term number is used by one leader only, so two databases with the same newest ``Point`` have the same content, and a
-database whose point is not in another one's history has commits that the other never had.
+term number is used by one leader only, unless the API server is restored from a backup; so a term also has a random
+mark, and two databases with the same newest ``Point`` have the same content. A database whose point is not in another
+one's history has commits that the other never had.
 
 What is not seen this way: the making of tables, and writes of a process that captures nothing. Both end the history
 (``end_history``), so that a follower of the time before gets a base copy.
@@ -16,12 +17,13 @@ What is not seen this way: the making of tables, and writes of a process that ca
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import apsw
 
@@ -38,33 +40,47 @@ class Point:
     """A moment in the history of databases: the newest commit, and the term in which it was made."""
 
     term: int
+    mark: int
+    """Of the term."""
     commit: int
+
+
+class StoredTerm(NamedTuple):
+    """A term that led to a database."""
+
+    term: int
+    mark: int
+    """Random, of 63 bits: another leader that takes the same number has another one."""
+    first_commit: int
 
 
 @dataclass(frozen=True, slots=True)
 class CommitHistory:
-    """The terms that led to a database, each with its first commit, ascending, and its newest commit."""
+    """The terms that led to a database, ascending, and its newest commit."""
 
-    terms: Sequence[tuple[int, int]]
+    terms: Sequence[StoredTerm]
     commit: int
 
     @property
     def point(self) -> Point | None:
         """None for a database without a history, or behind the end of it."""
-        return Point(self.terms[-1][0], self.commit) if self.terms and self.terms[-1][1] <= self.commit else None
+        if not self.terms or self.terms[-1].first_commit > self.commit:
+            return None
+        return Point(self.terms[-1].term, self.terms[-1].mark, self.commit)
 
     def contains(self, point: Point) -> bool:
         """Whether this database was once at that point."""
-        for (term, first), (_, behind) in zip(self.terms, [*self.terms[1:], (0, self.commit + 1)], strict=True):
-            if term == point.term:
-                return first <= point.commit < behind
-        return False
+        ends = [*(each.first_commit for each in self.terms[1:]), self.commit + 1]
+        return any(
+            (each.term, each.mark) == (point.term, point.mark) and each.first_commit <= point.commit < end
+            for each, end in zip(self.terms, ends, strict=True)
+        )
 
 
 def history_of(database: apsw.Connection) -> CommitHistory:
     """The history of the database as this connection sees it."""
-    terms = [(term, first) for term, first in database.execute("SELECT term, first_commit FROM terms ORDER BY term")]
-    return CommitHistory(terms, one(database, "SELECT committed FROM meta"))
+    rows = database.execute("SELECT term, mark, first_commit FROM terms ORDER BY term")
+    return CommitHistory([StoredTerm(*each) for each in rows], one(database, "SELECT committed FROM meta"))
 
 
 def newest_term(database: apsw.Connection) -> int:
@@ -207,7 +223,10 @@ class Capture:
         self.begin()
         with connection:
             connection.execute("UPDATE meta SET committed = committed + 1, term = ?", (self.term,))
-            connection.execute("INSERT INTO terms (term, first_commit) SELECT ?, committed FROM meta", (self.term,))
+            connection.execute(
+                "INSERT INTO terms (term, mark, first_commit) SELECT ?, ?, committed FROM meta",
+                (self.term, secrets.randbits(63)),
+            )
             connection.execute(
                 "DELETE FROM terms WHERE term NOT IN (SELECT term FROM terms ORDER BY term DESC LIMIT ?)", (MOST_TERMS,)
             )

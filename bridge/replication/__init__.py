@@ -38,7 +38,9 @@ Invariants, each with its test:
 - A replica is taken off the list in the Lease *before* the leader goes on without it.
   ``tests/bridge/replication/test_in_sync.py``, ``tests/bridge/replication/test_copies.py``
 - A commit number means one thing within a term. A term has one leader, and begins with a commit of its own before
-  anything else is written. A state with another history than the leader's gets a base copy, whatever it has.
+  anything else is written. Its random mark tells it from another of the same number, which an API server that is
+  restored from a backup makes possible. A state with another history than the leader's gets a base copy, whatever it
+  has.
   ``tests/bridge/replication/test_copies.py``
 
 How it fails: a follower that is slow, full or cut off holds deliveries up for ``patience`` seconds and a write of the

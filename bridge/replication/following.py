@@ -151,9 +151,17 @@ class StateFollower:
         found = await self._in_thread(lambda: self._state.format)
         point = history.point
         self.commit = 0 if point is None else point.commit
-        shard = "" if me.shard is None else me.shard.name
-        term = 0 if point is None else point.term
-        hello = wire.FollowerHello(me.run, me.name, me.cluster, shard, found, schema.FORMAT, term, self.commit)
+        hello = wire.FollowerHello(
+            run=me.run,
+            name=me.name,
+            cluster=me.cluster,
+            shard="" if me.shard is None else me.shard.name,
+            format=found,
+            newest_format=schema.FORMAT,
+            term=0 if point is None else point.term,
+            mark=0 if point is None else point.mark,
+            commit=self.commit,
+        )
         await socket.send_bytes(wire.encode(hello))
 
     # ── Receiving ────────────────────────────────────────────────────────────

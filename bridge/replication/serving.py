@@ -62,7 +62,7 @@ class ServedState:
 
     @property
     def term(self) -> int:
-        return self.history.terms[-1][0]
+        return self.history.terms[-1].term
 
 
 class Replicator:
@@ -277,7 +277,7 @@ class ReplicationServer:
     async def _send(self, connection: _Connection) -> None:
         hello, replicator = connection.hello, self._replicator
         history = CommitHistory(self._served.history.terms, replicator.frames.newest)
-        point = Point(hello.term, hello.commit)
+        point = Point(hello.term, hello.mark, hello.commit)
         if hello.format != schema.FORMAT or not history.contains(point):
             connection.at = -1
         elif replicator.frames.behind(connection.at) is not None or connection.at == replicator.frames.newest:

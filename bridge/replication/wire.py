@@ -52,6 +52,7 @@ class FollowerHello(msgspec.Struct, frozen=True, tag="hello"):
     newest_format: int
     """That it could take over with."""
     term: int = 0
+    mark: int = 0
     commit: int = 0
     """Its point; 0 without a database."""
 

@@ -27,7 +27,7 @@ snapshots       the newest snapshot on demand of each sink: its conditions, the 
                 time from which its schedule counts
 dead_letters    each contains its record, so that the log can be trimmed; sealed: reason and answer, encrypted
 encryption_keys keys under which the database has content; proof tells keys of equal ids apart
-terms           with an election: terms of leaders, each with its first commit
+terms           with an election: terms of leaders, with a random mark and the first commit
 
 A step of a migration adds tables, columns and indexes, so it takes milliseconds, whatever the size of the log: a
 rewrite of the log would take minutes and the size of the file. New columns stand behind the others. The price: in a
@@ -226,6 +226,7 @@ CREATE TABLE encryption_keys (
 
 CREATE TABLE terms (
     term INTEGER PRIMARY KEY,
+    mark INTEGER NOT NULL,
     first_commit INTEGER NOT NULL
 ) STRICT;
 """

@@ -261,7 +261,7 @@ async def test_a_replica_goes_on_behind_a_command(tmp_path: Path) -> None:
     async with leading(copy, 2) as leader:
         assert not any(isinstance(each, Gap) for each in await leader.delivered("audit"))
     history = history_in(copy)
-    assert history.point == Point(2, history.commit)
+    assert history.point == Point(2, history.terms[-1].mark, history.commit)
 
 
 async def test_a_damaged_state_of_a_replica_leaves_no_number_twice(tmp_path: Path) -> None:

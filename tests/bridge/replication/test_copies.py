@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from bridge.model.change import Change
 from bridge.model.status import PauseCause
 from bridge.outbox import commits
-from bridge.outbox.commits import Frame, Point
+from bridge.outbox.commits import Frame
 from bridge.replication.serving import Replicator
 from tests.bridge.outbox.opened import alter, opened
 from tests.bridge.replication.pair import SINKS, Leading, following, history_in, leading, rows_of_all_tables
@@ -162,7 +162,27 @@ async def test_a_term_is_used_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="term 3 is not above 3"):
         async with leading(tmp_path / "a", term=3):
             pass
-    assert history_in(tmp_path / "a").point == Point(3, history_in(tmp_path / "a").commit)
+    point = history_in(tmp_path / "a").point
+    assert point is not None
+    assert (point.term, point.commit) == (3, history_in(tmp_path / "a").commit)
+
+
+async def test_another_leader_with_the_same_term_is_copied(tmp_path: Path) -> None:
+    """Both had it: the API server was restored from a backup, and with it the Lease of an earlier term. The numbers of
+    their commits are alike, and their commits are not."""
+    async with leading(tmp_path / "a", term=1) as leader, following(tmp_path / "b", leader.address):
+        await leader.lease.until({"follower-1"})
+        await exported(leader, "added shop/a")
+        await leader.ship()
+    async with leading(tmp_path / "a", term=2) as leader:
+        await exported(leader, "added shop/lost")
+    async with leading(tmp_path / "b", term=2) as leader:
+        await exported(leader, "added shop/kept")
+        await exported(leader, "added shop/kept-too")
+        async with following(tmp_path / "a", leader.address, "a") as follower:
+            await leader.lease.until({"a"})
+            assert len(follower.copies) == 1
+    assert rows_of_all_tables(tmp_path / "a") == rows_of_all_tables(tmp_path / "b")
 
 
 # ── What does not fit ────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ from bridge.model.status import PauseCause
 from bridge.replication import wire
 from bridge.replication.following import Leader
 from bridge.replication.identity import SharedSecret, new_identity
-from tests.bridge.replication.pair import BRIDGE, KEY, following, leading, rows_of_all_tables
+from tests.bridge.replication.pair import BRIDGE, KEY, following, history_in, leading, rows_of_all_tables
 
 OTHER_KEY = b"o" * 32
 
@@ -131,7 +131,8 @@ async def test_who_breaks_the_protocol_with_the_key_ends_alone(tmp_path: Path) -
             aiohttp.Fingerprint(bytes.fromhex(leader.identity.fingerprint)),
         )
         point = leader.replicator.in_sync.newest
-        hello = wire.FollowerHello("c-1", "c", "prod", "", 10**6, 10**6, 1, point)
+        mark = history_in(tmp_path / "a").terms[-1].mark
+        hello = wire.FollowerHello("c-1", "c", "prod", "", 10**6, 10**6, 1, mark, point)
         for says in (
             [b""],
             [b"\xc1"],
