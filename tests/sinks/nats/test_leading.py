@@ -53,22 +53,17 @@ class Held:
     """Holds what a sink publishes, as the process would that is stopped and goes on later."""
 
     def __init__(self, sink: NatsSink, behind: int = 0) -> None:
-        """``behind`` messages leave before. ``reached`` is set once the stream has them and the next one is held."""
+        """``behind`` messages leave before."""
         assert sink._connection is not None
         self._publish, self._left = sink._connection.publish, behind
         sink._connection.publish = self._held  # type: ignore[assignment, method-assign]
-        self._stored: list[asyncio.Future[int]] = []
         self.reached, self.thawed = asyncio.Event(), asyncio.Event()
 
     async def _held(self, subject: str, payload: bytes, headers: dict[str, str]) -> int:
         self._left -= 1
-        if self._left >= 0:
-            self._stored.append(asyncio.ensure_future(self._publish(subject, payload, headers)))
-            return await self._stored[-1]
-        if self._stored:
-            await asyncio.wait(self._stored)
-        self.reached.set()
-        await self.thawed.wait()
+        if self._left < 0:
+            self.reached.set()
+            await self.thawed.wait()
         return await self._publish(subject, payload, headers)
 
 
@@ -90,6 +85,13 @@ async def ids_of_stream(server: Nats, stream: NatsStream) -> list[str]:
     """The ids in the stream; of a notice, the term alone."""
     ids = [record.headers["ce-id"] for record in await messages(server, stream)]
     return [each.rpartition("/")[0] if each.startswith("term/") else each for each in ids]
+
+
+async def until_stored(server: Nats, stream: NatsStream, count: int) -> None:
+    """The client has handed the messages over: not even an answered PING says that the stream has them."""
+    async with asyncio.timeout(60 * BUSY):
+        while len(await server.read_all(stream.name)) < count:
+            await asyncio.sleep(0.01)
 
 
 async def terms(server: Nats, stream: NatsStream) -> list[int]:
@@ -177,13 +179,15 @@ async def test_messages_in_flight_at_a_takeover_precede_the_notice(nats_server: 
         held = Held(former, behind=5)
         delivering = asyncio.get_running_loop().create_task(former.deliver(in_term(FORMER, batch)))
         await held.reached.wait()
+        noticed = MOST_IN_FLIGHT  # Those that begin the first term.
+        await until_stored(nats_server, stream, noticed + 5)
         successor = a_leader(nats_server, stream, NEXT)
         with pytest.MonkeyPatch.context() as patch:
             publish = NatsConnection.publish
 
             async def behind_three(self: NatsConnection, subject: str, payload: bytes, headers: dict[str, str]) -> int:
                 if headers["ce-id"].endswith("/4"):
-                    await self._client.flush()
+                    await until_stored(nats_server, stream, noticed + 5 + 3)
                     held.thawed.set()
                     await delivering
                 return await publish(self, subject, payload, headers)
