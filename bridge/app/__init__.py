@@ -8,6 +8,7 @@ operators           opens the control socket, and the page
 profiling           CPU time of a run, by stage
 reloader            notices that the file changed, reads it, and accepts or refuses the change
 running             the rooms on an open outbox: begins and ends them, and collects their state
+stages              the functions on the way of a change at which a profile and a trace take times
 tracing             spans of the batches of a run, for a collector
 watched_resources   starts and stops informers as resources appear and vanish
 

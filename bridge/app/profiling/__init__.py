@@ -2,6 +2,6 @@
 
 clocks    a clock for each stage and thread
 figures   the resulting table
-hooks     which functions belong to which stage
+hooks     installs the clocks at the functions of each stage
 threads   wake-ups and CPU time of each thread
 """

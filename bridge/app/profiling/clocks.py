@@ -15,16 +15,14 @@ from types import coroutine
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from bridge.app.profiling.figures import EVENT_LOOP, OTHER_THREADS, PROFILE, STAGES, Profile, Row, Stage
+from bridge.app.profiling.figures import EVENT_LOOP, OTHER_THREADS, PROFILE, STAGES, Profile, Row
 from bridge.app.profiling.threads import threads
+from bridge.app.stages import Count, Stage
 
 T = TypeVar("T")
 
 Clock: TypeAlias = Callable[[], int]
 """Returns nanoseconds of CPU time."""
-
-Count: TypeAlias = Callable[[tuple[Any, ...], Any], int]
-"""Returns the number of records of a call, from its arguments and its result."""
 
 
 class _Account:

@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum, auto
 
 from bridge.app.profiling.threads import Thread, since
-
-
-class Stage(IntEnum):
-    """Stages in the order of a record's way."""
-
-    RECEIVE = 0
-    SPLIT = auto()
-    DECODE = auto()
-    FIFO = auto()
-    COMPARE = auto()
-    STRIP = auto()
-    COMMIT = auto()
-    COMPRESS = auto()
-    DISTRIBUTE = auto()
-    ENCODE = auto()
-    DELIVER = auto()
-    NONE = auto()
-
+from bridge.app.stages import Stage
 
 STAGES = tuple(stage for stage in Stage if stage is not Stage.NONE)
 EVENT_LOOP = "rest: event loop"

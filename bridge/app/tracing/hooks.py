@@ -1,6 +1,4 @@
-"""Replaces the functions whose times are spans while a bridge is traced: otherwise none of this lies on the way of a
-change.
-"""
+"""Makes spans of the times of a change at its stages, while a bridge is traced."""
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from opentelemetry.trace import Span, StatusCode, Tracer, set_span_in_context
 
+from bridge.app.stages import Function, replace
 from bridge.app.tracing.export import exporting
 from bridge.app.tracing.traces import Traces
 from bridge.delivery.attempts import SinkAttempts
@@ -32,7 +31,6 @@ from bridge.telemetry.facts import Report
 
 _LONGEST_WINDOW = 3_000_000_000
 """Nanoseconds. ``latency`` is a second at most, and a window twice as long."""
-_ENCODERS = ("headers", "encoded_headers", "data", "structured")
 
 
 @dataclass(slots=True)
@@ -54,21 +52,8 @@ _ENCODING: ContextVar[list[int] | None] = ContextVar("encoding", default=None)
 def traced(plan: TracingPlan, cluster: str, report: Report) -> Iterator[None]:
     """Traces the bridges that are made inside the context. Enter it on the event loop."""
     with exporting(plan, cluster, report) as tracer, ExitStack() as undo:
-        tracing = _Tracing(tracer, plan.sample)
-        for owner, name, around in (
-            (Gathering, "wait", tracing.gathering),
-            (WatchBody, "read", tracing.reading),
-            (DeltaFIFO, "happened", tracing.queueing),
-            (Controller, "_process", tracing.processing),
-            (Controller, "handle_deltas", tracing.comparing),
-            (Appender, "append", tracing.committing),
-            (SharedProcessor, "distribute", tracing.distributing),
-            (SinkAttempts, "deliver", tracing.delivering),
-            *((CloudEvents, name, tracing.encoding) for name in _ENCODERS),
-        ):
-            function = vars(owner)[name]
-            setattr(owner, name, around(function))
-            undo.callback(setattr, owner, name, function)
+        for function, around in _Tracing(tracer, plan.sample).replacements().items():
+            replace(undo, function, around)
         yield
 
 
@@ -86,16 +71,33 @@ class _Tracing:
         self._open: list[tuple[ChangeBatch, Span]] = []
         """Traced batches that are not committed."""
 
+    def replacements(self) -> dict[Function, Callable[[Function], Function]]:
+        """Every function that a trace replaces → what makes its replacement."""
+        return {
+            Gathering.wait: self.gathering,
+            WatchBody.read: self.reading,
+            DeltaFIFO.happened: self.queueing,
+            Controller._process: self.processing,
+            Controller.handle_deltas: self.comparing,
+            Appender.append: self.committing,
+            SharedProcessor.distribute: self.distributing,
+            SinkAttempts.deliver: self.delivering,
+            CloudEvents.headers: self.encoding,
+            CloudEvents.encoded_headers: self.encoding,
+            CloudEvents.data: self.encoding,
+            CloudEvents.structured: self.encoding,
+        }
+
     # ── From the watch to the queue ──────────────────────────────────────────
 
-    def gathering(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def gathering(self, function: Function) -> Function:
         async def wait(*args: Any) -> None:
             self._windows[asyncio.current_task()] = time_ns()
             await function(*args)
 
         return wait
 
-    def reading(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def reading(self, function: Function) -> Function:
         async def read(body: WatchBody) -> bytes:
             chunk: bytes = await function(body)
             task = asyncio.current_task()
@@ -106,7 +108,7 @@ class _Tracing:
 
         return read
 
-    def queueing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def queueing(self, function: Function) -> Function:
         def happened(fifo: DeltaFIFO, *args: Any, **kwargs: Any) -> Any:
             if (arrived := self._arrivals.get(asyncio.current_task())) is not None:
                 self._queued.setdefault(fifo, arrived)
@@ -116,7 +118,7 @@ class _Tracing:
 
     # ── From the queue to the listeners ──────────────────────────────────────
 
-    def processing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def processing(self, function: Function) -> Function:
         async def process(controller: Controller, *args: Any) -> None:
             arrived = self._queued.pop(controller._fifo, None)  # type: ignore[call-overload]
             token = _ON_ITS_WAY.set(_OnItsWay(arrived, time_ns()))
@@ -127,7 +129,7 @@ class _Tracing:
 
         return process
 
-    def comparing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def comparing(self, function: Function) -> Function:
         def handle_deltas(*args: Any) -> Any:
             began = time_ns()
             changes = function(*args)
@@ -137,7 +139,7 @@ class _Tracing:
 
         return handle_deltas
 
-    def committing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def committing(self, function: Function) -> Function:
         async def append(appender: Appender, batch: ChangeBatch) -> Sequence[Delta]:
             way = _ON_ITS_WAY.get()
             if way is None or not batch.changes or random() >= self._sample:
@@ -155,7 +157,7 @@ class _Tracing:
 
         return append
 
-    def distributing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def distributing(self, function: Function) -> Function:
         def distribute(processor: SharedProcessor[Record], items: Sequence[Any], last: int) -> None:
             first = items[0].sequence if self._open and items and isinstance(items[0], Delta) else None
             root = next((root for batch, root in self._open if first is not None and batch.first == first), None)
@@ -192,7 +194,7 @@ class _Tracing:
 
     # ── To a destination ─────────────────────────────────────────────────────
 
-    def encoding(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def encoding(self, function: Function) -> Function:
         def encode(*args: Any) -> Any:
             if (times := _ENCODING.get()) is None:
                 return function(*args)
@@ -203,7 +205,7 @@ class _Tracing:
 
         return encode
 
-    def delivering(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def delivering(self, function: Function) -> Function:
         async def deliver(attempts: SinkAttempts, batch: Sequence[Record], *args: Any) -> Any:
             found = self._traces.of(batch)
             if not found:

@@ -17,9 +17,10 @@ import pytest
 
 from bridge.app import running
 from bridge.app.profiling.clocks import Clocks
-from bridge.app.profiling.figures import STAGES, Profile, Stage
-from bridge.app.profiling.hooks import TOUCHED, profiled
+from bridge.app.profiling.figures import STAGES, Profile
+from bridge.app.profiling.hooks import profiled, replacements
 from bridge.app.profiling.threads import Thread, since, threads
+from bridge.app.stages import Stage, place_of
 from bridge.model.policies import StartPolicy
 from bridge.plan.plan import SinkPlan, Wanted
 from bridge.telemetry.facts import Fact
@@ -100,17 +101,18 @@ async def test_every_stage_of_a_run_counts_the_records_that_passed(tmp_path: Pat
 # ── Off ──────────────────────────────────────────────────────────────────────
 
 
-def the_functions() -> list[Any]:
-    return [vars(owner)[name] for owner, name in TOUCHED]
+def the_functions(places: list[tuple[Any, str]]) -> list[Any]:
+    return [vars(owner)[name] for owner, name in places]
 
 
 async def test_nothing_is_touched_before_and_after_it_is_asked_for() -> None:
-    before = the_functions()
+    places = [place_of(function) for function in replacements(Clocks())]
+    before = the_functions(places)
     assert not [function for function in before if hasattr(function, "__wrapped__")]
     factory = asyncio.get_running_loop().get_task_factory()
     with profiled():
-        assert not [pair for pair in zip(before, the_functions(), strict=True) if pair[0] is pair[1]]
-    assert [one is other for one, other in zip(before, the_functions(), strict=True)] == [True] * len(before)
+        assert not [pair for pair in zip(before, the_functions(places), strict=True) if pair[0] is pair[1]]
+    assert [one is other for one, other in zip(before, the_functions(places), strict=True)] == [True] * len(before)
     assert asyncio.get_running_loop().get_task_factory() is factory
 
 

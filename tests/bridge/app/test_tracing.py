@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.trace import NoOpTracer
 
+from bridge.app.stages import STAGE_FUNCTIONS
 from bridge.app.tracing import export
-from bridge.app.tracing.hooks import traced
+from bridge.app.tracing.hooks import _Tracing, traced
 from bridge.app.tracing.traces import Traces
 from bridge.kube import ClusterAccess
 from bridge.model.formats.cloudevent import CloudEvents
@@ -213,6 +215,11 @@ async def test_the_way_is_as_before_when_the_trace_ends() -> None:
         with traced(of_collector(collector), "test", lambda _: None):
             assert SinkAttempts.deliver is not before[0]
     assert (SinkAttempts.deliver, Controller._process, CloudEvents.structured) == before
+
+
+def test_a_trace_takes_times_at_stages_alone() -> None:
+    replaced = _Tracing(NoOpTracer(), 1.0).replacements()
+    assert replaced.keys() < {staged.function for staged in STAGE_FUNCTIONS}
 
 
 def mistakes(**options: Any) -> dict[str, str]:
