@@ -10,6 +10,7 @@ gaps           names the newest gap in later envelopes
 kafka          records of Kafka topics
 nats           messages of a JetStream stream
 options        declares options that sinks have in common
+reader         the promise of those who read a destination again
 receipt        the result of a delivery, the errors of a sink, and the rule about rejected records
 registry       finds the types of sinks, those of other packages too
 secret_files   reads secrets and certificates from files, and again when they change
@@ -23,7 +24,7 @@ records. A sink encodes each record (``encode``), sends what it may (``delivery`
 counting and logging are the work of the bridge (``bridge.delivery``).
 
 The folders have the same modules, as far as the destination needs them: ``options``, ``encode``, ``connection`` (or
-``producer``), ``delivery``, ``sink``, ``readers``, ``examine``. The ``__init__`` of a folder declares the type and
+``producer``), ``delivery``, ``sink``, ``reader``, ``examine``. The ``__init__`` of a folder declares the type and
 imports no client library: a library is loaded when a sink of its type is made.
 
 Invariants, each with its test:

@@ -14,12 +14,11 @@ from bridge.model.primitives.election import TermBegan
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import OrderingKey, Record
 from bridge.model.resource import Resource
-from bridge.model.versions.followed_record import RecordFollower
 from bridge.model.versions.progress import Progress
-from bridge.model.versions.stored_version import SinkReader
 from sinks.channels import Channel
 from sinks.gaps import NamesGaps
 from sinks.options import EventOptions, Format, SinkOptions
+from sinks.reader import CannotRead, NoDestination, ReadPurpose, RecordReader
 from sinks.receipt import (
     ALL_STORED,
     WITHHELD,
@@ -39,6 +38,7 @@ __all__ = [
     "WITHHELD",
     "AsksToSend",
     "BatchResult",
+    "CannotRead",
     "Channel",
     "ChecksDestinations",
     "Claim",
@@ -47,10 +47,13 @@ __all__ = [
     "Format",
     "Lanes",
     "NamesGaps",
+    "NoDestination",
     "NotLeading",
     "OrderingKey",
     "ProgressSink",
+    "ReadPurpose",
     "Receipt",
+    "RecordReader",
     "RetryLater",
     "SecretFile",
     "Sink",
@@ -239,10 +242,9 @@ class SinkType:
     """For a sink with these options that is a ProgressSink; None for others. Not together with ``lanes``."""
     load_for: Callable[[Any], type[Sink]] | None = None
     """Like ``load``, for a type whose class depends on the options; None if all sinks have the class of ``load``."""
-    read_back: Callable[[], type[SinkReader]] | None = None
-    """Imports and returns the reader of the destination, for ``kubedelta verify``; None if it cannot be read."""
-    follow: Callable[[], type[RecordFollower]] | None = None
-    """Imports and returns the follower of the destination, for ``kubedelta tail``; None if it cannot be followed."""
+    reader: Callable[[], type[RecordReader]] | None = None
+    """Imports and returns the reader of the destination, for ``kubedelta verify`` and ``kubedelta tail``; None if it
+    cannot be read."""
     examine: Callable[[Any], Sequence[WrongOption]] = no_wrong_options
     """Checks valid options against this machine, before the bridge runs: the files that they name, for instance. Asks
     no destination; may block for some time."""

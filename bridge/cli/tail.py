@@ -1,7 +1,7 @@
 """``kubedelta tail``: prints the records of a file, of a sink's destination or of the running bridge, until the reader
 leaves.
 
-A destination that can be read is read by a ``RecordFollower`` of the sink's type. Otherwise the running bridge passes
+A destination that can be read is read by the ``RecordReader`` of the sink's type. Otherwise the running bridge passes
 on what it commits, through its admin socket. In both cases ``TailFilter`` chooses records by resource, namespace and an
 expression, and ``Printer`` prints them, as lines for people or unchanged as JSON.
 """
@@ -9,9 +9,8 @@ expression, and ``Printer`` prints them, as lines for people or unchanged as JSO
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
 
@@ -28,15 +27,14 @@ from bridge.model.admin import Followed, UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.printable import counted
 from bridge.model.resource import Resource, ResourceName
-from bridge.model.versions.followed_record import FollowedRecord, RecordFollower, record_in
-from bridge.model.versions.stored_version import CannotReadBack
+from bridge.model.versions.followed_record import FollowedRecord, followed, record_in
 from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
 from bridge.views.evaluation import Evaluator, FailedEvaluation, Failures
 from bridge.views.language import Cel, Expression, ExpressionProblem, MissingLibrary, Purpose
 from config.errors import ConfigError
 from config.schema import SinkSettings
 from sinks import registry
-from sinks.base import SinkUnavailable
+from sinks.base import CannotRead, NoDestination, ReadPurpose, RecordReader, SinkUnavailable
 
 POLL_EVERY = 0.25
 """Seconds between two looks for further records."""
@@ -69,10 +67,10 @@ def tail(
         found = None if target is not None and path is None and Path(target).exists() else _configuration(path)
         if found is None and target is None:
             raise UsageError(f"kubedelta tail: {NO_FILE}: name one with -c, or a file of deltas")
-        follower = _follower(target, found)
-        if follower is not None:
-            with closing(follower):
-                return _tail(target or "", follower, printer, lines, since, follow=follow, of_sink=found is not None)
+        reader = _reader(target, found)
+        if reader is not None:
+            of_sink = found is not None
+            return asyncio.run(_tail(target or "", reader, printer, lines, since, follow=follow, of_sink=of_sink))
         if found is None or lines is None or not follow:
             raise _NotFollowed(f"{target or 'the bridge'} is followed from now on alone, as the bridge commits records")
 
@@ -81,7 +79,7 @@ def tail(
     except ConfigError as error:
         complain(error)
         return Exit.CONFIG
-    except (_NotFollowed, CannotReadBack) as error:
+    except (_NotFollowed, CannotRead) as error:
         complain(error)
         return Exit.NO
     except SinkUnavailable as error:
@@ -96,9 +94,9 @@ def _configuration(path: Path | None) -> OperatorSettings | None:
     return None if path is None else operator_settings(path)
 
 
-def _follower(target: str | None, found: OperatorSettings | None) -> RecordFollower | None:
+def _reader(target: str | None, found: OperatorSettings | None) -> RecordReader | None:
     """None for the running bridge: without a target, for a sink whose destination cannot be read, and for any sink of
-    an invalid configuration. Raises CannotReadBack and _NotFollowed."""
+    an invalid configuration. Raises CannotRead and _NotFollowed."""
     if found is not None:
         sinks = None if isinstance(found.settings, ConfigError) else found.settings.sinks
         if target is None or (sinks is None and not Path(target).exists()):
@@ -109,24 +107,24 @@ def _follower(target: str | None, found: OperatorSettings | None) -> RecordFollo
             known = f"sinks of {found.path}: {', '.join(sinks or ())}"
             raise _NotFollowed(f"there is no sink and no file {target}; {known}")
     kind = registry.types()[_FILE]
-    if kind.follow is None or target is None:
+    if kind.reader is None or target is None:
         raise _NotFollowed("no file is named")
-    return kind.follow()(target, kind.options.model_validate({"path": target}), cluster="")
+    return kind.reader()(target, kind.options.model_validate({"path": target}), cluster="", purpose=ReadPurpose.TAIL)
 
 
-def _of_sink(name: str, sink: SinkSettings, cluster: str) -> RecordFollower | None:
-    follow = registry.types()[sink.type].follow
-    if follow is None:
+def _of_sink(name: str, sink: SinkSettings, cluster: str) -> RecordReader | None:
+    load = registry.types()[sink.type].reader
+    if load is None:
         return None
     try:
-        return follow()(name, sink.options, cluster=cluster)
-    except CannotReadBack:
+        return load()(name, sink.options, cluster=cluster, purpose=ReadPurpose.TAIL)
+    except CannotRead:
         return None
 
 
-def _tail(
+async def _tail(
     target: str,
-    follower: RecordFollower,
+    reader: RecordReader,
     printer: Printer,
     lines: int | None,
     since: datetime | None,
@@ -135,21 +133,35 @@ def _tail(
     of_sink: bool,
 ) -> int:
     """``of_sink``: the target is a sink, and not the path of a file."""
-    while not follower.open():
-        if not follow:
-            complain(f"{target}: no destination yet: no record was delivered, or the name is wrong")
-            return Exit.NO
-        printer.wait_for(f"the destination of {target}" if of_sink else _no_file(target))
-        time.sleep(POLL_EVERY)
-    if lines is not None:
-        printer.print(follower.last(lines, printer.chosen))
-    else:
-        follower.begin(since)
-    while True:
-        printer.print(filter(printer.chosen, follower.news()))
-        if not follow:
-            return Exit.OK
-        time.sleep(POLL_EVERY)
+    try:
+        while not await _is_there(reader):
+            if not follow:
+                complain(f"{target}: no destination yet: no record was delivered, or the name is wrong")
+                return Exit.NO
+            printer.wait_for(f"the destination of {target}" if of_sink else _no_file(target))
+            await asyncio.sleep(POLL_EVERY)
+        if lines is not None:
+            newest = await reader.last(lines, lambda record: printer.chosen(followed(record)))
+            printer.print(map(followed, newest))
+        else:
+            await reader.begin(since)
+        while True:
+            async with aclosing(reader.read()) as batches:
+                async for batch in batches:
+                    printer.print(filter(printer.chosen, map(followed, batch)))
+            if not follow:
+                return Exit.OK
+            await asyncio.sleep(POLL_EVERY)
+    finally:
+        await reader.close()
+
+
+async def _is_there(reader: RecordReader) -> bool:
+    try:
+        await reader.open()
+    except NoDestination:
+        return False
+    return True
 
 
 def _no_file(target: str) -> str:

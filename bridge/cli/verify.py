@@ -16,7 +16,6 @@ from bridge.cli.terminal import complain, plain, say
 from bridge.kube import CredentialsError
 from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.printable import counted
-from bridge.model.versions.stored_version import CannotReadBack, SinkReader
 from bridge.operations.verify.cluster_view import ClusterRefuses, ClusterUnavailable, ignoring_by, selected_by
 from bridge.operations.verify.compare import Difference, DifferenceKind, Version
 from bridge.operations.verify.verify import Verification
@@ -26,7 +25,7 @@ from bridge.plan.preflight import wrong_selections
 from config.errors import ConfigError
 from config.schema import Settings
 from sinks import registry
-from sinks.base import SinkUnavailable
+from sinks.base import CannotRead, ReadPurpose, RecordReader, SinkUnavailable
 
 
 def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -> int:
@@ -57,7 +56,7 @@ def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -
             found = asyncio.run(comparing)
     except ConfigError as error:
         return _fail(str(error), Exit.CONFIG)
-    except CannotReadBack as error:
+    except CannotRead as error:
         return _fail(f"sinks.{sink}: {error}", Exit.CONFIG)
     except CredentialsError as error:
         return _fail(of_cluster(error), Exit.CONFIG)
@@ -73,17 +72,17 @@ def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -
     return Exit.NO if found.differences else Exit.OK
 
 
-def _reader(settings: Settings, sink: str) -> SinkReader:
-    """Raises CannotReadBack."""
+def _reader(settings: Settings, sink: str) -> RecordReader:
+    """Raises CannotRead."""
     chosen = settings.sinks.get(sink)
     if chosen is None:
-        raise CannotReadBack(f"there is no such sink; the sinks are {', '.join(settings.sinks)}")
+        raise CannotRead(f"there is no such sink; the sinks are {', '.join(settings.sinks)}")
     kinds = registry.types()
-    load = kinds[chosen.type].read_back
+    load = kinds[chosen.type].reader
     if load is None:
-        able = ", ".join(name for name, kind in kinds.items() if kind.read_back)
-        raise CannotReadBack(f"a sink of type {chosen.type} cannot be read back; these types can: {able}")
-    return load()(sink, chosen.options, cluster=settings.cluster.name)
+        able = ", ".join(name for name, kind in kinds.items() if kind.reader)
+        raise CannotRead(f"a sink of type {chosen.type} cannot be read back; these types can: {able}")
+    return load()(sink, chosen.options, cluster=settings.cluster.name, purpose=ReadPurpose.VERIFY)
 
 
 def _fail(reason: str, code: Exit) -> Exit:

@@ -5,33 +5,30 @@ closed_parts   compresses and removes closed parts, on a thread of its own
 connection     opens and locks the file, cuts a torn last line, closes parts, forces lines onto the disk
 delivery       appends lines to a file or a pipe
 examine        checks options before the bridge runs, and names the claims on the file
-follow         reads the lines of a file in their order, through its rotations
 lines          finds lines in plain and compressed files, and the sequence number and the time in a line
 options        declares the options of the sink
 parts          decides when a part is closed, its name, and when it is removed
-readers        reads the file again for ``kubedelta verify`` and ``kubedelta tail``
+reader         reads the file again for ``kubedelta verify`` and ``kubedelta tail``, through its rotations
 sink           FileSink: a record becomes a line, and a batch is appended
 
 A batch goes from ``sink`` (encoding, in the event loop) to ``delivery`` (writing, on the single thread of the sink),
 which asks ``connection`` for the descriptor of the present file. Where the file was moved away, by logrotate for
 instance, or is old or large enough, the lines go to a new one. Closed parts belong to ``closed_parts`` from then on,
-and its failures never reach the deliveries. Readers share ``lines``, ``parts`` and ``follow`` with the writer, and hold
-a lock on the part that comes next, which the sink respects for an hour.
+and its failures never reach the deliveries. The reader shares ``lines`` and ``parts`` with the writer, and locks the
+part that comes next for ``kubedelta verify``, which the sink respects for an hour.
 
 Invariants, each with its test:
 
 - A file holds whole lines only. A batch that cannot be written is taken back, and a line that a crash tore is cut off
   at the next start: its record was never acknowledged, and comes again. ``tests/sinks/file/test_delivery.py``
 - A reader gets each line once and in order, whatever is closed, moved, compressed or removed meanwhile.
-  ``tests/sinks/file/test_follower.py``, ``tests/sinks/file/test_rotation.py``
+  ``tests/sinks/file/test_reading_for_tail.py``, ``tests/sinks/file/test_rotation.py``
 """
 
 from collections.abc import Sequence
 
 from bridge.model.formats.definitions import Definitions
-from bridge.model.versions.followed_record import RecordFollower
-from bridge.model.versions.stored_version import SinkReader
-from sinks.base import Channel, Claim, Sink, SinkType, WrongOption
+from sinks.base import Channel, Claim, RecordReader, Sink, SinkType, WrongOption
 from sinks.file.options import FileOptions
 
 
@@ -41,16 +38,10 @@ def _load() -> type[Sink]:
     return FileSink
 
 
-def _load_read_back() -> type[SinkReader]:
-    from sinks.file.readers import FileReadBack
+def _load_reader() -> type[RecordReader]:
+    from sinks.file.reader import FileReader
 
-    return FileReadBack
-
-
-def _load_follow() -> type[RecordFollower]:
-    from sinks.file.readers import FileFollower
-
-    return FileFollower
+    return FileReader
 
 
 def _examine(options: FileOptions) -> Sequence[WrongOption]:
@@ -77,8 +68,7 @@ TYPE = SinkType(
     load=_load,
     max_batch=1000,
     summary="Lines of JSON (NDJSON) appended to a file, or written to standard output",
-    read_back=_load_read_back,
-    follow=_load_follow,
+    reader=_load_reader,
     examine=_examine,
     claims=_claims,
     channels=_channels,

@@ -9,7 +9,7 @@ memory         keeps what survives a restart: the newest gap, counts of a snapsh
 notices        puts gaps and ends of snapshots as markers into the partitions that they are about
 options        declares the options of the sink, and the rules between them
 producer       runs a producer and its poll thread, and replaces it when it fails
-readers        reads the topics again for ``kubedelta verify`` and ``kubedelta tail``
+reader         reads the topics again for ``kubedelta verify`` and ``kubedelta tail``
 sink           KafkaSink: joins the parts, and delivers a batch on the short way where that is possible
 state_topic    KafkaSinkWithState: keeps the newest record of each object in a compacted topic
 tokens         runs the command that prints tokens for OAUTHBEARER, with bounds on its time and output
@@ -39,9 +39,7 @@ Invariants, each with its test:
 from collections.abc import Sequence
 
 from bridge.model.formats.definitions import Definitions
-from bridge.model.versions.followed_record import RecordFollower
-from bridge.model.versions.stored_version import SinkReader
-from sinks.base import Channel, Claim, Sink, SinkType, Transactions, WrongOption
+from sinks.base import Channel, Claim, RecordReader, Sink, SinkType, Transactions, WrongOption
 from sinks.kafka.options import KafkaOptions
 
 
@@ -63,16 +61,10 @@ def _load_for(options: KafkaOptions) -> type[Sink]:
     return KafkaSinkWithState
 
 
-def _load_read_back() -> type[SinkReader]:
-    from sinks.kafka.readers import KafkaReadBack
+def _load_reader() -> type[RecordReader]:
+    from sinks.kafka.reader import KafkaReader
 
-    return KafkaReadBack
-
-
-def _load_follow() -> type[RecordFollower]:
-    from sinks.kafka.readers import KafkaFollower
-
-    return KafkaFollower
+    return KafkaReader
 
 
 def _examine(options: KafkaOptions) -> Sequence[WrongOption]:
@@ -105,8 +97,7 @@ TYPE = SinkType(
     transactions=_transactions,
     max_batch=1000,
     summary="CloudEvents in Kafka topics, keyed by object, by an idempotent producer",
-    read_back=_load_read_back,
-    follow=_load_follow,
+    reader=_load_reader,
     examine=_examine,
     claims=_claims,
     channels=_channels,

@@ -32,7 +32,7 @@ from confluent_kafka.cimpl import NewTopic, Uuid
 from bridge.model.formats.object_paths import ABSENT, CORE
 from bridge.model.record import Concern, Gap
 from bridge.model.resource import Resource
-from bridge.model.versions.stored_version import ReadFilter
+from bridge.model.versions.stored_record import ReadFilter
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.encode import topic_part
 from sinks.kafka.memory import MAX_MARKED_PARTITIONS, TopicState

@@ -12,7 +12,7 @@ leading      takes the stream over for the leader of a term
 memory       declares what survives a restart: the newest gap, the stream and the bucket as last seen
 options      declares the options of the sink
 places       names subjects and bucket for schemas and documents
-readers      reads the stream again for ``kubedelta verify`` and ``kubedelta tail``
+reader       reads the stream again for ``kubedelta verify`` and ``kubedelta tail``
 sink         NatsSink: connects, looks for losses, encodes and delivers
 stream       finds or creates the stream, describes it, and tells whether it has lost messages
 verdicts     judges an error of JetStream: whose fault it is, and for how long
@@ -36,9 +36,7 @@ Invariants, each with its test:
 from collections.abc import Sequence
 
 from bridge.model.formats.definitions import Definitions
-from bridge.model.versions.followed_record import RecordFollower
-from bridge.model.versions.stored_version import SinkReader
-from sinks.base import Channel, Claim, Sink, SinkType, WrongOption
+from sinks.base import Channel, Claim, RecordReader, Sink, SinkType, WrongOption
 from sinks.nats.options import NatsOptions
 
 
@@ -56,16 +54,10 @@ def _load_for(options: NatsOptions) -> type[Sink]:
     return NatsSinkWithState
 
 
-def _load_read_back() -> type[SinkReader]:
-    from sinks.nats.readers import NatsReadBack
+def _load_reader() -> type[RecordReader]:
+    from sinks.nats.reader import NatsReader
 
-    return NatsReadBack
-
-
-def _load_follow() -> type[RecordFollower]:
-    from sinks.nats.readers import NatsFollower
-
-    return NatsFollower
+    return NatsReader
 
 
 def _examine(options: NatsOptions) -> Sequence[WrongOption]:
@@ -93,8 +85,7 @@ TYPE = SinkType(
     load_for=_load_for,
     max_batch=500,
     summary="CloudEvents in a NATS JetStream stream, a subject for each object",
-    read_back=_load_read_back,
-    follow=_load_follow,
+    reader=_load_reader,
     examine=_examine,
     claims=_claims,
     channels=_channels,

@@ -1,17 +1,17 @@
-"""Reads the records of a destination for ``kubedelta tail``, with their objects.
+"""Shows a stored record to people, for ``kubedelta tail``: what happened to which object, with its states.
 
-A ``RecordFollower`` of the sink's type brings lines or messages. ``record_in`` and ``record_of`` make a FollowedRecord
-of each, in any format: CloudEvents, envelopes, rows, and objects alone. A record that has none of these forms is
-``foreign``, and ends nothing.
+A record may have any format: a CloudEvent, an envelope, a row, or an object alone. A record that has none of these
+forms is ``foreign``, and ends nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from bridge.model.change import Op
 from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES, TERM_TYPE
@@ -19,6 +19,7 @@ from bridge.model.formats.envelope import OP_OF_CODE
 from bridge.model.formats.notice import GapData, SnapshotData, TermData
 from bridge.model.formats.object_paths import CORE, object_name
 from bridge.model.record import SnapshotEdge
+from bridge.model.versions.stored_record import StoredRecord
 from bridge.model.versions.stored_version import StoredKind, stored_version_of
 
 
@@ -57,35 +58,6 @@ class FollowedRecord(msgspec.Struct, frozen=True, gc=False):
         """kubectl's name: ``deployments.apps``; with the kind where the plural is not known."""
         word = self.plural or self.kind
         return f"{word}.{self.group}" if self.group else word
-
-
-class RecordFollower(Protocol):
-    """Reads the records of a destination, and further records as they come. Blocks. Call ``open``, then ``last`` or
-    ``begin``, then ``news`` as often as you like, and ``close`` once. Every method but ``close`` raises
-    ``sinks.base.SinkUnavailable``."""
-
-    def __init__(self, name: str, options: Any, *, cluster: str) -> None:
-        """``options``: of the class that the sink's type names. Raises CannotReadBack."""
-
-    def open(self) -> bool:
-        """False if the destination does not exist yet: call it again."""
-        ...
-
-    def last(self, count: int, accepts: Callable[[FollowedRecord], bool]) -> Sequence[FollowedRecord]:
-        """The last records that ``accepts`` takes, in their order, as far back as the destination can look.
-        ``news`` goes on behind them."""
-        ...
-
-    def begin(self, since: datetime | None) -> None:
-        """``news`` begins with the first record of that time or later; None for the oldest record. Raises
-        CannotReadBack if the destination keeps no records."""
-        ...
-
-    def news(self) -> Iterator[FollowedRecord]:
-        """From the end of the previous call to the present end. May wait a fraction of a second for a record."""
-        ...
-
-    def close(self) -> None: ...
 
 
 # ── A line or a message into a record ────────────────────────────────────────
@@ -161,6 +133,17 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_row = msgspec.json.Decoder(_Row).decode
 _decode_object = msgspec.json.Decoder(_Object).decode
+
+
+def followed(record: StoredRecord) -> FollowedRecord:
+    """``foreign`` for a record that cannot be read. A tombstone has its key for a text, if nothing else is known of
+    it."""
+    if record.attributes is None:
+        return FollowedRecord(b"", foreign=True) if record.data is None else record_in(record.data)
+    found = record_of(record.attributes, record.data)
+    if record.data is not None:
+        return found
+    return replace(found, text=record.key) if found.foreign else replace(found, evidence="tombstone")
 
 
 def record_in(line: bytes) -> FollowedRecord:

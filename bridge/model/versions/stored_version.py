@@ -1,19 +1,26 @@
-"""Records that ``kubedelta verify`` reads back from a destination: identity and version of the object, no body."""
+"""The version of an object that a stored record is about, for ``kubedelta verify``: identity and version, no body.
+
+A message of Kafka or NATS has its version in its headers, whatever its format. In a line of a file it is in the
+CloudEvent, the envelope or the row, and the object in the line stays undecoded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Protocol
 
 import msgspec
 
 from bridge.model.change import Op
 from bridge.model.formats.cloudevent import GAP_TYPE
+from bridge.model.formats.envelope import OP_OF_CODE
+from bridge.model.formats.object_paths import partition_key
+from bridge.model.versions.stored_record import StoredRecord
 
 _OURS = "kubedelta."
 _ABOUT_OBJECTS = ("kubedelta.object.", "kubedelta.envelope.", "kubedelta.row.")
+_OPS = {op.value: op for op in Op}
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class StoredKind(StrEnum):
@@ -26,7 +33,7 @@ class StoredKind(StrEnum):
 
 
 class StoredVersion(msgspec.Struct, frozen=True, gc=False):
-    """A record at the destination."""
+    """What a record at the destination is about."""
 
     kind: StoredKind
     partition_key: str = ""
@@ -38,6 +45,32 @@ class StoredVersion(msgspec.Struct, frozen=True, gc=False):
 
 
 FOREIGN = StoredVersion(StoredKind.FOREIGN)
+
+
+class StoredVersions:
+    """Reads the versions in the records of a destination, which come in their order."""
+
+    def __init__(self) -> None:
+        self._gap = ""
+        """The gap that the last envelope or row named."""
+
+    def of(self, record: StoredRecord) -> Iterator[StoredVersion]:
+        """One version, or two: a gap among envelopes or rows has no line, so a line that names another gap than the
+        line before it gives that gap, too."""
+        if record.attributes is not None:
+            yield _in_message(record, record.attributes)
+            return
+        try:
+            event = _decode(record.data or b"")
+        except _UNREADABLE:
+            yield FOREIGN
+            return
+        source = event.source
+        gap, cluster = (event.gap, event.cluster) if isinstance(source, str) else (source.gap, source.db)
+        if gap and gap != self._gap and (event.is_row or not isinstance(source, str)):
+            self._gap = gap
+            yield StoredVersion(StoredKind.GAP, cluster)
+        yield _in_line(event)
 
 
 def stored_version_of(attributes: Mapping[str, str]) -> StoredVersion:
@@ -57,49 +90,67 @@ def stored_version_of(attributes: Mapping[str, str]) -> StoredVersion:
         return FOREIGN
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFilter:
-    """A filter of objects. A reader may return more objects than match, but none less. None matches any."""
-
-    group: str | None = None
-    """Empty for the core group."""
-    version: str | None = None
-    plural: str | None = None
-    kind: str | None = None
-    namespace: str | None = None
-    """Empty for objects without namespace."""
+def _in_message(record: StoredRecord, attributes: Mapping[str, str]) -> StoredVersion:
+    found = stored_version_of(attributes)
+    if found is FOREIGN and record.data is None and record.key and record.key_is_of_object:
+        try:
+            return StoredVersion(StoredKind.OBJECT, record.key.decode(), Op.DELETED)
+        except UnicodeDecodeError:
+            return FOREIGN
+    return found
 
 
-class CannotReadBack(Exception):
-    """The destination cannot be read back, and a retry cannot help. The message has the reason."""
+# ── Lines ────────────────────────────────────────────────────────────────────
 
 
-class SinkReader(Protocol):
-    """Reads the records of a destination. Call ``open`` once, then ``read`` any number of times, and ``close`` once,
-    also after a failed ``open``. Runs on the event loop and never blocks it. Failures of a destination or a network are
-    raised as ``sinks.base.SinkUnavailable``."""
+class _Source(msgspec.Struct):
+    """The ``source`` of an envelope."""
 
-    def __init__(self, name: str, options: Any, *, cluster: str) -> None: ...
+    db: str
+    schema: str = ""
+    table: str = ""
+    namespace: str = ""
+    objectname: str = ""
+    uid: str = ""
+    resourceversion: str = ""
+    gap: str = ""
 
-    async def open(self) -> str:
-        """Connects, without any change at the destination. Returns a short description of the destination for the
-        operator. Raises SinkUnavailable, CannotReadBack."""
-        ...
 
-    def read(self, sought: Sequence[ReadFilter]) -> AsyncGenerator[Sequence[StoredVersion]]:
-        """Yields records in batches: from the end of the previous ``read`` (the first begins at the beginning) to the
-        present end. Records of one object come in the destination's order. Raises SinkUnavailable; the next ``read``
-        goes on behind the records that were yielded before the failure."""
-        ...
+class _Line(msgspec.Struct):
+    """The attributes of a CloudEvent, an envelope or a row, without the object in it."""
+
+    op: str = ""
+    source: str | _Source = ""
+    type: str = ""
+    partitionkey: str = ""
+    uid: str = ""
+    resourceversion: str = ""
+    cluster: str = ""
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    resource_version: str = ""
+    gap: str | None = None
 
     @property
-    def notes(self) -> Sequence[str]:
-        """Findings for the operator so far, such as a torn line."""
-        ...
+    def is_row(self) -> bool:
+        return not self.type and all((self.cluster, self.resource, self.name, self.uid, self.resource_version))
 
-    @property
-    def left(self) -> int | None:
-        """Records that the present ``read`` has still to read; None if unknown."""
-        ...
 
-    async def close(self) -> None: ...
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def _in_line(event: _Line) -> StoredVersion:
+    source = event.source
+    if event.is_row:
+        key = partition_key(event.cluster, event.group, event.resource, event.namespace, event.name)
+        op = _OPS.get(event.op)
+        return StoredVersion(StoredKind.OBJECT, key, op, event.uid, event.resource_version) if op else FOREIGN
+    if isinstance(source, str):
+        attributes = ("type", "partitionkey", "op", "uid", "resourceversion")
+        return stored_version_of({name: getattr(event, name) for name in attributes})
+    if (op := OP_OF_CODE.get(event.op)) is None:
+        return FOREIGN
+    key = partition_key(source.db, source.schema, source.table, source.namespace, source.objectname)
+    return StoredVersion(StoredKind.OBJECT, key, op, source.uid, source.resourceversion)

@@ -13,7 +13,7 @@ from bridge.kube import ApiError, ClusterAccess, connect
 from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.printable import counted
 from bridge.model.primitives.shard import Shard
-from bridge.model.versions.stored_version import SinkReader
+from bridge.model.versions.stored_version import StoredVersions
 from bridge.operations.verify.cluster_view import (
     ClusterUnavailable,
     ClusterView,
@@ -27,6 +27,7 @@ from bridge.operations.verify.compare import Candidate, Coverage, Difference, Ho
 from bridge.plan.plan import Wanted
 from bridge.plan.resolve import resolve_wanted
 from bridge.telemetry.facts import discard
+from sinks.base import RecordReader
 
 _FIRST_PAUSE = 0.5
 """Seconds between the first two comparisons; each later pause is twice as long."""
@@ -60,7 +61,7 @@ async def verify(
     cluster: str,
     access: ClusterAccess,
     wanted: Sequence[Wanted],
-    reader: SinkReader,
+    reader: RecordReader,
     *,
     settle: float,
     select: SelectedBy | None = None,
@@ -74,7 +75,7 @@ async def verify(
     ``select``: chooses the live objects that the destination has to have; None for all. ``ignoring``: knows the changes
     that are ignored; None if none are. ``shard``: only its objects are compared; None for all. ``progress``: is called
     after each part of either side.
-    ``reader`` is passed unopened, and is closed on return. Raises CannotReadBack, ClusterUnavailable, ClusterRefuses,
+    ``reader`` is passed unopened, and is closed on return. Raises ClusterUnavailable, ClusterRefuses,
     CredentialsError and SinkUnavailable.
     """
     try:
@@ -90,7 +91,7 @@ async def verify(
             )
             coverage = Coverage(wanted, view.listed, catalogue.resources, meant.unresolved)
             comparison = _Comparison(
-                reader, view, coverage, Holdings(cluster, coverage, shard), expected, states, progress
+                reader, view, coverage, Holdings(cluster, coverage, shard), StoredVersions(), expected, states, progress
             )
             unknown = tuple(f"{name}: {reason}" for name, reason in meant.unresolved.items())
             return await comparison.run(source, unknown, settle)
@@ -102,10 +103,11 @@ async def verify(
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    reader: SinkReader
+    reader: RecordReader
     view: ClusterView
     coverage: Coverage
     holdings: Holdings
+    versions: StoredVersions
     expected: Expected | None
     """None for a sink that has to have every object."""
     states: IgnoredStates | None
@@ -174,9 +176,8 @@ class _Comparison:
     async def _read_on(self) -> None:
         async with aclosing(self.reader.read(self.coverage.filters)) as batches:
             async for batch in batches:
-                self.holdings.take(batch)
+                for record in batch:
+                    self.holdings.take(self.versions.of(record))
                 if self.progress is not None:
-                    # Readers of other packages may not know how much is left.
-                    read = self.holdings.records
-                    left = getattr(self.reader, "left", None)
+                    read, left = self.holdings.records, self.reader.left
                     self.progress("records read", read, None if left is None else read + left)

@@ -28,7 +28,7 @@ from tests.bridge.cli.conftest import Command
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot
-from tests.sinks.file.test_readback import write
+from tests.sinks.file.test_reading_for_verify import write
 
 
 def a_pod(sequence: int, name: str, phase: str, *, namespace: str = "shop", op: Op = Op.UPDATED) -> Delta:

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 import zstandard
 
-from sinks.base import ALL_STORED, SinkUnavailable
+from sinks.base import ALL_STORED, ReadPurpose, SinkUnavailable
 from sinks.file.connection import describe
 from sinks.file.delivery import AppendFailed, open_writer
 from sinks.file.examine import examine
 from sinks.file.lines import sequence_in, time_in
 from sinks.file.options import FileOptions, Rotation
 from sinks.file.parts import PartRetention, ReadingLock, name_of_part, parts_of, unread
-from sinks.file.readers import FileReadBack
+from sinks.file.reader import FileReader
 from sinks.file.sink import FileSink
 from tests.kit.child import child
 from tests.kit.deadlines import BUSY
@@ -482,12 +482,12 @@ def test_a_clock_that_jumps_makes_no_part_older(path: Path) -> None:
 async def test_parts_that_verify_has_not_read_stay(path: Path) -> None:
     await write(path, 100, rotation=PLAIN)
     before = stems(path)
-    reader = FileReadBack("copy", options(path), cluster="prod")
+    reader = FileReader("copy", options(path), cluster="prod", purpose=ReadPurpose.VERIFY)
     await reader.open()
     removing = {**PLAIN, "compression": "zstd", "retain_parts": 1}
     async with opened(path, rotation=removing) as sink:
         await sink.deliver(changes(1, first=101))
-        found = [version async for batch in reader.read([]) for version in batch]
+        found = [record async for batch in reader.read() for record in batch]
         assert len(found) == 101
         assert not reader.notes
     await reader.close()

@@ -13,11 +13,10 @@ import pytest
 from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
 
-from bridge.model.versions.stored_version import CannotReadBack
 from sinks import registry
-from sinks.base import ALL_STORED, SinkUnavailable
+from sinks.base import ALL_STORED, CannotRead, ReadPurpose, SinkUnavailable
 from sinks.nats.options import NatsOptions
-from sinks.nats.readers import NatsReadBack
+from sinks.nats.reader import NatsReader
 from sinks.nats.sink import NatsSink
 from tests.cluster.fixtures import StartNats, fresh_name
 from tests.cluster.servers import Nats
@@ -183,8 +182,8 @@ async def test_check_and_claims_need_no_stream(nats_server: Nats) -> None:
     assert found == f"127.0.0.1:{nats_server.port}, without a stream"
     assert "at most once" in (chosen.caution() or "")
     assert list(registry.types()["nats"].claims(chosen)) == []
-    with pytest.raises(CannotReadBack, match="the server keeps no messages"):
-        await NatsReadBack("live", chosen, cluster="prod").open()
+    with pytest.raises(CannotRead, match="the server keeps no messages"):
+        NatsReader("live", chosen, cluster="prod", purpose=ReadPurpose.VERIFY)
 
 
 async def test_a_server_that_is_away_is_reported(start_nats: StartNats) -> None:

@@ -17,14 +17,14 @@ from bridge.delivery.attempts import SinkAttempts
 from bridge.delivery.circuit import Retry
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
-from bridge.model.versions.stored_version import StoredKind
+from bridge.model.versions.stored_version import StoredKind, StoredVersions
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import LeadershipDoubted
 from sinks.base import ALL_STORED, Receipt, SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MOST_IN_FLIGHT
 from sinks.nats.leading import StreamInDoubt
-from sinks.nats.readers import version_in
+from sinks.nats.reader import stored
 from sinks.nats.sink import NatsSink
 from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats, NatsRecord
@@ -378,4 +378,5 @@ async def test_readers_take_the_notice_for_a_notice(nats_server: Nats, nats_stre
     async with await nats.connect(nats_server.url) as connection:
         for number in (1, MOST_IN_FLIGHT):
             message = await connection.jetstream().get_msg(stream.name, number)
-            assert version_in(message).kind is StoredKind.NOTICE  # type: ignore[arg-type]
+            [version] = StoredVersions().of(stored(message))  # type: ignore[arg-type]
+            assert version.kind is StoredKind.NOTICE

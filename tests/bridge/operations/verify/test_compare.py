@@ -13,7 +13,8 @@ from bridge.model.change import Op
 from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredKind, StoredVersion
+from bridge.model.versions.stored_record import ReadFilter
+from bridge.model.versions.stored_version import FOREIGN, StoredKind, StoredVersion
 from bridge.operations.verify.compare import (
     Candidate,
     Coverage,

@@ -15,7 +15,7 @@ from bridge.model.formats.object_paths import partition_key
 from bridge.model.object import ApiObject
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.stored_version import ReadFilter, StoredKind, StoredVersion
+from bridge.model.versions.stored_record import ReadFilter, StoredRecord
 from bridge.operations.verify.cluster_view import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView
 from bridge.operations.verify.compare import DifferenceKind
 from bridge.operations.verify.verify import Verification, verify
@@ -35,16 +35,17 @@ class Destination:
     """What a reader finds is put there by the test; each further reading may begin with something that happens."""
 
     def __init__(self) -> None:
-        self.new: list[StoredVersion] = []
+        self.new: list[StoredRecord] = []
         self.before_reading: list[Callable[[], None]] = []
         self.sought: Sequence[ReadFilter] = ()
         self.closed = False
         self.notes: Sequence[str] = ("a torn line",)
+        self.left: int | None = None
 
     async def open(self) -> str:
         return "a place, of the test"
 
-    async def read(self, sought: Sequence[ReadFilter]) -> AsyncGenerator[Sequence[StoredVersion]]:
+    async def read(self, sought: Sequence[ReadFilter]) -> AsyncGenerator[Sequence[StoredRecord]]:
         self.sought = sought
         if self.before_reading:
             self.before_reading.pop(0)()
@@ -58,9 +59,9 @@ class Destination:
     def store(self, manifest: dict[str, Any], op: Op = Op.UPDATED, version: str | None = None) -> None:
         metadata = manifest["metadata"]
         key = partition_key("prod", "", "configmaps", metadata["namespace"], metadata["name"])
-        self.new.append(
-            StoredVersion(StoredKind.OBJECT, key, op, metadata["uid"], version or metadata["resourceVersion"])
-        )
+        attributes = {"type": f"kubedelta.object.{op}.v1", "partitionkey": key, "op": op.value, "uid": metadata["uid"]}
+        resource_version = version or metadata["resourceVersion"]
+        self.new.append(StoredRecord(b"", attributes | {"resourceversion": resource_version}))
 
 
 @pytest.fixture

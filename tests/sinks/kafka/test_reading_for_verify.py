@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -13,19 +13,20 @@ from confluent_kafka import Producer
 from bridge.model.change import Op
 from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.record import Record
-from bridge.model.versions.stored_version import FOREIGN, ReadFilter, StoredVersion
-from sinks.base import ALL_STORED, SinkUnavailable
-from sinks.kafka import readers as readback
+from bridge.model.versions.stored_record import ReadFilter
+from bridge.model.versions.stored_version import FOREIGN, StoredVersion
+from sinks.base import ALL_STORED, ReadPurpose, SinkUnavailable
+from sinks.kafka import reader as readback
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.readers import KafkaReadBack
+from sinks.kafka.reader import KafkaReader
 from sinks.kafka.sink import KafkaSink
 from sinks.kafka.topics import topics_pattern
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka
 from tests.cluster.servers.ports import reserve_port
+from tests.kit.readers import opened, rest
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, as_stored, changes
 
-ANYTHING = [ReadFilter()]
 PODS = ReadFilter("", "v1", "pods", "Pod", None)
 
 
@@ -43,18 +44,8 @@ async def write(chosen: KafkaOptions, records: Sequence[Record]) -> None:
         await sink.close()
 
 
-@asynccontextmanager
-async def reading(chosen: KafkaOptions) -> AsyncIterator[KafkaReadBack]:
-    reader = KafkaReadBack("audit", chosen, cluster="prod")
-    try:
-        await reader.open()
-        yield reader
-    finally:
-        await reader.close()
-
-
-async def rest(reader: KafkaReadBack, sought: Sequence[ReadFilter] = ANYTHING) -> list[StoredVersion]:
-    return [held async for batch in reader.read(sought) for held in batch]
+def reading(chosen: KafkaOptions) -> AbstractAsyncContextManager[KafkaReader]:
+    return opened(KafkaReader("audit", chosen, cluster="prod", purpose=ReadPurpose.VERIFY))
 
 
 def by_key(held: Sequence[StoredVersion]) -> dict[str, list[StoredVersion]]:
@@ -142,9 +133,9 @@ async def test_topics_by_template_are_found_and_others_are_left_alone(kafka: Kaf
 
 
 async def test_no_topic_at_all_is_named(kafka: Kafka) -> None:
-    async with reading(options(kafka, "nowhere.{resource}")) as reader:
-        with pytest.raises(SinkUnavailable, match=r"no topic like nowhere\.\{resource\}"):
-            await rest(reader)
+    with pytest.raises(SinkUnavailable, match=r"no topic like nowhere\.\{resource\}"):
+        async with reading(options(kafka, "nowhere.{resource}")):
+            pass
 
 
 async def test_brokers_that_cannot_be_reached_are_named() -> None:

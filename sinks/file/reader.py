@@ -1,18 +1,25 @@
-"""Follows a file through its rotations: its lines come once and in their order, while the file is closed as a part,
-moved, compressed, removed or truncated.
+"""Reads a sink's file and its closed parts again: ``FileReader`` gives their lines once and in order, while the file is
+closed as a part, moved (by logrotate, too), compressed, removed or truncated.
+
+``FileLines`` blocks and knows the rotations: it reads the closed parts from the oldest on, then the open file, and a
+last line without its newline when its rest is there. ``FileReader`` runs it in threads, a batch of lines at a time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from bridge.model.primitives.printable import counted
+from bridge.model.versions.stored_record import ANY_OBJECT, ReadFilter, StoredRecord
 from sinks.file.lines import (
     DAMAGED,
     blocks_between,
@@ -20,16 +27,94 @@ from sinks.file.lines import (
     end_of_last_line,
     first_line,
     lines_backward,
+    time_in,
     whole_lines,
 )
+from sinks.file.options import STANDARD_OUTPUT, FileOptions
 from sinks.file.parts import ClosedPart, ReadingLock, parts_of
+from sinks.options import Format
+from sinks.reader import CannotRead, NoDestination, ReadPurpose
 from sinks.receipt import SinkUnavailable
 
+_BATCH = 1000
 _HEAD = 256
 """Bytes at the beginning of a file, by which a file that became shorter is recognized."""
 
 
-class Follower:
+class FileReader:
+    """See RecordReader. For ``ReadPurpose.VERIFY`` a lock keeps the closed parts that are not read yet, for an hour at
+    most, and a damaged part ends the reading."""
+
+    def __init__(self, name: str, options: FileOptions, *, cluster: str, purpose: ReadPurpose) -> None:
+        path = options.path
+        if path == STANDARD_OUTPUT:
+            raise CannotRead("standard output cannot be read again")
+        self._verifies = purpose is ReadPurpose.VERIFY
+        if self._verifies and options.format is Format.RAW:
+            raise CannotRead("format raw has no operations: deleted and present objects look the same")
+        if self._verifies and path.exists() and not path.is_file():
+            raise CannotRead(f"{path} is not a regular file and cannot be read again")
+        self._path = path
+        self._lines = FileLines(path, ReadingLock() if self._verifies else None)
+        self._since: float | None = None
+        """Seconds since 1970; None once a line of that time or later was read: one behind it may repeat an older
+        time."""
+
+    async def open(self) -> str:
+        parts = await asyncio.to_thread(self._lines.open)
+        size = self._path.stat().st_size if self._path.exists() else 0
+        return f"{self._path}, {size} bytes" + (f" and {counted(parts, 'closed part')}" if parts else "")
+
+    async def begin(self, since: datetime | None) -> None:
+        """A line without a time counts as later."""
+        self._since = None if since is None else since.timestamp()
+
+    async def last(self, count: int, accepts: Callable[[StoredRecord], bool]) -> Sequence[StoredRecord]:
+        with self._readable():
+            found = await asyncio.to_thread(self._lines.last, count, lambda line: accepts(StoredRecord(line)))
+        return list(map(StoredRecord, found))
+
+    async def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[StoredRecord]]:
+        lines = self._chosen(self._lines.lines() if self._verifies else self._lines.undamaged())
+        with self._readable():
+            while batch := await asyncio.to_thread(lambda: list(map(StoredRecord, islice(lines, _BATCH)))):
+                yield batch
+
+    @property
+    def notes(self) -> Sequence[str]:
+        notes = [f"{name} was removed before it was read" for name in self._lines.removed]
+        if self._lines.torn:
+            notes.append(f"{self._path} ends with a torn line of {self._lines.torn} bytes, which is not counted")
+        return notes
+
+    @property
+    def left(self) -> int | None:
+        return None  # Closed parts may be compressed.
+
+    async def close(self) -> None:
+        self._lines.close()
+
+    def _chosen(self, lines: Iterator[bytes | None]) -> Iterator[bytes | None]:
+        for line in lines:
+            if self._since is not None:
+                time = None if line is None else time_in(line)
+                if time is not None and time < self._since:
+                    continue
+                self._since = None
+            yield line
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, *DAMAGED) as error:
+            raise SinkUnavailable(f"cannot read {self._path}: {error}") from error
+
+
+# ── Lines through rotations ──────────────────────────────────────────────────
+
+
+class FileLines:
     """Reads the lines of the closed parts and of the open file, in their order, each line once. A last line without its
     newline waits for its rest. None stands for a line that is too long.
 
@@ -57,25 +142,27 @@ class Follower:
         """Names of parts that were removed before they were read."""
 
     def open(self) -> int:
-        """Returns the number of closed parts. Raises SinkUnavailable without any file, and for a file that is not
-        regular."""
+        """Returns the number of closed parts. Raises NoDestination without any file in the folder, and SinkUnavailable
+        without the folder and for a file that is not regular."""
         path = self._path
+        missing = f"there is no file {path}: no record was delivered yet, or path is wrong"
         try:
             if path.exists() and not stat.S_ISREG(path.stat().st_mode):
                 raise SinkUnavailable(f"{path} is not a regular file and cannot be read again")
             if path.parent.is_dir():
+                if not path.exists() and not parts_of(path):
+                    raise NoDestination(missing)
                 self._open_next()
         except OSError as error:
             raise SinkUnavailable(f"cannot read {path}: {error.strerror}") from error
         self._hold_unread()
         if self._file is None and not self._unread:
-            raise SinkUnavailable(f"there is no file {path}: no record was delivered yet, or path is wrong")
+            raise SinkUnavailable(missing)
         return len(self._unread)
 
     def lines(self) -> Iterator[bytes | None]:
         """From the end of the previous call to the present end; the first call begins with the oldest part. Raises
-        OSError, ``lines.DAMAGED``; the next call goes on behind the lines before the error, or behind the damaged part
-        after ``leave_part``."""
+        OSError, ``lines.DAMAGED``; the next call goes on behind the lines before the error."""
         while True:
             yield from self._closed()
             yield from self._appended()
@@ -83,6 +170,18 @@ class Follower:
                 return
             yield from self._appended()  # Lines that were written before the successor began.
             self._open_next()
+
+    def undamaged(self) -> Iterator[bytes | None]:
+        """Like ``lines``, with None for the rest of a part that is damaged: the parts behind it are read all the same.
+        Raises OSError."""
+        while True:
+            try:
+                yield from self.lines()
+            except DAMAGED:
+                self._leave_part()
+                yield None
+            else:
+                return
 
     def last(self, count: int, accepts: Callable[[bytes | None], bool]) -> list[bytes | None]:
         """The last lines that ``accepts`` takes, in their order. Call it before ``lines``, which then goes on behind
@@ -101,12 +200,6 @@ class Follower:
                     newest.extend(filter(accepts, self._part_lines(part)))
                 _prepend(found, count, reversed(newest))
         return list(found)
-
-    def leave_part(self) -> None:
-        """Leaves out the rest of the part that ``lines`` reads."""
-        self._unread.popleft()
-        self._lines_read = 0
-        self._hold_unread()
 
     def close(self) -> None:
         self._close_file()
@@ -198,7 +291,12 @@ class Follower:
             for line in islice(self._part_lines(self._unread[0]), self._lines_read, None):
                 self._lines_read += 1
                 yield line
-            self.leave_part()
+            self._leave_part()
+
+    def _leave_part(self) -> None:
+        self._unread.popleft()
+        self._lines_read = 0
+        self._hold_unread()
 
     def _hold_unread(self) -> None:
         if self._lock is not None:

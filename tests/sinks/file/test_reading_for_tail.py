@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
-from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ import zstandard
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Record, SnapshotEdge
 from bridge.model.versions.followed_record import FollowedRecord, record_in
-from bridge.model.versions.stored_version import CannotReadBack
-from sinks.base import SinkUnavailable
+from sinks.base import CannotRead, NoDestination, ReadPurpose, SinkUnavailable
 from sinks.file.options import FileOptions
-from sinks.file.readers import FileFollower
+from sinks.file.reader import FileReader
+from tests.kit.readers import last, opened, present
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, TIME, a_delta, a_gap, a_snapshot
-from tests.sinks.file.test_readback import write
+from tests.sinks.file.test_reading_for_verify import write
 
 RECORDS: list[Delta] = [
     a_delta(1, op=Op.ADDED),
@@ -35,14 +35,9 @@ SEEN = [
 ]
 
 
-def unopened(path: Path | str) -> FileFollower:
-    return FileFollower("copy", FileOptions.model_validate({"path": str(path)}), cluster="prod")
-
-
-def follow(path: Path) -> FileFollower:
-    follower = unopened(path)
-    assert follower.open()
-    return follower
+def unopened(path: Path | str) -> FileReader:
+    options = FileOptions.model_validate({"path": str(path)})
+    return FileReader("copy", options, cluster="prod", purpose=ReadPurpose.TAIL)
 
 
 def seen(record: FollowedRecord) -> tuple[Any, ...]:
@@ -51,8 +46,8 @@ def seen(record: FollowedRecord) -> tuple[Any, ...]:
 
 async def read(path: Path, records: Sequence[Record], **options: Any) -> list[FollowedRecord]:
     await write(path, records, **options)
-    with closing(follow(path)) as follower:
-        return list(follower.news())
+    async with opened(unopened(path)) as reader:
+        return await present(reader)
 
 
 @pytest.mark.parametrize(
@@ -110,30 +105,49 @@ def test_lines_of_others_are_foreign(line: bytes) -> None:
 async def test_records_come_once_through_rotations(tmp_path: Path) -> None:
     path = tmp_path / "deltas.ndjson"
     await write(path, RECORDS[:2])
-    follower = follow(path)
-    assert [seen(each) for each in follower.last(1, lambda _: True)] == SEEN[1:2]
-    assert list(follower.news()) == []
-    await write(path, RECORDS[2:3])
-    path.rename(tmp_path / "deltas.ndjson.1")
-    await write(path, RECORDS[3:])
-    assert [seen(each) for each in follower.news()] == SEEN[2:]
-    follower.close()
+    async with opened(unopened(path)) as reader:
+        assert [seen(each) for each in await last(reader, 1)] == SEEN[1:2]
+        assert await present(reader) == []
+        await write(path, RECORDS[2:3])
+        path.rename(tmp_path / "deltas.ndjson.1")
+        await write(path, RECORDS[3:])
+        assert [seen(each) for each in await present(reader)] == SEEN[2:]
 
 
 async def test_the_last_records_are_those_that_were_chosen(tmp_path: Path) -> None:
     path = tmp_path / "deltas.ndjson"
     await write(path, RECORDS)
-    follower = follow(path)
-    assert [seen(each) for each in follower.last(1, lambda each: each.resource != "pods")] == SEEN[2:3]
-    follower.close()
+    async with opened(unopened(path)) as reader:
+        assert [seen(each) for each in await last(reader, 1, lambda each: each.resource != "pods")] == SEEN[2:3]
 
 
-def test_a_file_that_does_not_exist_yet_is_waited_for(tmp_path: Path) -> None:
+async def test_records_of_a_time_or_later_are_read(tmp_path: Path) -> None:
     path = tmp_path / "deltas.ndjson"
-    assert not unopened(path).open()
-    with pytest.raises(SinkUnavailable, match="no file"):
-        unopened(tmp_path / "missing" / "x").open()
-    with pytest.raises(CannotReadBack):
+    await write(path, RECORDS)
+    with path.open("ab") as file:
+        file.write(b'{"time":"2001-01-01T00:00:00Z"}\n')
+    moment = datetime.fromisoformat(TIME)
+    async with opened(unopened(path)) as reader:
+        await reader.begin(moment)
+        assert len(await present(reader)) == len(RECORDS) + 1, "a record behind may repeat an older time"
+    async with opened(unopened(path)) as reader:
+        await reader.begin(moment + timedelta(seconds=1))
+        assert await present(reader) == []
+
+
+async def test_a_file_that_does_not_exist_yet_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "deltas.ndjson"
+    reader = unopened(path)
+    with pytest.raises(NoDestination):
+        await reader.open()
+    await write(path, RECORDS)
+    path.rename(tmp_path / "deltas.ndjson.1")
+    async with opened(reader):
+        assert [seen(each) for each in await present(reader)] == SEEN
+    with pytest.raises(SinkUnavailable, match="no file") as raised:
+        await unopened(tmp_path / "missing" / "x").open()
+    assert not isinstance(raised.value, NoDestination)
+    with pytest.raises(CannotRead):
         unopened("-")
 
 
@@ -151,11 +165,11 @@ async def test_a_damaged_part_does_not_stop_its_reader(tmp_path: Path, damaged: 
     path = tmp_path / "deltas.ndjson"
     await write(path, RECORDS)
     path.with_name("deltas.ndjson.1.zst" if damaged.startswith(b"(") else "deltas.ndjson.1.gz").write_bytes(damaged)
-    with closing(follow(path)) as follower:
-        found = list(follower.news())
+    async with opened(unopened(path)) as reader:
+        found = await present(reader)
     assert found[-5].foreign, "what is left out is not passed over in silence"
     assert [seen(record) for record in found[-4:]] == SEEN
 
-    with closing(follow(path)) as follower:
-        newest = follower.last(6, lambda record: not record.foreign)
+    async with opened(unopened(path)) as reader:
+        newest = await last(reader, 6, lambda record: not record.foreign)
     assert [seen(record) for record in newest] == SEEN

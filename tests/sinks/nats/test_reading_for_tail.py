@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 
@@ -12,22 +11,25 @@ import pytest
 
 from bridge.model.change import Op
 from bridge.model.record import Record
-from bridge.model.versions.stored_version import CannotReadBack
-from sinks.base import ALL_STORED, SinkUnavailable
-from sinks.nats import readers as follower
+from sinks.base import ALL_STORED, CannotRead, ReadPurpose, SinkUnavailable
+from sinks.nats import reader as follower
 from sinks.nats.options import NatsOptions
-from sinks.nats.readers import NatsFollower
+from sinks.nats.reader import NatsReader
 from tests.cluster.fixtures import MakeStream, fresh_name
 from tests.cluster.servers import Nats
 from tests.cluster.servers.ports import reserve_port
-from tests.kit.record_followers import last, news, opened, versions
+from tests.kit.readers import is_there, last, news, opened, present, versions
 from tests.kit.records import CLUSTER_ROLES, TIME, a_delta, a_gap, changes
 from tests.sinks.nats.test_leading import FORMER, NEXT, in_term, leading
-from tests.sinks.nats.test_readback import CLUSTER, options, write
+from tests.sinks.nats.test_reading_for_verify import CLUSTER, options, write
 
 
-def following(chosen: NatsOptions) -> AbstractAsyncContextManager[NatsFollower]:
-    return opened(NatsFollower("live", chosen, cluster=CLUSTER))
+def unopened(chosen: NatsOptions) -> NatsReader:
+    return NatsReader("live", chosen, cluster=CLUSTER, purpose=ReadPurpose.TAIL)
+
+
+def following(chosen: NatsOptions) -> AbstractAsyncContextManager[NatsReader]:
+    return opened(unopened(chosen))
 
 
 @pytest.mark.parametrize("form", ["cloudevents", "envelope", "row", "raw"])
@@ -51,7 +53,7 @@ async def test_it_begins_with_the_last_records_and_goes_on(nats_server: Nats, na
     async with following(chosen) as found:
         *deltas, gap, newest = await last(found, 10)
         assert (versions([*deltas, newest]), gap.is_gap) == ([*range(1193, 1201), 1204], True)
-        assert await asyncio.to_thread(list, found.news()) == []
+        assert await present(found) == []
         await write(chosen, changes(600, first=1205))
         assert versions(await news(found, 600)) == list(range(1205, 1805))
 
@@ -78,8 +80,8 @@ async def test_the_last_records_are_those_that_were_chosen(
     chosen = options(nats_server, await nats_stream())
     await write(chosen, changes(100))
     async with following(chosen) as found:
-        few = await asyncio.to_thread(found.last, 2, lambda record: record.version in ("1003", "1007", "1098"))
-        assert versions(list(few)) == [7, 98]
+        few = await last(found, 2, lambda record: record.version in ("1003", "1007", "1098"))
+        assert versions(few) == [7, 98]
 
 
 async def test_messages_behind_the_end_of_a_wait_are_read(
@@ -97,11 +99,11 @@ async def test_it_begins_with_the_oldest_or_at_a_time(nats_server: Nats, nats_st
     chosen = options(nats_server, await nats_stream())
     await write(chosen, changes(20))
     async with following(chosen) as found:
-        await asyncio.to_thread(found.begin, None)
+        await found.begin(None)
         assert versions(await news(found, 20)) == list(range(1, 21))
         between = datetime.now(UTC)
         await write(chosen, changes(5, first=21))
-        await asyncio.to_thread(found.begin, between)
+        await found.begin(between)
         assert versions(await news(found, 5)) == list(range(21, 26))
 
 
@@ -130,11 +132,9 @@ async def test_nothing_is_left_behind_at_the_server(nats_server: Nats, nats_stre
 
 
 async def test_a_missing_stream_is_waited_for(nats_server: Nats) -> None:
-    found = NatsFollower(
-        "live", NatsOptions.model_validate({"servers": [nats_server.url], "stream": fresh_name("none")}), cluster="c"
-    )
-    assert not await asyncio.to_thread(found.open)
-    await asyncio.to_thread(found.close)
+    found = unopened(NatsOptions.model_validate({"servers": [nats_server.url], "stream": fresh_name("none")}))
+    assert not await is_there(found)
+    await found.close()
 
 
 async def test_without_a_stream_new_messages_come(nats_server: Nats) -> None:
@@ -145,16 +145,16 @@ async def test_without_a_stream_new_messages_come(nats_server: Nats) -> None:
     }
     chosen = NatsOptions.model_validate(further)
     async with following(chosen) as found:
-        with pytest.raises(CannotReadBack, match="mode is core"):
-            await asyncio.to_thread(found.begin, None)
+        with pytest.raises(CannotRead, match="mode is core"):
+            await found.begin(None)
         assert await last(found, 10) == []
         await write(chosen, changes(3))
         assert versions(await news(found, 3)) == [1, 2, 3]
 
 
-def test_a_server_that_cannot_be_reached_is_named() -> None:
+async def test_a_server_that_cannot_be_reached_is_named() -> None:
     server = f"nats://127.0.0.1:{reserve_port()}"
-    found = NatsFollower("live", NatsOptions.model_validate({"servers": [server], "stream": "K"}), cluster="c")
+    found = unopened(NatsOptions.model_validate({"servers": [server], "stream": "K"}))
     with pytest.raises(SinkUnavailable, match="cannot connect"):
-        found.open()
-    found.close()
+        await found.open()
+    await found.close()

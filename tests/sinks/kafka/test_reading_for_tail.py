@@ -12,21 +12,25 @@ import pytest
 
 from bridge.model.change import Op
 from bridge.model.record import Record
-from sinks.base import SinkUnavailable
-from sinks.kafka import readers as follower
+from sinks.base import ReadPurpose, SinkUnavailable
+from sinks.kafka import reader as follower
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.readers import KafkaFollower
+from sinks.kafka.reader import KafkaReader
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
-from tests.kit.record_followers import last, news, opened, versions
+from tests.kit.readers import is_there, last, news, opened, present, versions
 from tests.kit.records import DEPLOYMENTS, TIME, a_delta, a_gap, changes
-from tests.sinks.kafka.test_readback import options, produce, write
+from tests.sinks.kafka.test_reading_for_verify import options, produce, write
 
 
-def following(chosen: KafkaOptions) -> AbstractAsyncContextManager[KafkaFollower]:
-    return opened(KafkaFollower("audit", chosen, cluster="prod"))
+def unopened(chosen: KafkaOptions) -> KafkaReader:
+    return KafkaReader("audit", chosen, cluster="prod", purpose=ReadPurpose.TAIL)
+
+
+def following(chosen: KafkaOptions) -> AbstractAsyncContextManager[KafkaReader]:
+    return opened(unopened(chosen))
 
 
 @pytest.mark.parametrize("further", [{}, {"format": "envelope"}, {"format": "row"}, {"format": "raw"}])
@@ -55,7 +59,7 @@ async def test_it_begins_with_the_last_records_and_goes_on(kafka: Kafka, kafka_t
     await write(chosen, changes(300))
     async with following(chosen) as found:
         assert len(await last(found, 10)) == 10
-        assert await asyncio.to_thread(list, found.news()) == []
+        assert await present(found) == []
         await write(chosen, changes(50, first=301))
         assert sorted(versions(await news(found, 50))) == list(range(301, 351))
 
@@ -67,7 +71,7 @@ async def test_the_last_records_are_those_that_were_chosen(
     chosen = options(kafka, kafka_topic())
     await write(chosen, changes(100))
     async with following(chosen) as found:
-        chosen_ones = await asyncio.to_thread(found.last, 2, lambda record: record.version in ("1003", "1007", "1098"))
+        chosen_ones = await last(found, 2, lambda record: record.version in ("1003", "1007", "1098"))
         assert versions(chosen_ones) == [7, 98]
 
 
@@ -75,13 +79,13 @@ async def test_it_begins_with_the_oldest_or_at_a_time(kafka: Kafka, kafka_topic:
     chosen = options(kafka, kafka_topic(partitions=2))
     await write(chosen, changes(20))
     async with following(chosen) as found:
-        await asyncio.to_thread(found.begin, None)
+        await found.begin(None)
         assert sorted(versions(await news(found, 20))) == list(range(1, 21))
         between = datetime.now(UTC)
         await write(chosen, changes(5, first=21))
-        await asyncio.to_thread(found.begin, between)
+        await found.begin(between)
         assert sorted(versions(await news(found, 5))) == list(range(21, 26))
-        await asyncio.to_thread(found.begin, between + timedelta(days=1))
+        await found.begin(between + timedelta(days=1))
         await write(chosen, changes(2, first=26))
         assert sorted(versions(await news(found, 2))) == [26, 27]
 
@@ -92,19 +96,19 @@ async def test_topics_that_appear_later_are_followed(
     monkeypatch.setattr(follower, "_LOOK_EVERY", 0.0)
     prefix = fresh_name("k8s")
     chosen = options(kafka, f"{prefix}.{{resource}}")
-    found = KafkaFollower("audit", chosen, cluster="prod")
+    found = unopened(chosen)
     try:
-        assert not await asyncio.to_thread(found.open)
+        assert not await is_there(found)
         kafka_topic(name=f"{prefix}.pods")
         async with asyncio.timeout(30 * BUSY):
-            while not await asyncio.to_thread(found.open):
+            while not await is_there(found):
                 pass
         assert await last(found, 10) == []
         kafka_topic(name=f"{prefix}.deployments")
         await write(chosen, [a_delta(1), a_delta(2, resource=DEPLOYMENTS, key="shop/web")])
         assert sorted(versions(await news(found, 2))) == [1, 2]
     finally:
-        await asyncio.to_thread(found.close)
+        await found.close()
 
 
 async def test_copies_of_a_gap_are_left_out(kafka: Kafka, kafka_topic: MakeTopic) -> None:
@@ -141,11 +145,9 @@ async def test_no_group_is_left_at_the_brokers(kafka: Kafka, kafka_topic: MakeTo
     assert not [group for group in groups.valid if chosen.client_id in group.group_id]
 
 
-def test_brokers_that_cannot_be_reached_are_named() -> None:
+async def test_brokers_that_cannot_be_reached_are_named() -> None:
     server = f"127.0.0.1:{reserve_port()}"
-    found = KafkaFollower(
-        "audit", KafkaOptions.model_validate({"bootstrap_servers": server, "connect_timeout": 0.5}), cluster="prod"
-    )
+    found = unopened(KafkaOptions.model_validate({"bootstrap_servers": server, "connect_timeout": 0.5}))
     with pytest.raises(SinkUnavailable, match=f"cannot read from {server}"):
-        found.open()
-    found.close()
+        await found.open()
+    await found.close()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import nats
@@ -13,15 +13,16 @@ import pytest
 from bridge.model.change import Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Record
-from bridge.model.versions.stored_version import FOREIGN, StoredKind, StoredVersion
-from sinks.base import ALL_STORED, SinkUnavailable
-from sinks.nats import readers as readback
+from bridge.model.versions.stored_version import FOREIGN, StoredKind, StoredVersion, StoredVersions
+from sinks.base import ALL_STORED, ReadPurpose, SinkUnavailable
+from sinks.nats import reader as readback
 from sinks.nats.options import NatsOptions
-from sinks.nats.readers import NatsReadBack
+from sinks.nats.reader import NatsReader
 from sinks.nats.sink import NatsSink
 from tests.cluster.fixtures import MakeStream, NatsStream
 from tests.cluster.servers import Nats
 from tests.cluster.servers.ports import reserve_port
+from tests.kit.readers import opened, rest
 from tests.kit.records import CLUSTER_ROLES, a_delta, a_gap, changes
 
 CLUSTER = "prod"
@@ -44,18 +45,8 @@ async def write(chosen: NatsOptions, records: Sequence[Record]) -> None:
         await sink.close()
 
 
-@asynccontextmanager
-async def reading(chosen: NatsOptions) -> AsyncIterator[NatsReadBack]:
-    reader = NatsReadBack("live", chosen, cluster=CLUSTER)
-    try:
-        await reader.open()
-        yield reader
-    finally:
-        await reader.close()
-
-
-async def rest(reader: NatsReadBack) -> list[StoredVersion]:
-    return [held async for batch in reader.read(()) for held in batch]
+def reading(chosen: NatsOptions) -> AbstractAsyncContextManager[NatsReader]:
+    return opened(NatsReader("live", chosen, cluster=CLUSTER, purpose=ReadPurpose.VERIFY))
 
 
 def as_received(records: Sequence[Record]) -> list[StoredVersion]:
@@ -120,8 +111,8 @@ async def test_messages_that_went_from_the_stream_are_not_waited_for(
     await write(chosen, changes(30))
     found: list[StoredVersion] = []
     async with reading(chosen) as reader, await nats.connect(nats_server.url) as other:
-        async for batch in reader.read(()):
-            found += batch
+        async for batch in reader.read():
+            found += [version for record in batch for version in StoredVersions().of(record)]
             if len(found) == 10:
                 await other.jetstream().purge_stream(stream.name, seq=26)
 

@@ -17,16 +17,16 @@ import zstandard
 from bridge.model.change import Op
 from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.record import Record
-from bridge.model.versions.stored_version import FOREIGN, CannotReadBack, StoredVersion
-from sinks.base import ALL_STORED, SinkUnavailable
+from bridge.model.versions.stored_version import FOREIGN, StoredVersion
+from sinks.base import ALL_STORED, CannotRead, ReadPurpose, SinkUnavailable
 from sinks.file import lines
 from sinks.file.connection import FileConnection
 from sinks.file.delivery import open_writer
-from sinks.file.follow import Follower
 from sinks.file.options import FileOptions
 from sinks.file.parts import parts_of
-from sinks.file.readers import FileReadBack
+from sinks.file.reader import FileLines, FileReader
 from sinks.file.sink import FileSink
+from tests.kit.readers import rest
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, as_stored, changes
 
 RECORDS: list[Record] = [
@@ -50,16 +50,12 @@ async def write(path: Path, records: Sequence[Record], **options: Any) -> None:
 
 
 @asynccontextmanager
-async def reading(path: Path) -> AsyncIterator[FileReadBack]:
-    reader = FileReadBack("copy", FileOptions(path=path), cluster="prod")
+async def reading(path: Path) -> AsyncIterator[FileReader]:
+    reader = FileReader("copy", FileOptions(path=path), cluster="prod", purpose=ReadPurpose.VERIFY)
     try:
         yield reader
     finally:
         await reader.close()
-
-
-async def rest(reader: FileReadBack) -> list[StoredVersion]:
-    return [held async for batch in reader.read(()) for held in batch]
 
 
 async def everything(path: Path) -> list[StoredVersion]:
@@ -104,10 +100,10 @@ async def test_several_formats_may_stand_in_one_file(path: Path) -> None:
 
 async def test_raw_objects_cannot_be_read_again(path: Path) -> None:
     await write(path, RECORDS, format="raw")
-    reader = FileReadBack("copy", FileOptions.model_validate({"path": path, "format": "raw"}), cluster="prod")
+    options = FileOptions.model_validate({"path": path, "format": "raw"})
 
-    with pytest.raises(CannotReadBack, match="format raw has no operations"):
-        await reader.open()
+    with pytest.raises(CannotRead, match="format raw has no operations"):
+        FileReader("copy", options, cluster="prod", purpose=ReadPurpose.VERIFY)
 
 
 async def test_another_read_gives_only_what_came_since(path: Path) -> None:
@@ -204,9 +200,8 @@ async def test_a_file_that_is_not_there_is_named(path: Path) -> None:
 async def test_what_cannot_be_read_again_is_refused(path: Path) -> None:
     os.mkfifo(path)
     for each in (Path("-"), path, Path("/dev/null")):
-        async with reading(each) as reader:
-            with pytest.raises(CannotReadBack, match="cannot be read again"):
-                await reader.open()
+        with pytest.raises(CannotRead, match="cannot be read again"):
+            FileReader("copy", FileOptions(path=each), cluster="prod", purpose=ReadPurpose.VERIFY)
 
 
 ROTATION = {"rotation": {"bytes": 4096}}
@@ -275,14 +270,14 @@ async def test_a_torn_compressed_part_is_reported(path: Path, missing: int) -> N
             await rest(reader)
 
 
-def test_a_follower_beside_a_busy_writer_reads_each_line_once(path: Path) -> None:
+def test_a_reader_beside_a_busy_writer_reads_each_line_once(path: Path) -> None:
     """Parts are closed, compressed and removed while it reads."""
     lines = [b'{"sequence":"%d","pad":"%s"}\n' % (n, b"x" * (n % 700)) for n in range(1, 1201)]
     options = FileOptions.model_validate({"path": path, **ROTATION})
     writer = open_writer(options)
     writer.append(lines[:1])
-    follower, read = Follower(path), list[bytes | None]()
-    follower.open()
+    reader, read = FileLines(path), list[bytes | None]()
+    reader.open()
 
     def write() -> None:
         for start in range(1, len(lines), 3):
@@ -292,26 +287,26 @@ def test_a_follower_beside_a_busy_writer_reads_each_line_once(path: Path) -> Non
     thread.start()
     try:
         while thread.is_alive():
-            read.extend(follower.lines())
+            read.extend(reader.lines())
     finally:
         thread.join()
         writer.close()
-    read.extend(follower.lines())
-    follower.close()
+    read.extend(reader.lines())
+    reader.close()
 
     assert read == [line.rstrip(b"\n") for line in lines]
-    assert follower.removed == []
+    assert reader.removed == []
 
 
 def test_lines_that_are_taken_back_do_not_repeat_the_file(path: Path) -> None:
     path.write_bytes(b'{"n":1}\n{"n":2}\n{"n":3}\n')
-    follower = Follower(path)
-    follower.open()
-    assert len(list(follower.lines())) == 3
+    reader = FileLines(path)
+    reader.open()
+    assert len(list(reader.lines())) == 3
 
     os.truncate(path, len(b'{"n":1}\n{"n":2}\n'))
-    assert list(follower.lines()) == []
+    assert list(reader.lines()) == []
     with path.open("ab") as file:
         file.write(b'{"n":4}\n')
-    assert list(follower.lines()) == [b'{"n":4}']
-    follower.close()
+    assert list(reader.lines()) == [b'{"n":4}']
+    reader.close()

@@ -1,0 +1,80 @@
+"""The promise of readers: each destination that keeps records has one class that reads them again, for ``kubedelta
+verify`` and ``kubedelta tail``.
+
+A reader gives records as they stand at the destination (``StoredRecord``), and knows nothing of their contents. What a
+record says is read behind it: its version by ``stored_version``, all of it by ``followed_record``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from bridge.model.versions.stored_record import ANY_OBJECT, ReadFilter, StoredRecord
+from sinks.receipt import SinkUnavailable
+
+
+class ReadPurpose(StrEnum):
+    """Why the records are read. The value names the reader among the clients of the destination."""
+
+    VERIFY = "verify"
+    """Every record counts. What is damaged ends the reading, what nobody has read stays (closed parts of a file are
+    locked), and each ``read`` looks for new topics first. Headers suffice: a payload may be empty."""
+    TAIL = "tail"
+    """Records are shown as they come. Damage is passed over, nothing is locked, notices that say the same come once,
+    and a look for new topics comes every few seconds."""
+
+
+class CannotRead(Exception):
+    """The destination cannot be read, and a retry cannot help. The message has the reason."""
+
+
+class NoDestination(SinkUnavailable):
+    """There is no such file, topic or stream yet. The sink makes it with its first record, or its name is wrong."""
+
+
+class RecordReader(Protocol):
+    """Reads the records of a destination from a position on, and changes nothing there. Call ``open`` until it finds
+    the destination, then ``begin`` or ``last`` for another position than the oldest record, then ``read`` any number of
+    times, and ``close`` once, also after a failed ``open``. Runs on the event loop and never blocks it.
+
+    Failures of a destination or a network are raised as SinkUnavailable, by every method but ``close``.
+    """
+
+    def __init__(self, name: str, options: Any, *, cluster: str, purpose: ReadPurpose) -> None:
+        """``options``: of the class that the sink's type names. Raises CannotRead."""
+
+    async def open(self) -> str:
+        """Returns a short description of the destination for the operator. Raises NoDestination, and may be called
+        again then."""
+        ...
+
+    async def begin(self, since: datetime | None) -> None:
+        """``read`` begins with the first record of that time or later; None for the oldest record. Raises CannotRead if
+        the destination keeps no records."""
+        ...
+
+    async def last(self, count: int, accepts: Callable[[StoredRecord], bool]) -> Sequence[StoredRecord]:
+        """The last records that ``accepts`` takes, in their order, as far back as the destination can look. ``read``
+        goes on behind the newest record."""
+        ...
+
+    def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[StoredRecord]]:
+        """Yields records in batches, from the end of the previous ``read`` to the present end. Records of one object
+        come in the destination's order. After a failure the next ``read`` goes on behind the records that were yielded
+        before. May wait a fraction of a second for a record."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Findings for the operator so far, such as a torn line."""
+        ...
+
+    @property
+    def left(self) -> int | None:
+        """Records that the present ``read`` has still to read; None if unknown."""
+        ...
+
+    async def close(self) -> None: ...
