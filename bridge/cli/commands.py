@@ -12,8 +12,7 @@ from bridge.cli.terminal import complain, say, shortened, table
 from bridge.kube import ApiError, Catalogue, CredentialsError, UnknownResource, connect
 from bridge.model.primitives.printable import escaped
 from bridge.operations.check.check import check_all
-from bridge.operations.check.findings import CheckResult, Finding
-from bridge.operations.check.noise import NoisyPath
+from bridge.operations.check.findings import CheckResult, Finding, NoisyPath
 from bridge.operations.rights import (
     IDENTITY,
     ClusterWide,

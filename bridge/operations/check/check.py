@@ -11,12 +11,12 @@ from functools import partial
 from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, connect
 from bridge.model.answers import Refused
 from bridge.model.resource import Resource
-from bridge.operations.check.check_noise import check_noise
 from bridge.operations.check.check_resources import check_resources
 from bridge.operations.check.check_selections import check_selections
 from bridge.operations.check.check_state import check_addresses, check_directory, who_runs
 from bridge.operations.check.findings import CheckResult, Finding
 from bridge.operations.check.forecast import by_sink, forecast
+from bridge.operations.check.noise import check_noise
 from bridge.operations.verify.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, digests_by
 from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, found_in, look_at
 from bridge.plan import cluster_identity

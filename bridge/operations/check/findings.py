@@ -1,12 +1,11 @@
-"""The result of a check."""
+"""The result of a check, for the operator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-
-from bridge.operations.check.noise import NoisyPath
+from typing import ClassVar
 
 
 class CheckResult(StrEnum):
@@ -16,6 +15,28 @@ class CheckResult(StrEnum):
     WRONG = "wrong"
     """The configuration, a permission, or a file or service that they refer to must change."""
     UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyPath:
+    """A path of a resource that changes often. Its share and those of other paths overlap, for an update may change
+    several."""
+
+    WHOLE: ClassVar = "*"
+    """The whole object, or too much of it for a path."""
+    NOWHERE: ClassVar = "(resourceVersion or managedFields alone)"
+
+    resource: str
+    path: str
+    """As ``ignore_changes`` has it."""
+    updates: int
+    per_second: float
+    share: float
+    """Of all compared updates, between 0 and 1."""
+
+    @property
+    def can_be_ignored(self) -> bool:
+        return self.path not in (self.WHOLE, self.NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)

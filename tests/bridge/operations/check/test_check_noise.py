@@ -14,7 +14,7 @@ from bridge.model.answers import Expired, Refused
 from bridge.model.object import ApiObject
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource, Scope
-from bridge.operations.check import check_noise
+from bridge.operations.check import noise
 from bridge.operations.check.check import check_all
 from bridge.operations.check.findings import CheckResult, Finding
 from bridge.plan.plan import Wanted
@@ -53,7 +53,7 @@ def noise_of(tmp_path: Path, *script: Any, wanted: Wanted | None = None) -> tupl
 
     async def look() -> tuple[list[Finding], float]:
         began = asyncio.get_running_loop().time()
-        findings = check_noise.check_noise(plan, client, Catalogue(), resolution, SECONDS)
+        findings = noise.check_noise(plan, client, Catalogue(), resolution, SECONDS)
         return [each async for each in findings], asyncio.get_running_loop().time() - began
 
     return run_in_virtual_time(look())
@@ -108,14 +108,14 @@ def test_changes_that_are_ignored_already_are_no_noise(tmp_path: Path) -> None:
 def test_what_was_not_looked_at_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: list[Any], reason: str
 ) -> None:
-    monkeypatch.setattr(check_noise, "MOST_LISTED", 1)
+    monkeypatch.setattr(noise, "MOST_LISTED", 1)
     findings, _ = noise_of(tmp_path, *script)
     assert [each.subject for each in findings] == ["noise: configmaps", "noise"]
     assert (findings[0].verdict, reason in findings[0].detail) == (CheckResult.NOTE, True)
 
 
 def test_kept_states_are_bounded_and_the_newest_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_noise, "MOST_KEPT", 4_000)
+    monkeypatch.setattr(noise, "MOST_KEPT", 4_000)
     maps = [a_map(each, f"m{each}", f"u{each}", x=1) for each in (8, *range(1, 8))]
     later = [a_map(10 + each, f"m{each}", f"u{each}", x=2) for each in (1, 8)]
 
