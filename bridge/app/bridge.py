@@ -15,18 +15,19 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from bridge.app.operators import RunningSources, open_to_operators
 from bridge.app.reloader import Reloader
 from bridge.app.running import RunningBridge, informers_status
 from bridge.delivery.feeds import Feeds
 from bridge.kube import connect
-from bridge.model.admin import AdminOperations, Followed, UnknownTarget
+from bridge.model.admin import Followed, UnknownTarget
 from bridge.model.primitives.election import ElectionStatus, replica_of
 from bridge.model.record import Record
 from bridge.model.resource import LEASES
 from bridge.model.status import StatusSnapshot
+from bridge.operations.admin.commands import AdminCommand, AdminOperations, Arguments
 from bridge.outbox import Damaged, StateError
 from bridge.plan.keys import load_cipher, load_keys
 from bridge.plan.plan import ElectionPlan, Plan, PlanRefused
@@ -213,9 +214,5 @@ class FollowerOperations(AdminOperations):
         leader = f"the leader, {replica_of(holder)}" if holder else "the leader, once there is one"
         raise UnknownTarget(f"this replica follows, with a copy of the leader's state: ask {leader}")
 
-    async def _refused(self, *_: Any, **__: Any) -> NoReturn:
+    async def ask(self, command: AdminCommand, arguments: Arguments) -> NoReturn:
         self._refuse()
-
-    cursors = replay = snapshot = snapshots = cancel_snapshot = _refused
-    dead_letters = dead_letter_chains = dead_letter_body = retry = drop = _refused
-    retry_sink = pause_sink = resume_sink = reload = state_check = _refused

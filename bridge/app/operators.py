@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bridge.delivery.sink_pipeline import SinkPipeline
-from bridge.model.admin import AdminOperations
 from bridge.model.primitives.network import host_and_port
 from bridge.model.record import Record
 from bridge.model.status import StatusSnapshot
+from bridge.operations.admin.commands import AdminOperations
 from bridge.operations.admin.operations import about
 from bridge.operations.admin.server import AdminServer
 from bridge.outbox import StateUnusable

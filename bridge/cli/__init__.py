@@ -1,21 +1,18 @@
 """The `kubedelta` command: parses the arguments, then calls the function of the command, which returns the exit code.
 
-`command_line` looks the command up in `command_table`, and imports its module only then, so that a command starts
-without the libraries of the others. A command that needs the configuration alone loads it itself. A command on the
-state asks `admin_access`, which takes the running bridge through its socket, or the files of a stopped bridge, so both
-answer alike. Results are printed on standard output, reasons on standard error, both through `terminal`, which escapes
-text from strangers.
+`command_line` has the table of all commands, and imports the module of the chosen one only then, so that a command
+starts without the libraries of the others. A command that needs the configuration alone loads it itself. A command on
+the state asks `admin_access`, which takes the running bridge through its socket, or the files of a stopped bridge, so
+both answer alike. Results are printed on standard output, reasons on standard error, both through `terminal`, which
+escapes text from strangers.
 
-admin           the commands that operate on the state
+admin           the commands that operate on the state, and their tables
 admin_access    access to the running bridge or its files, and waiting with progress
-admin_tables    the answers to admin commands, as tables for people
-arguments       declarations of arguments, their types and errors
-command_line    the parser of the whole table
-command_table   every command with its arguments and its function
+arguments       declarations of arguments, their types and errors, and the configuration of a command line without -c
+command_line    every command with its arguments and its function, and the parser of them
 commands        check, rbac, sinks
-completion      scripts for shells
+completion      completion
 console         the console of displays
-default_file    the configuration of a command line without -c
 demo            a bridge on a simulated cluster, shown on the terminal
 exits           exit codes
 process         core dumps, memory, foreign packages and signals of the process

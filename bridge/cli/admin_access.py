@@ -24,11 +24,11 @@ from bridge.cli.progress import progress
 from bridge.cli.settings import OperatorSettings
 from bridge.cli.terminal import complain, plain
 from bridge.http.readiness import STATE
-from bridge.model.admin import AdminOperations
 from bridge.model.diagnosis import troubles_of_sink
 from bridge.model.primitives.network import host_and_port
 from bridge.model.status import SinkStatus, SnapshotState, SnapshotStatus
 from bridge.operations.admin.client import AdminClient, NoAnswer, NotRunning
+from bridge.operations.admin.commands import AdminOperations
 from config.errors import ConfigError
 from config.schema import Settings
 

@@ -1,8 +1,10 @@
-"""Declares arguments of commands, parses their values, and words the error of a wrong command line."""
+"""Declares arguments of commands, parses their values, finds the configuration of a command line that names none, and
+words the error of a wrong command line."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +13,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bridge.cli.default_file import PLACES, VARIABLE
 from config.values import Duration
 
 Command = Callable[[], int]
@@ -89,6 +90,34 @@ class CommandSpec:
     """Checks the parsed values together, and changes them to parameters of the function. Raises UsageError."""
 
 
+# ── The configuration file ───────────────────────────────────────────────────
+
+VARIABLE = "KUBEDELTA_CONFIG"
+PLACES = ("kubedelta.yaml", "/etc/kubedelta/kubedelta.yaml")
+"""In the working directory of an operator; where the image and the chart have it."""
+
+NO_FILE = f"there is no configuration: {VARIABLE} is not set, and there is no {' and no '.join(PLACES)}"
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultFile:
+    path: Path
+    origin: str
+    """Why it is this file, in words."""
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.origin})"
+
+
+def default_file() -> DefaultFile | None:
+    """By precedence: the file that ``KUBEDELTA_CONFIG`` names, even if it is missing; else the first of the places that
+    has a file. None without one."""
+    if named := os.environ.get(VARIABLE):
+        return DefaultFile(Path(named), f"from {VARIABLE}")
+    found = next((path for path in map(Path, PLACES) if path.is_file()), None)
+    return None if found is None else DefaultFile(found, "the default")
+
+
 def _config(help: str) -> Argument:
     return Argument("-c", "--config", dest="path", metavar="FILE", type=Path, completes=Completes.FILES, help=help)
 
@@ -99,6 +128,9 @@ OWN_CONFIG = _config("the configuration (YAML), also in place of the default")
 """For a command that may do without: ``path`` is None where none is named."""
 AS_JSON = Argument("--json", dest="as_json", action="store_true", help="print a JSON document instead")
 SINK = Argument("sink", metavar="SINK", completes=Completes.SINKS)
+
+
+# ── Values ───────────────────────────────────────────────────────────────────
 
 
 def duration(text: str) -> float:

@@ -12,9 +12,13 @@ from bridge.cli.terminal import discard_output
 class ScreenConsole(Console):
     """A console that ends quietly when the reader closes the pipe."""
 
-    when_left: Callable[[], None] = staticmethod(lambda: None)
+    def __init__(self, when_left: Callable[[], None] | None = None) -> None:
+        """``when_left``: is called when the reader has closed the pipe."""
+        super().__init__(highlight=False)
+        self._when_left = when_left
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
         discard_output()
-        self.when_left()
+        if self._when_left is not None:
+            self._when_left()

@@ -39,23 +39,23 @@ from sinks.base import ALL_STORED, Receipt
 def demo(*, seconds: float | None, rate: float) -> int:
     """Runs for ``seconds``, or until SIGINT, SIGTERM or a closed pipe. ``rate``: changes per second. Prints totals at
     the end."""
-    console = ScreenConsole(highlight=False)
-    asyncio.run(_demo(console, seconds, rate))
+    asyncio.run(_demo(seconds, rate))
     return Exit.OK
 
 
-async def _demo(console: ScreenConsole, seconds: float | None, rate: float) -> None:
-    screen = Screen(console)
+async def _demo(seconds: float | None, rate: float) -> None:
     with TemporaryDirectory(prefix="kubedelta-demo-") as state:
-        await _run(console, screen, Path(state), seconds, rate)
+        await _run(Path(state), seconds, rate)
 
 
-async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: float | None, rate: float) -> None:
+async def _run(state: Path, seconds: float | None, rate: float) -> None:
+    ended = asyncio.Event()
+    console = ScreenConsole(ended.set)
+    screen = Screen(console)
     async with Playground(bookmark_interval=5.0) as cluster:
         bridge = Bridge(_plan(cluster.url, state, screen), report=discard)
-        console.when_left = bridge.stop
         handle_signals(
-            lambda _: bridge.stop(),
+            lambda _: ended.set(),
             ending=(*ENDING, signal.SIGHUP),  # The terminal was closed.
             # The second signal ends the process without the end of this context, which deletes the folder.
             at_once=partial(shutil.rmtree, state, ignore_errors=True),
@@ -66,8 +66,7 @@ async def _run(console: ScreenConsole, screen: Screen, state: Path, seconds: flo
             running = tasks.create_task(bridge.run())
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    # The timeout ends the wait only; ``stop`` below lets the sink finish.
-                    await asyncio.shield(running)
+                    await ended.wait()
             life.cancel()
             bridge.stop()
             await running

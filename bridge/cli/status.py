@@ -19,11 +19,12 @@ from bridge.cli.admin_access import directory_of, on_files
 from bridge.cli.exits import Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
 from bridge.cli.terminal import complain, plain, say
-from bridge.model.admin import About, AdminOperations, CursorStatus, UnknownTarget
+from bridge.model.admin import About, CursorStatus, UnknownTarget
 from bridge.model.diagnosis import Rejected, Trouble, troubles_of, troubles_of_sink
 from bridge.model.primitives.printable import counted
 from bridge.model.status import ConfigurationStatus, SinkState, SinkStatus, StatusSnapshot
 from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
+from bridge.operations.admin.commands import AdminOperations
 from bridge.outbox import Damaged, StateError
 from config.errors import ConfigError
 

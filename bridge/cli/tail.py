@@ -17,8 +17,7 @@ from pathlib import Path
 import msgspec
 
 from bridge.cli.admin_access import directory_of
-from bridge.cli.arguments import UsageError
-from bridge.cli.default_file import NO_FILE, default_file
+from bridge.cli.arguments import NO_FILE, UsageError, default_file
 from bridge.cli.exits import Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
 from bridge.cli.terminal import Colours, complain, flush, plain, say, say_escaped

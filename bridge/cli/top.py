@@ -59,11 +59,11 @@ def top(path: Path, *, once: bool, seconds: float, order: str) -> int:
         complain(error)
         return Exit.CONFIG
     found.warn()
-    console = ScreenConsole(highlight=False)
+    console = ScreenConsole()
     source = _Source(asyncio.run(directory_of(found)))
     if once or not console.is_terminal or console.is_dumb_terminal:
         return asyncio.run(_print_once(console, source, seconds, Order(order)))
-    return asyncio.run(_Screen(console, source, seconds, Order(order)).run())
+    return asyncio.run(_Screen(source, seconds, Order(order)).run())
 
 
 class _Source:
@@ -108,8 +108,8 @@ async def _print_once(console: ScreenConsole, source: _Source, seconds: float, o
 class _Screen:
     """The whole terminal, until ``q``."""
 
-    def __init__(self, console: ScreenConsole, source: _Source, seconds: float, order: Order) -> None:
-        self._console = console
+    def __init__(self, source: _Source, seconds: float, order: Order) -> None:
+        self._console = ScreenConsole(self._end)
         self._source = source
         self._seconds = seconds
         self._order = order
@@ -124,7 +124,6 @@ class _Screen:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self._end)
             loop.add_signal_handler(signal.SIGWINCH, self._changed.set)
-        self._console.when_left = self._end
         with (
             Live(console=self._console, screen=True, auto_refresh=False, redirect_stdout=False) as live,
             reading_keys(self._press),

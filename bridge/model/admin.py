@@ -1,15 +1,11 @@
-"""The operator's requests to the state, and their answers: for ``kubedelta cursors``, ``replay``, ``snapshot``,
-``dead-letters``, ``state check``, ``reload``, ``tail`` and ``top``, on a running bridge through its admin socket, or on
-the files of a stopped bridge."""
+"""Values of the operator's commands, which rooms share: requests and answers of ``kubedelta cursors``, ``replay``,
+``snapshot``, ``dead-letters``, ``state check``, ``reload`` and ``tail``. The commands are declared in
+``operations.admin.commands``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
-
 import msgspec
-
-from bridge.model.status import SnapshotStatus, StatusSnapshot
 
 
 class CursorStatus(msgspec.Struct, frozen=True):
@@ -189,81 +185,3 @@ class UnknownTarget(LookupError):
 
 class DiskFull(UnknownTarget):
     """The state has no room for the change."""
-
-
-class AdminOperations(Protocol):
-    """The operator's commands. Every method raises UnknownTarget for a missing sink, dead letter or record."""
-
-    async def cursors(self) -> Cursors: ...
-
-    async def replay(self, request: ReplayRequest) -> Replayed:
-        """Plans a backfill of settled records. The sink's backlog follows behind it. Durable on return."""
-        ...
-
-    async def snapshot(self, request: SnapshotRequest) -> SnapshotStatus:
-        """Plans a snapshot in front of the sink's backlog. Raises UnknownTarget too while the sink gets another
-        backfill, and for an expression that does not compile. Durable on return."""
-        ...
-
-    async def snapshots(self) -> Sequence[SnapshotStatus]:
-        """The newest snapshot on demand of each sink that had one."""
-        ...
-
-    async def cancel_snapshot(self, sink: str) -> SnapshotStatus:
-        """Ends a snapshot on demand behind the records that the sink has taken. Durable on return."""
-        ...
-
-    async def dead_letters(self, sink: str | None = None, *, after: int = 0, limit: int = 1000) -> Sequence[DeadLetter]:
-        """At most ``limit`` dead letters, by ascending number, behind number ``after``."""
-        ...
-
-    async def dead_letter_chains(
-        self, sink: str | None = None, *, after: int = 0, limit: int = 1000
-    ) -> Sequence[DeadLetterChain]:
-        """As ``dead_letters``, with an entry for each chain. ``after``: a number of a first dead letter."""
-        ...
-
-    async def dead_letter_body(self, number: int) -> bytes:
-        """The object of the dead letter's record, as JSON."""
-        ...
-
-    async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        """Marks dead letters of a sink for retry: ``numbers``, or all; parked records behind them too. Returns the
-        number of marked dead letters. Durable on return."""
-        ...
-
-    async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        """Drops dead letters of a sink: ``numbers``, or all. Records parked behind a dropped dead letter are delivered.
-        Returns the number of dropped dead letters. Durable on return."""
-        ...
-
-    async def retry_sink(self, sink: str) -> bool:
-        """Ends the sink's wait for its next attempt. False if it was not waiting."""
-        ...
-
-    async def pause_sink(self, sink: str) -> bool:
-        """Stops deliveries to the sink until ``resume_sink``, also across restarts; ``max_backlog`` still holds. False
-        if the sink was already paused."""
-        ...
-
-    async def resume_sink(self, sink: str) -> bool:
-        """False if the sink was not paused."""
-        ...
-
-    async def reload(self, request: ReloadRequest) -> Reloaded:
-        """Reads the configuration file again. Returns when the change is in effect, or refused. Raises UnknownTarget if
-        no bridge runs, or if it has no file."""
-        ...
-
-    def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
-        """What the running bridge commits from now on, in the form that the sink gets, or as it is stored. Yields every
-        few seconds, also without records. Raises UnknownTarget if no bridge runs, or if too many follow."""
-        ...
-
-    async def status(self) -> StatusSnapshot:
-        """The state of the running bridge. Raises UnknownTarget if no bridge runs."""
-        ...
-
-    async def state_check(self) -> StateReport:
-        """Reads the whole database: seconds for each gigabyte."""
-        ...

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from bridge.cli.arguments import PLACES
 from bridge.cli.command_line import parse
-from bridge.cli.default_file import PLACES
 from bridge.cli.exits import Exit
 from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES, TERM_TYPE
 from bridge.model.formats.content import Include

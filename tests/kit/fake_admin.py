@@ -21,6 +21,7 @@ from bridge.model.admin import (
     UnknownTarget,
 )
 from bridge.model.status import SnapshotState, SnapshotStatus, StatusSnapshot
+from bridge.operations.admin.commands import AdminOperations
 
 
 def a_dead_letter(number: int, sink: str = "hook", **differing: object) -> DeadLetter:
@@ -39,7 +40,7 @@ def a_dead_letter(number: int, sink: str = "hook", **differing: object) -> DeadL
     return DeadLetter(**(fields | differing))  # type: ignore[arg-type]
 
 
-class FakeAdmin:
+class FakeAdmin(AdminOperations):
     """Knows one sink, ``hook``, and the dead letters of it that were put in."""
 
     def __init__(self) -> None:

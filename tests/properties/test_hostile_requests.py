@@ -44,7 +44,7 @@ VALUES = (
 )  # fmt: skip
 PATHS = sorted(
     {"/", "/page.js", "/metrics", "/healthz", "/readyz", "/readyz?verbose", "/v1/follow", "/v1/state"}
-    | {each.partition(" ")[2].replace("{number}", "1").replace("{action}", "pause") for each in OFFERED}
+    | {each.partition(" ")[2].replace("{number}", "1") for each in OFFERED}
 )
 FRAMING = ("Content-Length", "Transfer-Encoding", "Connection", "Upgrade")
 """A parser refuses most values of these: they would hide the others."""

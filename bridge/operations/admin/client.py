@@ -2,54 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import aiohttp
 import msgspec
 
-from bridge.model.admin import (
-    About,
-    Cursors,
-    DeadLetter,
-    DeadLetterChain,
-    Followed,
-    Reloaded,
-    ReloadRequest,
-    Replayed,
-    ReplayRequest,
-    SnapshotRequest,
-    StateReport,
-    UnknownTarget,
-)
-from bridge.model.status import SnapshotStatus, StatusSnapshot
-from bridge.operations.admin.protocol import (
+from bridge.model.admin import About, Followed, UnknownTarget
+from bridge.operations.admin.commands import (
     LARGEST_LINE,
-    LARGEST_PAGE,
     LARGEST_REQUEST,
     PREFIX,
-    SOCKET,
-    Changed,
-    Count,
-    DeadLetterChoice,
-    DeadLetterQuery,
+    AdminCommand,
+    AdminOperations,
+    Arguments,
     Refusal,
-    SinkName,
-    found,
 )
+from bridge.operations.admin.socket_file import SOCKET, found
 
 T = TypeVar("T")
 
 _HOST = "http://bridge"
 """A placeholder: the connector connects to the socket, whatever host the URL names."""
 _GREETING_SECONDS = 5.0
-_ANSWER_SECONDS = 300.0
-_CHECK_SECONDS = 86_400.0
 _SILENCE_SECONDS = 30.0
 """The bridge writes every few seconds."""
+_ABOUT = msgspec.json.Decoder(About)
+_FOLLOWED = msgspec.json.Decoder(Followed)
 
 
 class NotRunning(Exception):
@@ -64,11 +46,11 @@ class CommandFailed(Exception):
     """The running bridge failed at the command. The message has its reason."""
 
 
-class AdminClient:
-    """``AdminOperations`` of the bridge that runs on ``directory``, inside ``async with``.
+class AdminClient(AdminOperations):
+    """The commands of the bridge that runs on ``directory``, inside ``async with``.
 
-    Entering raises NotRunning or NoAnswer. Every method raises them too, if the bridge has ended since; after NoAnswer
-    the command may have been done or not. A method raises CommandFailed if the bridge failed at it.
+    Entering raises NotRunning or NoAnswer. Every command raises them too, if the bridge has ended since; after NoAnswer
+    the command may have been done or not. A command raises CommandFailed if the bridge failed at it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -90,8 +72,8 @@ class AdminClient:
             except OSError as error:
                 raise NoAnswer(f"{self._path}: {error.strerror}") from error
             self._session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
-            greeting = await self._ask("GET", "/", seconds=_GREETING_SECONDS)
-            self.about = _decoded(greeting, About) if greeting else About()
+            greeting = await self._exchange("GET", f"{PREFIX}/", {}, None, _GREETING_SECONDS)
+            self.about = _decoded(greeting, _ABOUT.decode) if greeting else About()
             # Up to here, an error closes the session and the socket's descriptor.
             self._exit_stack = stack.pop_all()
         return self
@@ -101,61 +83,10 @@ class AdminClient:
     ) -> None:
         await self._exit_stack.aclose()
 
-    async def cursors(self) -> Cursors:
-        return _decoded(await self._ask("GET", "/cursors"), Cursors)
-
-    async def replay(self, request: ReplayRequest) -> Replayed:
-        return _decoded(await self._ask("POST", "/replay", request), Replayed)
-
-    async def snapshot(self, request: SnapshotRequest) -> SnapshotStatus:
-        return _decoded(await self._ask("POST", "/snapshots", request), SnapshotStatus)
-
-    async def snapshots(self) -> list[SnapshotStatus]:
-        return _decoded(await self._ask("GET", "/snapshots"), list[SnapshotStatus])
-
-    async def cancel_snapshot(self, sink: str) -> SnapshotStatus:
-        return _decoded(await self._ask("POST", "/snapshots/cancel", SinkName(sink)), SnapshotStatus)
-
-    async def dead_letters(
-        self, sink: str | None = None, *, after: int = 0, limit: int = LARGEST_PAGE
-    ) -> list[DeadLetter]:
-        """``limit``: at most 1000."""
-        query = msgspec.to_builtins(DeadLetterQuery(sink, after, limit))
-        return _decoded(await self._ask("GET", "/dead-letters", query=query), list[DeadLetter])
-
-    async def dead_letter_chains(
-        self, sink: str | None = None, *, after: int = 0, limit: int = LARGEST_PAGE
-    ) -> list[DeadLetterChain]:
-        """``limit``: at most 1000."""
-        query = msgspec.to_builtins(DeadLetterQuery(sink, after, limit))
-        return _decoded(await self._ask("GET", "/dead-letters/chains", query=query), list[DeadLetterChain])
-
-    async def dead_letter_body(self, number: int) -> bytes:
-        return await self._ask("GET", f"/dead-letters/{number}/object")
-
-    async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        return _decoded(await self._ask("POST", "/dead-letters/retry", _chosen(sink, numbers)), Count).count
-
-    async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
-        return _decoded(await self._ask("POST", "/dead-letters/drop", _chosen(sink, numbers)), Count).count
-
-    async def retry_sink(self, sink: str) -> bool:
-        return _decoded(await self._ask("POST", "/sinks/retry", SinkName(sink)), Changed).changed
-
-    async def pause_sink(self, sink: str) -> bool:
-        return _decoded(await self._ask("POST", "/sinks/pause", SinkName(sink)), Changed).changed
-
-    async def resume_sink(self, sink: str) -> bool:
-        return _decoded(await self._ask("POST", "/sinks/resume", SinkName(sink)), Changed).changed
-
-    async def state_check(self) -> StateReport:
-        return _decoded(await self._ask("GET", "/state", seconds=_CHECK_SECONDS), StateReport)
-
-    async def reload(self, request: ReloadRequest) -> Reloaded:
-        return _decoded(await self._ask("POST", "/reload", request), Reloaded)
-
-    async def status(self) -> StatusSnapshot:
-        return _decoded(await self._ask("GET", "/status", seconds=_GREETING_SECONDS), StatusSnapshot)
+    async def ask(self, command: AdminCommand, arguments: Arguments) -> Any:
+        path, query, body = command.encode_request(arguments)
+        answer = await self._exchange(command.method, path, query, body, command.seconds)
+        return _decoded(answer, command.decode_answer)
 
     async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
         """Ends when the bridge ends it. Raises NoAnswer if the bridge is silent or its answer breaks off."""
@@ -166,28 +97,22 @@ class AdminClient:
                 if answer.status >= 400:
                     raise _refused(answer, await answer.read())
                 async for line in _lines(answer.content):
-                    yield _decoded(line, Followed)
+                    yield _decoded(line, _FOLLOWED.decode)
         except aiohttp.ClientConnectorError as error:
             raise self._unconnected(error.os_error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NoAnswer(f"{self._path}: the bridge ended, or is silent") from error
 
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        value: msgspec.Struct | None = None,
-        *,
-        query: dict[str, str | int] | None = None,
-        seconds: float = _ANSWER_SECONDS,
+    async def _exchange(
+        self, method: str, path: str, query: Mapping[str, str | int], body: bytes | None, seconds: float
     ) -> bytes:
-        body = None if value is None else msgspec.json.encode(value)
         if body is not None and len(body) > LARGEST_REQUEST:
             raise CommandFailed("too many dead letters for a request: name fewer, or use --all")
         timeout = aiohttp.ClientTimeout(total=seconds)
-        url = f"{_HOST}{PREFIX}{path}"
         try:
-            async with self._session.request(method, url, data=body, params=query, timeout=timeout) as answer:
+            async with self._session.request(
+                method, f"{_HOST}{path}", data=body, params=query, timeout=timeout
+            ) as answer:
                 body = await answer.read()
         except aiohttp.ClientConnectorError as error:
             raise self._unconnected(error.os_error) from error
@@ -221,13 +146,9 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             raise CommandFailed("the bridge's answer has no end of a line")
 
 
-def _chosen(sink: str, numbers: Sequence[int] | None) -> DeadLetterChoice:
-    return DeadLetterChoice(sink, None if numbers is None else list(numbers))
-
-
-def _decoded(body: bytes, kind: type[T]) -> T:
+def _decoded(body: bytes, decode: Callable[[bytes], T]) -> T:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decode(body)
     except msgspec.MsgspecError as error:
         raise CommandFailed(f"the bridge's answer is unknown to this version: {error}") from error
 

@@ -1,5 +1,4 @@
-"""Carries the operator's commands out on the state: the promises are those of ``AdminOperations`` in
-bridge.model.admin.
+"""Carries the operator's commands out on the state. Each command's promise is in ``AdminOperations``.
 
 ``OfflineOperations`` are for the state of a bridge that does not run, which ``open_admin`` opens under the lock of its
 directory. ``LiveOperations`` belong to a running bridge, whose sinks and feeds follow at once. Pauses are durable
@@ -22,7 +21,6 @@ from bridge.delivery.snapshots import begin_snapshot, cancel_snapshot
 from bridge.kube import Catalogue
 from bridge.model.admin import (
     About,
-    AdminOperations,
     Cursors,
     CursorStatus,
     DeadLetter,
@@ -39,6 +37,7 @@ from bridge.model.admin import (
 from bridge.model.primitives.network import host_and_port
 from bridge.model.record import Delta, SnapshotScope
 from bridge.model.status import PauseCause, SinkState, SnapshotStatus, StatusSnapshot
+from bridge.operations.admin.commands import LARGEST_PAGE, AdminOperations
 from bridge.outbox import DeadLetters, Outbox, condition
 from bridge.plan.keys import load_cipher
 from bridge.plan.plan import Plan
@@ -51,7 +50,7 @@ from config.schema import Settings
 BEGINNING = "beginning"
 
 
-class OfflineOperations:
+class OfflineOperations(AdminOperations):
     """Commands on the files of a stopped bridge. They take effect at the next start."""
 
     def __init__(self, outbox: Outbox, cluster: str, report: Report = discard) -> None:
@@ -92,13 +91,15 @@ class OfflineOperations:
     async def cancel_snapshot(self, sink: str) -> SnapshotStatus:
         return await cancel_snapshot(self._outbox, sink, self._feed(sink))
 
-    async def dead_letters(self, sink: str | None = None, *, after: int = 0, limit: int = 1000) -> Sequence[DeadLetter]:
+    async def dead_letters(
+        self, sink: str | None = None, *, after: int = 0, limit: int = LARGEST_PAGE
+    ) -> Sequence[DeadLetter]:
         if sink is not None:
             self._dead_letters_of(sink)
         return await self._outbox.dead_letters(sink, after, limit)
 
     async def dead_letter_chains(
-        self, sink: str | None = None, *, after: int = 0, limit: int = 1000
+        self, sink: str | None = None, *, after: int = 0, limit: int = LARGEST_PAGE
     ) -> Sequence[DeadLetterChain]:
         if sink is not None:
             self._dead_letters_of(sink)

@@ -13,7 +13,7 @@ from pathlib import Path
 from bridge.model.admin import About
 from bridge.model.primitives.network import host_and_port
 from bridge.operations.admin.client import AdminClient, NoAnswer, NotRunning
-from bridge.operations.admin.protocol import expect_room
+from bridge.operations.admin.socket_file import expect_room
 from bridge.operations.check.findings import CheckResult, Finding
 from bridge.outbox import FILE, KEY_FILES_OPTION, Damaged, StateError, is_held, look_at, unusable
 from bridge.plan.keys import KEY_FILE, load_cipher, read_keys

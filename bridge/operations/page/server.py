@@ -9,8 +9,8 @@ are refused all the same, and so is a foreign Host on loopback (DNS rebinding). 
 from the tab's sessionStorage. A browser would send a cookie by itself, for every other server on localhost too. The
 price: EventSource sends no header, so the script reads the event stream by fetch.
 
-**Commands.** They are those of the admin socket, with the same paths and bodies; a further one is offered by its line
-in ``OFFERED``.
+**Commands.** They are those of the admin socket, with the same paths and bodies, as far as their declarations in
+``operations.admin.commands`` say ``on_page``.
 
 **Files.** The page is written by hand and has no build step: modules of plain JavaScript, and a vendored file for the
 chart. A framework would bring a bundler, a second lock file and a second world of releases for one page; the price is
@@ -28,32 +28,18 @@ import msgspec
 from aiohttp import web
 
 from bridge.http.access import TokenFile, TokenGate, expect_local_name, is_local
-from bridge.http.listener import Bounds, Limits, Listener, Startable
-from bridge.model.admin import About, AdminOperations
+from bridge.http.listener import Bounds, Handler, Limits, Listener, Startable
 from bridge.model.primitives.network import host_and_port, is_loopback
-from bridge.operations.admin.handlers import AdminHandlers, Handler, answered, command_fact
-from bridge.operations.admin.protocol import LARGEST_REQUEST, PREFIX
+from bridge.operations.admin.commands import COMMANDS, LARGEST_REQUEST, PREFIX, AdminOperations
+from bridge.operations.admin.server import add_commands, answered, command_fact
 from bridge.operations.page.viewers import MOST_VIEWERS, PageSources, Viewers, stream
 from bridge.plan.plan import PagePlan
 from bridge.telemetry.facts import Report, discard
 from bridge.telemetry.facts.process import PAGE_SERVER, PageOpened, PageTokenRefused
 
 EVENTS = f"{PREFIX}/events"
-_OBJECT = f"{PREFIX}/dead-letters/{{number}}/object"
-OFFERED = frozenset(
-    {
-        f"GET {EVENTS}",
-        f"GET {PREFIX}/cursors",
-        f"GET {PREFIX}/dead-letters",
-        f"GET {PREFIX}/dead-letters/chains",
-        f"GET {_OBJECT}",
-        f"POST {PREFIX}/dead-letters/retry",
-        f"POST {PREFIX}/replay",
-        f"POST {PREFIX}/snapshots",
-        f"POST {PREFIX}/snapshots/cancel",
-        f"POST {PREFIX}/sinks/{{action}}",
-    }
-)
+_OBJECT = COMMANDS["dead_letter_body"].route
+OFFERED = frozenset({f"GET {EVENTS}", *(f"{each.method} {each.route}" for each in COMMANDS.values() if each.on_page)})
 """Reading the whole database, dropping records and reloading stay with the command line."""
 CONTENT_POLICY = "; ".join(
     (
@@ -135,7 +121,7 @@ class PageServer(Startable):
             answer=self._answer,
             headers=_HEADERS,
         )
-        AdminHandlers(admin, About()).add_routes(self._listener.router)
+        add_commands(self._listener.router, admin)
         self._listener.router.add_get(EVENTS, self._stream)
         self._files: set[str] = set()
         for asset in load_assets():

@@ -28,7 +28,6 @@ from bridge.cli.exits import Exit
 from bridge.http.server import WebServer
 from bridge.model.admin import (
     About,
-    AdminOperations,
     Cursors,
     CursorStatus,
     DeadLetterChain,
@@ -48,6 +47,7 @@ from bridge.model.status import (
     StatusSnapshot,
 )
 from bridge.operations.admin import client as admin_client
+from bridge.operations.admin.commands import AdminOperations
 from bridge.operations.admin.server import AdminServer
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.telemetry.metrics import Metrics

@@ -19,8 +19,7 @@ import pytest
 
 from bridge.cli.arguments import Completes
 from bridge.cli.command_line import build_parser
-from bridge.cli.completion.command import names_in
-from bridge.cli.completion.words import words_of
+from bridge.cli.completion import names_in
 from bridge.cli.exits import Exit
 from tests.bridge.cli.conftest import Command
 from tests.kit.deadlines import BUSY
@@ -52,7 +51,7 @@ LINES = {
 BASH = """
 COMP_WORDS=({words} {last})
 COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
-_kubedelta
+_shtab_kubedelta
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
@@ -133,7 +132,7 @@ def test_zsh_completes_at_its_prompt(folder: Path) -> None:
     shell = _Zsh(folder)
     try:
         # Written so that the echo of this line is no prompt.
-        shell.type("PROMPT='rea''dy> '; autoload -Uz compinit; compinit -u -D; source kubedelta.zsh\n")
+        shell.type("PROMPT='rea''dy> '; autoload -Uz compinit; compinit -u -D; eval \"$(<kubedelta.zsh)\"\n")
         shell.read("ready> ")
         for typed, completed in (
             ("kubedelta relo\t", "kubedelta reload "),
@@ -171,13 +170,19 @@ def all_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
                 yield from all_actions(below)
 
 
-def test_the_scripts_have_every_command_and_option() -> None:
-    words = dict(words_of(build_parser()))
-    assert {"", "run", "tail", "dead-letters", "dead-letters show", "completion"} <= words.keys()
-    options = {name for each in words.values() for option in each.options for name in option.names}
-    assert options == {name for action in all_actions(build_parser()) for name in action.option_strings} - {"--names"}
-    for each in words.values():
-        assert all(option.help for option in each.options)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_scripts_have_every_option(folder: Path, shell: str) -> None:
+    script = (folder / f"kubedelta.{shell}").read_text()
+    options = [action for action in all_actions(build_parser()) if action.option_strings]
+    assert all(action.help for action in options)
+    for action in options:
+        for name in action.option_strings:
+            # fish has them without their dashes: ``-s c -l config``.
+            dashes, word = name[: -len(name.lstrip("-"))], name.lstrip("-")
+            shown = rf" -{'l' if dashes == '--' else 's'} {word}\b" if shell == "fish" else rf"(?<!-){name}\b(?!-)"
+            of_engine = r"completion \w+ --names"
+            found = re.search(shown, re.sub(of_engine, "", script))
+            assert bool(found) is (action.help != argparse.SUPPRESS or name == "--config"), name
 
 
 @pytest.mark.parametrize(

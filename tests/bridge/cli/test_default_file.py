@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bridge.cli import default_file, main
+from bridge.cli import arguments, main
 from bridge.cli.arguments import Completes
-from bridge.cli.completion.command import names_in
+from bridge.cli.completion import names_in
 from bridge.cli.exits import Exit
 from tests.kit.commands import in_a_process
 
@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here.mkdir()
     monkeypatch.chdir(here)
     etc = str(tmp_path / "etc" / "kubedelta.yaml")
-    monkeypatch.setattr(default_file, "PLACES", (default_file.PLACES[0], etc))
+    monkeypatch.setattr(arguments, "PLACES", (arguments.PLACES[0], etc))
     return here
 
 

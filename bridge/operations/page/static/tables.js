@@ -109,7 +109,7 @@ export class SinkTable {
       row.paused = ["paused", "gone", "fenced"].includes(status.state);
       setText(row.pause, row.paused ? "Resume" : "Pause");
       row.pause.setAttribute("aria-label", `${row.paused ? "Resume" : "Pause"} ${status.name}`);
-      row.pause.hidden = !this.changes.can("/v1/sinks/{action}");
+      row.pause.hidden = !this.changes.can("/v1/sinks/pause");
       row.retry.hidden = row.pause.hidden || status.state !== "waiting";
       row.replay.hidden = !this.changes.can("/v1/replay");
       row.snapshot.hidden = !this.changes.can("/v1/snapshots") || status.backfill !== "";

@@ -24,10 +24,11 @@ from bridge.model.admin import (
     UnknownTarget,
 )
 from bridge.operations.admin import client as admin_client
-from bridge.operations.admin import protocol as socket_file
+from bridge.operations.admin import socket_file
 from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
-from bridge.operations.admin.protocol import LARGEST_PAGE, LARGEST_REQUEST, SOCKET, SocketFile
+from bridge.operations.admin.commands import LARGEST_PAGE, LARGEST_REQUEST
 from bridge.operations.admin.server import AdminServer
+from bridge.operations.admin.socket_file import SOCKET, SocketFile
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.process import OperatorCommand
 from tests.kit.deadlines import BUSY

@@ -159,7 +159,9 @@ def test_few_changes_are_offered() -> None:
     assert changes == {
         "POST /v1/dead-letters/retry",
         "POST /v1/replay",
-        "POST /v1/sinks/{action}",
+        "POST /v1/sinks/pause",
+        "POST /v1/sinks/resume",
+        "POST /v1/sinks/retry",
         "POST /v1/snapshots",
         "POST /v1/snapshots/cancel",
     }
