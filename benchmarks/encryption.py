@@ -15,7 +15,7 @@ from benchmarks.redaction import a_pod
 from benchmarks.turns import print_bridges, print_calls
 from bridge.model.primitives.packing import pack
 from bridge.outbox import Cipher, EncryptionKey
-from bridge.outbox.encryption.cipher import Place
+from bridge.outbox.encryption import Place
 
 
 def calls() -> Mapping[str, Callable[[], object]]:

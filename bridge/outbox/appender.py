@@ -11,12 +11,18 @@ from msgspec.structs import replace
 from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
-from bridge.outbox.log import informer_sql, statements
-from bridge.outbox.log.informer_sql import InformerProgress
+from bridge.outbox.log import statements
 from bridge.outbox.log.sparse_index import LogEnd, Retention
-from bridge.outbox.log.statements import Append, Decide, RunningInformer, deciding, with_managers
-from bridge.outbox.log.turns import Turns
+from bridge.outbox.log.statements import (
+    Append,
+    Decide,
+    InformerProgress,
+    RunningInformer,
+    deciding,
+    with_managers,
+)
 from bridge.outbox.store import Store
+from bridge.outbox.turns import Turns
 
 
 class Appender:
@@ -109,7 +115,7 @@ class Appender:
             self._epoch = max(self._epoch, informer.epoch)
 
     def counted(self) -> tuple[int, int]:
-        """The newest assigned number, and the most epochs begun (``informer_sql.raise_epoch``). Thread-safe."""
+        """The newest assigned number, and the most epochs begun (``statements.raise_epoch``). Thread-safe."""
         return self._assigned, self._epoch + 1
 
     def number_next(self) -> int:
@@ -141,7 +147,7 @@ class Appender:
             if restored:
                 informer.epoch, informer.newest, informer.ignored = informer.epoch + 1, None, None
         now = {each.id: each.progress for each in discarded}
-        return self._store.write(lambda database: informer_sql.reach(database, now))
+        return self._store.write(lambda database: statements.reach(database, now))
 
     def take_reached(self) -> Mapping[int, InformerProgress]:
         """Positions that moved without a change, by the informers' numbers. The caller saves them."""

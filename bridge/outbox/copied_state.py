@@ -21,11 +21,10 @@ from typing import BinaryIO
 import apsw
 
 from bridge.model.primitives.shard import Shard
-from bridge.outbox.checks.integrity import find_damage
 from bridge.outbox.commits import CommitHistory, LargePatchset, history_of, newest_term
-from bridge.outbox.encryption.cipher import Cipher
-from bridge.outbox.encryption.key_registry import missing_keys
+from bridge.outbox.encryption import Cipher, missing_keys
 from bridge.outbox.errors import Damaged, StateUnusable, UnknownFormat
+from bridge.outbox.integrity import find_damage
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import CHECKPOINT_BYTES, connect_file, open_reader, page_bytes, understood, usable
 from bridge.outbox.storage.directory_lock import COMPANIONS, FILE, open_private

@@ -1,28 +1,49 @@
-"""The ledger: every exported object until its delete, the informer that has the object, and the cluster."""
+"""The ledger: every exported object until its delete, the informer that has the object, and the cluster.
+
+The ledger is append-only like the log: a row for each record. An object exists while a row names its informer and no
+other row replaces that row (``PRESENT``). So a change dirties only the pages at the end of the table, however many
+objects there are.
+
+A table of objects by key would cost a random page for every change, and another page to remove the previous record, the
+more objects the more: with 300,000 objects an event cost nearly twice as much as with 1,000. A table that is updated
+later, in bulk, from the log kept a third of that, and paused for every 20,000 changes. Appending, and cleaning when
+half of the file can go (``log.cleaner``), leaves less than a tenth. The price: the file holds up to twice the last
+states of all objects (and 4 MiB), and a start reads a ledger twice as long.
+
+The last state of an object is its record in the log. A second copy would double the bytes of every change; so that
+record outlives the trimming, until a newer one replaces it.
+
+``Ledger.adopt`` divides the objects of a kind among informers, one for each scope. A new scope of a kind begins in an
+unused epoch, since ids of objects that left with a removed scope must not come again. To keep the newest version of
+every removed scope for comparison would be for ever, and cannot cover a delete that the bridge inferred. The price:
+where scopes split, join or change their selectors, the first list compares bodies, too.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import takewhile
 
 import apsw
+import msgspec
 from msgspec.structs import replace
 
 from bridge.model.admin import UnknownTarget
-from bridge.model.change import Evidence, Op
+from bridge.model.change import Evidence, IgnoredChange, ObjectVersion, Op
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version_table import Checkpoint
+from bridge.model.versions.version import newest_of
+from bridge.model.versions.version_table import Checkpoint, Deleted, VersionTable
 from bridge.outbox.appender import Appender
-from bridge.outbox.errors import OtherCluster, OtherShard
-from bridge.outbox.log import informer_sql, ledger_sql, reading, statements
+from bridge.outbox.errors import Damaged, OtherCluster, OtherShard
+from bridge.outbox.log import record_codec, statements
 from bridge.outbox.log.statements import RunningInformer
 from bridge.outbox.storage.database import one, row
-from bridge.outbox.store import Store
+from bridge.outbox.store import Store, bounded
 
 _AT_ONCE = 500
 """Objects whose deletes are exported in each transaction."""
@@ -73,25 +94,25 @@ class Ledger:
 
     async def resources(self) -> Sequence[Resource]:
         """Every resource with an informer in the database, in the version that was watched last."""
-        return await self._store.ask(ledger_sql.watched_resources)
+        return await self._store.ask(watched_resources)
 
     async def scopes(self, name: str) -> Sequence[Scope]:
         """The watched scopes of a resource. KeyError for an unknown name."""
-        kind = (await self._store.ask(ledger_sql.kinds))[name]
-        return [each.scope for each in await self._store.ask(partial(informer_sql.informers, kind=kind))]
+        kind = (await self._store.ask(record_codec.kinds))[name]
+        return [each.scope for each in await self._store.ask(partial(informers, kind=kind))]
 
     async def keys(self, name: str) -> Sequence[str]:
         """The keys of all objects of a resource. KeyError for an unknown name."""
-        kind = (await self._store.ask(ledger_sql.kinds))[name]
-        return await self._store.ask(lambda database: [key for key, *_ in ledger_sql.present(database, kind)])
+        kind = (await self._store.ask(record_codec.kinds))[name]
+        return await self._store.ask(lambda database: [key for key, *_ in present(database, kind)])
 
     async def exported_resources(self) -> Sequence[Resource]:
         """Every resource that some record names, in every version."""
-        return list((await self._store.ask(ledger_sql.resources)).values())
+        return list((await self._store.ask(record_codec.resources)).values())
 
     async def kind_of(self, name: str) -> int:
         """The number of a resource by its name in kubectl's form. Raises UnknownTarget."""
-        found = await self._store.ask(ledger_sql.kinds)
+        found = await self._store.ask(record_codec.kinds)
         if name not in found:
             raise UnknownTarget(f"{name} has no records; resources with records: {', '.join(sorted(found)) or 'none'}")
         return found[name]
@@ -104,14 +125,14 @@ class Ledger:
         in the middle is repaired by the next call.
         """
         if reached := self._appender.unregister_all(resource.name):
-            await self._store.write(partial(informer_sql.reach, informers=reached))
-        kind = await self._store.write(partial(ledger_sql.kind_id, name=resource.name))
+            await self._store.write(partial(statements.reach, informers=reached))
+        kind = await self._store.write(partial(record_codec.kind_id, name=resource.name))
         number = await self._store.number_of(resource)
-        orphaned = await self._store.ask(partial(ledger_sql.orphaned_objects, kind=kind, scopes=scopes))
+        orphaned = await self._store.ask(partial(orphaned_objects, kind=kind, scopes=scopes))
         exported = 0
         while exported < len(orphaned):
             exported += await self._export_deletes(kind, orphaned[exported : exported + _AT_ONCE])
-        rows = await self._store.write(partial(informer_sql.assign, resource=number, kind=kind, scopes=scopes))
+        rows = await self._store.write(partial(assign, resource=number, kind=kind, scopes=scopes))
         running = {
             informer.scope: RunningInformer(
                 informer.id,
@@ -128,7 +149,7 @@ class Ledger:
             for informer in rows
         }
         self._appender.begin(resource.name, running)
-        return await self._store.ask(partial(informer_sql.checkpoint, kind=kind, rows=rows)), len(orphaned)
+        return await self._store.ask(partial(checkpoint, kind=kind, rows=rows)), len(orphaned)
 
     def discard_positions(self, parts: Collection[tuple[Resource, Scope]], restored: bool) -> Awaitable[None]:
         """See Appender.discard_positions."""
@@ -144,14 +165,14 @@ class Ledger:
         yield
         number = self._appender.unregister(resource.name, scope)
         if number is not None:
-            await self._store.write(partial(informer_sql.drop_informer, number=number))
+            await self._store.write(partial(drop_informer, number=number))
 
-    async def _export_deletes(self, kind: int, some: Sequence[ledger_sql.OrphanedObject]) -> int:
+    async def _export_deletes(self, kind: int, some: Sequence[OrphanedObject]) -> int:
         """Exports the first of these objects, of one informer, as deleted, and returns their number: bounded by
         bytes."""
         first = some[0]
         of_informer = takewhile(lambda each: (each.scope, each.epoch) == (first.scope, first.epoch), some)
-        states = list(reading.bounded((self._store.body(each.sequence) for each in of_informer), len))
+        states = list(bounded((self._store.body(each.sequence) for each in of_informer), len))
         orphaned = some[: len(states)]
         deltas = [
             Delta(
@@ -170,7 +191,7 @@ class Ledger:
         ]
         if (decide := self._appender.decide) is not None:
 
-            def selected(step: tuple[Delta, ledger_sql.OrphanedObject]) -> Delta:
+            def selected(step: tuple[Delta, OrphanedObject]) -> Delta:
                 delta, each = step
                 return replace(delta, selected=decide(delta, each.members, partial(bytes, delta.body)))
 
@@ -188,3 +209,202 @@ def _identify(database: apsw.Connection, cluster: str, restart: bool) -> str:
     if was not in ("", cluster) and restart:
         database.execute("UPDATE informers SET position = NULL, newest = NULL, epoch = epoch + 1, ignored = NULL")
     return was
+
+
+# ── Objects ──────────────────────────────────────────────────────────────────
+
+
+_LAST_STATES = (
+    "ledger WHERE {of}informer IS NOT NULL AND seq NOT IN (SELECT seq FROM pinned)"
+    " AND seq NOT IN (SELECT replaces FROM ledger WHERE {of}replaces IS NOT NULL)"
+)
+PRESENT = _LAST_STATES.format(of="")
+"""The last states of all objects; reads the whole ledger. Pinned records are excluded by their table: they were
+replaced too, by records that the cleaner may have removed."""
+PRESENT_OF = _LAST_STATES.format(of="kind = ?1 AND ")
+"""The last states of a kind; reads that part of the ledger."""
+
+
+def present(database: apsw.Connection, kind: int) -> Iterable[tuple[str, str, str, bytes | None]]:
+    """Key, uid, resourceVersion and digest of every object of a kind."""
+    return database.execute(f"SELECT key, uid, version, digest FROM {PRESENT_OF}", (kind,))
+
+
+class OrphanedObject(msgspec.Struct, frozen=True):
+    """An object that no configured scope covers any more."""
+
+    key: str
+    uid: str
+    version: str
+    sequence: int
+    """The record with its last state."""
+    epoch: int
+    resource: int
+    """Number of the resource that this record names."""
+    members: int
+    """See ``ObjectVersion.members``."""
+    scope: Scope
+    """Of the informer that had the object."""
+
+
+def orphaned_objects(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> list[OrphanedObject]:
+    """Objects of this kind that none of the scopes covers: informer by informer, in the order of their last records."""
+    found = database.execute(
+        "SELECT o.key, o.uid, o.version, o.seq, i.epoch, l.resource, o.members,"
+        " i.namespace, i.label_selector, i.field_selector"
+        f" FROM (SELECT * FROM {PRESENT_OF}) o JOIN informers i ON i.id = o.informer JOIN log l ON l.seq = o.seq"
+        " ORDER BY o.informer, o.seq",
+        (kind,),
+    )
+    return [
+        OrphanedObject(key, uid, version, sequence, epoch, resource, members, Scope(*scope))
+        for key, uid, version, sequence, epoch, resource, members, *scope in found
+        if covering(scopes, key) is None
+    ]
+
+
+def covering(scopes: Iterable[Scope], key: str) -> Scope | None:
+    """The scope whose namespace has this object. Selectors are ignored: only a list can show whether they still
+    match."""
+    namespace = key.rpartition("/")[0]
+    return next((scope for scope in scopes if scope.namespace in (None, namespace)), None)
+
+
+# ── Informers ────────────────────────────────────────────────────────────────
+
+
+class InformerRow(msgspec.Struct, frozen=True):
+    """A row of ``informers``."""
+
+    id: int
+    scope: Scope
+    position: str | None
+    newest: str | None
+    epoch: int
+    rebuilding: bool
+    ignored: IgnoredChange | None
+    """The newest ignored change up to the position."""
+
+
+def informers(database: apsw.Connection, kind: int) -> list[InformerRow]:
+    """The informers of a kind, oldest first."""
+    found = database.execute(
+        "SELECT id, namespace, label_selector, field_selector, position, newest, epoch, rebuilding, ignored"
+        " FROM informers WHERE kind = ? ORDER BY id",
+        (kind,),
+    )
+    return [
+        InformerRow(
+            number,
+            Scope(namespace, labels, fields),
+            position,
+            newest,
+            epoch,
+            bool(rebuilding),
+            _ignored(ignored),
+        )
+        for number, namespace, labels, fields, position, newest, epoch, rebuilding, ignored in found
+    ]
+
+
+def _ignored(text: str | None) -> IgnoredChange | None:
+    try:
+        return None if text is None else msgspec.json.decode(text, type=IgnoredChange)
+    except msgspec.MsgspecError as error:
+        raise Damaged(f"the newest ignored change of an informer cannot be read: {error}") from error
+
+
+def watched_resources(database: apsw.Connection) -> list[Resource]:
+    """Every resource that has an informer, in the version that was watched last."""
+    known = record_codec.resources(database)
+    return [known[row[0]] for row in database.execute("SELECT DISTINCT resource FROM informers")]
+
+
+def checkpoint(database: apsw.Connection, kind: int, rows: Sequence[InformerRow]) -> dict[Scope, Checkpoint | None]:
+    """The checkpoint of each informer of a kind; None for a first start, in epoch 1."""
+    tables = {row.id: VersionTable() for row in rows}
+    for informer, key, uid, version, sequence, members, digest in database.execute(
+        f"SELECT informer, key, uid, version, seq, members, digest FROM {PRESENT_OF}", (kind,)
+    ):
+        if (table := tables.get(informer)) is not None:
+            table[key] = ObjectVersion(uid, version, sequence, members, digest or b"")
+    deletes = list(database.execute(_DELETES, (kind, _MOST_DELETES)))
+    known = {
+        row.scope: Checkpoint(
+            tables[row.id], row.position, row.newest, row.epoch, row.ignored, _newest_delete(row, deletes)
+        )
+        for row in rows
+    }
+    return {scope: None if each.is_blank and each.epoch == 1 else each for scope, each in known.items()}
+
+
+_MOST_DELETES = 100
+_DELETES = (
+    "SELECT l.key, l.uid, l.version, g.epoch FROM ledger l JOIN log g ON g.seq = l.seq"
+    " WHERE l.kind = ? AND l.informer IS NULL AND g.op = 'deleted' AND g.evidence = 'watched'"
+    " ORDER BY l.seq DESC LIMIT ?"
+)
+
+
+def _newest_delete(row: InformerRow, deletes: Iterable[tuple[str, str, str, int]]) -> Deleted | None:
+    """The newest announced delete in this scope and epoch; None without a position. Deletes of an earlier division into
+    scopes belong to an earlier epoch."""
+    if row.position is None:
+        return None
+    covered = (each for each in deletes if each[3] == row.epoch and covering([row.scope], each[0]) is not None)
+    return next((Deleted(*each[:3]) for each in covered), None)
+
+
+# ── The division into scopes ──────────────────────────────────────────────────
+
+
+def is_unchanged(rows: Sequence[InformerRow], scopes: Sequence[Scope]) -> bool:
+    """True if the informers of the database are exactly these scopes."""
+    return {row.scope for row in rows} == set(scopes)
+
+
+def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence[Scope]) -> list[InformerRow]:
+    """Assigns every object of the kind to the informer whose scope covers it, atomically; creates and removes informers
+    to match ``scopes``. Returns the informers. A changed scope loses its position, and begins with a list. Call after
+    the objects outside all scopes were exported as deleted."""
+    rows = informers(database, kind)
+    rebuilding = one(database, "SELECT rebuilt FROM meta")
+    for scope in (scope for scope in scopes if scope not in {each.scope for each in rows}):
+        database.execute(
+            "INSERT INTO informers (kind, resource, namespace, label_selector, field_selector, rebuilding)"
+            " VALUES (?,?,?,?,?,?)",
+            (kind, resource, scope.namespace, scope.label_selector, scope.field_selector, rebuilding),
+        )
+    if not is_unchanged(rows, scopes):
+        _hand_over(database, kind, rows, scopes)
+    # A list may find objects again that were exported as deleted while they existed.
+    database.execute(
+        "UPDATE informers SET epoch = max(epoch, (SELECT epoch FROM kinds WHERE id = informers.kind))"
+        " WHERE kind = ? AND position IS NULL",
+        (kind,),
+    )
+    return informers(database, kind)
+
+
+def _hand_over(database: apsw.Connection, kind: int, rows: Sequence[InformerRow], scopes: Sequence[Scope]) -> None:
+    """Moves the objects of removed informers to the informers that cover them now."""
+    now = {row.scope: row.id for row in informers(database, kind)}
+    removed = {row.id: row.epoch for row in rows if row.scope not in scopes}
+    moved = []
+    for key, informer, sequence in list(database.execute(f"SELECT key, informer, seq FROM {PRESENT_OF}", (kind,))):
+        successor = covering(scopes, key) if informer in removed else None
+        if successor is not None:
+            moved.append((now[successor], kind, sequence))
+    database.executemany("UPDATE ledger SET informer = ? WHERE kind = ? AND seq = ?", moved)
+    # An informer that takes objects over must list, and must reject a list that is older than their newest version.
+    newest = newest_of(row.newest for row in rows)
+    successors = [(newest, informer) for informer in {row[0] for row in moved}]
+    database.executemany("UPDATE informers SET position = NULL, newest = ? WHERE id = ?", successors)
+    database.executemany("DELETE FROM informers WHERE id = ?", [(informer,) for informer in removed])
+    statements.raise_epoch(database, kind, removed.values())
+
+
+def drop_informer(database: apsw.Connection, number: int) -> None:
+    """Deletes an informer; see ``statements.raise_epoch``."""
+    for kind, epoch in list(database.execute("DELETE FROM informers WHERE id = ? RETURNING kind, epoch", (number,))):
+        statements.raise_epoch(database, kind, [epoch])

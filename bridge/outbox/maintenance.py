@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
-from bridge.outbox.encryption.key_registry import Renewal
+from bridge.outbox.encryption import Renewal
 from bridge.outbox.log import cleaner
-from bridge.outbox.log.body_codec import FIRST_NUMBER, Dictionary, make_dictionary
-from bridge.outbox.log.body_codec import add as add_dictionary
+from bridge.outbox.log.body_codec import FIRST_NUMBER, Dictionary, add_dictionary, make_dictionary
 from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
 from bridge.outbox.log.sparse_index import LogEnd, Retention, SparseIndex, trim_through
 from bridge.outbox.opening import OpenedState

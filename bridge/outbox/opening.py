@@ -20,23 +20,22 @@ import apsw
 
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Gap, rebuilt_gap, taken_over_gap
-from bridge.outbox.checks.integrity import find_damage, require_small
 from bridge.outbox.commits import Capture, end_history, is_of_a_replica, leave_replicas
-from bridge.outbox.consumers import beginnings, cursors, own_log, selections
+from bridge.outbox.consumers import backlogs, cursors, dead_letters, selections
+from bridge.outbox.consumers.backlogs import OwnRecords
 from bridge.outbox.consumers.cursors import SinkCursor
+from bridge.outbox.consumers.dead_letters import SavedDeadLetters
 from bridge.outbox.consumers.selections import StoredSelection
-from bridge.outbox.encryption.cipher import Cipher
-from bridge.outbox.encryption.key_registry import is_complete, renew_dictionaries, require_keys
+from bridge.outbox.encryption import Cipher, is_complete, renew_dictionaries, require_keys
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
-from bridge.outbox.letters import dead_letters_sql
-from bridge.outbox.log import cleaner, ledger_sql, record_codec
-from bridge.outbox.log.body_codec import BodyCodec
-from bridge.outbox.log.body_codec import load as load_dictionaries
+from bridge.outbox.integrity import find_damage, require_small
+from bridge.outbox.ledger import PRESENT
+from bridge.outbox.log import cleaner, record_codec, statements
+from bridge.outbox.log.body_codec import BodyCodec, load_dictionaries
 from bridge.outbox.log.cleaner import CleanableLog
 from bridge.outbox.storage.database import one, open_writer, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
-from bridge.outbox.storage.mark import Mark
-from bridge.outbox.storage.state_directory import StateDirectory
+from bridge.outbox.storage.state_directory import Mark, StateDirectory
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.outbox import OutboxOpened, OutboxRebuilt, ReplicasLeft, StateExposed, StateMigrated
 
@@ -56,7 +55,7 @@ class OpenedState:
     connection: apsw.Connection
     codec: record_codec.Codec
     cursors: dict[str, SinkCursor]
-    dead_letters: dict[str, dead_letters_sql.SavedDeadLetters]
+    dead_letters: dict[str, SavedDeadLetters]
     last: int
     log_start: int
     objects: int
@@ -66,7 +65,7 @@ class OpenedState:
     epoch: int
     """Upper bound of the epochs begun."""
     selections: dict[str, StoredSelection]
-    own: dict[str, list[own_log.OwnRecords]]
+    own: dict[str, list[OwnRecords]]
     """The backlog of each sink with a selection."""
     renewed: bool
     """Whether all records have the key of new content."""
@@ -254,7 +253,7 @@ def _read(
         cleaner.prepare(connection)
         with connection:
             require_keys(connection, cipher)
-            beginnings.configure(connection, sinks, selecting, now)
+            cursors.configure(connection, sinks, selecting, now)
             if lacking is not None:
                 begin_lacking(connection, lacking, now)
             if left:
@@ -266,17 +265,17 @@ def _read(
         return OpenedState(
             state_directory,
             connection,
-            record_codec.Codec(ledger_sql.resources(connection), _bodies(connection, cipher)),
+            record_codec.Codec(record_codec.resources(connection), _bodies(connection, cipher)),
             found,
-            dead_letters_sql.load(connection, sinks),
+            dead_letters.load(connection, sinks),
             last,
             log_start,
-            one(connection, f"SELECT count(*) FROM {ledger_sql.PRESENT}"),
+            one(connection, f"SELECT count(*) FROM {PRESENT}"),
             cleaner.cleanable_log(connection),
             ranges,
             one(connection, NEWEST_EPOCH),
             selections.load(connection),
-            own_log.read_all(connection, {sink: each.settled for sink, each in found.items()}, now),
+            backlogs.read_all(connection, {sink: each.settled for sink, each in found.items()}, now),
             is_complete(connection),
             term,
             ahead,
@@ -297,7 +296,7 @@ def begin_lacking(connection: apsw.Connection, behind: int, now: str) -> None:
 def _append(connection: apsw.Connection, gap: Gap) -> None:
     """Makes the Gap a record of the log, of no object."""
     connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
-    connection.execute(ledger_sql.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
+    connection.execute(statements.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
 
 
 def _check(connection: apsw.Connection) -> None:

@@ -14,27 +14,25 @@ from bridge.model.policies import StartPolicy
 from bridge.model.primitives.backoff import PollInterval
 from bridge.model.primitives.ring import Slice
 from bridge.model.record import Record
-from bridge.outbox import opening
+from bridge.outbox import integrity, opening
 from bridge.outbox.appender import Appender, utc_now
-from bridge.outbox.checks import integrity
 from bridge.outbox.commits import Capture
-from bridge.outbox.consumers import cursors, own_log
+from bridge.outbox.consumers import cursors, dead_letters
+from bridge.outbox.consumers.backlogs import OwnLog
 from bridge.outbox.consumers.compaction import BacklogSize
-from bridge.outbox.dead_letters import DeadLetters
-from bridge.outbox.encryption.cipher import Cipher
+from bridge.outbox.consumers.dead_letters import DeadLetters
+from bridge.outbox.consumers.registration import SinkRegistration
+from bridge.outbox.consumers.selections import Selections
+from bridge.outbox.consumers.sink_cursors import SinkCursors
+from bridge.outbox.consumers.snapshot_plans import Snapshots
+from bridge.outbox.encryption import Cipher
 from bridge.outbox.errors import Damaged
 from bridge.outbox.ledger import Ledger
-from bridge.outbox.letters import dead_letters_sql
-from bridge.outbox.log import reading
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.sparse_index import Retention, SparseIndex
 from bridge.outbox.maintenance import LogMaintenance
-from bridge.outbox.registration import SinkRegistration
-from bridge.outbox.selections import Selections
-from bridge.outbox.sink_cursors import SinkCursors
-from bridge.outbox.snapshots import Snapshots
 from bridge.outbox.storage.state_directory import Disk
-from bridge.outbox.store import Store
+from bridge.outbox.store import Store, read_log
 from bridge.outbox.writer import OutboxClosed
 from bridge.telemetry.facts import Report
 
@@ -77,7 +75,7 @@ class Outbox:
         self.ledger = Ledger(store, self._appender, clock)
         term = 0 if capture is None else capture.term
         dead = {sink: DeadLetters(store, sink, found) for sink, found in opened.dead_letters.items()}
-        own = {sink: own_log.OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
+        own = {sink: OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
         self.sinks = SinkCursors(
             store, opened.cursors, dead, own, last=lambda: self.last, clock=clock, report=report, term=term
         )
@@ -136,8 +134,8 @@ class Outbox:
         try:
             self._store.state_directory.require_files()
             with suppress(OutboxClosed, Damaged):
-                if self._store.failure is not None:
-                    raise self._store.failure
+                if self._store.writer.failure is not None:
+                    raise self._store.writer.failure
                 self._save()
         finally:
             await self._store.close()
@@ -148,7 +146,7 @@ class Outbox:
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Examines the database after every error that may come from damage. Raises Damaged in place of such an
         error."""
-        cause = error if isinstance(error, Exception) else self._store.failure
+        cause = error if isinstance(error, Exception) else self._store.writer.failure
         damage = await asyncio.to_thread(
             integrity.damage_behind, cause, self._store.state_directory, self._store.cipher
         )
@@ -168,13 +166,25 @@ class Outbox:
         while True:
             await asyncio.sleep(interval.seconds)
             self._store.state_directory.require_files()
-            await self._store.examine_suspicion()
+            await self._examine_suspicion()
             progressed = await self.maintain()
             interval.looked(changed=progressed or self.last != last)
             last = self.last
             if self._now() - counted >= _ABSENCE:
                 await self.registration.count_absence(self._now() - counted, self._retention.forget_after)
                 counted = self._now()
+
+    async def _examine_suspicion(self) -> None:
+        """Examines the database after an error of a reader. Raises Damaged; a bug stays with its caller."""
+        suspicion = self._store.take_suspicion()
+        if isinstance(suspicion, Damaged):
+            raise suspicion
+        if suspicion is not None:
+            damage = await asyncio.to_thread(
+                integrity.find_damage, self._store.state_directory.file, self._store.cipher
+            )
+            if damage:
+                raise Damaged(damage) from suspicion
 
     def _counted(self) -> tuple[int, int]:
         last, epoch = self._appender.counted()
@@ -214,9 +224,9 @@ class Outbox:
 
     async def read(self, after: int, limit: int, mask: int | None = None) -> Slice[Record]:
         """At most ``limit`` records behind the sequence number ``after``. The slice begins later if the log was
-        trimmed. ``mask``: see ``reading.read``. Raises Damaged."""
+        trimmed. ``mask``: see ``read_log``. Raises Damaged."""
         last = self.last
-        read = partial(reading.read, codec=self._store.codec, after=after, limit=limit, mask=mask)
+        read = partial(read_log, codec=self._store.codec, after=after, limit=limit, mask=mask)
         records, first = await self._store.ask(read)
         # The file may have records already that count as committed only when other replicas have them.
         return Slice([each for each in records if each.sequence <= last] if records else records, first)
@@ -235,11 +245,11 @@ class Outbox:
     @property
     def no_room(self) -> str:
         """Why appends wait at the moment; empty while they succeed."""
-        return self._store.no_room
+        return self._store.writer.no_room
 
     async def find_room(self) -> None:
         """See Writer.find_room."""
-        await self._store.find_room()
+        await self._store.writer.find_room()
 
     def disk(self) -> Disk:
         """Sizes of the database files, and the free space."""
@@ -247,17 +257,17 @@ class Outbox:
 
     async def dead_letters(self, sink: str | None, after: int, limit: int) -> Sequence[DeadLetter]:
         """At most ``limit`` dead letters with numbers above ``after``, ascending, of one sink or (None) of all."""
-        listed = partial(dead_letters_sql.listed, sink=sink, after=after, limit=limit, cipher=self._store.cipher)
+        listed = partial(dead_letters.listed, sink=sink, after=after, limit=limit, cipher=self._store.cipher)
         return await self._store.ask(listed)
 
     async def dead_letter_chains(self, sink: str | None, after: int, limit: int) -> Sequence[DeadLetterChain]:
         """At most ``limit`` chains whose first dead letters have numbers above ``after``, ascending."""
-        chains = partial(dead_letters_sql.chains, sink=sink, after=after, limit=limit, cipher=self._store.cipher)
+        chains = partial(dead_letters.chains, sink=sink, after=after, limit=limit, cipher=self._store.cipher)
         return await self._store.ask(chains)
 
     async def dead_letter(self, number: int) -> Record:
         """The record of a dead letter. Raises UnknownTarget."""
-        return await self._store.ask(partial(dead_letters_sql.record_of, number=number, cipher=self._store.cipher))
+        return await self._store.ask(partial(dead_letters.record_of, number=number, cipher=self._store.cipher))
 
     async def check(self) -> StateReport:
         """The result of a complete integrity check. Reads the whole database: seconds for each gigabyte."""

@@ -33,7 +33,7 @@ from bridge.model.primitives.election import ElectionState, LeaseTiming
 from bridge.model.primitives.packing import pack
 from bridge.outbox.commits import Point, history_of
 from bridge.outbox.copied_state import CopiedState
-from bridge.outbox.log import ledger_sql, record_codec
+from bridge.outbox.log import record_codec, statements
 from bridge.outbox.opening import OpenedState, open_state
 from bridge.outbox.storage.directory_lock import FILE, WAL
 from bridge.plan.plan import ElectionPlan
@@ -294,7 +294,7 @@ class SmallBridge:
             connection.execute("INSERT OR IGNORE INTO resources VALUES (1, 1, '', 'v1', 'pods', 'Pod', 1)")
             connection.executemany(record_codec.INSERT, rows)
             ledger = [(1, row[0], row[5], None, row[6], row[7], None, 0, None) for row in rows]
-            connection.executemany(ledger_sql.ENTER, ledger)
+            connection.executemany(statements.ENTER, ledger)
             connection.execute("UPDATE meta SET last = ?", (rows[-1][0],))
 
         self._commit(write, lambda: self._add(found))

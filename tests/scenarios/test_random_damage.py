@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.outbox.checks.integrity import find_damage
+from bridge.outbox.integrity import find_damage
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.playground import Playground
 from tests.kit.damage import harm

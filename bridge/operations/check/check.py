@@ -18,7 +18,7 @@ from bridge.operations.check.findings import CheckResult, Finding
 from bridge.operations.check.forecast import by_sink, forecast
 from bridge.operations.check.noise import check_noise
 from bridge.operations.verify.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, digests_by
-from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, found_in, look_at
+from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, look_at, shard_in
 from bridge.plan import cluster_identity
 from bridge.plan.difference import MOST_DELETES
 from bridge.plan.plan import Plan, SinkPlan
@@ -177,7 +177,7 @@ async def _other_cluster(plan: Plan, client: KubeClient, look: StateInspection) 
 
 
 def _other_shard(plan: Plan) -> Finding | None:
-    if (was := found_in(plan.state)) == plan.shard:
+    if (was := shard_in(plan.state)) == plan.shard:
         return None
     reason = f"it has the objects of {was or 'all shards'}: give each shard a directory of its own"
     return Finding("state.directory", CheckResult.WRONG, reason)

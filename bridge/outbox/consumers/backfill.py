@@ -13,7 +13,7 @@ would need a second cursor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -22,12 +22,22 @@ import apsw
 import msgspec
 
 from bridge.model.change import Op
-from bridge.model.record import Delta, Record, Snapshot, SnapshotEdge, dropped_gap, snapshot_id
-from bridge.outbox.consumers.notice_items import concerns_of, scope_of
+from bridge.model.primitives.shard import Shard
+from bridge.model.record import (
+    Concern,
+    Delta,
+    Record,
+    Snapshot,
+    SnapshotEdge,
+    SnapshotScope,
+    dropped_gap,
+    snapshot_id,
+)
+from bridge.model.resource import Resource
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log import record_codec
-from bridge.outbox.log.reading import bounded, record_bytes
 from bridge.outbox.storage.database import one, row
+from bridge.outbox.store import bounded, record_bytes
 
 
 class BackfillKind(StrEnum):
@@ -64,7 +74,7 @@ class Backfill:
     cancelled: bool = False
     """Of a snapshot on demand: an operator has cancelled it."""
     scope: str = ""
-    """Of a snapshot on demand: see ``notice_items.scope_text``."""
+    """Of a snapshot on demand: see ``scope_text``."""
     settled_through: int | None = None
     """The log up to this sequence number was settled when the backfill was planned; None if the sink had settled all of
     the log through ``starts_after``."""
@@ -228,12 +238,6 @@ def settle(database: apsw.Connection, sink: str, item: int) -> None:
     database.execute("DELETE FROM backfill_items WHERE sink = ? AND item <= ?", (sink, item))
 
 
-def end(database: apsw.Connection, sink: str) -> None:
-    """Deletes a backfill that was delivered and settled. The caller saves the cursor in the same transaction."""
-    database.execute("DELETE FROM backfill_items WHERE sink = ?", (sink,))
-    database.execute("UPDATE cursors SET backfill = '', replay = 0 WHERE sink = ?", (sink,))
-
-
 def insert(database: apsw.Connection, sink: str, planned: Iterable[tuple[int, BackfillItem]]) -> None:
     """Adds items by their indexes."""
     database.executemany(
@@ -251,3 +255,83 @@ def save(database: apsw.Connection, sink: str, backfill: Backfill) -> Backfill:
         (backfill.kind.value, backfill.needs_log_through, backfill.resumes_after, backfill.replay, sink),
     )
     return backfill
+
+
+# ── Objects of a notice: of a Gap in JSON of numbers, of a snapshot in JSON of names
+
+
+_encode_concerns = msgspec.json.Encoder().encode
+_decode_concerns = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
+_decode_scope = msgspec.json.Decoder(SnapshotScope).decode
+
+MOST_CONCERNS = 1_000
+"""Pairs of resource and namespace in a Gap. A Gap about more pairs names the resources only."""
+
+
+class GapConcerns:
+    """Collects resources by number, with the namespaces of the missing records."""
+
+    def __init__(self) -> None:
+        self._found: set[tuple[int, str | None]] | None = set()
+        self._named = True
+        """False above ``MOST_CONCERNS`` pairs: then resources stand without namespaces."""
+
+    def add(self, resource: int, key: str) -> None:
+        """Adds the resource and the namespace of a missing record."""
+        namespace, slash, _ = key.partition("/")
+        self._add(resource, namespace if slash else None)
+
+    def add_all(self, concerns: str | None) -> None:
+        """Adds the pairs of an earlier Gap; None means any resource."""
+        if concerns is None:
+            self._found = None
+            return
+        for resource, namespace in _decode_concerns(concerns):
+            self._add(resource, namespace)
+
+    def text(self) -> str | None:
+        """For ``BackfillItem.concerns``."""
+        return None if self._found is None else _encode_concerns(sorted(self._found, key=str)).decode()
+
+    def _add(self, resource: int, namespace: str | None) -> None:
+        if self._found is None:
+            return
+        self._found.add((resource, namespace if self._named else None))
+        if self._named and len(self._found) > MOST_CONCERNS:
+            self._named = False
+            self._found = {(each, None) for each, _ in self._found}
+
+
+def concerns_of(concerns: str | None, resources: Mapping[int, Resource]) -> tuple[Concern, ...] | None:
+    """The concerns of a Gap; None if they are unknown. Raises Damaged."""
+    if concerns is None:
+        return None
+    try:
+        return tuple(Concern(resources[number], namespace) for number, namespace in _decode_concerns(concerns))
+    except (KeyError, msgspec.MsgspecError) as error:
+        raise Damaged(f"the resources of a gap cannot be read: {error!r}") from error
+
+
+def in_shard(record: Record, shard: Shard) -> Record:
+    """A record of a snapshot with the shard, since other bridges have the other objects, and the same numbers: of its
+    edges it is a condition. Other records stay as they are."""
+    if isinstance(record, Snapshot):
+        return msgspec.structs.replace(
+            record, only=msgspec.structs.replace(record.only or SnapshotScope(), shard=shard)
+        )
+    if not isinstance(record, Delta) or record.snapshot is None:
+        return record
+    return msgspec.structs.replace(record, snapshot=record.snapshot.replace("/", f"/{shard.name}/", 1))
+
+
+def scope_text(scope: SnapshotScope | None) -> str:
+    """For ``BackfillItem.concerns``; empty for every object of the sink."""
+    return "" if scope is None else _encode_concerns(scope).decode()
+
+
+def scope_of(text: str | None) -> SnapshotScope | None:
+    """The objects of a snapshot; None for every object of the sink. Raises Damaged."""
+    try:
+        return _decode_scope(text) if text else None
+    except msgspec.MsgspecError as error:
+        raise Damaged(f"the objects of a snapshot cannot be read: {error!r}") from error

@@ -12,7 +12,9 @@ from typing import Any
 
 import apsw
 
+from bridge.model.admin import Replayed
 from bridge.model.change import Op
+from bridge.model.policies import StartPolicy
 from bridge.model.record import SnapshotEdge
 from bridge.outbox.consumers import selections
 from bridge.outbox.consumers.backfill import (
@@ -20,13 +22,17 @@ from bridge.outbox.consumers.backfill import (
     Backfill,
     BackfillItem,
     BackfillKind,
+    GapConcerns,
     insert,
     objects_left,
     save,
 )
 from bridge.outbox.consumers.compaction import BacklogRecord, compact
-from bridge.outbox.consumers.notice_items import GapConcerns
+from bridge.outbox.consumers.selections import JudgedRecords
+from bridge.outbox.ledger import PRESENT
 from bridge.outbox.log import record_codec
+from bridge.outbox.storage.database import one, row
+from bridge.outbox.store import Condition
 
 _CHUNK = 10_000
 """Rows read in each transaction."""
@@ -131,10 +137,90 @@ def extend(
     database.execute(
         "INSERT INTO backfill_items (sink, item, seq, op)"
         f" SELECT ?, ? + row_number() OVER (ORDER BY seq), seq, {op} FROM log WHERE seq > ? AND seq <= ? AND {seen}",
-        (sink, begin, base.resumes_after, through, quoted(sink)),
+        (sink, begin, base.resumes_after, through, selections.quoted(sink)),
     )
     last_item = begin + database.changes()
     return save(database, sink, replace(base, resumes_after=through, last_item=last_item))
+
+
+# ── Replays, and the beginning of a sink ─────────────────────────────────────────
+
+
+def begin_replay(
+    database: apsw.Connection,
+    sink: str,
+    *,
+    which: Condition,
+    settled: int,
+    taken: int,
+    judged: JudgedRecords | None,
+) -> tuple[Backfill | None, Replayed]:
+    """Plans these records of the log, through ``taken``, once more; for a sink with a selection those of ``judged``.
+    Returns the backfill (None for no records), and the range of its records. The replay's number becomes durable with
+    the items: a replay that goes on after a crash keeps its number, and no other replay of this database gets the
+    same."""
+    log_start = one(database, "SELECT log_start FROM meta")
+    if judged is not None:
+        insert(database, sink, enumerate(judged.items(log_start), 1))
+    else:
+        op, seen = selections.seen_by(database, sink)
+        where, values = which
+        database.execute(
+            f"INSERT INTO backfill_items (sink, item, seq, op) SELECT ?, row_number() OVER (ORDER BY seq), seq, {op}"
+            f" FROM log WHERE seq >= ? AND seq <= ? AND {seen} AND {where}",
+            (sink, log_start, taken, selections.quoted(sink), *values),
+        )
+    found = row(
+        database,
+        "SELECT count(*), coalesce(min(seq), 0), coalesce(max(seq), 0) FROM backfill_items WHERE sink = ?",
+        (sink,),
+    )
+    planned = Replayed(*found)
+    if not planned.records:
+        return None, planned
+    number = one(database, "UPDATE meta SET replays = replays + 1 RETURNING replays")
+    backfill = Backfill(BackfillKind.REPLAY, taken, taken, 0, planned.records, number)
+    return save(database, sink, with_in_flight(database, sink, backfill, settled)), planned
+
+
+def begin_first_snapshot(database: apsw.Connection, sink: str, time: str) -> Backfill:
+    """Plans every object that the sink's selection contains as ``added``, in the order of their last records, between
+    two notices."""
+    last, has = one(database, "SELECT last FROM meta"), selections.contains(database, sink)
+    database.execute(
+        "INSERT INTO backfill_items (sink, item, seq, op)"
+        f" SELECT ?, row_number() OVER (ORDER BY seq) + 1, seq, 'added' FROM {PRESENT} AND {has}",
+        (sink,),
+    )
+    count = database.changes()
+    insert(database, sink, [(1, BackfillItem(last, SnapshotEdge.BEGAN, records=count, time=time))])
+    insert(database, sink, [(count + 2, BackfillItem(last, SnapshotEdge.ENDED, records=count, time=time))])
+    return save(database, sink, Backfill(BackfillKind.SNAPSHOT, last, last, 0, count + 2, through=last, objects=count))
+
+
+def begin_earliest(database: apsw.Connection, sink: str, judged: JudgedRecords) -> Backfill | None:
+    """Plans what the sink gets of the records that are in the log now. None for no records."""
+    settled, last, log_start = row(
+        database, "SELECT settled, last, log_start FROM cursors, meta WHERE sink = ?", (sink,)
+    )
+    insert(database, sink, enumerate(judged.items(log_start), 1))
+    count = one(database, "SELECT count(*) FROM backfill_items WHERE sink = ?", (sink,))
+    if not count:
+        return None
+    return save(database, sink, Backfill(BackfillKind.EARLIEST, settled, last, 0, count))
+
+
+def begin_selection(
+    database: apsw.Connection, sink: str, start: str, time: str, judged: JudgedRecords | None
+) -> Backfill | None:
+    """Puts a selection into effect. ``start``: the StartPolicy of a new sink; empty for other sinks. ``judged``: the
+    records of the log, for ``earliest``."""
+    selections.end(database, sink)
+    if judged is not None:
+        return begin_earliest(database, sink, judged)
+    if start != StartPolicy.SNAPSHOT or not one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
+        return None
+    return begin_first_snapshot(database, sink, time)
 
 
 # ── Parts of a plan ──────────────────────────────────────────────────────────
@@ -155,7 +241,7 @@ def _waiting(
     op, seen = selections.seen_by(database, sink)
     log = f"SELECT seq, {op}, resource, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {seen} ORDER BY seq"
     start = taken if backfill is None else backfill.resumes_after
-    for sequence, op, resource, kind, key, uid in _in_chunks(database, log, start, through, quoted(sink)):
+    for sequence, op, resource, kind, key, uid in _in_chunks(database, log, start, through, selections.quoted(sink)):
         yield BackfillItem(sequence, op), resource, kind, key, uid
 
 
@@ -173,7 +259,7 @@ def with_in_flight(database: apsw.Connection, sink: str, backfill: Backfill, set
     op, seen = selections.seen_by(database, sink)
     found = database.execute(
         f"SELECT seq, {op} FROM log WHERE seq > ? AND seq <= ? AND {seen} ORDER BY seq",
-        (settled, backfill.starts_after, quoted(sink)),
+        (settled, backfill.starts_after, selections.quoted(sink)),
     )
     in_flight = list(found)
     insert(database, sink, enumerate((BackfillItem(*each) for each in in_flight), 1 - len(in_flight)))
@@ -199,8 +285,3 @@ def _bracketed(notices: Sequence[BackfillItem], planned: Sequence[BackfillItem])
 def _before(database: apsw.Connection, sequence: int) -> bytes | None:
     found = database.execute("SELECT before FROM log WHERE seq = ?", (sequence,)).fetchone()
     return found[0] if found else None
-
-
-def quoted(sink: str) -> str:
-    """The parameter of ``selections.seen_by``."""
-    return f'"{sink}"'

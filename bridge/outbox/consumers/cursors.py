@@ -4,16 +4,20 @@ loses costs duplicates, never records."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from uuid import uuid4
 
 import apsw
 
+from bridge.model.policies import StartPolicy
 from bridge.model.status import PauseCause
 from bridge.outbox.consumers import backfill as backfills
-from bridge.outbox.consumers import replays, selections
+from bridge.outbox.consumers import backfill_plans, selections
 from bridge.outbox.consumers.backfill import Backfill, BackfillKind
-from bridge.outbox.log import informer_sql
+from bridge.outbox.ledger import PRESENT
+from bridge.outbox.log import statements
+from bridge.outbox.storage.database import one, row
 
 
 @dataclass(slots=True)
@@ -171,11 +175,11 @@ def _compacted_through(backfill: Backfill) -> int:
 
 
 def save(
-    database: apsw.Connection, progress: Iterable[CursorProgress], reached: Mapping[int, informer_sql.InformerProgress]
+    database: apsw.Connection, progress: Iterable[CursorProgress], reached: Mapping[int, statements.InformerProgress]
 ) -> None:
     """Writes cursors and the positions of informers, and deletes the items that are settled."""
     if reached:
-        informer_sql.reach(database, reached)
+        statements.reach(database, reached)
     for each in progress:
         # While the disk is full, the writer runs jobs out of order: an older value may arrive after a newer one.
         database.execute(
@@ -188,12 +192,51 @@ def save(
 
 def end_backfill(database: apsw.Connection, sink: str, settled: int, memory: bytes, time: str) -> None:
     """Deletes a settled backfill, and moves the cursor to the record behind which the log goes on."""
-    backfills.end(database, sink)
-    replays.end_snapshot(database, sink, time)
+    database.execute("DELETE FROM backfill_items WHERE sink = ?", (sink,))
+    database.execute("UPDATE snapshots SET ended = ? WHERE sink = ? AND number > 0 AND ended = ''", (time, sink))
     database.execute(
-        "UPDATE cursors SET settled = max(settled, ?), memory = ?, backfills = backfills + 1 WHERE sink = ?",
+        "UPDATE cursors SET settled = max(settled, ?), memory = ?, backfill = '', replay = 0,"
+        " backfills = backfills + 1 WHERE sink = ?",
         (settled, memory, sink),
     )
+
+
+def configure(
+    database: apsw.Connection,
+    sinks: Mapping[str, StartPolicy | None],
+    selecting: Collection[str],
+    time: str,
+) -> None:
+    """Counts these sinks as present: a new sink gets its cursor, unless its StartPolicy is None, and a sink of
+    ``selecting`` its bit. Raises StateError if no bit is left."""
+    known = {sink for (sink,) in database.execute("SELECT sink FROM cursors")}
+    for sink, start in sinks.items():
+        if sink not in known and start is not None:
+            register(database, sink, start, time, selects=sink in selecting)
+        # Without the condition every start would write, and fail on a full disk where deliveries can go on.
+        database.execute("UPDATE cursors SET absent_seconds = 0 WHERE sink = ? AND absent_seconds", (sink,))
+    for sink in selecting:
+        if sink not in selections.load(database):
+            selections.begin(database, sink, None)
+
+
+def register(
+    database: apsw.Connection,
+    sink: str,
+    start: StartPolicy,
+    time: str,
+    *,
+    selects: bool = False,
+) -> None:
+    """Creates the cursor of a new sink. An empty ledger makes no snapshot: its two notices would surround no objects.
+    ``selects``: the sink has a selection, and its snapshot waits until the selection is in effect."""
+    last, log_start = row(database, "SELECT last, log_start FROM meta")
+    settled = log_start - 1 if start is StartPolicy.EARLIEST else last
+    database.execute("INSERT INTO cursors (sink, settled, birth) VALUES (?,?,?)", (sink, settled, uuid4().hex))
+    if selects:
+        selections.begin(database, sink, start)
+    elif start is StartPolicy.SNAPSHOT and one(database, f"SELECT EXISTS (SELECT 1 FROM {PRESENT})"):
+        backfill_plans.begin_first_snapshot(database, sink, time)
 
 
 def add_absence(database: apsw.Connection, sinks: Iterable[str], seconds: float) -> None:

@@ -17,23 +17,36 @@ until the log is trimmed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from array import array
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 import apsw
 
+from bridge.model.change import Evidence, Op
 from bridge.model.policies import StartPolicy
-from bridge.model.record import MOST_SELECTIONS
-from bridge.outbox.encryption.cipher import Place
+from bridge.model.record import MOST_SELECTIONS, Delta, Record, Selected
+from bridge.model.resource import Resource
+from bridge.outbox.appender import Appender
+from bridge.outbox.consumers.backfill import BackfillItem
+from bridge.outbox.encryption import Place
 from bridge.outbox.errors import Damaged, StateError
-from bridge.outbox.log import reading
+from bridge.outbox.ledger import PRESENT
+from bridge.outbox.log import record_codec, statements
 from bridge.outbox.log.body_codec import BodyCodec
-from bridge.outbox.log.ledger_sql import PRESENT
+from bridge.outbox.log.statements import Decide
 from bridge.outbox.storage.database import one, row
+from bridge.outbox.store import Condition, Store, bounded, condition, record_bytes
 
 EVERYTHING = '[{"resource":"*"}]'
 """Entries of a sink without ``select``."""
+_AT_ONCE = 500
+"""Objects that are read, or moved, in each transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,209 @@ class HeldObject(NamedTuple):
     """The number of the resource that this record names."""
     epoch: int
     body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LastState:
+    """An object of the ledger."""
+
+    held: HeldObject
+    resource: Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An object that entered or left selections because these changed."""
+
+    state: LastState
+    members: int
+    """The sinks whose selection contains it now."""
+    exported: Sequence[tuple[str, Op]]
+    """Sinks that get a record about it: ``added`` or ``deleted``."""
+
+
+class Selections:
+    """Reads and changes the selections of a state, while no informer runs: at the start of a bridge, and at a change of
+    its configuration."""
+
+    def __init__(
+        self, store: Store, appender: Appender, stored: Mapping[str, StoredSelection], clock: Callable[[], str]
+    ) -> None:
+        self._store = store
+        self._appender = appender
+        self._clock = clock
+        self.stored = dict(stored)
+        """Sink → its selection; sinks without a selection are absent."""
+        self.turns = appender.turns
+        """In which selections are evaluated."""
+
+    def decide_by(self, decide: Decide) -> None:
+        """Lets ``decide`` decide on all records from now on."""
+        self._appender.decide = decide
+
+    def expect_room(self, selecting: Sequence[str]) -> None:
+        """Raises StateError if there are too many selections with those of these sinks."""
+        if len(found := {*self.stored, *selecting}) > MOST_SELECTIONS:
+            new = ", ".join(sink for sink in selecting if sink not in self.stored)
+            raise StateError(
+                f"sinks: with the new selections of {new}, {len(found)} sinks of the state have a selection, and at"
+                f" most {MOST_SELECTIONS} may; removed sinks count until state.forget_sinks_after"
+            )
+
+    async def define(self, sink: str, entries: str, names: str, *, changed: bool) -> None:
+        """See ``define``. Durable on return."""
+        defined = partial(define, sink=sink, entries=entries, names=names, changed=changed)
+        self.stored[sink] = await self._store.write(defined, shrinks=True)
+
+    async def states(self, sequences: Sequence[int] | None = None) -> AsyncIterator[Sequence[LastState]]:
+        """The last states of all objects, or the states in these records of the ledger, in parts whose number and bytes
+        are bounded. Raises Damaged."""
+        found, codec = sequences, self._store.codec
+        if found is None:
+            found = await self._store.ask(objects)
+        at = 0
+        while at < len(found):
+            part = partial(held, sequences=found[at : at + _AT_ONCE], bodies=codec.bodies)
+            states = await self._store.ask(part)
+            yield [LastState(each, codec.resources[each.resource]) for each in states]
+            at += len(states)
+
+    async def judge(
+        self,
+        sink: str,
+        decide: Decide,
+        *,
+        start: int | str = 0,
+        through: int = sys.maxsize,
+        kind: int | None = None,
+        namespace: str | None = None,
+    ) -> JudgedRecords:
+        """What the sink gets of the records in the log from ``start`` (a sequence number, or an RFC 3339 time) through
+        ``through``, as ``decide`` decides on them now. Raises Damaged."""
+        kinds = await self._store.ask(record_codec.kinds)
+        records = JudgedRecords(
+            decide, self.stored[sink].mask, lambda delta: self._store.body_before(kinds[delta.resource.name], delta)
+        )
+        which, after = condition(start, kind, namespace), 0
+        while found := await self._store.ask(
+            partial(_read_to_judge, codec=self._store.codec, after=after, through=through, which=which)
+        ):
+            await self.turns.map(records.judge, found)
+            after = found[-1].sequence
+        return records
+
+    async def took_effect(self) -> None:
+        """The selections are in effect, and ``stored`` is as in the database from now on."""
+        self.stored = await self._store.ask(load)
+
+    async def move(self, moved: Sequence[Moved]) -> None:
+        """Saves the members of these objects, with the records that the sinks get. After a crash, an object has both or
+        neither. Durable on return."""
+        written: list[Awaitable[object]] = []
+        for kind, of_kind in groupby(sorted(moved, key=_kind), key=_kind):
+            here = list(of_kind)
+            members = [(each.members, kind, each.state.held.sequence) for each in here]
+            exported = [(each, sink, op) for each in here for sink, op in each.exported]
+            if exported:
+                deltas = [self._record(each.state, sink, op) for each, sink, op in exported]
+                resources = [each.state.held.resource for each, _, _ in exported]
+                batch = statements.without_informer(kind, resources, [None] * len(deltas), members=members)
+                written.append(self._appender.write(deltas, batch))
+            else:
+                written.append(self._store.write(partial(statements.save_members, members=members)))
+        for each in written:
+            await each
+
+    def _record(self, state: LastState, sink: str, op: Op) -> Delta:
+        stored, held = self.stored[sink], state.held
+        return Delta(
+            self._appender.number_next(),
+            op,
+            Evidence.UNSELECTED if op is Op.DELETED else Evidence.RELISTED,
+            state.resource,
+            held.key,
+            held.uid,
+            held.version,
+            self._clock(),
+            held.epoch,
+            held.body,
+            targets=(sink,),
+            selected=Selected(stored.mask, 0, 0, stored.mask if op is Op.ADDED else 0),
+            selection=stored.number,
+        )
+
+
+_kind = attrgetter("state.held.kind")
+
+
+# ── Records that are judged anew ─────────────────────────────────────────────
+
+
+_OPS = (*Op, record_codec.GAP)
+_JUDGED_AT_ONCE = 200
+"""Records that are read in each transaction."""
+
+
+class JudgedRecords:
+    """Collects what the sink gets of the records that are passed to ``judge``, in the order of the log. ``mask``: the
+    sink's bit in the answers of ``decide``. ``before``: the state before a record, if it is still known."""
+
+    def __init__(self, decide: Decide, mask: int, before: Callable[[Delta], bytes | None]) -> None:
+        self._decide = decide
+        self._mask = mask
+        self._before = before
+        self._members: dict[tuple[str, str, str], int] = {}
+        self._sequences = array("q")
+        self._ops = bytearray()
+
+    def judge(self, record: Record) -> None:
+        op = self._op(record) if isinstance(record, Delta) else record_codec.GAP
+        if op is not None:
+            self._sequences.append(record.sequence)
+            self._ops.append(_OPS.index(op))
+
+    def items(self, first: int) -> Iterator[BackfillItem]:
+        """Items of a backfill, for the records from sequence number ``first`` on."""
+        for sequence, op in zip(self._sequences, self._ops, strict=True):
+            if sequence >= first:
+                yield BackfillItem(sequence, _OPS[op])
+
+    def _op(self, delta: Delta) -> Op | None:
+        """The op with which the sink gets the record; None if it gets none."""
+        thing = (delta.resource.name, delta.key, delta.uid)
+        was = self._members.get(thing)
+        selected = self._decide(delta, was, None if delta.op is Op.ADDED else partial(self._before, delta))
+        if delta.op is Op.DELETED:
+            self._members.pop(thing, None)
+        else:
+            self._members[thing] = selected.members
+        if not selected.takes & self._mask:
+            return None
+        if selected.enters & self._mask:
+            return Op.ADDED
+        return Op.DELETED if selected.leaves & self._mask else delta.op
+
+
+def _read_to_judge(
+    database: apsw.Connection,
+    codec: record_codec.Codec,
+    after: int,
+    through: int,
+    which: Condition,
+) -> list[Record]:
+    """The first changes of objects and gaps behind ``after``, up to ``through`` and a bounded number of bytes: without
+    resyncs and differences, which are for certain sinks. Raises Damaged."""
+    where, values = which
+    found = database.execute(
+        f"SELECT {record_codec.COLUMNS} FROM log WHERE seq > ? AND seq <= ? AND targets IS NULL AND {where}"
+        f" ORDER BY seq LIMIT {_JUDGED_AT_ONCE}",
+        (after, through, *values),
+    )
+    records = (record_codec.record_of(row, codec) for row in found)
+    return list(bounded(records, record_bytes))
+
+
+# ── In the database ──────────────────────────────────────────────────────────
 
 
 _COLUMNS = "sink, mask, since, had_all, number, start, pending, entries, names, effective"
@@ -152,7 +368,7 @@ def held(database: apsw.Connection, sequences: Sequence[int], bodies: BodyCodec)
             except ValueError as error:
                 raise Damaged(f"record {sequence}: {error}") from error
 
-    return list(reading.bounded(states(), lambda state: len(state.body)))
+    return list(bounded(states(), lambda state: len(state.body)))
 
 
 def seen_by(database: apsw.Connection, sink: str) -> tuple[str, str]:
@@ -176,3 +392,8 @@ def contains(database: apsw.Connection, sink: str) -> str:
     """SQL about an object of the ledger: whether the sink's selection contains it."""
     found = load(database).get(sink)
     return "1" if found is None else f"members & {found.mask}"
+
+
+def quoted(sink: str) -> str:
+    """The parameter of ``seen_by``."""
+    return f'"{sink}"'

@@ -15,7 +15,7 @@ import zstandard
 
 from bridge.model.formats.managers import parted
 from bridge.model.primitives.packing import MAX_BODY, pack, unpack
-from bridge.outbox.encryption.cipher import Cipher, Place, is_sealed, opened, sealed
+from bridge.outbox.encryption import Cipher, Place, is_sealed, opened, sealed
 
 LEVEL = 1
 FIRST_NUMBER = 32_768
@@ -146,7 +146,7 @@ def make_dictionary(samples: list[bytes], number: int) -> bytes | None:
         return None
 
 
-def load(database: apsw.Connection, cipher: Cipher | None) -> list[Dictionary]:
+def load_dictionaries(database: apsw.Connection, cipher: Cipher | None) -> list[Dictionary]:
     """All dictionaries of the database. Raises ValueError for damaged content, and KeyMissing."""
     return [
         Dictionary(number, kind, opened(cipher, Place.dictionary(number), content))
@@ -154,7 +154,7 @@ def load(database: apsw.Connection, cipher: Cipher | None) -> list[Dictionary]:
     ]
 
 
-def add(database: apsw.Connection, dictionary: Dictionary, cipher: Cipher | None) -> None:
+def add_dictionary(database: apsw.Connection, dictionary: Dictionary, cipher: Cipher | None) -> None:
     """Saves a new dictionary. Its number is unique to its kind."""
     database.execute(
         "INSERT INTO dictionaries (number, kind, content) VALUES (?,?,?)",

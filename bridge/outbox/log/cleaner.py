@@ -128,7 +128,7 @@ def _current_range(database: apsw.Connection, most: int) -> tuple[int, int]:
 
 def _collect(database: apsw.Connection, begin: int, stop: int) -> None:
     """Collects the garbage that the records from ``begin`` up to ``stop`` (exclusive) left. Pinned records stay even if
-    the record that replaced them is removed: see ``ledger_sql.PRESENT``."""
+    the record that replaced them is removed: see ``ledger.PRESENT``."""
     bounds = (begin, stop)
     database.execute(
         f"INSERT OR IGNORE INTO garbage SELECT l.replaces, l.kind FROM {_RECORDS} WHERE l.replaces IS NOT NULL", bounds

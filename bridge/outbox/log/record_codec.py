@@ -1,4 +1,8 @@
-"""The codec between records and rows of the log, and between records and the contents of dead letters."""
+"""The codec between records and rows of the log, and between records and the contents of dead letters.
+
+A row names the resource of its record by a number. ``resources`` reads the resources by their numbers, and a ``Codec``
+keeps them, since there is one for each version of a kind that was ever served.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import apsw
 import msgspec
 from msgspec.structs import replace
 
@@ -14,9 +19,10 @@ from bridge.model.formats.managers import parted
 from bridge.model.primitives.packing import pack, unpack
 from bridge.model.record import Delta, Gap, Record, Selected, Snapshot
 from bridge.model.resource import Resource
-from bridge.outbox.encryption.cipher import Place
+from bridge.outbox.encryption import Place
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log.body_codec import BodyCodec
+from bridge.outbox.storage.database import one
 
 GAP = "gap"
 """Stands for the op in the row of a Gap, whose body is JSON."""
@@ -142,3 +148,39 @@ def decode_record(dead_letter: bytes) -> Record:
     if record is None:
         raise Damaged("a dead letter is empty")
     return record
+
+
+# ── Kinds and resources ──────────────────────────────────────────────────────
+
+
+def resources(database: apsw.Connection) -> dict[int, Resource]:
+    """Resources by their numbers."""
+    found = database.execute("SELECT id, api_group, version, plural, object_kind, namespaced FROM resources")
+    return {row[0]: Resource(row[1], row[2], row[3], row[4], bool(row[5])) for row in found}
+
+
+def kinds(database: apsw.Connection) -> dict[str, int]:
+    """Names of resources → their numbers."""
+    return {name: number for number, name in database.execute("SELECT id, name FROM kinds")}
+
+
+def kind_id(database: apsw.Connection, name: str) -> int:
+    """The number of a kind; a new kind gets the next number, and begins in the epoch of ``meta``."""
+    database.execute("INSERT OR IGNORE INTO kinds (name, epoch) SELECT ?, epoch FROM meta", (name,))
+    return one(database, "SELECT id FROM kinds WHERE name = ?", (name,))
+
+
+def resource_id(database: apsw.Connection, resource: Resource) -> int:
+    """The number of a resource; a new version gets the next number."""
+    values = (resource.group, resource.version, resource.plural, resource.kind, int(resource.namespaced))
+    database.execute(
+        "INSERT OR IGNORE INTO resources (kind, api_group, version, plural, object_kind, namespaced)"
+        " VALUES (?,?,?,?,?,?)",
+        (kind_id(database, resource.name), *values),
+    )
+    return one(
+        database,
+        "SELECT id FROM resources WHERE api_group = ? AND version = ? AND plural = ? AND object_kind = ?"
+        " AND namespaced = ?",
+        values,
+    )

@@ -8,7 +8,7 @@ is an informer as the outbox follows it from batch to batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -23,9 +23,8 @@ from bridge.model.formats.managers import behind, step
 from bridge.model.record import Delta, Selected
 from bridge.model.resource import Resource
 from bridge.model.versions.version import newest_of
-from bridge.outbox.encryption.cipher import Cipher, Place
-from bridge.outbox.log import informer_sql, ledger_sql, record_codec
-from bridge.outbox.log.informer_sql import InformerProgress
+from bridge.outbox.encryption import Cipher, Place
+from bridge.outbox.log import record_codec
 from bridge.outbox.log.record_codec import LogRow
 
 # ── Managers and selections of new records ───────────────────────────────────
@@ -83,6 +82,12 @@ def deciding(decide: Decide, state: Callable[[ObjectVersion], bytes]) -> Callabl
 # ── Transactions ─────────────────────────────────────────────────────────────
 
 
+Entry: TypeAlias = tuple[int, int, str, int | None, str, str, int | None, int, bytes | None]
+"""A row of the ledger: kind, seq, key, informer, uid, version, replaces, members, digest."""
+
+Members: TypeAlias = tuple[int, int, int]
+"""The members of an object (``Selected.members``), and the kind and number of the record with its last state."""
+
 Compress: TypeAlias = Callable[[bytes], bytes]
 
 
@@ -112,8 +117,12 @@ class Append(msgspec.Struct, frozen=True):
     """The newest ignored change up to the position."""
     digests: Sequence[bytes | None] | None = None
     """For each delta, the digest of its state; None where no changes are ignored."""
-    members: Sequence[ledger_sql.Members] = ()
+    members: Sequence[Members] = ()
     """Objects whose selections changed, while their states did not."""
+
+
+ENTER = "INSERT INTO ledger VALUES (?,?,?,?,?,?,?,?,?)"
+"""Adds the ``Entry`` of a new record, in the transaction that writes the record."""
 
 
 def without_informer(
@@ -122,7 +131,7 @@ def without_informer(
     replaced: Sequence[int | None],
     *,
     removing: bool = False,
-    members: Sequence[ledger_sql.Members] = (),
+    members: Sequence[Members] = (),
 ) -> Append:
     """A batch of records that no informer exports, and that are no states."""
     no_states = [False] * len(resources)
@@ -139,7 +148,7 @@ def append(
     written = rows(deltas, batch, compress, cipher)
     database.executemany(record_codec.INSERT, written)
     database.executemany(
-        ledger_sql.ENTER,
+        ENTER,
         [
             (
                 kind,
@@ -156,22 +165,22 @@ def append(
         ],
     )
     if batch.members:
-        ledger_sql.save_members(database, batch.members)
+        save_members(database, batch.members)
     if informer is None:
         _clear_positions(database, batch)
     if batch.removing:
-        informer_sql.raise_epoch(database, kind, (delta.epoch for delta in deltas))
+        raise_epoch(database, kind, (delta.epoch for delta in deltas))
     database.execute("UPDATE meta SET last = ?", (deltas[-1].sequence,))
     if informer is not None:
         progress = (batch.position, batch.newest, batch.epoch, batch.resource, batch.position is None)
-        ignored = batch.ignored and informer_sql.ignored_text(batch.ignored)
+        ignored = batch.ignored and ignored_text(batch.ignored)
         database.execute(
             "UPDATE informers SET position = ?, newest = ?, epoch = ?, resource = ?,"
             " rebuilding = rebuilding AND ?, ignored = ? WHERE id = ?",
             (*progress, ignored, informer),
         )
         if batch.rebuilding:
-            database.execute(informer_sql.END_REBUILDING)
+            database.execute(END_REBUILDING)
     return sum(len(row[-1]) + len(row[-2] or b"") for row in written)
 
 
@@ -208,6 +217,11 @@ def _sealed(row: LogRow, cipher: Cipher) -> LogRow:
     return (*others, sealed_before, cipher.seal(Place.body(sequence), body))  # type: ignore[return-value]
 
 
+def save_members(database: apsw.Connection, members: Sequence[Members]) -> None:
+    """Changes the sinks whose selections contain these objects."""
+    database.executemany("UPDATE ledger SET members = ? WHERE kind = ? AND seq = ?", members)
+
+
 def _clear_positions(database: apsw.Connection, batch: Append) -> None:
     """Clears the positions of the informers that had these objects. The objects may still exist: an informer that gets
     its scope back must list, and not go on with its watch."""
@@ -218,7 +232,45 @@ def _clear_positions(database: apsw.Connection, batch: Append) -> None:
     )
 
 
-# ── Running informers ────────────────────────────────────────────────────────
+# ── Informers ────────────────────────────────────────────────────────────────
+
+END_REBUILDING = "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
+"""Ends the rebuilding of a lost database once every informer has listed."""
+
+
+class InformerProgress(msgspec.Struct, frozen=True):
+    """The progress of an informer without a change."""
+
+    position: str | None
+    newest: str | None
+    epoch: int
+    ignored: IgnoredChange | None = None
+    """The newest ignored change up to the position."""
+
+
+def reach(database: apsw.Connection, informers: Mapping[int, InformerProgress]) -> None:
+    """Saves progress by the informers' numbers."""
+    if not informers:
+        return
+    database.executemany(
+        "UPDATE informers SET position = ?1, newest = ?2, epoch = ?3, rebuilding = rebuilding AND ?1 IS NULL,"
+        " ignored = ?5 WHERE id = ?4",
+        [
+            (each.position, each.newest, each.epoch, number, each.ignored and ignored_text(each.ignored))
+            for number, each in informers.items()
+        ],
+    )
+    database.execute(END_REBUILDING)
+
+
+def ignored_text(ignored: IgnoredChange) -> str:
+    return record_codec.encode(ignored).decode()
+
+
+def raise_epoch(database: apsw.Connection, kind: int, epochs: Iterable[int]) -> None:
+    """Lets later informers of the kind begin in a later epoch than ``epochs``. Objects that were exported as deleted in
+    these epochs may return unchanged, and their ids must not repeat."""
+    database.execute("UPDATE kinds SET epoch = max(epoch, ?) WHERE id = ?", (1 + max(epochs, default=0), kind))
 
 
 @dataclass(slots=True)

@@ -3,10 +3,8 @@
 database          connections, their pragmas, and queries that always have a row
 schema            the tables in SQL, the number of their format, their check, and steps from earlier formats
 wal               finds a write-ahead log that lost its end
-state_directory   its files: identity, sizes, mark, and the database moved aside
+state_directory   its files: identity, sizes, shard, the mark for the next start, and the database moved aside
 directory_lock    one bridge for each directory, and nobody else in its files, which have mode 0600
-mark              the mark that an ended bridge leaves for the next start
-shard_file        the shard whose objects the state has
 
 ``StateDirectory`` takes the lock before the database is opened, and holds it until the process ends. Then ``database``
 opens the file: ``schema`` recognises it before anything in it changes, ``wal`` makes sure that no committed transaction

@@ -15,7 +15,7 @@ log             records; those before meta.log_start are kept only for the last 
                 frames with a checksum; consumers.selections explains the bits of sinks
 ledger          a row for each record: the object, the informer that has the object in this state (NULL: the record is
                 no state), the record with the previous state, the sinks whose selection contains the object, and the
-                digest of the state where changes are ignored; see ledger_sql and cleaner
+                digest of the state where changes are ignored; see ledger and cleaner
 pinned          garbage that stays in the log for a backfill only
 dictionaries    compression dictionaries of bodies of a kind; a frame names its dictionary
 cursors         progress of each sink, its backfill and replay; paused: 1 an operator, 2 the destination is gone, 3

@@ -1,4 +1,5 @@
-"""The state directory: its files, whether the open ones still have their names, and the mark for the next start.
+"""The state directory: its files, whether the open ones still have their names, its shard, and the mark for the next
+start.
 
 The directory is not created: a volume that is not mounted would be a new state, and every object would be exported
 again.
@@ -6,6 +7,12 @@ again.
 Whether the open files still have their names is checked twice a second (once while no record comes) and not at each
 commit: records exported in between are covered by the numbers of the mark, and a kill loses the mark at any rhythm.
 inotify would notice at once, but needs a thread, and a kernel with free watches.
+
+Two small files stand beside the database. By the mark (``Mark``), a process that loses the database informs the next
+start. The other has the shard whose objects the state has; a state of all objects has no such file. Another number of
+shards begins new states, and every object comes once more. A single process carries more than an API server sends, so
+shards are for the very largest clusters, which choose their number once. To hand positions, dead letters and progress
+from old shards to new ones would take a protocol of its own.
 """
 
 from __future__ import annotations
@@ -17,18 +24,28 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
+
+import msgspec
 
 from bridge.model.primitives.shard import Shard
 from bridge.outbox.errors import Damaged, StateUnusable
-from bridge.outbox.storage import mark, shard_file
 from bridge.outbox.storage.directory_lock import COMPANIONS, FILE, WAL, DirectoryLock, open_private
-from bridge.outbox.storage.mark import Mark
 
 _NAMES = tuple(FILE + suffix for suffix in COMPANIONS)
 UNFINISHED = f"{FILE}.new"
 _JOURNAL = "-journal"
 """SQLite's rollback journal, which exists until the file has a write-ahead log."""
+
+MARK = f"{FILE}.damaged"
+_MOST_OF_MARK = 64 * 1024
+"""Bytes of a mark that are read."""
+_UNKNOWN = "unknown damage"
+
+SHARD = "shard"
+_UNFINISHED_SHARD = f"{SHARD}.new"
+_MOST_OF_SHARD = 1024
+"""Bytes of the shard's file that are read."""
 
 Identity: TypeAlias = tuple[int, int]
 """Device and inode."""
@@ -44,6 +61,16 @@ class Disk:
     """Size of the write-ahead log."""
     free: int
     """Free space of the file system."""
+
+
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Makes the next start move the database aside and begin behind these numbers, with a Gap."""
+
+    reason: str = _UNKNOWN
+    last: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] | None = None
+    """The largest sequence number with which a record can have left; None if unknown."""
+    epoch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)] | None = None
+    """Upper bound of the epochs begun; None if unknown."""
 
 
 class StateDirectory:
@@ -109,15 +136,28 @@ class StateDirectory:
 
     def shard(self) -> Shard | None:
         """The shard whose objects the state has; None for all objects. Raises StateUnusable."""
-        return shard_file.found(self._fd)
+        return _read_shard(self._fd)
 
     def keep_shard(self, shard: Shard | None) -> None:
-        """Makes the state that of this shard. Durable on return. Raises StateUnusable."""
+        """Makes the state that of this shard. A kill leaves the former file or the new one; durable on return. Raises
+        StateUnusable."""
         try:
-            shard_file.leave(self._fd, shard)
+            self._write_shard(shard)
         except OSError as error:
-            name = self.directory / shard_file.NAME
-            raise StateUnusable(f"state.directory: cannot write {name}: {error.strerror}") from error
+            raise StateUnusable(f"state.directory: cannot write {self.directory / SHARD}: {error.strerror}") from error
+
+    def _write_shard(self, shard: Shard | None) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(_UNFINISHED_SHARD if shard is not None else SHARD, dir_fd=self._fd)
+        if shard is not None:
+            file = open_private(self._fd, _UNFINISHED_SHARD, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
+                os.write(file, msgspec.json.encode(shard))
+                os.fsync(file)
+            finally:
+                os.close(file)
+            os.rename(_UNFINISHED_SHARD, SHARD, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        os.fsync(self._fd)
 
     # ── Identity of the files ────────────────────────────────────────────────
 
@@ -177,13 +217,13 @@ class StateDirectory:
     def mark_damaged(self, reason: str) -> bool:
         """Leaves a mark, after which the next start moves the database aside. Returns False if no mark could be
         written."""
-        return mark.leave(self._fd, Mark(reason, *self.counted()))
+        return _leave_mark(self._fd, Mark(reason, *self.counted()))
 
     def mark_gone(self, reason: str) -> bool:
         """Leaves a mark, after which the next start numbers its records behind the exported ones. Returns False without
         a place for the mark: the directory was removed, or another bridge's state has its name."""
         left = Mark(reason, *self.counted())
-        return self._leave_to_successor(left) if self._moved() else mark.leave(self._fd, left)
+        return self._leave_to_successor(left) if self._moved() else _leave_mark(self._fd, left)
 
     def _leave_to_successor(self, left: Mark) -> bool:
         try:
@@ -192,9 +232,9 @@ class StateDirectory:
             return False
         try:
             fcntl.flock(successor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if any(name.startswith(FILE) and name != mark.NAME for name in os.listdir(successor)):  # noqa: PTH208
+            if any(name.startswith(FILE) and name != MARK for name in os.listdir(successor)):  # noqa: PTH208
                 return False
-            return mark.leave(successor, left)
+            return _leave_mark(successor, left)
         except OSError:
             return False
         finally:
@@ -202,7 +242,18 @@ class StateDirectory:
 
     def mark(self) -> Mark | None:
         """The mark of an earlier process that gave up the database; None without a mark. Raises StateUnusable."""
-        return mark.found(self._fd)
+        try:
+            file = open_private(self._fd, MARK, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            content = os.pread(file, _MOST_OF_MARK, 0)
+        finally:
+            os.close(file)
+        try:
+            return msgspec.json.decode(content, type=Mark)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # A bit flip must not hide the mark.
+            return Mark(content.decode(errors="replace") or _UNKNOWN)
 
     def move_aside(self) -> Path | None:
         """Renames the database to make room for a new one. Returns the new path, or None without a database. The file
@@ -226,8 +277,54 @@ class StateDirectory:
     def remove_mark(self) -> None:
         """Removes the mark. Call after the new database is durable, since it carries the numbers of the mark."""
         with suppress(FileNotFoundError):
-            os.unlink(mark.NAME, dir_fd=self._fd)
+            os.unlink(MARK, dir_fd=self._fd)
 
 
 def _identity_of(found: os.stat_result) -> Identity:
     return found.st_dev, found.st_ino
+
+
+def _leave_mark(directory: int, mark: Mark) -> bool:
+    """Writes the mark and syncs the file and the directory, as far as the disk allows: a full disk has room for the
+    name, not for the content. Returns True if a mark exists afterwards. ``directory`` is a descriptor."""
+    try:
+        file = open_private(directory, MARK, os.O_WRONLY | os.O_CREAT)
+    except OSError:
+        return False
+    try:
+        content = msgspec.json.encode(mark)
+        with suppress(OSError):
+            os.pwrite(file, content, 0)  # Over an older mark, without O_TRUNC: on a full disk the old one stays.
+            os.ftruncate(file, len(content))
+            os.fsync(file)
+            os.fsync(directory)
+    finally:
+        os.close(file)
+    return True
+
+
+def _read_shard(directory: int) -> Shard | None:
+    """``directory`` is a descriptor."""
+    try:
+        file = open_private(directory, SHARD, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(os.pread(file, _MOST_OF_SHARD, 0), type=Shard)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StateUnusable(
+            f"state.directory: the file {SHARD} cannot be read ({error}): restore it from a backup, such as "
+            '{"of":4,"index":2,"by":"uid"}'
+        ) from error
+    finally:
+        os.close(file)
+
+
+def shard_in(directory: Path) -> Shard | None:
+    """The shard of a directory that another process may hold; None for all objects. Raises StateUnusable and
+    OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return _read_shard(descriptor)
+    finally:
+        os.close(descriptor)

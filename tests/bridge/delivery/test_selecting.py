@@ -14,9 +14,8 @@ from bridge.delivery import selecting
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
 from bridge.model.record import Delta
-from bridge.outbox import appender
-from bridge.outbox.log import reading
-from bridge.outbox.log.turns import MOST_AT_ONCE
+from bridge.outbox import appender, store
+from bridge.outbox.turns import MOST_AT_ONCE
 from bridge.plan.plan import PlanRefused
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import SelectionChanged, SelectionUnreadable
@@ -69,7 +68,7 @@ async def test_a_removed_sink_needs_no_library(tmp_path: Path, monkeypatch: pyte
 async def test_a_difference_is_read_in_parts_of_bounded_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with started(tmp_path, EVERY) as (outbox, _):
         await put(outbox, *range(12), padding=4_000)
-        monkeypatch.setattr(reading, "MOST_BYTES", 10_000)
+        monkeypatch.setattr(store, "MOST_BYTES", 10_000)
         assert [len(part) async for part in outbox.selections.states()] == [3, 3, 3, 3]
 
 

@@ -14,9 +14,9 @@ from bridge.model.policies import StartPolicy
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.outbox import Outbox, Retention, condition
-from bridge.outbox.consumers import backfill_plans, notice_items
-from bridge.outbox.log.reading import MOST_BYTES
+from bridge.outbox.consumers import backfill, backfill_plans
 from bridge.outbox.storage.directory_lock import FILE
+from bridge.outbox.store import MOST_BYTES
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotEnded
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, feeds_of, opened, story
@@ -467,7 +467,7 @@ async def test_a_gap_names_its_resources_also_after_a_crash(tmp_path: Path) -> N
 
 
 async def test_a_gap_about_very_much_names_the_resources_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notice_items, "MOST_CONCERNS", 3)
+    monkeypatch.setattr(backfill, "MOST_CONCERNS", 3)
     async with opened(tmp_path) as outbox:
         taker = Taker(outbox)
         await (await Informed().begin(outbox)).exports(outbox, *(f"added space-{n}/a" for n in range(6)))

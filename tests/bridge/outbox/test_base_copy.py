@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bridge.model.primitives.shard import Shard
-from bridge.outbox import BaseCopy, Cipher, Damaged, EncryptionKey, StateError, StateUnusable, found_in
-from bridge.outbox.checks.integrity import find_damage
+from bridge.outbox import BaseCopy, Cipher, Damaged, EncryptionKey, StateError, StateUnusable, shard_in
 from bridge.outbox.copied_state import NAME, CopiedState
+from bridge.outbox.integrity import find_damage
 from bridge.outbox.storage.directory_lock import FILE
 from tests.bridge.outbox.opened import AUDIT as SINKS
 from tests.bridge.outbox.opened import everything, opened
@@ -89,7 +89,7 @@ async def test_a_copy_is_of_the_shard_of_both_replicas(tmp_path: Path, shard: Sh
     installed(content, other, shard=shard)
     async with opened(other, SINKS) as outbox:
         await outbox.ledger.claim(shard)
-    assert found_in(other) == shard
+    assert shard_in(other) == shard
 
 
 async def test_a_damaged_copy_leaves_the_directory_empty(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
-from bridge.outbox.encryption.cipher import Place
+from bridge.outbox.encryption import Place
 from bridge.outbox.log.body_codec import FIRST_NUMBER, BodyCodec, Dictionary, make_dictionary
 from tests.kit.records import PODS
 

@@ -387,7 +387,7 @@ async def test_damage_is_reported_where_the_marker_cannot_be_written(
             for sink in TWO:
                 outbox.sinks[sink].settle(outbox.last)
             overwrite_table(tmp_path, "backfill_items")
-            monkeypatch.setattr("bridge.outbox.storage.mark.open_private", no_room)
+            monkeypatch.setattr("bridge.outbox.storage.state_directory.open_private", no_room)
             with pytest.raises(Damaged):
                 await outbox.maintain()
 

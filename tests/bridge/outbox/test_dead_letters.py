@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from bridge.model.admin import UnknownTarget
 from bridge.model.record import NewDeadLetter, Record
 from bridge.outbox import Outbox
-from bridge.outbox.dead_letters import DeadLetters
-from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
+from bridge.outbox.consumers.dead_letters import DeadLetters, SavedDeadLetters
 from tests.bridge.outbox.opened import AUDIT, crashed, opened
 from tests.kit.records import a_delta, a_gap, a_snapshot
 

@@ -16,12 +16,12 @@ from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, NewDeadLetter
 from bridge.outbox import Cipher, EncryptionKey, Outbox, Retention, StateError, StateUnusable, look_at
-from bridge.outbox.encryption import key_registry as renewal
-from bridge.outbox.encryption.cipher import Place, is_sealed
+from bridge.outbox import encryption as renewal
+from bridge.outbox.encryption import Place, is_sealed
 from bridge.outbox.log import body_codec
 from bridge.outbox.storage.state_directory import StateDirectory
-from bridge.telemetry.facts import Fact, discard
-from bridge.telemetry.facts.outbox import OutboxRebuilt
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.outbox import OutboxRebuilt, discard
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, feeds_of, look_for_room_often, opened, rows_of
 from tests.kit.informed import Informed
 

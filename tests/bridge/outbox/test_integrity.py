@@ -20,8 +20,8 @@ from bridge.outbox.errors import Damaged, UnknownFormat
 from bridge.outbox.storage import database
 from bridge.outbox.storage.database import PAGE_BYTES
 from bridge.outbox.storage.directory_lock import FILE
-from bridge.outbox.storage.mark import NAME as MARK
 from bridge.outbox.storage.schema import FORMAT
+from bridge.outbox.storage.state_directory import MARK
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.outbox.opened import alter, everything, opened, rows_of, story

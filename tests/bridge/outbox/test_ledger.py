@@ -16,8 +16,7 @@ from bridge.model.object import ApiObject
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint
-from bridge.outbox import OtherCluster, Outbox
-from bridge.outbox.log import reading
+from bridge.outbox import OtherCluster, Outbox, store
 from bridge.telemetry.facts import Fact
 from tests.bridge.outbox.opened import crashed, everything, opened, story
 from tests.kit.informed import DEPLOYMENTS, PODS, Informed
@@ -305,7 +304,7 @@ async def test_deletes_of_large_objects_leave_in_parts(tmp_path: Path, monkeypat
     async with opened(tmp_path, committed=lambda deltas, _last: batches.append(len(deltas))) as outbox:
         informed = await Informed().begin(outbox)
         await informed.exports(outbox, "added shop/a", "added shop/b", "added shop/c", position="100")
-        monkeypatch.setattr(reading, "MOST_BYTES", 1)
+        monkeypatch.setattr(store, "MOST_BYTES", 1)
         _, left = await outbox.ledger.adopt(PODS, ())
         assert (left, batches) == (3, [3, 1, 1, 1])
 

@@ -18,7 +18,7 @@ import pytest
 from bridge.model.policies import StartPolicy
 from bridge.outbox.errors import StateUnusable
 from bridge.outbox.storage.directory_lock import FILE, LOCK
-from bridge.outbox.storage.mark import NAME as MARK
+from bridge.outbox.storage.state_directory import MARK
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import StateExposed
 from tests.bridge.outbox.opened import opened

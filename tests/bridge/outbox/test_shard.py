@@ -11,8 +11,8 @@ from bridge.delivery.feeds import Feeds
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.shard import Shard, ShardBy
 from bridge.model.record import Snapshot
-from bridge.outbox import OtherShard, Outbox, StateUnusable, found_in
-from bridge.telemetry.facts import discard
+from bridge.outbox import OtherShard, Outbox, StateUnusable, shard_in
+from bridge.telemetry.facts.outbox import discard
 from tests.kit.informed import Informed
 
 ONE, OTHER = Shard(4, 1), Shard(4, 2)
@@ -29,7 +29,7 @@ async def claimed(folder: Path, shard: Shard | None, *, used: bool = True) -> No
 async def test_a_state_remembers_its_shard(tmp_path: Path) -> None:
     await claimed(tmp_path, ONE)
 
-    assert found_in(tmp_path) == ONE
+    assert shard_in(tmp_path) == ONE
     assert stat.S_IMODE((tmp_path / "shard").stat().st_mode) == 0o600
     await claimed(tmp_path, ONE)
 
@@ -37,7 +37,7 @@ async def test_a_state_remembers_its_shard(tmp_path: Path) -> None:
 async def test_a_state_of_all_objects_has_no_file(tmp_path: Path) -> None:
     await claimed(tmp_path, None)
 
-    assert found_in(tmp_path) is None
+    assert shard_in(tmp_path) is None
     assert not (tmp_path / "shard").exists()
 
 
@@ -58,13 +58,13 @@ async def test_a_start_for_another_shard_is_refused(
 
     with pytest.raises(OtherShard, match=f"{words[0]}.*{words[1]}.*empty directory"):
         await claimed(tmp_path, now)
-    assert found_in(tmp_path) == was
+    assert shard_in(tmp_path) == was
 
 
 async def test_a_state_without_objects_may_become_that_of_a_shard(tmp_path: Path) -> None:
     for shard in (None, ONE, OTHER, None):
         await claimed(tmp_path, shard, used=False)
-        assert found_in(tmp_path) == shard
+        assert shard_in(tmp_path) == shard
 
 
 async def test_a_kill_while_the_file_is_written_leaves_the_former(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_a_kill_while_the_file_is_written_leaves_the_former(tmp_path: Path
     (tmp_path / "shard.new").write_text('{"of":4,')
 
     await claimed(tmp_path, ONE)
-    assert found_in(tmp_path) == ONE
+    assert shard_in(tmp_path) == ONE
 
 
 @pytest.mark.parametrize("content", ["", '{"of":3,"index":0}', "\xff", '{"of":4,"index":4,"by":"uid"}'])

@@ -19,8 +19,7 @@ from bridge.outbox import Outbox
 from bridge.outbox import outbox as outbox_module
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.outbox.storage.directory_lock import FILE, LOCK
-from bridge.outbox.storage.mark import NAME as MARK
-from bridge.outbox.storage.state_directory import StateDirectory
+from bridge.outbox.storage.state_directory import MARK, StateDirectory
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.outbox.opened import alter, crashed, everything, opened, rows_of, story

@@ -21,18 +21,14 @@ from bridge.model.admin import StateReport, UnknownTarget
 from bridge.model.change import Op
 from bridge.model.record import SnapshotEdge
 from bridge.outbox.consumers import backfill
-from bridge.outbox.encryption.cipher import Cipher, Place
-from bridge.outbox.encryption.key_registry import bytes_by_key
+from bridge.outbox.encryption import Cipher, Letter, Place, bytes_by_key
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
-from bridge.outbox.letters import dead_letters_sql
-from bridge.outbox.log import ledger_sql, record_codec
-from bridge.outbox.log.body_codec import BodyCodec
-from bridge.outbox.log.body_codec import load as load_dictionaries
-from bridge.outbox.log.ledger_sql import PRESENT
+from bridge.outbox.ledger import PRESENT
+from bridge.outbox.log import record_codec
+from bridge.outbox.log.body_codec import BodyCodec, load_dictionaries
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import is_damage, one, open_reader, page_bytes, row
-from bridge.outbox.storage.shard_file import found_in
-from bridge.outbox.storage.state_directory import Disk, StateDirectory
+from bridge.outbox.storage.state_directory import Disk, StateDirectory, shard_in
 
 MOST = 100
 """Problems that are reported."""
@@ -166,13 +162,14 @@ def _frames(database: apsw.Connection, cipher: Cipher | None) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
         return
-    codec = record_codec.Codec(ledger_sql.resources(database), bodies)
+    codec = record_codec.Codec(record_codec.resources(database), bodies)
     for record in database.execute(f"SELECT {record_codec.COLUMNS} FROM log ORDER BY seq"):
         try:
             record_codec.record_of(record, codec)
         except Damaged as error:
             yield str(error)
-    for number, dead_letter in dead_letters_sql.sealed_rows(database):
+    for number, *columns in database.execute(f"SELECT number, {Letter.COLUMNS} FROM dead_letters ORDER BY number"):
+        dead_letter = Letter(*columns)
         try:
             record_codec.decode_record(dead_letter.content(cipher))
             dead_letter.texts(cipher)
@@ -235,7 +232,7 @@ def report(database: apsw.Connection, disk: Disk, cipher: Cipher | None) -> Stat
     """Reads the whole database: SQLite's own check, every record, and whether the tables agree."""
     page = page_bytes(database)
     found = problems(database, cipher)
-    shard = found_in(disk.path.parent)
+    shard = shard_in(disk.path.parent)
     if shard is not None:
         objects = database.execute(f"SELECT uid, key FROM {PRESENT}")
         if others := sum(not shard.contains(uid, key) for uid, key in objects):

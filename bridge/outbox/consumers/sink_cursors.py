@@ -11,17 +11,14 @@ from bridge.model.primitives.shard import Shard
 from bridge.model.record import Record
 from bridge.model.status import PauseCause
 from bridge.outbox.consumers import backfill as backfills
-from bridge.outbox.consumers import backfill_plans, beginnings, cursors, replays
-from bridge.outbox.consumers.backfill import BackfillItem, BackfillKind
+from bridge.outbox.consumers import backfill_plans, cursors
+from bridge.outbox.consumers.backfill import BackfillItem, BackfillKind, in_shard
+from bridge.outbox.consumers.backlogs import Backlogs, OwnLog
 from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
-from bridge.outbox.consumers.judged import JudgedRecords
-from bridge.outbox.consumers.notice_items import in_shard
-from bridge.outbox.consumers.own_log import Backlogs, OwnLog
-from bridge.outbox.consumers.replays import Condition
-from bridge.outbox.dead_letters import DeadLetters
-from bridge.outbox.letters.dead_letters_sql import SavedDeadLetters
-from bridge.outbox.progress import DestinationProgress
-from bridge.outbox.store import Store
+from bridge.outbox.consumers.dead_letters import DeadLetters, SavedDeadLetters
+from bridge.outbox.consumers.destination_progress import DestinationProgress
+from bridge.outbox.consumers.selections import JudgedRecords
+from bridge.outbox.store import Condition, Store
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotEnded
 
@@ -162,7 +159,7 @@ class SinkCursors:
         Returns the range of its records. Raises UnknownTarget while the sink has a backfill."""
         cursor = self.without_backfill(sink)
         begin = partial(
-            replays.begin_replay, sink=sink, which=which, settled=cursor.settled, taken=taken, judged=judged
+            backfill_plans.begin_replay, sink=sink, which=which, settled=cursor.settled, taken=taken, judged=judged
         )
         _, found = await self._store.write(begin, committed=lambda begun: self[sink].follow(begun[0]), asked=True)
         return found
@@ -180,7 +177,7 @@ class SinkCursors:
     async def begin_selection(self, sink: str, start: str, judged: JudgedRecords | None = None) -> None:
         """Puts a selection into effect, whose bits all objects have. A new sink with the StartPolicy ``snapshot`` gets
         a snapshot of the selected objects, with ``earliest`` the records ``judged``."""
-        begin = partial(beginnings.begin_selection, sink=sink, start=start, time=self._clock(), judged=judged)
+        begin = partial(backfill_plans.begin_selection, sink=sink, start=start, time=self._clock(), judged=judged)
         cursor = self._cursors[sink]
         backfill = await self._store.write(begin, committed=cursor.follow)
         if backfill is not None and backfill.kind is BackfillKind.SNAPSHOT:

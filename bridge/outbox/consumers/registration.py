@@ -11,12 +11,11 @@ import apsw
 
 from bridge.model.policies import StartPolicy
 from bridge.outbox.appender import Appender
-from bridge.outbox.consumers import beginnings, cursors, own_log, selections
+from bridge.outbox.consumers import backlogs, cursors, selections
+from bridge.outbox.consumers.backlogs import OwnLog, OwnRecords
 from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
-from bridge.outbox.consumers.own_log import OwnLog, OwnRecords
-from bridge.outbox.consumers.selections import StoredSelection
-from bridge.outbox.selections import Selections
-from bridge.outbox.sink_cursors import SinkCursors
+from bridge.outbox.consumers.selections import Selections, StoredSelection
+from bridge.outbox.consumers.sink_cursors import SinkCursors
 from bridge.outbox.store import Store
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.outbox import SinkForgotten
@@ -125,9 +124,9 @@ def _begin(
     time: str,
 ) -> _Begun:
     cursors.save(database, progress, {})
-    beginnings.configure(database, sinks, selecting, time)
+    cursors.configure(database, sinks, selecting, time)
     found, stored = cursors.load(database, sinks), selections.load(database)
-    own = own_log.read_all(database, {sink: found[sink].settled for sink in sinks}, time)
+    own = backlogs.read_all(database, {sink: found[sink].settled for sink in sinks}, time)
     return _Begun(
         [found[sink] for sink in sinks],
         {sink: each for sink, each in stored.items() if sink in sinks},

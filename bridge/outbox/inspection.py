@@ -16,12 +16,11 @@ from pathlib import Path
 import apsw
 
 from bridge.model.resource import Resource, Scope
+from bridge.outbox import ledger
 from bridge.outbox.consumers import selections
-from bridge.outbox.consumers.backfill_plans import quoted
-from bridge.outbox.encryption.cipher import Cipher
-from bridge.outbox.encryption.key_registry import missing_keys
+from bridge.outbox.encryption import Cipher, missing_keys
 from bridge.outbox.errors import StateUnusable
-from bridge.outbox.log import informer_sql, ledger_sql
+from bridge.outbox.log import record_codec
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import one, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
@@ -55,23 +54,23 @@ class StateInspection:
 
     def resources(self) -> list[Resource]:
         """The watched resources, in the version that was watched last."""
-        return ledger_sql.watched_resources(self._connection)
+        return ledger.watched_resources(self._connection)
 
     def scopes(self, resource: Resource) -> list[Scope]:
         """The watched scopes of a resource."""
-        kind = ledger_sql.kinds(self._connection).get(resource.name)
-        return [] if kind is None else [each.scope for each in informer_sql.informers(self._connection, kind)]
+        kind = record_codec.kinds(self._connection).get(resource.name)
+        return [] if kind is None else [each.scope for each in ledger.informers(self._connection, kind)]
 
     def objects(self, resource: Resource) -> Iterator[LedgerObject]:
         """Every object of a resource that was exported, and not exported as deleted."""
-        kind = ledger_sql.kinds(self._connection).get(resource.name)
+        kind = record_codec.kinds(self._connection).get(resource.name)
         if kind is not None:
-            for found in ledger_sql.present(self._connection, kind):
+            for found in ledger.present(self._connection, kind):
                 yield LedgerObject(*found)
 
     def count(self) -> int:
         """Number of all objects."""
-        return int(row(self._connection, f"SELECT count(*) FROM {ledger_sql.PRESENT}")[0])
+        return int(row(self._connection, f"SELECT count(*) FROM {ledger.PRESENT}")[0])
 
     def backlogs(self) -> dict[str, int]:
         """For each sink with a cursor, the number of log records that the sink gets and has not settled."""
@@ -84,7 +83,9 @@ class StateInspection:
 
     def _own(self, sink: str, settled: int) -> int:
         _, seen = selections.seen_by(self._connection, sink)
-        return one(self._connection, f"SELECT count(*) FROM log WHERE seq > ? AND {seen}", (settled, quoted(sink)))
+        return one(
+            self._connection, f"SELECT count(*) FROM log WHERE seq > ? AND {seen}", (settled, selections.quoted(sink))
+        )
 
 
 @contextmanager

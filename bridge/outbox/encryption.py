@@ -1,13 +1,20 @@
-"""Encrypts the content of the database, in frames of AES-256-GCM that can be read only in their place.
+"""Encryption of objects' content at rest: the operator's keys, the frames, and the registry of keys in the database.
 
-The id of a key is a digest of the key, as in redaction: a file cannot be given the name of another key, and a wrong key
-is a missing key, which is an error of the configuration and never damage.
+A ``Cipher`` seals content on its way into the database and opens it on its way out: bodies, states before a change,
+dictionaries, and dead letters. Content is encrypted above SQLite, frame by frame and after compression; names stay
+readable. So ``kubedelta cursors``, comparisons with the ledger and trimming need no key, a rotation rewrites no file,
+and without keys nothing is slower. An encrypting VFS (SQLCipher, SEE) would hide names too, but needs another build of
+SQLite than apsw's with its checksums, and rewrites the file for each rotation. An encrypted disk (LUKS, a cloud's
+volumes) hides everything, and stays the first advice: this module is for copies, snapshots, and nodes that others
+administer.
 
-A frame has a magic number, the id of the key, a salt, the number of the message, the ciphertext, and its tag. The key
-of a frame is derived (HKDF-SHA256) from the operator's key and the salt, which is random in each opened state; the
-number of the message is the nonce. So a nonce never repeats under a key, however many messages there are. A frame is
-bound to its place in the database (``Place``): it can be read nowhere else. A dead letter (``Letter``) has two frames,
-since its answer changes while its record stays.
+A frame is AES-256-GCM: a magic number, the id of the key, a salt, the number of the message, the ciphertext, and its
+tag. The id of a key is a digest of the key, as in redaction: a file cannot be given the name of another key, and a
+wrong key is a missing key, which is an error of the configuration and never damage. The key of a frame is derived
+(HKDF-SHA256) from the operator's key and the salt, which is random in each opened state; the number of the message is
+the nonce. So a nonce never repeats under a key, however many messages there are. A frame is bound to its place in the
+database (``Place``): it can be read nowhere else. A dead letter (``Letter``) has two frames, since its answer changes
+while its record stays.
 
 Random nonces of 96 bits allow 2^32 messages under a key (NIST SP 800-38D): at 5,000 events a second these are gone
 after ten days, and nobody rotates that often. With numbers under derived keys no nonce comes twice before 2^64
@@ -15,20 +22,30 @@ messages, and salts of two starts are equal with a chance of 2^-64 after 2^32 st
 repeated nonce, but not every OpenSSL has that. The price: 24 bytes a frame for salt and number; and a process that is
 cloned while it runs (a snapshot of a virtual machine's memory, continued twice) uses numbers twice: restart the bridge
 after such a restore.
+
+The database has a registry of the keys that it has content under. A key is registered before its first frame is
+written. A start forgets the registered keys that have no content and are not configured any more, and fails with
+``KeyMissing``, before any body is read, if one of the others is not configured. ``Renewal`` moves the content of older
+records to the first key, step by step beside the bridge: plain bodies from before the encryption, and bodies under
+former keys; or to plain text, after the encryption. Otherwise an object that never changes would keep a former key in
+use.
 """
 
 from __future__ import annotations
 
 import hmac
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
+import apsw
 import msgspec
 
 from bridge.outbox.errors import Damaged, StateUnusable
+from bridge.outbox.storage.database import one
 
 OPTION = "state.encryption.key_files"
 
@@ -211,6 +228,8 @@ def _invalid_tag() -> type[Exception]:
 class Letter(NamedTuple):
     """The columns of a dead letter that its content is bound to, and its content."""
 
+    COLUMNS = "sink, seq, record_id, record, reason, answer, sealed"
+
     sink: str
     sequence: int
     record_id: str
@@ -246,3 +265,149 @@ class Letter(NamedTuple):
 
     def _place(self, column: bytes) -> Place:
         return Place.dead_letter(column, self.sink, self.sequence, self.record_id)
+
+
+# ── The registry of keys ─────────────────────────────────────────────────────
+
+PLAIN = ""
+"""In place of a key's id: content that is not encrypted."""
+_COLUMNS = (
+    ("log", "body", "op <> 'gap'"),
+    ("log", "before", "before IS NOT NULL"),
+    ("backfill_items", "before", "before IS NOT NULL"),
+    ("dictionaries", "content", "1"),
+    ("dead_letters", "record", "1"),
+    ("dead_letters", "sealed", "sealed IS NOT NULL"),
+)
+"""Columns with content of objects. A gap is about records, and has none."""
+
+
+def require_keys(database: apsw.Connection, cipher: Cipher | None) -> None:
+    """Registers the key of new content, and forgets keys without content that are not configured any more. Raises
+    StateUnusable if a key of the content is missing: reads the whole database where a registered key is not
+    configured. In the caller's transaction."""
+    for name in missing_keys(database, cipher):
+        raise KeyMissing(name)
+    known = () if cipher is None else cipher.keys
+    for (registered,) in database.execute("SELECT id FROM encryption_keys").fetchall():
+        if registered not in known:
+            database.execute("DELETE FROM encryption_keys WHERE id = ?", (registered,))
+    if cipher is not None and cipher.encrypts:
+        database.execute(
+            "INSERT OR IGNORE INTO encryption_keys (id, proof) VALUES (?,?)", (cipher.first.id, cipher.first.proof)
+        )
+    current = cipher.first.id if cipher is not None and cipher.encrypts else None
+    database.execute("UPDATE encryption_keys SET complete = 0 WHERE id IS NOT ?", (current,))
+
+
+def is_complete(database: apsw.Connection) -> bool:
+    """Whether all records have the key of new content."""
+    return bool(one(database, "SELECT coalesce(max(complete), 0) FROM encryption_keys"))
+
+
+def missing_keys(database: apsw.Connection, cipher: Cipher | None) -> list[str]:
+    """The ids of keys that the database has content under, and the cipher has not. Raises StateUnusable for a key that
+    only has the id of another."""
+    known = {} if cipher is None else cipher.keys
+    registered = dict(database.execute("SELECT id, proof FROM encryption_keys ORDER BY id"))
+    for name, proof in registered.items():
+        if name in known and known[name].proof != proof:
+            raise StateUnusable(f"{OPTION}: a file has another key with the id {name} than the state: restore that key")
+    if not (missing := [name for name in registered if name not in known]):
+        return []
+    used = bytes_by_key(database)
+    return [name for name in missing if used[name]]
+
+
+def bytes_by_key(database: apsw.Connection) -> Counter[str]:
+    """Id of the key → bytes of content under it, with its registered keys that have none; ``PLAIN`` → bytes of plain
+    content. Reads the whole database."""
+    found: Counter[str] = Counter({name: 0 for (name,) in database.execute("SELECT id FROM encryption_keys")})
+    for table, column, has_content in _COLUMNS:
+        for name, size in database.execute(
+            f"SELECT CASE WHEN substr({column}, 1, 4) = ?1 THEN lower(hex(substr({column}, 5, 4))) ELSE ?2 END,"
+            f" sum(length({column})) FROM {table} WHERE {has_content} GROUP BY 1",
+            (MAGIC, PLAIN),
+        ):
+            found[name] += size
+    return found
+
+
+# ── Older content ────────────────────────────────────────────────────────────
+
+
+_RECORDS = 500
+"""Records that a step looks at."""
+_BYTES = 4 << 20
+"""Bytes of content behind which a step ends."""
+
+
+class Renewal:
+    """A pass over the records through ``last``. A crash repeats it, and it finds what is left."""
+
+    def __init__(self, cipher: Cipher | None, last: int, *, done: bool) -> None:
+        self._cipher = cipher
+        self._last = last
+        self._reached = 0
+        self._done = done or cipher is None
+        self._stepping = False
+
+    def begin_step(self) -> bool:
+        """Whether a step is to be made now: there are records left, and the step before is durable."""
+        begins = not (self._done or self._stepping)
+        self._stepping = self._stepping or begins
+        return begins
+
+    def step(self, database: apsw.Connection) -> int:
+        """Renews the content of the next records; in the writer's transaction. Returns the last of them. Raises
+        Damaged."""
+        cipher = self._cipher
+        if cipher is None:
+            raise ValueError("without a cipher, there is no step")
+        seen, size, renewed, reached = 0, 0, [], self._last
+        query = "SELECT seq, before, body FROM log WHERE seq > ? AND seq <= ? AND op <> 'gap' ORDER BY seq LIMIT ?"
+        found = database.cursor()
+        for sequence, before, body in found.execute(query, (self._reached, self._last, _RECORDS)):
+            seen, size = seen + 1, size + len(body) + len(before or b"")
+            if not (cipher.is_current(body) and (before is None or cipher.is_current(before))):
+                renewed.append(
+                    (
+                        None if before is None else _renewed(cipher, Place.before(sequence), before),
+                        _renewed(cipher, Place.body(sequence), body),
+                        sequence,
+                    )
+                )
+            if size > _BYTES or seen == _RECORDS:
+                reached = sequence
+                break
+        found.close()
+        database.executemany("UPDATE log SET before = ?, body = ? WHERE seq = ?", renewed)
+        if reached >= self._last and cipher.encrypts:
+            database.execute("UPDATE encryption_keys SET complete = 1 WHERE id = ?", (cipher.first.id,))
+        return int(reached)
+
+    def stepped(self, reached: int) -> None:
+        """The step is durable."""
+        self._reached, self._stepping = reached, False
+        self._done = reached >= self._last
+
+
+def renew_dictionaries(database: apsw.Connection, cipher: Cipher | None) -> None:
+    """Moves the dictionaries, which have pieces of bodies, too. In the caller's transaction."""
+    if cipher is None:
+        return
+    found: list[tuple[int, bytes]] = list(database.execute("SELECT number, content FROM dictionaries"))
+    for number, content in found:
+        if not cipher.is_current(content):
+            renewed = _renewed(cipher, Place.dictionary(number), content)
+            database.execute("UPDATE dictionaries SET content = ? WHERE number = ?", (renewed, number))
+
+
+def _renewed(cipher: Cipher, place: Place, written: bytes) -> bytes:
+    if cipher.is_current(written):
+        return written
+    try:
+        return sealed(cipher, place, opened(cipher, place, written))
+    except ValueError as error:
+        row = int.from_bytes(place.row, "big")
+        raise Damaged(f"{place.column.decode()} {row} cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""Plans of replays and of snapshots on demand: records of the log, and last states of objects, once more.
+"""Snapshots on demand: the objects of the ledger once more, for a sink.
 
 A snapshot on demand is as old as the last record that its sink has taken. The newest states behind the backlog would
 make it wait for the backlog, and in front of the backlog would be newer than the steps that follow. The ledger keeps
@@ -14,15 +14,17 @@ and the log would skip these numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from functools import partial
+from typing import NamedTuple
 
 import apsw
 
-from bridge.model.admin import Replayed
+from bridge.model.admin import UnknownTarget
 from bridge.model.change import Op
-from bridge.model.record import SnapshotEdge
+from bridge.model.record import SnapshotEdge, SnapshotScope, snapshot_id
+from bridge.model.status import SnapshotState, SnapshotStatus
 from bridge.outbox.consumers import selections
 from bridge.outbox.consumers.backfill import (
     OBJECTS_LEFT,
@@ -32,66 +34,128 @@ from bridge.outbox.consumers.backfill import (
     insert,
     objects_left,
     save,
+    scope_of,
+    scope_text,
 )
-from bridge.outbox.consumers.backfill_plans import quoted, with_in_flight
-from bridge.outbox.consumers.judged import JudgedRecords
-from bridge.outbox.storage.database import one, row
-
-Condition: TypeAlias = tuple[str, tuple[int | str, ...]]
-"""SQL about a record of the log, with its parameters."""
-
-
-def condition(start: int | str, kind: int | None, namespace: str | None) -> Condition:
-    """Records from ``start`` (a sequence number, or an RFC 3339 time), of a kind or namespace if given."""
-    # Times are RFC 3339 in UTC with microseconds: texts of one length, whose order is the order of time.
-    wheres, values = ["seq >= ?" if isinstance(start, int) else "time >= ?"], [start]
-    if kind is not None:
-        wheres.append("kind = ?")
-        values.append(kind)
-    if namespace is not None:
-        wheres.append("substr(key, 1, length(?) + 1) = ? || '/'")
-        values += [namespace, namespace]
-    return " AND ".join(wheres), tuple(values)
+from bridge.outbox.consumers.backfill_plans import with_in_flight
+from bridge.outbox.consumers.cursors import SinkCursor
+from bridge.outbox.consumers.selections import LastState, Selections
+from bridge.outbox.consumers.sink_cursors import SinkCursors
+from bridge.outbox.storage.database import one
+from bridge.outbox.store import Store
+from bridge.telemetry.facts import Report
+from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotCancelled
 
 
-def begin_replay(
-    database: apsw.Connection,
-    sink: str,
-    *,
-    which: Condition,
-    settled: int,
-    taken: int,
-    judged: JudgedRecords | None,
-) -> tuple[Backfill | None, Replayed]:
-    """Plans these records of the log, through ``taken``, once more; for a sink with a selection those of ``judged``.
-    Returns the backfill (None for no records), and the range of its records. The replay's number becomes durable with
-    the items: a replay that goes on after a crash keeps its number, and no other replay of this database gets the
-    same."""
-    log_start = one(database, "SELECT log_start FROM meta")
-    if judged is not None:
-        insert(database, sink, enumerate(judged.items(log_start), 1))
-    else:
-        op, seen = selections.seen_by(database, sink)
-        where, values = which
-        database.execute(
-            f"INSERT INTO backfill_items (sink, item, seq, op) SELECT ?, row_number() OVER (ORDER BY seq), seq, {op}"
-            f" FROM log WHERE seq >= ? AND seq <= ? AND {seen} AND {where}",
-            (sink, log_start, taken, quoted(sink), *values),
+class Snapshots:
+    """Plans, cancels and describes the snapshots of all sinks. A snapshot is a backfill: it survives a crash, with the
+    same ids, and changes after it come behind it."""
+
+    def __init__(
+        self, store: Store, sinks: SinkCursors, selections: Selections, clock: Callable[[], str], report: Report
+    ) -> None:
+        self._store = store
+        self._sinks = sinks
+        self._selections = selections
+        self._clock = clock
+        self._report = report
+
+    # ── Planning: no ``take`` of the sink runs, and it has no backfill ───────
+
+    async def states_as_of(self, sink: str, taken: int, kind: int | None, namespace: str | None) -> Sequence[int]:
+        """See ``states_as_of``. The states stay readable until the sink takes records behind ``taken``."""
+        question = partial(states_as_of, sink=sink, through=taken, kind=kind, namespace=namespace)
+        return await self._store.ask(question)
+
+    def read(self, states: Sequence[int]) -> AsyncIterator[Sequence[LastState]]:
+        """The objects in these states, in parts whose number and bytes are bounded. Raises Damaged."""
+        return self._selections.states(states)
+
+    async def begin(
+        self, sink: str, taken: int, states: Sequence[int], scope: SnapshotScope | None, *, scheduled: bool
+    ) -> SnapshotStatus:
+        """Plans a snapshot of these states as of ``taken``, also of none. Durable on return. Raises UnknownTarget while
+        the sink has a backfill."""
+        cursor = self._sinks.without_backfill(sink)
+        begin = partial(
+            begin_snapshot,
+            sink=sink,
+            settled=cursor.settled,
+            taken=taken,
+            states=states,
+            scope=scope_text(scope),
+            time=self._clock(),
+            scheduled=scheduled,
         )
-    found = row(
-        database,
-        "SELECT count(*), coalesce(min(seq), 0), coalesce(max(seq), 0) FROM backfill_items WHERE sink = ?",
-        (sink,),
-    )
-    planned = Replayed(*found)
-    if not planned.records:
-        return None, planned
-    number = one(database, "UPDATE meta SET replays = replays + 1 RETURNING replays")
-    backfill = Backfill(BackfillKind.REPLAY, taken, taken, 0, planned.records, number)
-    return save(database, sink, with_in_flight(database, sink, backfill, settled)), planned
+        # The cursor is looked up again: a reload may have replaced it.
+        await self._store.write(begin, committed=lambda begun: self._begun(self._sinks[sink], begun, scope), asked=True)
+        self._report(SnapshotBegan(sink, len(states)))
+        return await self.status(sink)
+
+    @staticmethod
+    def _begun(cursor: SinkCursor, begun: Backfill, scope: SnapshotScope | None) -> None:
+        cursor.follow(begun)
+        if scope is None:
+            cursor.owes_snapshot = 0
+
+    # ── Under way ────────────────────────────────────────────────────────────
+
+    async def cancel(self, sink: str) -> SnapshotStatus:
+        """Ends the sink's snapshot behind the records that it has taken. No ``take`` of the sink runs. Durable on
+        return. Raises UnknownTarget if it has no snapshot on demand."""
+        backfill = self._sinks[sink].backfill
+        if backfill is None or not backfill.replay or backfill.snapshot_op is None or backfill.cancelled:
+            raise UnknownTarget(f"sink {sink} has no snapshot on demand under way")
+        cancel = partial(cancel_snapshot, sink=sink, backfill=backfill, time=self._clock())
+        follow = lambda changed: self._sinks[sink].follow(changed[0], compacts=False)  # noqa: E731
+        _, left = await self._store.write(cancel, committed=follow, asked=True)
+        self._report(SnapshotCancelled(sink, left))
+        return await self.status(sink)
+
+    async def status(self, sink: str) -> SnapshotStatus:
+        """The sink's newest snapshot on demand. Raises UnknownTarget."""
+        _ = self._sinks[sink]
+        found = [each for each in await self.statuses() if each.sink == sink]
+        if not found:
+            raise UnknownTarget(f"sink {sink} has had no snapshot on demand")
+        return found[0]
+
+    async def statuses(self) -> Sequence[SnapshotStatus]:
+        """The newest snapshot on demand of each sink that had one, by the sinks' names."""
+        rows = await self._store.ask(newest_snapshots)
+        return [await self._status(row) for _, row in sorted(rows.items())]
+
+    async def _status(self, row: SnapshotRow) -> SnapshotStatus:
+        left, state = row.left_out or 0, SnapshotState.DELIVERED
+        if row.left_out is not None:
+            state = SnapshotState.CANCELLED
+        cursor = self._sinks[row.sink]
+        if not row.ended and cursor.backfill is not None:
+            state = SnapshotState.DELIVERING
+            left = await self._store.ask(
+                partial(objects_left, sink=row.sink, backfill=cursor.backfill, behind=cursor.settled_item)
+            )
+        scope = scope_of(row.scope)
+        return SnapshotStatus(
+            row.sink,
+            row.number,
+            snapshot_id(row.sink, row.through, row.number, self._sinks.shard),
+            state,
+            row.objects,
+            left,
+            row.began,
+            row.ended,
+            *(() if scope is None else (scope.resource, scope.namespace, scope.where)),
+        )
+
+    # ── Schedules ────────────────────────────────────────────────────────────
+
+    async def begin_schedules(self, sinks: Sequence[str]) -> Mapping[str, str]:
+        """See ``begin_schedules``. Durable on return."""
+        return await self._store.write(partial(begin_schedules, sinks=sinks, time=self._clock()), shrinks=True)
 
 
-# ── Snapshots on demand ──────────────────────────────────────────────────────
+# ── In the database ──────────────────────────────────────────────────────────
 
 
 class SnapshotRow(NamedTuple):
@@ -182,11 +246,6 @@ def cancel_snapshot(database: apsw.Connection, sink: str, backfill: Backfill, ti
     database.execute("UPDATE snapshots SET ended = ?, left_out = ? WHERE sink = ?", (time, left, sink))
     last = one(database, "SELECT coalesce(max(item), 0) FROM backfill_items WHERE sink = ?", (sink,))
     return replace(backfill, last_item=max(last, backfill.read_through), cancelled=True), left
-
-
-def end_snapshot(database: apsw.Connection, sink: str, time: str) -> None:
-    """The sink's snapshot on demand, if any, was delivered or cancelled."""
-    database.execute("UPDATE snapshots SET ended = ? WHERE sink = ? AND number > 0 AND ended = ''", (time, sink))
 
 
 def newest_snapshots(database: apsw.Connection) -> dict[str, SnapshotRow]:

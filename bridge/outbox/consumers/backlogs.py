@@ -16,7 +16,6 @@ import apsw
 from bridge.model.policies import BacklogBounds
 from bridge.model.record import Delta, Record
 from bridge.outbox.consumers import selections
-from bridge.outbox.consumers.backfill_plans import quoted
 from bridge.outbox.consumers.compaction import BacklogSize, drop_through
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.selections import StoredSelection
@@ -155,7 +154,7 @@ def _distance(after: int, through: int) -> int:
 def read(database: apsw.Connection, sink: str, after: int, age_of: Callable[[str], float]) -> list[OwnRecords]:
     """The sink's records behind ``after``, in a bounded number of parts."""
     _, seen = selections.seen_by(database, sink)
-    where, values = f"FROM log WHERE seq > ? AND {seen}", (after, quoted(sink))
+    where, values = f"FROM log WHERE seq > ? AND {seen}", (after, selections.quoted(sink))
     size = one(database, f"SELECT count(*) {where}", values) // _MOST + 1
     rows = database.execute(
         f"SELECT seq, length(body) + coalesce(length(before), 0), time {where} ORDER BY seq", values
