@@ -37,9 +37,9 @@ class LogMaintenance:
         self._cleanable = opened.cleanable
         self._renewal = Renewal(opened.codec.bodies.cipher, opened.last, done=opened.renewed)
         self.end = LogEnd(opened.last, 0, SparseIndex(), self._now)
-        for last, size, age in opened.ranges:
-            self.end.bytes += size
-            self.end.index.reached(last, self.end.bytes, self._now() - age)
+        for each in opened.ranges:
+            self.end.bytes += each.bytes
+            self.end.index.reached(each.last, self.end.bytes, self._now() - each.age)
 
     @property
     def records(self) -> int:

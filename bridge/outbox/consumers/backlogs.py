@@ -151,7 +151,7 @@ def _distance(after: int, through: int) -> int:
     return max(0, through - after)
 
 
-def read(database: apsw.Connection, sink: str, after: int, age_of: Callable[[str], float]) -> list[OwnRecords]:
+def read(database: apsw.Connection, sink: str, after: int, present: datetime) -> list[OwnRecords]:
     """The sink's records behind ``after``, in a bounded number of parts."""
     _, seen = selections.seen_by(database, sink)
     where, values = f"FROM log WHERE seq > ? AND {seen}", (after, selections.quoted(sink))
@@ -159,28 +159,29 @@ def read(database: apsw.Connection, sink: str, after: int, age_of: Callable[[str
     rows = database.execute(
         f"SELECT seq, length(body) + coalesce(length(before), 0), time {where} ORDER BY seq", values
     )
-    return list(_parts(rows, size, age_of))
+    return list(_parts(rows, size, present))
 
 
 def read_all(database: apsw.Connection, settled: Mapping[str, int], now: str) -> dict[str, list[OwnRecords]]:
     """Sink with a selection → its records behind its cursor. ``now``: RFC 3339. Raises Damaged."""
     present = datetime.fromisoformat(now)
-
-    def age_of(time: str) -> float:
-        try:
-            return max(0.0, (present - datetime.fromisoformat(time)).total_seconds())
-        except (ValueError, TypeError) as error:
-            raise Damaged(f"a record has no valid time: {error}") from error
-
     known = selections.load(database)
-    return {sink: read(database, sink, after, age_of) for sink, after in settled.items() if sink in known}
+    return {sink: read(database, sink, after, present) for sink, after in settled.items() if sink in known}
 
 
-def _parts(rows: Iterator[tuple[int, int, str]], size: int, age_of: Callable[[str], float]) -> Iterator[OwnRecords]:
+def age_of(time: str, present: datetime) -> float:
+    """Seconds since a record's time; 0 where the clock went back. Raises Damaged."""
+    try:
+        return max(0.0, (present - datetime.fromisoformat(time)).total_seconds())
+    except (ValueError, TypeError) as error:
+        raise Damaged(f"a record has no valid time: {error}") from error
+
+
+def _parts(rows: Iterator[tuple[int, int, str]], size: int, present: datetime) -> Iterator[OwnRecords]:
     count = total = last = 0
     age = 0.0
     for sequence, length, time in rows:
-        age = age if count else age_of(time)
+        age = age if count else age_of(time, present)
         last, count, total = sequence, count + 1, total + length
         if count == size:
             yield OwnRecords(last, count, total, age)

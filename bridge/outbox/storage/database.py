@@ -8,7 +8,7 @@ records. The checksums cost less than 1 µs an event.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,20 +32,27 @@ CHECKPOINT_BYTES = 16 << 20
 """Size of the write-ahead log after which the writer checkpoints."""
 
 
-def open_writer(file: Path, *, made: bool = False, migrates: Callable[[int], None] | None = None) -> apsw.Connection:
-    """The only connection that writes. ``made``: the file was created just now, and is empty. ``migrates`` is called
-    with the format of a file that is migrated; None refuses a file of an earlier format. Raises StateUnusable,
-    UnknownFormat and Damaged."""
+def open_writer(file: Path, *, made: bool = False) -> apsw.Connection:
+    """The only connection that writes. ``made``: the file was created just now, and is empty. Raises StateUnusable (for
+    a file of an earlier format, too), UnknownFormat and Damaged."""
+    return _open_writer(file, made=made, migrates=False)[0]
+
+
+def open_and_migrate(file: Path) -> tuple[apsw.Connection, int]:
+    """The only connection that writes, and the format that the file had: one other than FORMAT was migrated just now.
+    Raises StateUnusable, UnknownFormat and Damaged."""
+    return _open_writer(file, made=False, migrates=True)
+
+
+def _open_writer(file: Path, *, made: bool, migrates: bool) -> tuple[apsw.Connection, int]:
     with usable(file):
         new = made or not file.exists()
         connection = connect_file(file, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         try:
             connection.set_busy_timeout(10_000)
             found = schema.recognise(connection, new=new)
-            if found != schema.FORMAT:
-                if migrates is None:
-                    raise StateUnusable(schema.waits_for_migration(connection.filename, found))
-                migrates(found)
+            if found != schema.FORMAT and not migrates:
+                raise StateUnusable(schema.waits_for_migration(connection.filename, found))
             wal.require_whole(connection, file)
             if new:
                 # Page layout has to be set before the first table exists.
@@ -62,7 +69,7 @@ def open_writer(file: Path, *, made: bool = False, migrates: Callable[[int], Non
         except BaseException:
             connection.close()
             raise
-        return connection
+        return connection, found
 
 
 def page_bytes(connection: apsw.Connection) -> int:
