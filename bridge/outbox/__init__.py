@@ -68,8 +68,8 @@ from bridge.outbox.copied_state import BaseCopy
 from bridge.outbox.encryption import OPTION as KEY_FILES_OPTION
 from bridge.outbox.encryption import Cipher, EncryptionKey
 from bridge.outbox.errors import Damaged, OtherCluster, OtherShard, StateError, StateUnusable, UnknownFormat
-from bridge.outbox.inspection import LedgerObject, StateInspection, look_at
-from bridge.outbox.ledger import Ledger, covering
+from bridge.outbox.inspection import StateInspection, look_at
+from bridge.outbox.ledger import Ledger, LedgerObject, covering
 from bridge.outbox.log.cleaner import CleanerPolicy
 from bridge.outbox.log.sparse_index import Retention
 from bridge.outbox.log.statements import Decide

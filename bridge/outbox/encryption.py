@@ -228,8 +228,6 @@ def _invalid_tag() -> type[Exception]:
 class Letter(NamedTuple):
     """The columns of a dead letter that its content is bound to, and its content."""
 
-    COLUMNS = "sink, seq, record_id, record, reason, answer, sealed"
-
     sink: str
     sequence: int
     record_id: str

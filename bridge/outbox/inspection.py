@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
@@ -20,23 +19,13 @@ from bridge.outbox import ledger
 from bridge.outbox.consumers import selections
 from bridge.outbox.encryption import Cipher, missing_keys
 from bridge.outbox.errors import StateUnusable
+from bridge.outbox.ledger import LedgerObject
 from bridge.outbox.log import record_codec
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import one, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
 
 _SHARED = "outbox.db-shm"
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerObject:
-    """An object of the ledger."""
-
-    key: str
-    uid: str
-    version: str
-    digest: bytes | None = None
-    """Of the state without the paths whose changes are ignored; None where none are."""
 
 
 class StateInspection:
@@ -64,9 +53,7 @@ class StateInspection:
     def objects(self, resource: Resource) -> Iterator[LedgerObject]:
         """Every object of a resource that was exported, and not exported as deleted."""
         kind = record_codec.kinds(self._connection).get(resource.name)
-        if kind is not None:
-            for found in ledger.present(self._connection, kind):
-                yield LedgerObject(*found)
+        return iter(()) if kind is None else ledger.present(self._connection, kind)
 
     def count(self) -> int:
         """Number of all objects."""

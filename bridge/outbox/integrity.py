@@ -14,20 +14,22 @@ from contextlib import closing, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 
 from bridge.model.admin import StateReport, UnknownTarget
 from bridge.model.change import Op
 from bridge.model.record import SnapshotEdge
-from bridge.outbox.consumers import backfill
-from bridge.outbox.encryption import Cipher, Letter, Place, bytes_by_key
+from bridge.outbox.consumers import backfill, dead_letters
+from bridge.outbox.encryption import Cipher, Place, bytes_by_key
 from bridge.outbox.errors import Damaged, StateError, StateUnusable
 from bridge.outbox.ledger import PRESENT
 from bridge.outbox.log import record_codec
 from bridge.outbox.log.body_codec import BodyCodec, load_dictionaries
+from bridge.outbox.log.record_codec import LogRow
 from bridge.outbox.storage import schema
-from bridge.outbox.storage.database import is_damage, one, open_reader, page_bytes, row
+from bridge.outbox.storage.database import columns, is_damage, one, open_reader, page_bytes, row, rows_of
 from bridge.outbox.storage.state_directory import Disk, StateDirectory, shard_in
 
 MOST = 100
@@ -131,7 +133,7 @@ def _tables(database: apsw.Connection) -> Iterator[str]:
     found = schema.shape(database)
     for table, parts in schema.expected().items():
         if missing := parts - found.get(table, frozenset()):
-            yield f"table {table} is not as it was made: {min(missing)}"
+            yield f"table {table} is not as it was made: {tuple(min(missing))}"
 
 
 def _values(database: apsw.Connection) -> Iterator[str]:
@@ -141,9 +143,9 @@ def _values(database: apsw.Connection) -> Iterator[str]:
 
 
 def _values_of(table: str, database: apsw.Connection) -> Iterator[str]:
-    columns = sorted(part for part in schema.expected()[table] if part[0] == "column")
-    names = [str(name) for _, name, *_ in columns]
-    wanted = [(_TYPES[str(kind)], bool(filled)) for _, _, kind, filled, *_ in columns]
+    parts = sorted(part for part in schema.expected()[table] if part.role == "column")
+    names = [part.name for part in parts]
+    wanted = [(_TYPES[part.type], bool(part.filled)) for part in parts]
     right: set[tuple[type, ...]] = set()
     for values in database.execute(f"SELECT {', '.join(names)} FROM {table}"):
         types = tuple(map(type, values))
@@ -155,6 +157,14 @@ def _values_of(table: str, database: apsw.Connection) -> Iterator[str]:
         right.add(types)
 
 
+class _ItemRow(NamedTuple):
+    sink: str
+    item: int
+    op: str
+    before: bytes | None
+    before_seq: int | None
+
+
 def _frames(database: apsw.Connection, cipher: Cipher | None) -> Iterator[str]:
     """Decodes every body, dead letter, item and backfill."""
     try:
@@ -163,25 +173,24 @@ def _frames(database: apsw.Connection, cipher: Cipher | None) -> Iterator[str]:
         yield str(error)
         return
     codec = record_codec.Codec(record_codec.resources(database), bodies)
-    for record in database.execute(f"SELECT {record_codec.COLUMNS} FROM log ORDER BY seq"):
+    for record in rows_of(database, LogRow, f"SELECT {record_codec.COLUMNS} FROM log ORDER BY seq"):
         try:
             record_codec.record_of(record, codec)
         except Damaged as error:
             yield str(error)
-    for number, *columns in database.execute(f"SELECT number, {Letter.COLUMNS} FROM dead_letters ORDER BY number"):
-        dead_letter = Letter(*columns)
+    for dead_letter in dead_letters.all_rows(database):
         try:
-            record_codec.decode_record(dead_letter.content(cipher))
-            dead_letter.texts(cipher)
+            record_codec.decode_record(dead_letter.letter.content(cipher))
+            dead_letter.letter.texts(cipher)
         except Damaged as error:
-            yield f"dead letter {number}: {error}"
-    for sink, item, op, before, of in database.execute("SELECT sink, item, op, before, before_seq FROM backfill_items"):
-        if op not in _OPS:
-            yield f"item {item} of the backfill of {sink} has the op {op}"
+            yield f"dead letter {dead_letter.number}: {error}"
+    for each in rows_of(database, _ItemRow, f"SELECT {columns(_ItemRow)} FROM backfill_items"):
+        if each.op not in _OPS:
+            yield f"item {each.item} of the backfill of {each.sink} has the op {each.op}"
         try:
-            bodies.unpack(before, Place.before, of or 0) if before is not None else b""
+            bodies.unpack(each.before, Place.before, each.before_seq or 0) if each.before is not None else b""
         except ValueError as error:
-            yield f"item {item} of the backfill of {sink}: {error}"
+            yield f"item {each.item} of the backfill of {each.sink}: {error}"
     for (sink,) in list(database.execute("SELECT sink FROM cursors")):
         backfill.load(database, sink)
 

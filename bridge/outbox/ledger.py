@@ -22,10 +22,11 @@ where scopes split, join or change their selectors, the first list compares bodi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import takewhile
+from typing import NamedTuple
 
 import apsw
 import msgspec
@@ -42,7 +43,7 @@ from bridge.outbox.appender import Appender
 from bridge.outbox.errors import Damaged, OtherCluster, OtherShard
 from bridge.outbox.log import record_codec, statements
 from bridge.outbox.log.statements import RunningInformer
-from bridge.outbox.storage.database import one, row
+from bridge.outbox.storage.database import columns, one, row, rows_of
 from bridge.outbox.store import Store, bounded
 
 _AT_ONCE = 500
@@ -104,7 +105,7 @@ class Ledger:
     async def keys(self, name: str) -> Sequence[str]:
         """The keys of all objects of a resource. KeyError for an unknown name."""
         kind = (await self._store.ask(record_codec.kinds))[name]
-        return await self._store.ask(lambda database: [key for key, *_ in present(database, kind)])
+        return await self._store.ask(lambda database: [each.key for each in present(database, kind)])
 
     async def exported_resources(self) -> Sequence[Resource]:
         """Every resource that some record names, in every version."""
@@ -142,9 +143,9 @@ class Ledger:
                 informer.position,
                 informer.newest,
                 informer.epoch,
-                informer.rebuilding,
+                bool(informer.rebuilding),
                 self._store.has_forms(resource.name),
-                ignored=informer.ignored,
+                ignored=informer.ignored_change(),
             )
             for informer in rows
         }
@@ -170,8 +171,7 @@ class Ledger:
     async def _export_deletes(self, kind: int, some: Sequence[OrphanedObject]) -> int:
         """Exports the first of these objects, of one informer, as deleted, and returns their number: bounded by
         bytes."""
-        first = some[0]
-        of_informer = takewhile(lambda each: (each.scope, each.epoch) == (first.scope, first.epoch), some)
+        of_informer = takewhile(lambda each: each.informer == some[0].informer, some)
         states = list(bounded((self._store.body(each.sequence) for each in of_informer), len))
         orphaned = some[: len(states)]
         deltas = [
@@ -225,12 +225,22 @@ PRESENT_OF = _LAST_STATES.format(of="kind = ?1 AND ")
 """The last states of a kind; reads that part of the ledger."""
 
 
-def present(database: apsw.Connection, kind: int) -> Iterable[tuple[str, str, str, bytes | None]]:
-    """Key, uid, resourceVersion and digest of every object of a kind."""
-    return database.execute(f"SELECT key, uid, version, digest FROM {PRESENT_OF}", (kind,))
+class LedgerObject(NamedTuple):
+    """An object of the ledger."""
+
+    key: str
+    uid: str
+    version: str
+    digest: bytes | None = None
+    """Of the state without the paths whose changes are ignored; None where none are."""
 
 
-class OrphanedObject(msgspec.Struct, frozen=True):
+def present(database: apsw.Connection, kind: int) -> Iterator[LedgerObject]:
+    """Every object of a kind that was exported, and not exported as deleted."""
+    return rows_of(database, LedgerObject, f"SELECT {columns(LedgerObject)} FROM {PRESENT_OF}", (kind,))
+
+
+class OrphanedObject(NamedTuple):
     """An object that no configured scope covers any more."""
 
     key: str
@@ -243,24 +253,21 @@ class OrphanedObject(msgspec.Struct, frozen=True):
     """Number of the resource that this record names."""
     members: int
     """See ``ObjectVersion.members``."""
-    scope: Scope
-    """Of the informer that had the object."""
+    informer: int
+    """The informer that had the object."""
 
 
 def orphaned_objects(database: apsw.Connection, kind: int, scopes: Sequence[Scope]) -> list[OrphanedObject]:
     """Objects of this kind that none of the scopes covers: informer by informer, in the order of their last records."""
-    found = database.execute(
-        "SELECT o.key, o.uid, o.version, o.seq, i.epoch, l.resource, o.members,"
-        " i.namespace, i.label_selector, i.field_selector"
+    found = rows_of(
+        database,
+        OrphanedObject,
+        "SELECT o.key, o.uid, o.version, o.seq, i.epoch, l.resource, o.members, o.informer"
         f" FROM (SELECT * FROM {PRESENT_OF}) o JOIN informers i ON i.id = o.informer JOIN log l ON l.seq = o.seq"
         " ORDER BY o.informer, o.seq",
         (kind,),
     )
-    return [
-        OrphanedObject(key, uid, version, sequence, epoch, resource, members, Scope(*scope))
-        for key, uid, version, sequence, epoch, resource, members, *scope in found
-        if covering(scopes, key) is None
-    ]
+    return [each for each in found if covering(scopes, each.key) is None]
 
 
 def covering(scopes: Iterable[Scope], key: str) -> Scope | None:
@@ -273,45 +280,36 @@ def covering(scopes: Iterable[Scope], key: str) -> Scope | None:
 # ── Informers ────────────────────────────────────────────────────────────────
 
 
-class InformerRow(msgspec.Struct, frozen=True):
+class InformerRow(NamedTuple):
     """A row of ``informers``."""
 
     id: int
-    scope: Scope
+    namespace: str | None
+    label_selector: str
+    field_selector: str
     position: str | None
     newest: str | None
     epoch: int
-    rebuilding: bool
-    ignored: IgnoredChange | None
-    """The newest ignored change up to the position."""
+    rebuilding: int
+    ignored: str | None
+    """The newest ignored change up to the position, as JSON."""
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.namespace, self.label_selector, self.field_selector)
+
+    def ignored_change(self) -> IgnoredChange | None:
+        """Raises Damaged."""
+        try:
+            return None if self.ignored is None else msgspec.json.decode(self.ignored, type=IgnoredChange)
+        except msgspec.MsgspecError as error:
+            raise Damaged(f"the newest ignored change of an informer cannot be read: {error}") from error
 
 
 def informers(database: apsw.Connection, kind: int) -> list[InformerRow]:
     """The informers of a kind, oldest first."""
-    found = database.execute(
-        "SELECT id, namespace, label_selector, field_selector, position, newest, epoch, rebuilding, ignored"
-        " FROM informers WHERE kind = ? ORDER BY id",
-        (kind,),
-    )
-    return [
-        InformerRow(
-            number,
-            Scope(namespace, labels, fields),
-            position,
-            newest,
-            epoch,
-            bool(rebuilding),
-            _ignored(ignored),
-        )
-        for number, namespace, labels, fields, position, newest, epoch, rebuilding, ignored in found
-    ]
-
-
-def _ignored(text: str | None) -> IgnoredChange | None:
-    try:
-        return None if text is None else msgspec.json.decode(text, type=IgnoredChange)
-    except msgspec.MsgspecError as error:
-        raise Damaged(f"the newest ignored change of an informer cannot be read: {error}") from error
+    query = f"SELECT {columns(InformerRow)} FROM informers WHERE kind = ? ORDER BY id"
+    return [*rows_of(database, InformerRow, query, (kind,))]
 
 
 def watched_resources(database: apsw.Connection) -> list[Resource]:
@@ -322,20 +320,38 @@ def watched_resources(database: apsw.Connection) -> list[Resource]:
 
 def checkpoint(database: apsw.Connection, kind: int, rows: Sequence[InformerRow]) -> dict[Scope, Checkpoint | None]:
     """The checkpoint of each informer of a kind; None for a first start, in epoch 1."""
-    tables = {row.id: VersionTable() for row in rows}
-    for informer, key, uid, version, sequence, members, digest in database.execute(
-        f"SELECT informer, key, uid, version, seq, members, digest FROM {PRESENT_OF}", (kind,)
-    ):
+    tables = {each.id: VersionTable() for each in rows}
+    for informer, key, version in _versions(database, kind):
         if (table := tables.get(informer)) is not None:
-            table[key] = ObjectVersion(uid, version, sequence, members, digest or b"")
-    deletes = list(database.execute(_DELETES, (kind, _MOST_DELETES)))
+            table[key] = version
+    deletes = [*rows_of(database, _Delete, _DELETES, (kind, _MOST_DELETES))]
     known = {
-        row.scope: Checkpoint(
-            tables[row.id], row.position, row.newest, row.epoch, row.ignored, _newest_delete(row, deletes)
+        each.scope: Checkpoint(
+            tables[each.id],
+            each.position,
+            each.newest,
+            each.epoch,
+            each.ignored_change(),
+            _newest_delete(each, deletes),
         )
-        for row in rows
+        for each in rows
     }
     return {scope: None if each.is_blank and each.epoch == 1 else each for scope, each in known.items()}
+
+
+def _versions(database: apsw.Connection, kind: int) -> Iterator[tuple[int, str, ObjectVersion]]:
+    """The number of the informer, the key and the last version of every object of a kind. A start reads hundreds of
+    thousands, so these columns go into the version without a row with names between."""
+    query = f"SELECT informer, key, uid, version, seq, members, digest FROM {PRESENT_OF}"
+    for informer, key, uid, version, sequence, members, digest in database.execute(query, (kind,)):
+        yield informer, key, ObjectVersion(uid, version, sequence, members, digest or b"")
+
+
+class _Delete(NamedTuple):
+    key: str
+    uid: str
+    version: str
+    epoch: int
 
 
 _MOST_DELETES = 100
@@ -346,21 +362,16 @@ _DELETES = (
 )
 
 
-def _newest_delete(row: InformerRow, deletes: Iterable[tuple[str, str, str, int]]) -> Deleted | None:
+def _newest_delete(row: InformerRow, deletes: Iterable[_Delete]) -> Deleted | None:
     """The newest announced delete in this scope and epoch; None without a position. Deletes of an earlier division into
     scopes belong to an earlier epoch."""
     if row.position is None:
         return None
-    covered = (each for each in deletes if each[3] == row.epoch and covering([row.scope], each[0]) is not None)
-    return next((Deleted(*each[:3]) for each in covered), None)
+    covered = (each for each in deletes if each.epoch == row.epoch and covering([row.scope], each.key) is not None)
+    return next((Deleted(each.key, each.uid, each.version) for each in covered), None)
 
 
 # ── The division into scopes ──────────────────────────────────────────────────
-
-
-def is_unchanged(rows: Sequence[InformerRow], scopes: Sequence[Scope]) -> bool:
-    """True if the informers of the database are exactly these scopes."""
-    return {row.scope for row in rows} == set(scopes)
 
 
 def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence[Scope]) -> list[InformerRow]:
@@ -375,7 +386,7 @@ def assign(database: apsw.Connection, resource: int, kind: int, scopes: Sequence
             " VALUES (?,?,?,?,?,?)",
             (kind, resource, scope.namespace, scope.label_selector, scope.field_selector, rebuilding),
         )
-    if not is_unchanged(rows, scopes):
+    if {each.scope for each in rows} != set(scopes):
         _hand_over(database, kind, rows, scopes)
     # A list may find objects again that were exported as deleted while they existed.
     database.execute(

@@ -40,9 +40,10 @@ from bridge.outbox.ledger import PRESENT
 from bridge.outbox.log import cleaner, record_codec, statements
 from bridge.outbox.log.body_codec import BodyCodec, load_dictionaries
 from bridge.outbox.log.cleaner import CleanableLog
+from bridge.outbox.log.statements import LedgerRow
+from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import one, open_and_migrate, open_writer, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
-from bridge.outbox.storage.schema import FORMAT
 from bridge.outbox.storage.state_directory import Mark, StateDirectory
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.outbox import OutboxOpened, OutboxRebuilt, ReplicasLeft, StateExposed, StateMigrated
@@ -129,7 +130,7 @@ def report_opened(opened: OpenedState, records: int, sinks: Iterable[str], repor
     """``records``: that sinks can read. ``sinks``: those that get a Gap after damage."""
     files, file = opened.state_directory, str(opened.state_directory.file)
     report(OutboxOpened(file, apsw.sqlite_lib_version(), records, opened.objects))
-    if opened.former_format != FORMAT:
+    if opened.former_format != schema.FORMAT:
         report(StateMigrated(file, opened.former_format))
     if isinstance(opened.found, Lacking) and opened.found.leaves_replicas:
         report(ReplicasLeft(file))
@@ -201,7 +202,7 @@ def open_existing(directory: Path, sinks: Iterable[str], now: str, cipher: Ciphe
             connection = open_writer(files.file)
             with _closed_after_error(start, connection):
                 _begin_history(start, connection)
-                return _read(start, connection, Whole(), FORMAT)
+                return _read(start, connection, Whole(), schema.FORMAT)
     except BaseException:
         files.release()
         raise
@@ -232,7 +233,7 @@ def _rebuild(start: _Start, mark: Mark, behind: int) -> OpenedState:
         _begin_history(start, connection)
         begin_anew(connection, last, epoch, start)
         files.remove_mark()
-        return _read(start, connection, found, FORMAT)
+        return _read(start, connection, found, schema.FORMAT)
 
 
 def _expect_file(files: StateDirectory) -> None:
@@ -376,7 +377,20 @@ def _begin_lacking(connection: apsw.Connection, found: Lacking, now: str) -> Non
 def _append(connection: apsw.Connection, gap: Gap) -> None:
     """Makes the Gap a record of the log, of no object."""
     connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
-    connection.execute(statements.ENTER, (0, gap.sequence, "", None, "", "", None, 0, None))
+    connection.execute(
+        statements.ENTER,
+        LedgerRow(
+            kind=0,
+            seq=gap.sequence,
+            key="",
+            informer=None,
+            uid="",
+            version="",
+            replaces=None,
+            members=0,
+            digest=None,
+        ),
+    )
 
 
 # ── A new database in place of a damaged one ─────────────────────────────────

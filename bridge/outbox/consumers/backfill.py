@@ -13,10 +13,10 @@ would need a second cursor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apsw
 import msgspec
@@ -36,6 +36,7 @@ from bridge.model.record import (
 from bridge.model.resource import Resource
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log import record_codec
+from bridge.outbox.log.record_codec import LogRow
 from bridge.outbox.storage.database import one, row
 from bridge.outbox.store import bounded, record_bytes
 
@@ -154,9 +155,9 @@ def read(
     of a snapshot has the number as of which the snapshot has its state: no record of it that the sink had before has a
     larger number, also where a changed selection exported the unchanged object again. Raises Damaged if a record of the
     log is missing."""
-    columns = ", ".join(f"l.{name}" for name in record_codec.COLUMNS.split(", "))
+    logged = ", ".join(f"l.{name}" for name in LogRow._fields)
     found = database.execute(
-        f"SELECT s.item, {ITEM_COLUMNS}, {columns} FROM backfill_items s"
+        f"SELECT s.item, {ITEM_COLUMNS}, {logged} FROM backfill_items s"
         " LEFT JOIN log l ON l.seq = s.seq WHERE s.sink = ? AND s.item > ? ORDER BY s.item LIMIT ?",
         (sink, backfill.read_through, limit),
     )
@@ -166,7 +167,8 @@ def read(
     def records() -> Iterator[Record]:
         for item, *values in found:
             items.append(item)
-            record = _record(backfill, sink, BackfillItem(*values[:_WIDTH]), values[_WIDTH:], codec)
+            row = None if values[_WIDTH] is None else LogRow._make(values[_WIDTH:])
+            record = _record(backfill, sink, BackfillItem._make(values[:_WIDTH]), row, codec)
             # Indexes up to 0 are records in flight before the backfill: these keep the ids of their first delivery.
             if item > 0 and isinstance(record, Delta) and _is_of_snapshot(backfill, record):
                 record = msgspec.structs.replace(
@@ -213,24 +215,26 @@ ITEM_COLUMNS = "s.seq, s.op, s.first_seq, s.records, s.time, s.before_seq, s.bef
 _WIDTH = len(BackfillItem._fields)
 
 
-def _record(
-    backfill: Backfill, sink: str, item: BackfillItem, logged: Sequence[Any], codec: record_codec.Codec
-) -> Record:
-    sequence, op, first, count, time, before_sequence, before, concerns = item
-    if time is not None:
-        if op == record_codec.GAP:
-            return dropped_gap(first or sequence, sequence, count or 0, time, concerns_of(concerns, codec.resources))
-        return Snapshot(SnapshotEdge(op), sequence, sink, count or 0, time, backfill.replay, scope_of(concerns))
-    if logged[0] is None:
-        raise Damaged(f"record {sequence}, which sink {sink} has not settled, is missing")
-    if op == record_codec.GAP:
-        return record_codec.record_of(logged, codec)
-    if op == Op.ADDED or (op == Op.SYNC and logged[1] != op):
+def _record(backfill: Backfill, sink: str, item: BackfillItem, row: LogRow | None, codec: record_codec.Codec) -> Record:
+    """``row``: the record of the log that the item is about; None for a notice."""
+    if item.time is not None:
+        count = item.records or 0
+        if item.op == record_codec.GAP:
+            concerns = concerns_of(item.concerns, codec.resources)
+            return dropped_gap(item.first or item.sequence, item.sequence, count, item.time, concerns)
+        edge = SnapshotEdge(item.op)
+        return Snapshot(edge, item.sequence, sink, count, item.time, backfill.replay, scope_of(item.concerns))
+    if row is None:
+        raise Damaged(f"record {item.sequence}, which sink {sink} has not settled, is missing")
+    if item.op == record_codec.GAP:
+        return record_codec.record_of(row, codec)
+    before = item.before
+    if item.op == Op.ADDED or (item.op == Op.SYNC and row.op != item.op):
         # The log may have the record as ``updated``; a new object, or one of a snapshot, has no state before it.
         before = None
-    elif before_sequence is None:
-        before = logged[-2]
-    return record_codec.record_of([*logged[:-2], before, logged[-1]], codec, Op(op), before_sequence)
+    elif item.before_sequence is None:
+        before = row.before
+    return record_codec.record_of(row._replace(before=before), codec, Op(item.op), item.before_sequence)
 
 
 def settle(database: apsw.Connection, sink: str, item: int) -> None:

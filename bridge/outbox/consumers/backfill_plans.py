@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -53,14 +53,15 @@ def plan_compacted(
 
     def waiting() -> Iterator[BacklogRecord]:
         nonlocal count
-        for item, _, kind, key, uid in _waiting(database, sink, backfill, taken, through):
+        for each in _waiting(database, sink, backfill, taken, through):
+            item = each.item
             count += 1
             if item.time is not None or item.op == record_codec.GAP:
                 notices.append(item)
                 continue
             if item.before_sequence is not None:
                 befores[item.before_sequence] = item.before
-            yield BacklogRecord(item.sequence, (kind, key), uid, Op(item.op), item.before_sequence)
+            yield BacklogRecord(item.sequence, (each.kind, each.key), each.uid, Op(item.op), item.before_sequence)
 
     planned = []
     for kept in compact(waiting(), uncertain_through):
@@ -86,7 +87,8 @@ def plan_dropped(
     notices: list[BackfillItem] = []
     kept: list[BackfillItem] = []
     concerns = GapConcerns()
-    for item, resource, _, key, _ in _waiting(database, sink, backfill, taken, through):
+    for each in _waiting(database, sink, backfill, taken, through):
+        item = each.item
         if item.op == record_codec.GAP and item.time is not None:
             first, count = min(first, item.first or first), count + (item.records or 0)
             concerns.add_all(item.concerns)
@@ -96,7 +98,7 @@ def plan_dropped(
             kept.append(item)
         else:
             count += 1
-            concerns.add(resource, key)
+            concerns.add(each.resource, each.key)
     return [
         *_bracketed(notices, kept),
         BackfillItem(through, record_codec.GAP, first, count, time, concerns=concerns.text()),
@@ -226,23 +228,32 @@ def begin_selection(
 # ── Parts of a plan ──────────────────────────────────────────────────────────
 
 
+class _Waiting(NamedTuple):
+    item: BackfillItem
+    """Also for a record of the log."""
+    resource: Any
+    """This and the others: of the record's object; None for a notice."""
+    kind: Any
+    key: Any
+    uid: Any
+
+
 def _waiting(
     database: apsw.Connection, sink: str, backfill: Backfill | None, taken: int, through: int
-) -> Iterator[tuple[BackfillItem, Any, Any, Any, Any]]:
-    """All items and records that the sink has not received, in order, each with resource, kind, key and uid of its
-    object."""
+) -> Iterator[_Waiting]:
+    """All items and records that the sink has not received, in order."""
     if backfill is not None:
         items = (
             f"SELECT s.item, {ITEM_COLUMNS}, l.resource, l.kind, l.key, l.uid FROM backfill_items s"
             " LEFT JOIN log l ON l.seq = s.seq WHERE s.item > ? AND s.sink = ? ORDER BY s.item"
         )
         for _, *values, resource, kind, key, uid in _in_chunks(database, items, backfill.read_through, sink):
-            yield BackfillItem(*values), resource, kind, key, uid
+            yield _Waiting(BackfillItem._make(values), resource, kind, key, uid)
     op, seen = selections.seen_by(database, sink)
     log = f"SELECT seq, {op}, resource, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {seen} ORDER BY seq"
     start = taken if backfill is None else backfill.resumes_after
     for sequence, op, resource, kind, key, uid in _in_chunks(database, log, start, through, selections.quoted(sink)):
-        yield BackfillItem(sequence, op), resource, kind, key, uid
+        yield _Waiting(BackfillItem(sequence, op), resource, kind, key, uid)
 
 
 def _in_chunks(database: apsw.Connection, query: str, after: int, *values: Any) -> Iterator[tuple[Any, ...]]:

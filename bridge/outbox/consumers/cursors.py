@@ -6,6 +6,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from uuid import uuid4
 
 import apsw
@@ -17,7 +18,7 @@ from bridge.outbox.consumers import backfill_plans, selections
 from bridge.outbox.consumers.backfill import Backfill, BackfillKind
 from bridge.outbox.ledger import PRESENT
 from bridge.outbox.log import statements
-from bridge.outbox.storage.database import one, row
+from bridge.outbox.storage.database import columns, one, row, rows_of
 
 
 @dataclass(slots=True)
@@ -144,28 +145,36 @@ class CursorProgress:
     memory: bytes
 
 
+class _CursorRow(NamedTuple):
+    sink: str
+    settled: int
+    absent_seconds: float
+    paused: int
+    memory: bytes
+    birth: str
+    backfills: int
+    owes_snapshot: int
+
+
 def load(database: apsw.Connection, configured: Iterable[str]) -> dict[str, SinkCursor]:
     """All cursors of the database by sink; ``configured`` marks the sinks of the present configuration."""
     there = set(configured)
-    columns = "sink, settled, absent_seconds, paused, memory, birth, backfills, owes_snapshot"
-    found = list(database.execute(f"SELECT {columns} FROM cursors"))
     cursors = {}
-    for sink, settled, absent, paused, memory, birth, ended, owes in found:
-        backfill = backfills.load(database, sink)
-        item = 0 if backfill is None else backfill.read_through
-        cursors[sink] = SinkCursor(
-            sink,
-            settled,
-            absent,
+    for each in [*rows_of(database, _CursorRow, f"SELECT {columns(_CursorRow)} FROM cursors")]:
+        backfill = backfills.load(database, each.sink)
+        cursors[each.sink] = SinkCursor(
+            each.sink,
+            each.settled,
+            each.absent_seconds,
             backfill,
-            configured=sink in there,
-            settled_item=item,
+            configured=each.sink in there,
+            settled_item=0 if backfill is None else backfill.read_through,
             compacted_through=0 if backfill is None else _compacted_through(backfill),
-            paused=PauseCause(paused),
-            memory=memory,
-            birth=birth,
-            backfills=ended,
-            owes_snapshot=owes,
+            paused=PauseCause(each.paused),
+            memory=each.memory,
+            birth=each.birth,
+            backfills=each.backfills,
+            owes_snapshot=each.owes_snapshot,
         )
     return cursors
 

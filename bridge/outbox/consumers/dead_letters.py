@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import apsw
 
@@ -14,19 +14,30 @@ from bridge.model.admin import DeadLetter, DeadLetterChain, UnknownTarget
 from bridge.model.record import NO_OBJECT, Delta, NewDeadLetter, OrderingKey, Record, RetriedDeadLetter
 from bridge.outbox.encryption import Cipher, Letter
 from bridge.outbox.log import record_codec
-from bridge.outbox.storage.database import one
+from bridge.outbox.storage.database import columns, one, places, rows_of
 from bridge.outbox.store import Store
 
 MOST = 100_000
 """Dead letters of a sink. Memory holds the number and the object of each."""
 
 
+class SavedDeadLetter(NamedTuple):
+    """What memory has of a dead letter."""
+
+    key: OrderingKey
+    """Of the object."""
+    sequence: int
+    """The record's number."""
+    parked: bool
+    """Without an attempt."""
+
+
 @dataclass(frozen=True, slots=True)
 class SavedDeadLetters:
     """The dead letters of a sink at the start of the process."""
 
-    dead_letters: Mapping[int, tuple[OrderingKey, int, bool]]
-    """Number → ordering key of the object, the record's number, and whether it was parked without an attempt."""
+    dead_letters: Mapping[int, SavedDeadLetter]
+    """By their numbers."""
     retrying: bool
 
 
@@ -47,10 +58,10 @@ class DeadLetters:
         """Objects that have a dead letter → the sequence number of their first."""
         self.retrying = found.retrying
         """True while some dead letters are marked for another delivery."""
-        self.newest_at_start = max((sequence for _, sequence, _ in found.dead_letters.values()), default=0)
+        self.newest_at_start = max((each.sequence for each in found.dead_letters.values()), default=0)
         """The highest sequence number of a dead letter that was there when the state was opened; 0 without any."""
-        for number, (key, sequence, parked) in found.dead_letters.items():
-            self._note(number, key, sequence, parked)
+        for number, each in found.dead_letters.items():
+            self._note(number, each)
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -68,8 +79,7 @@ class DeadLetters:
         while len(self._objects) >= self._most and not self.retrying:
             self._has_changed.clear()
             await self._has_changed.wait()
-        dead_letters = [row_of(self._sink, each) for each in new_dead_letters]
-        added = partial(insert, dead_letters=dead_letters, cipher=self._cipher)
+        added = partial(insert, sink=self._sink, new=new_dead_letters, cipher=self._cipher)
         numbers, _ = await self._store.write(
             added,
             committed=lambda done: self._note_added(new_dead_letters, *done),
@@ -85,7 +95,8 @@ class DeadLetters:
         found = await self._store.ask(partial(next_retries, sink=self._sink, limit=limit))
         self.retrying = self.retrying or bool(found)
         return [
-            RetriedDeadLetter(number, record_codec.decode_record(each.content(self._cipher))) for number, each in found
+            RetriedDeadLetter(each.number, record_codec.decode_record(each.letter.content(self._cipher)))
+            for each in found
         ]
 
     async def delivered(self, numbers: Sequence[int]) -> None:
@@ -133,20 +144,20 @@ class DeadLetters:
     ) -> None:
         for number, each in zip(numbers, new_dead_letters, strict=True):
             if number is not None:
-                self._note(number, each.record.ordering_key, each.record.sequence, each.parked)
+                self._note(number, SavedDeadLetter(each.record.ordering_key, each.record.sequence, each.parked))
         self.retrying = self.retrying or released
 
     def _note_dropped(self, deleted: Sequence[int], released: bool) -> None:
         self._forget(deleted)
         self.retrying = self.retrying or released
 
-    def _note(self, number: int, key: OrderingKey, sequence: int, parked: bool) -> None:
-        self._objects[number] = key
-        if parked:
+    def _note(self, number: int, saved: SavedDeadLetter) -> None:
+        self._objects[number] = saved.key
+        if saved.parked:
             self._parked.add(number)
-        if key != NO_OBJECT:
-            self._by_object.setdefault(key, {})[number] = sequence
-            self.keys.setdefault(key, sequence)
+        if saved.key != NO_OBJECT:
+            self._by_object.setdefault(saved.key, {})[number] = saved.sequence
+            self.keys.setdefault(saved.key, saved.sequence)
 
     def _forget(self, numbers: Iterable[int]) -> None:
         self._has_changed.set()
@@ -165,30 +176,65 @@ class DeadLetters:
 # ── In the database ──────────────────────────────────────────────────────────
 
 
+class DeadLetterRow(NamedTuple):
+    """A row of ``dead_letters``."""
+
+    number: int
+    sink: str
+    seq: int
+    record_id: str
+    resource_name: str
+    key: str
+    reason: str
+    parked: int
+    retrying: int
+    record: bytes
+    answer: str
+    sealed: bytes | None
+
+    @property
+    def letter(self) -> Letter:
+        return Letter(self.sink, self.seq, self.record_id, self.record, self.reason, self.answer, self.sealed)
+
+
+_SELECT = f"SELECT {columns(DeadLetterRow)} FROM dead_letters"
+
+
+class _WaitingRow(NamedTuple):
+    """The columns of a row that have no content."""
+
+    number: int
+    sink: str
+    resource_name: str
+    key: str
+    seq: int
+    parked: int
+    retrying: int
+
+
 def load(database: apsw.Connection, sinks: Iterable[str]) -> dict[str, SavedDeadLetters]:
     """The dead letters of these sinks, and of every other sink that has some."""
-    dead_letters: dict[str, dict[int, tuple[OrderingKey, int, bool]]] = {sink: {} for sink in sinks}
+    dead_letters: dict[str, dict[int, SavedDeadLetter]] = {sink: {} for sink in sinks}
     again: set[str] = set()
-    found = database.execute(
-        "SELECT number, sink, resource_name, key, seq, parked, retrying FROM dead_letters ORDER BY number"
-    )
-    for number, sink, name, key, sequence, parked, retrying in found:
-        dead_letters.setdefault(sink, {})[number] = ((name, key), sequence, bool(parked))
-        if retrying:
-            again.add(sink)
+    for each in rows_of(database, _WaitingRow, f"SELECT {columns(_WaitingRow)} FROM dead_letters ORDER BY number"):
+        saved = SavedDeadLetter((each.resource_name, each.key), each.seq, bool(each.parked))
+        dead_letters.setdefault(each.sink, {})[each.number] = saved
+        if each.retrying:
+            again.add(each.sink)
     return {sink: SavedDeadLetters(those, sink in again) for sink, those in dead_letters.items()}
+
+
+def all_rows(database: apsw.Connection) -> Iterator[DeadLetterRow]:
+    """All dead letters, by number."""
+    return rows_of(database, DeadLetterRow, f"{_SELECT} ORDER BY number")
 
 
 def listed(
     database: apsw.Connection, sink: str | None, after: int, limit: int, cipher: Cipher | None
 ) -> list[DeadLetter]:
     """At most ``limit`` dead letters with numbers above ``after``, of one sink or (None) of all."""
-    found = database.execute(
-        f"SELECT number, resource_name, key, parked, retrying, {Letter.COLUMNS} FROM dead_letters"
-        " WHERE number > ? AND (? IS NULL OR sink = ?) ORDER BY number LIMIT ?",
-        (after, sink, sink, limit),
-    )
-    return [_dead_letter_of(row, cipher) for row in found]
+    query = f"{_SELECT} WHERE number > ?1 AND (?2 IS NULL OR sink = ?2) ORDER BY number LIMIT ?3"
+    return [_dead_letter_of(each, cipher) for each in rows_of(database, DeadLetterRow, query, (after, sink, limit))]
 
 
 def chains(
@@ -200,69 +246,77 @@ def chains(
         "WITH objects AS MATERIALIZED (SELECT sink, resource_name, key, min(number) AS first,"
         " count(*) FILTER (WHERE NOT parked) AS rejected, count(*) FILTER (WHERE parked) AS waiting"
         " FROM dead_letters WHERE ?1 IS NULL OR sink = ?1 GROUP BY sink, resource_name, key)"
-        " SELECT iif(waiting, rejected, 1), waiting, number, resource_name, key, parked, retrying,"
-        f" {Letter.COLUMNS} FROM dead_letters JOIN objects USING (sink, resource_name, key)"
+        f" SELECT iif(waiting, rejected, 1), waiting, {columns(DeadLetterRow)}"
+        " FROM dead_letters JOIN objects USING (sink, resource_name, key)"
         " WHERE number > ?2 AND (number = first OR NOT waiting) ORDER BY number LIMIT ?3",
         (sink, after, limit),
     )
-    return [DeadLetterChain(_dead_letter_of(row, cipher), rejected, parked) for rejected, parked, *row in found]
+    return [
+        DeadLetterChain(_dead_letter_of(DeadLetterRow._make(row), cipher), rejected, parked)
+        for rejected, parked, *row in found
+    ]
 
 
 def record_of(database: apsw.Connection, number: int, cipher: Cipher | None) -> Record:
     """The record of a dead letter. Raises UnknownTarget."""
-    found = database.execute(f"SELECT {Letter.COLUMNS} FROM dead_letters WHERE number = ?", (number,)).fetchone()
-    if found is None:
-        raise UnknownTarget(f"there is no dead letter {number}")
-    return record_codec.decode_record(Letter(*found).content(cipher))
-
-
-def row_of(sink: str, new: NewDeadLetter) -> tuple[Any, ...]:
-    """For ``insert``."""
-    record = new.record
-    content = record_codec.encode_record(record)
-    return sink, record.sequence, record.id, *record.ordering_key, new.reason, int(new.parked), content, new.answer
+    for found in rows_of(database, DeadLetterRow, f"{_SELECT} WHERE number = ?", (number,)):
+        return record_codec.decode_record(found.letter.content(cipher))
+    raise UnknownTarget(f"there is no dead letter {number}")
 
 
 def insert(
-    database: apsw.Connection, dead_letters: Sequence[tuple[Any, ...]], cipher: Cipher | None = None
+    database: apsw.Connection, sink: str, new: Sequence[NewDeadLetter], cipher: Cipher | None
 ) -> tuple[list[int | None], bool]:
     """Returns the number of each inserted row (None for a duplicate), and whether an inserted row can be retried at
     once. A parked record is marked for retry if every earlier dead letter of its object is marked: otherwise no
     operator's request would ever cover it."""
     numbers: list[int | None] = []
     released = False
-    for dead_letter in dead_letters:
-        sink, sequence, record_id, name, key, reason, parked, record, answer = dead_letter
+    for each in new:
+        record, (name, key) = each.record, each.record.ordering_key
         if one(
             database,
             "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE sink = ? AND seq = ? AND record_id = ?)",
-            (sink, sequence, record_id),
+            (sink, record.sequence, record.id),
         ):
             numbers.append(None)
             continue
-        letter = Letter(sink, sequence, record_id, record, reason, answer, None).encrypted(cipher)
+        content = record_codec.encode_record(record)
+        letter = Letter(sink, record.sequence, record.id, content, each.reason, each.answer).encrypted(cipher)
         waits = one(
             database,
             "SELECT EXISTS (SELECT 1 FROM dead_letters"
             " WHERE sink = ? AND resource_name = ? AND key = ? AND NOT retrying)",
             (sink, name, key),
         )
-        again = int(parked and not waits)
+        again = each.parked and not waits
         # A number is used once, also behind a takeover: a copy of the database does not have SQLite's own counters.
         number = one(database, "UPDATE meta SET dead_letters = dead_letters + 1 RETURNING dead_letters")
         database.execute(
-            "INSERT INTO dead_letters (number, sink, seq, record_id, resource_name, key, parked, retrying, record,"
-            " reason, answer, sealed) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
-            (number, sink, sequence, record_id, name, key, parked, again, *letter[3:]),
+            f"INSERT INTO dead_letters ({columns(DeadLetterRow)}) VALUES ({places(DeadLetterRow)})",
+            DeadLetterRow(
+                number,
+                sink,
+                record.sequence,
+                record.id,
+                name,
+                key,
+                letter.reason,
+                int(each.parked),
+                int(again),
+                letter.record,
+                letter.answer,
+                letter.sealed,
+            ),
         )
         numbers.append(number)
-        released = released or bool(again)
+        released = released or again
     return numbers, released
 
 
-def next_retries(database: apsw.Connection, sink: str, limit: int) -> list[tuple[int, Letter]]:
-    query = f"SELECT number, {Letter.COLUMNS} FROM dead_letters WHERE sink = ? AND retrying ORDER BY number LIMIT ?"
-    return [(number, Letter(*columns)) for number, *columns in database.execute(query, (sink, limit))]
+def next_retries(database: apsw.Connection, sink: str, limit: int) -> list[DeadLetterRow]:
+    query = f"{_SELECT} WHERE sink = ? AND retrying ORDER BY number LIMIT ?"
+    return [*rows_of(database, DeadLetterRow, query, (sink, limit))]
 
 
 def delete(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list[int]:
@@ -276,45 +330,40 @@ def delete(database: apsw.Connection, sink: str, numbers: Sequence[int]) -> list
 
 
 def reject_again(
-    database: apsw.Connection, sink: str, number: int, reason: str, answer: str, cipher: Cipher | None = None
+    database: apsw.Connection, sink: str, number: int, reason: str, answer: str, cipher: Cipher | None
 ) -> None:
-    row = database.execute(
-        f"SELECT resource_name, key, {Letter.COLUMNS} FROM dead_letters WHERE number = ? AND sink = ?", (number, sink)
-    ).fetchone()
-    if row is None:
-        return
-    name, key, *columns = row
-    letter = Letter(*columns)._replace(reason=reason, answer=answer, sealed=None).encrypted(cipher)
-    database.execute(
-        "UPDATE dead_letters SET record = ?, reason = ?, answer = ?, sealed = ?, parked = 0, retrying = 0"
-        " WHERE number = ?",
-        (*letter[3:], number),
-    )
-    database.execute(
-        "UPDATE dead_letters SET retrying = 0"
-        " WHERE sink = ? AND resource_name = ? AND key = ? AND number > ? AND parked",
-        (sink, name, key, number),
-    )
+    query = f"{_SELECT} WHERE number = ? AND sink = ?"
+    for row in [*rows_of(database, DeadLetterRow, query, (number, sink))]:
+        letter = row.letter._replace(reason=reason, answer=answer, sealed=None).encrypted(cipher)
+        database.execute(
+            "UPDATE dead_letters SET record = ?, reason = ?, answer = ?, sealed = ?, parked = 0, retrying = 0"
+            " WHERE number = ?",
+            (letter.record, letter.reason, letter.answer, letter.sealed, number),
+        )
+        database.execute(
+            "UPDATE dead_letters SET retrying = 0"
+            " WHERE sink = ? AND resource_name = ? AND key = ? AND number > ? AND parked",
+            (sink, row.resource_name, row.key, number),
+        )
 
 
-def _dead_letter_of(row: Sequence[Any], cipher: Cipher | None) -> DeadLetter:
-    number, name, key, parked, retrying, *columns = row
-    letter = Letter(*columns)
+def _dead_letter_of(row: DeadLetterRow, cipher: Cipher | None) -> DeadLetter:
+    letter = row.letter
     record = record_codec.decode_record(letter.content(cipher))
     reason, answer = letter.texts(cipher)
     op = record.op.value if isinstance(record, Delta) else type(record).__name__.lower()
     return DeadLetter(
-        number,
-        letter.sink,
+        row.number,
+        row.sink,
         record.sequence,
         record.id,
-        name,
-        key,
+        row.resource_name,
+        row.key,
         op,
         record.time,
         reason,
-        bool(parked),
-        bool(retrying),
+        bool(row.parked),
+        bool(row.retrying),
         answer,
     )
 

@@ -39,8 +39,9 @@ from bridge.outbox.errors import Damaged, StateError
 from bridge.outbox.ledger import PRESENT
 from bridge.outbox.log import record_codec, statements
 from bridge.outbox.log.body_codec import BodyCodec
+from bridge.outbox.log.record_codec import LogRow
 from bridge.outbox.log.statements import Decide
-from bridge.outbox.storage.database import one, row
+from bridge.outbox.storage.database import columns, one, row, rows_of
 from bridge.outbox.store import Condition, Store, bounded, condition, record_bytes
 
 EVERYTHING = '[{"resource":"*"}]'
@@ -49,8 +50,7 @@ _AT_ONCE = 500
 """Objects that are read, or moved, in each transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSelection:
+class StoredSelection(NamedTuple):
     """A sink's row."""
 
     sink: str
@@ -282,28 +282,25 @@ def _read_to_judge(
     """The first changes of objects and gaps behind ``after``, up to ``through`` and a bounded number of bytes: without
     resyncs and differences, which are for certain sinks. Raises Damaged."""
     where, values = which
-    found = database.execute(
+    found = rows_of(
+        database,
+        LogRow,
         f"SELECT {record_codec.COLUMNS} FROM log WHERE seq > ? AND seq <= ? AND targets IS NULL AND {where}"
         f" ORDER BY seq LIMIT {_JUDGED_AT_ONCE}",
         (after, through, *values),
     )
-    records = (record_codec.record_of(row, codec) for row in found)
+    records = (record_codec.record_of(each, codec) for each in found)
     return list(bounded(records, record_bytes))
 
 
 # ── In the database ──────────────────────────────────────────────────────────
 
 
-_COLUMNS = "sink, mask, since, had_all, number, start, pending, entries, names, effective"
-
-
 def load(database: apsw.Connection) -> dict[str, StoredSelection]:
     """The selections by sink."""
     return {
-        sink: StoredSelection(sink, mask, since, bool(had_all), number, start, bool(pending), *others)
-        for sink, mask, since, had_all, number, start, pending, *others in database.execute(
-            f"SELECT {_COLUMNS} FROM selections"
-        )
+        each.sink: each._replace(had_all=bool(each.had_all), pending=bool(each.pending))
+        for each in rows_of(database, StoredSelection, f"SELECT {columns(StoredSelection)} FROM selections")
     }
 
 

@@ -6,9 +6,8 @@ keeps them, since there is one for each version of a kind that was ever served.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
 import apsw
 import msgspec
@@ -22,37 +21,37 @@ from bridge.model.resource import Resource
 from bridge.outbox.encryption import Place
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log.body_codec import BodyCodec
-from bridge.outbox.storage.database import one
+from bridge.outbox.storage.database import columns, one, places, rows_of
 
 GAP = "gap"
 """Stands for the op in the row of a Gap, whose body is JSON."""
 
-COLUMNS = (
-    "seq, op, evidence, kind, resource, key, uid, version, time, epoch, targets, takes, enters, leaves, members,"
-    " selection, before, body"
-)
-INSERT = f"INSERT INTO log ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 
-LogRow: TypeAlias = tuple[
-    int,
-    str,
-    str,
-    int,
-    int,
-    str,
-    str,
-    str,
-    str,
-    int,
-    str | None,
-    int | None,
-    int | None,
-    int | None,
-    int | None,
-    int,
-    bytes | None,
-    bytes,
-]  # As INSERT.
+class LogRow(NamedTuple):
+    """A row of the log."""
+
+    seq: int
+    op: str
+    evidence: str
+    kind: int
+    resource: int
+    key: str
+    uid: str
+    version: str
+    time: str
+    epoch: int
+    targets: str | None
+    takes: int | None
+    enters: int | None
+    leaves: int | None
+    members: int | None
+    selection: int
+    before: bytes | None
+    body: bytes
+
+
+COLUMNS = columns(LogRow)
+INSERT = f"INSERT INTO log ({COLUMNS}) VALUES ({places(LogRow)})"
 
 _TYPES = {
     (int, str, str, int, int, str, str, str, str, int, targets, *selected, int, before, bytes)
@@ -61,8 +60,6 @@ _TYPES = {
     for before in (bytes, type(None))
 }
 """Valid types of a row's columns. SQLite checks types when a row is written, and trusts the file when it is read."""
-UNDECIDED = (None, None, None, None)
-"""In the row of a record that no selection decided about."""
 _OPS = {op.value: op for op in Op}
 _EVIDENCE = {evidence.value: evidence for evidence in Evidence}
 encode = msgspec.json.Encoder().encode
@@ -79,40 +76,63 @@ class Codec:
 
 def gap_row(gap: Gap) -> LogRow:
     """The row of a Gap."""
-    return (gap.sequence, GAP, "", 0, 0, "", "", "", gap.time, 0, None, *UNDECIDED, 0, None, encode(gap))
+    return LogRow(
+        seq=gap.sequence,
+        op=GAP,
+        evidence="",
+        kind=0,
+        resource=0,
+        key="",
+        uid="",
+        version="",
+        time=gap.time,
+        epoch=0,
+        targets=None,
+        takes=None,
+        enters=None,
+        leaves=None,
+        members=None,
+        selection=0,
+        before=None,
+        body=encode(gap),
+    )
 
 
-def record_of(row: Sequence[Any], codec: Codec, op: Op | None = None, before_of: int | None = None) -> Record:
+def record_of(row: LogRow, codec: Codec, op: Op | None = None, before_of: int | None = None) -> Record:
     """The record of a row. For a backfill, ``op`` replaces the row's op, and ``before_of`` is the record whose
     ``before`` the row has. Raises Damaged."""
-    sequence, logged, evidence, _, resource, key, uid, version, time, epoch, targets, *decided, before, body = row
     if tuple(map(type, row)) not in _TYPES:
-        raise Damaged(f"record {sequence} cannot be read: its types are {[type(each).__name__ for each in row]}")
+        raise Damaged(f"record {row.seq} cannot be read: its types are {[type(each).__name__ for each in row]}")
     try:
-        if logged == GAP:
-            return msgspec.json.decode(body, type=Gap)
-        takes, enters, leaves, members, selection = decided
-        state, managers = parted(codec.bodies.unpack_whole(body, Place.body, sequence))
+        if row.op == GAP:
+            return msgspec.json.decode(row.body, type=Gap)
+        state, managers = parted(codec.bodies.unpack_whole(row.body, Place.body, row.seq))
         return Delta(
-            sequence,
-            op or _OPS[logged],
+            row.seq,
+            op or _OPS[row.op],
             # Of a record that is no delete, only a selection makes one.
-            Evidence.UNSELECTED if op is Op.DELETED and logged != Op.DELETED else _EVIDENCE[evidence],
-            codec.resources[resource],
-            key,
-            uid,
-            version,
-            time,
-            epoch,
+            Evidence.UNSELECTED if op is Op.DELETED and row.op != Op.DELETED else _EVIDENCE[row.evidence],
+            codec.resources[row.resource],
+            row.key,
+            row.uid,
+            row.version,
+            row.time,
+            row.epoch,
             state,
-            None if before is None else codec.bodies.unpack(before, Place.before, before_of or sequence),
-            None if targets is None else _decode_targets(targets),
-            selected=None if takes is None else Selected(takes, enters, leaves, members),
-            selection=selection,
+            None if row.before is None else codec.bodies.unpack(row.before, Place.before, before_of or row.seq),
+            None if row.targets is None else _decode_targets(row.targets),
+            selected=_selected(row),
+            selection=row.selection,
             managers=managers,
         )
     except (ValueError, KeyError, msgspec.MsgspecError) as error:
-        raise Damaged(f"record {sequence} cannot be read: {error}") from error
+        raise Damaged(f"record {row.seq} cannot be read: {error}") from error
+
+
+def _selected(row: LogRow) -> Selected | None:
+    if row.takes is None or row.enters is None or row.leaves is None or row.members is None:
+        return None
+    return Selected(row.takes, row.enters, row.leaves, row.members)
 
 
 # ── In a dead letter ─────────────────────────────────────────────────────────
@@ -153,10 +173,21 @@ def decode_record(dead_letter: bytes) -> Record:
 # ── Kinds and resources ──────────────────────────────────────────────────────
 
 
+class _ResourceRow(NamedTuple):
+    id: int
+    api_group: str
+    version: str
+    plural: str
+    object_kind: str
+    namespaced: int
+
+
 def resources(database: apsw.Connection) -> dict[int, Resource]:
     """Resources by their numbers."""
-    found = database.execute("SELECT id, api_group, version, plural, object_kind, namespaced FROM resources")
-    return {row[0]: Resource(row[1], row[2], row[3], row[4], bool(row[5])) for row in found}
+    return {
+        each.id: Resource(each.api_group, each.version, each.plural, each.object_kind, bool(each.namespaced))
+        for each in rows_of(database, _ResourceRow, f"SELECT {columns(_ResourceRow)} FROM resources")
+    }
 
 
 def kinds(database: apsw.Connection) -> dict[str, int]:

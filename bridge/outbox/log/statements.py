@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import apsw
 import msgspec
-from msgspec.structs import astuple
 
 from bridge.model.change import Change, ChangeBatch, IgnoredChange, ObjectVersion, Op
 from bridge.model.formats.managers import behind, step
@@ -26,6 +25,7 @@ from bridge.model.versions.version import newest_of
 from bridge.outbox.encryption import Cipher, Place
 from bridge.outbox.log import record_codec
 from bridge.outbox.log.record_codec import LogRow
+from bridge.outbox.storage.database import columns, places
 
 # ── Managers and selections of new records ───────────────────────────────────
 
@@ -82,8 +82,21 @@ def deciding(decide: Decide, state: Callable[[ObjectVersion], bytes]) -> Callabl
 # ── Transactions ─────────────────────────────────────────────────────────────
 
 
-Entry: TypeAlias = tuple[int, int, str, int | None, str, str, int | None, int, bytes | None]
-"""A row of the ledger: kind, seq, key, informer, uid, version, replaces, members, digest."""
+class LedgerRow(NamedTuple):
+    """A row of the ledger."""
+
+    kind: int
+    seq: int
+    key: str
+    informer: int | None
+    """The informer that has the object in this state; None if the record is no state."""
+    uid: str
+    version: str
+    replaces: int | None
+    """The record with the state before."""
+    members: int
+    digest: bytes | None
+
 
 Members: TypeAlias = tuple[int, int, int]
 """The members of an object (``Selected.members``), and the kind and number of the record with its last state."""
@@ -121,8 +134,8 @@ class Append(msgspec.Struct, frozen=True):
     """Objects whose selections changed, while their states did not."""
 
 
-ENTER = "INSERT INTO ledger VALUES (?,?,?,?,?,?,?,?,?)"
-"""Adds the ``Entry`` of a new record, in the transaction that writes the record."""
+ENTER = f"INSERT INTO ledger ({columns(LedgerRow)}) VALUES ({places(LedgerRow)})"
+"""Adds the row of a new record, in the transaction that writes the record."""
 
 
 def without_informer(
@@ -150,7 +163,7 @@ def append(
     database.executemany(
         ENTER,
         [
-            (
+            LedgerRow(
                 kind,
                 delta.sequence,
                 delta.key,
@@ -181,40 +194,43 @@ def append(
         )
         if batch.rebuilding:
             database.execute(END_REBUILDING)
-    return sum(len(row[-1]) + len(row[-2] or b"") for row in written)
+    return sum(len(row.body) + len(row.before or b"") for row in written)
 
 
 def rows(deltas: Sequence[Delta], batch: Append, compress: Compress, cipher: Cipher | None) -> list[LogRow]:
     """The rows of the records, with packed bodies."""
     kind = batch.kind
-    packed: list[LogRow] = [
-        (
-            delta.sequence,
-            delta.op.value,
-            delta.evidence.value,
-            kind,
-            resource,
-            delta.key,
-            delta.uid,
-            delta.resource_version,
-            delta.time,
-            delta.epoch,
-            None if delta.targets is None else record_codec.encode(delta.targets).decode(),
-            *(record_codec.UNDECIDED if delta.selected is None else astuple(delta.selected)),
-            delta.selection,
-            None if delta.before is None else compress(delta.before),
-            compress(delta.body if delta.managers is None else behind(delta.body, delta.managers)),
-        )
-        for delta, resource in zip(deltas, batch.resources, strict=True)
-    ]
+    packed = [_row(delta, kind, resource, compress) for delta, resource in zip(deltas, batch.resources, strict=True)]
     return packed if cipher is None or not cipher.encrypts else [_sealed(row, cipher) for row in packed]
 
 
+def _row(delta: Delta, kind: int, resource: int, compress: Compress) -> LogRow:
+    selected = delta.selected
+    return LogRow(
+        delta.sequence,
+        delta.op.value,
+        delta.evidence.value,
+        kind,
+        resource,
+        delta.key,
+        delta.uid,
+        delta.resource_version,
+        delta.time,
+        delta.epoch,
+        None if delta.targets is None else record_codec.encode(delta.targets).decode(),
+        None if selected is None else selected.takes,
+        None if selected is None else selected.enters,
+        None if selected is None else selected.leaves,
+        None if selected is None else selected.members,
+        delta.selection,
+        None if delta.before is None else compress(delta.before),
+        compress(delta.body if delta.managers is None else behind(delta.body, delta.managers)),
+    )
+
+
 def _sealed(row: LogRow, cipher: Cipher) -> LogRow:
-    *others, before, body = row
-    sequence = row[0]
-    sealed_before = None if before is None else cipher.seal(Place.before(sequence), before)
-    return (*others, sealed_before, cipher.seal(Place.body(sequence), body))  # type: ignore[return-value]
+    before = None if row.before is None else cipher.seal(Place.before(row.seq), row.before)
+    return row._replace(before=before, body=cipher.seal(Place.body(row.seq), row.body))
 
 
 def save_members(database: apsw.Connection, members: Sequence[Members]) -> None:

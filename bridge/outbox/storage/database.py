@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 import apsw.sqlite_extra
@@ -150,6 +150,25 @@ def usable(file: Path) -> Iterator[None]:
 
 
 # ── Queries ──────────────────────────────────────────────────────────────────
+
+# Rows of more than a few columns are read by name: a NamedTuple has the columns of a statement as its fields.
+
+R = TypeVar("R", bound=NamedTuple)
+
+
+def columns(row_type: type[R]) -> str:
+    """The columns that a SELECT or INSERT of such rows names."""
+    return ", ".join(row_type._fields)
+
+
+def places(row_type: type[R]) -> str:
+    """The parameters of an INSERT of such rows."""
+    return ",".join("?" * len(row_type._fields))
+
+
+def rows_of(database: apsw.Connection, row_type: type[R], query: str, values: Sequence[Any] = ()) -> Iterator[R]:
+    """The rows of a query that selects the columns of ``row_type``."""
+    return map(row_type._make, database.execute(query, values))
 
 
 def row(database: apsw.Connection, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:

@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import apsw
 
@@ -245,9 +245,22 @@ _UNRELEASED_ID = 0x6B646C74
 """The application id "kdlt" of the very first files."""
 
 
-Part: TypeAlias = tuple[str, str, str, int, str, int]
-"""A part of a table: "column", "index" or "table", then its name and four properties."""
-Shape: TypeAlias = Mapping[str, frozenset[Part]]
+class TablePart(NamedTuple):
+    """A part of a table."""
+
+    role: str
+    """``column``, ``index`` or ``table``."""
+    name: str
+    type: str
+    """Of a column; the columns of an index; of a table whether it is strict."""
+    filled: int
+    """A column without NULL; a unique index; a table without row ids."""
+    default: str = ""
+    key: int = 0
+    """The place of a column in the primary key, from 1."""
+
+
+Shape: TypeAlias = Mapping[str, frozenset[TablePart]]
 """Parts by table."""
 
 
@@ -336,20 +349,18 @@ def shape(database: apsw.Connection) -> Shape:
     return {table: frozenset(_parts(database, table)) for table in _tables(database) if not table.startswith("sqlite_")}
 
 
-def _parts(database: apsw.Connection, table: str) -> Iterator[Part]:
-    for name, kind, filled, default, key in database.execute(
-        'SELECT name, type, "notnull" OR pk, dflt_value, pk FROM pragma_table_xinfo(?)', (table,)
-    ):
-        yield ("column", name, kind, filled, default or "", key)
+def _parts(database: apsw.Connection, table: str) -> Iterator[TablePart]:
+    query = """SELECT 'column', name, type, "notnull" OR pk, coalesce(dflt_value, ''), pk FROM pragma_table_xinfo(?)"""
+    yield from map(TablePart._make, database.execute(query, (table,)))
     for name, unique in database.execute(
         "SELECT name, \"unique\" FROM pragma_index_list(?) WHERE origin = 'c'", (table,)
     ):
         columns = [str(column) for (column,) in database.execute("SELECT name FROM pragma_index_info(?)", (name,))]
-        yield ("index", name, ",".join(columns), unique, "", 0)
+        yield TablePart("index", name, ",".join(columns), unique)
     for without_rowid, strict in database.execute(
         "SELECT wr, strict FROM pragma_table_list(?) WHERE schema = 'main'", (table,)
     ):
-        yield ("table", "", "strict" if strict else "", without_rowid, "", 0)
+        yield TablePart("table", "", "strict" if strict else "", without_rowid)
 
 
 @cache

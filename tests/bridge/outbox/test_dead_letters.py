@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from bridge.model.admin import UnknownTarget
 from bridge.model.record import NewDeadLetter, Record
 from bridge.outbox import Outbox
-from bridge.outbox.consumers.dead_letters import DeadLetters, SavedDeadLetters
+from bridge.outbox.consumers.dead_letters import DeadLetters, SavedDeadLetter, SavedDeadLetters
 from tests.bridge.outbox.opened import AUDIT, crashed, opened
 from tests.kit.records import a_delta, a_gap, a_snapshot
 
@@ -283,7 +283,9 @@ async def test_a_sink_with_too_many_waits_for_an_operator(tmp_path: Path, operat
 def outbox_found(outbox: Outbox) -> SavedDeadLetters:
     """The dead letters as a start would load them now."""
     dead_letters = of(outbox)
-    return SavedDeadLetters({1: (WEB, 1, False), 2: (DB, 2, False)}, dead_letters.retrying)
+    return SavedDeadLetters(
+        {1: SavedDeadLetter(WEB, 1, False), 2: SavedDeadLetter(DB, 2, False)}, dead_letters.retrying
+    )
 
 
 async def test_what_the_destination_answered_is_kept_with_the_letter(tmp_path: Path) -> None:

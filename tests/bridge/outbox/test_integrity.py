@@ -171,7 +171,7 @@ async def test_damage_that_nobody_waited_for_is_raised_at_the_end(tmp_path: Path
     with pytest.raises(Damaged, match="page 7"):  # noqa: PT012  # when all of it has ended
         async with opened(tmp_path, AUDIT) as outbox:
             outbox._store.write(meet_damage)
-            await asyncio.to_thread(outbox._store._writer._thread.join, 30)
+            await asyncio.to_thread(outbox._store.writer._thread.join, 30)
 
     assert (tmp_path / MARK).exists()
 
@@ -192,7 +192,7 @@ async def test_a_question_that_is_a_bug_ends_nothing(tmp_path: Path) -> None:
     async with opened(tmp_path, AUDIT) as outbox:
         with pytest.raises(ZeroDivisionError):
             await outbox._store.ask(lambda _: 1 / 0)
-        await outbox._store.examine_suspicion()
+        await outbox._examine_suspicion()
 
 
 @pytest.mark.parametrize(("table", "statement"), [(table, statement) for table, statement, _ in HARMS.values()])

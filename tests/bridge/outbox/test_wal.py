@@ -81,7 +81,7 @@ async def test_what_is_left_of_an_older_log_is_none_of_this_one(tmp_path: Path) 
         for number in range(20):
             await informer.exports(outbox, f"added shop/{number}")
         await outbox._store.write(lambda _: None)
-        outbox._store._writer._connection.wal_checkpoint()
+        outbox._store.writer._connection.wal_checkpoint()
         await informer.exports(outbox, "added shop/last")
         copy = crashed(tmp_path, tmp_path / "left")
     assert frames(copy / WAL) > 20
