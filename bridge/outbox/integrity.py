@@ -27,7 +27,6 @@ from bridge.outbox.errors import Damaged, StateError, StateUnusable
 from bridge.outbox.ledger import PRESENT
 from bridge.outbox.log import record_codec
 from bridge.outbox.log.body_codec import BodyCodec, load_dictionaries
-from bridge.outbox.log.record_codec import LogRow
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import columns, is_damage, one, open_reader, page_bytes, row, rows_of
 from bridge.outbox.storage.state_directory import Disk, StateDirectory, shard_in
@@ -173,7 +172,7 @@ def _frames(database: apsw.Connection, cipher: Cipher | None) -> Iterator[str]:
         yield str(error)
         return
     codec = record_codec.Codec(record_codec.resources(database), bodies)
-    for record in rows_of(database, LogRow, f"SELECT {record_codec.COLUMNS} FROM log ORDER BY seq"):
+    for record in database.execute(f"SELECT {record_codec.COLUMNS} FROM log ORDER BY seq"):
         try:
             record_codec.record_of(record, codec)
         except Damaged as error:

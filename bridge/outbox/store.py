@@ -23,8 +23,8 @@ from bridge.outbox.commits import Capture
 from bridge.outbox.encryption import Place
 from bridge.outbox.errors import Damaged
 from bridge.outbox.log import record_codec
-from bridge.outbox.log.record_codec import Codec, LogRow
-from bridge.outbox.storage.database import close, one, open_reader, rows_of, understood
+from bridge.outbox.log.record_codec import Codec
+from bridge.outbox.storage.database import close, one, open_reader, understood
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.outbox.writer import Writer
 from bridge.telemetry.facts import Report
@@ -200,9 +200,7 @@ def read_log(
     database.execute("BEGIN")  # One snapshot for both queries: a trim in between would leave a hole.
     try:
         first = max(after + 1, one(database, "SELECT log_start FROM meta"))
-        found = rows_of(
-            database,
-            LogRow,
+        found = database.execute(
             f"SELECT {record_codec.COLUMNS if mask is None else _SKIPPING} FROM log WHERE seq >= ?1 ORDER BY seq"
             " LIMIT ?2",
             (first, limit) if mask is None else (first, limit, mask, _EMPTY),

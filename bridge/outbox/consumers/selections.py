@@ -39,7 +39,6 @@ from bridge.outbox.errors import Damaged, StateError
 from bridge.outbox.ledger import PRESENT
 from bridge.outbox.log import record_codec, statements
 from bridge.outbox.log.body_codec import BodyCodec
-from bridge.outbox.log.record_codec import LogRow
 from bridge.outbox.log.statements import Decide
 from bridge.outbox.storage.database import columns, one, row, rows_of
 from bridge.outbox.store import Condition, Store, bounded, condition, record_bytes
@@ -282,9 +281,7 @@ def _read_to_judge(
     """The first changes of objects and gaps behind ``after``, up to ``through`` and a bounded number of bytes: without
     resyncs and differences, which are for certain sinks. Raises Damaged."""
     where, values = which
-    found = rows_of(
-        database,
-        LogRow,
+    found = database.execute(
         f"SELECT {record_codec.COLUMNS} FROM log WHERE seq > ? AND seq <= ? AND targets IS NULL AND {where}"
         f" ORDER BY seq LIMIT {_JUDGED_AT_ONCE}",
         (after, through, *values),

@@ -7,7 +7,7 @@ keeps them, since there is one for each version of a kind that was ever served.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import apsw
 import msgspec
@@ -50,6 +50,8 @@ class LogRow(NamedTuple):
     body: bytes
 
 
+LogValues: TypeAlias = tuple[Any, ...]
+"""The values of a LogRow, in their order, on the hot path."""
 COLUMNS = columns(LogRow)
 INSERT = f"INSERT INTO log ({COLUMNS}) VALUES ({places(LogRow)})"
 
@@ -98,41 +100,38 @@ def gap_row(gap: Gap) -> LogRow:
     )
 
 
-def record_of(row: LogRow, codec: Codec, op: Op | None = None, before_of: int | None = None) -> Record:
+def record_of(values: LogValues, codec: Codec, op: Op | None = None, before_of: int | None = None) -> Record:
     """The record of a row. For a backfill, ``op`` replaces the row's op, and ``before_of`` is the record whose
     ``before`` the row has. Raises Damaged."""
-    if tuple(map(type, row)) not in _TYPES:
-        raise Damaged(f"record {row.seq} cannot be read: its types are {[type(each).__name__ for each in row]}")
+    # As in LogRow. A row with names costs 3 % of a read of the log.
+    sequence, logged, evidence, _, resource, key, uid, version, time, epoch, targets, *decided, before, body = values
+    if tuple(map(type, values)) not in _TYPES:
+        raise Damaged(f"record {sequence} cannot be read: its types are {[type(each).__name__ for each in values]}")
     try:
-        if row.op == GAP:
-            return msgspec.json.decode(row.body, type=Gap)
-        state, managers = parted(codec.bodies.unpack_whole(row.body, Place.body, row.seq))
+        if logged == GAP:
+            return msgspec.json.decode(body, type=Gap)
+        takes, enters, leaves, members, selection = decided
+        state, managers = parted(codec.bodies.unpack_whole(body, Place.body, sequence))
         return Delta(
-            row.seq,
-            op or _OPS[row.op],
+            sequence,
+            op or _OPS[logged],
             # Of a record that is no delete, only a selection makes one.
-            Evidence.UNSELECTED if op is Op.DELETED and row.op != Op.DELETED else _EVIDENCE[row.evidence],
-            codec.resources[row.resource],
-            row.key,
-            row.uid,
-            row.version,
-            row.time,
-            row.epoch,
+            Evidence.UNSELECTED if op is Op.DELETED and logged != Op.DELETED else _EVIDENCE[evidence],
+            codec.resources[resource],
+            key,
+            uid,
+            version,
+            time,
+            epoch,
             state,
-            None if row.before is None else codec.bodies.unpack(row.before, Place.before, before_of or row.seq),
-            None if row.targets is None else _decode_targets(row.targets),
-            selected=_selected(row),
-            selection=row.selection,
+            None if before is None else codec.bodies.unpack(before, Place.before, before_of or sequence),
+            None if targets is None else _decode_targets(targets),
+            selected=None if takes is None else Selected(takes, enters, leaves, members),
+            selection=selection,
             managers=managers,
         )
     except (ValueError, KeyError, msgspec.MsgspecError) as error:
-        raise Damaged(f"record {row.seq} cannot be read: {error}") from error
-
-
-def _selected(row: LogRow) -> Selected | None:
-    if row.takes is None or row.enters is None or row.leaves is None or row.members is None:
-        return None
-    return Selected(row.takes, row.enters, row.leaves, row.members)
+        raise Damaged(f"record {sequence} cannot be read: {error}") from error
 
 
 # ── In a dead letter ─────────────────────────────────────────────────────────
