@@ -20,8 +20,8 @@ from bridge.outbox import encryption as renewal
 from bridge.outbox.encryption import Place, is_sealed
 from bridge.outbox.log import body_codec
 from bridge.outbox.storage.state_directory import StateDirectory
-from bridge.telemetry.facts import Fact
-from bridge.telemetry.facts.outbox import OutboxRebuilt, discard
+from bridge.telemetry.facts import Fact, discard
+from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, feeds_of, look_for_room_often, opened, rows_of
 from tests.kit.informed import Informed
 

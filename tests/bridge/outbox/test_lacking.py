@@ -22,8 +22,8 @@ from bridge.outbox.commits import Frame, Point
 from bridge.outbox.opening import number_of_now
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.plan.plan import SinkPlan
-from bridge.telemetry.facts import Fact
-from bridge.telemetry.facts.outbox import ReplicasLeft, discard
+from bridge.telemetry.facts import Fact, discard
+from bridge.telemetry.facts.outbox import ReplicasLeft
 from tests.bridge.outbox.opened import alter, crashed
 from tests.bridge.replication.pair import history_in
 from tests.kit.informed import Informed

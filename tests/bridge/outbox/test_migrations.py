@@ -13,8 +13,8 @@ from bridge.outbox.copied_state import CopiedState
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.schema import FORMAT
-from bridge.telemetry.facts import Fact
-from bridge.telemetry.facts.outbox import OutboxRebuilt, StateMigrated, discard
+from bridge.telemetry.facts import Fact, discard
+from bridge.telemetry.facts.outbox import OutboxRebuilt, StateMigrated
 from tests.bridge.outbox.opened import AUDIT, alter, crashed, opened, rows_of
 from tests.kit.informed import Informed
 from tests.kit.next_version import ANOTHER_COLUMN, next_version

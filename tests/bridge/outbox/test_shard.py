@@ -12,7 +12,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.primitives.shard import Shard, ShardBy
 from bridge.model.record import Snapshot
 from bridge.outbox import OtherShard, Outbox, StateUnusable, shard_in
-from bridge.telemetry.facts.outbox import discard
+from bridge.telemetry.facts import discard
 from tests.kit.informed import Informed
 
 ONE, OTHER = Shard(4, 1), Shard(4, 2)
