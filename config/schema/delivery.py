@@ -147,7 +147,8 @@ class DeliverySettings(Section):
         default=WhenFull.COMPACT,
         description="At the bound of max_backlog. compact: the newest state of each object stays, without the "
         "steps in between. block: the bridge stops reading from the API server, for every sink, until this one has "
-        "caught up. drop: a Gap record takes the place of the backlog.",
+        "caught up; steps that the API server forgets meanwhile are missing. drop: a Gap record takes the place of "
+        "the backlog.",
     )
     on_rejected: OnRejected = Field(
         default=OnRejected.PARK,

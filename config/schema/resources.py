@@ -116,7 +116,7 @@ class RedactRuleSettings(Section):
         min_length=1,
         description="Paths from the root of the object. * is every member of a map or every item of a list; a "
         "name with a dot or a slash stands in quotes and brackets. A path to a map or a list covers all values in "
-        "it, and a value where it expects a map.",
+        "it. A value where the path expects a map is redacted itself.",
         examples=[["spec.keystores.*.password", "metadata.annotations['example.com/token']"]],
     )
     mode: RedactionMode = Field(

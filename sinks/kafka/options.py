@@ -340,7 +340,8 @@ class KafkaOptions(EventOptions):
         min_length=1,
         description="For OAUTHBEARER: a program and its arguments, run without a shell. It prints a JSON object "
         "with token (or access_token), expires_at (RFC 3339, or seconds since 1970) or expires_in (seconds), and "
-        "if needed principal. It runs again after four fifths of the token's lifetime.",
+        "if needed principal. It runs again after four fifths of the token's lifetime. Its standard error is "
+        "logged at level debug.",
         examples=[["/opt/msk-token", "--region", "eu-central-1"]],
     )
     token_timeout: Annotated[Duration, Between(0.1, 300)] = Field(
