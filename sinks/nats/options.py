@@ -156,17 +156,18 @@ class NatsOptions(EventOptions):
     )
     credentials_file: Path | None = Field(
         default=None,
-        description="User credentials (.creds: a JWT and its seed). Read again for every connection.",
+        description="A file with user credentials (.creds: a JWT and its seed), which is read again for every "
+        "connection.",
         examples=["/run/secrets/user.creds"],
     )
     nkey_seed_file: Path | None = Field(
-        default=None, description="The seed of an NKey user.", examples=["/run/secrets/user.nk"]
+        default=None, description="A file with the seed of an NKey user.", examples=["/run/secrets/user.nk"]
     )
     user: str | None = Field(default=None, description="The user, with password_file.", examples=["kubedelta"])
     password_file: Path | None = Field(
-        default=None, description="The password of user.", examples=["/run/secrets/password"]
+        default=None, description="A file with the password of user.", examples=["/run/secrets/password"]
     )
-    token_file: Path | None = Field(default=None, description="A token.", examples=["/run/secrets/token"])
+    token_file: Path | None = Field(default=None, description="A file with a token.", examples=["/run/secrets/token"])
     ca_file: Path | None = Field(
         default=None,
         description="Certificates (PEM) of the authorities to trust, in place of the system's.",
