@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 from bridge.app.operators import RunningSources, open_to_operators
 from bridge.app.reloader import Reloader
 from bridge.app.running import RunningBridge, informers_status
+from bridge.app.watched_resources import not_looked_up
 from bridge.delivery.feeds import Feeds
 from bridge.kube import connect
 from bridge.model.admin import Followed, UnknownTarget
@@ -97,6 +98,7 @@ class Bridge:
                 redaction = Redaction(keys, plan.presets, plan.redact)
                 running = self._running = RunningBridge(
                     plan,
+                    client,
                     feeds,
                     redaction,
                     self._reloader,
@@ -107,9 +109,9 @@ class Bridge:
                 try:
                     if term is not None:
                         await _announce(term)
-                    await running.run(client, self._stopping if term is None else term.tenure.ending)
+                    await running.run(self._stopping if term is None else term.tenure.ending)
                 finally:
-                    self._plan = plan = running.plan
+                    self._plan = plan = running.live.plan
                     self.backlog = {sink.name: outbox.sinks.backlog_records(sink.name) for sink in plan.sinks}
                     self._running = None
 
@@ -158,7 +160,7 @@ class Bridge:
             return self._running.snapshot()
         follows = self._replica is not None
         return StatusSnapshot(
-            informers=() if follows else informers_status(self._plan.wanted, None, None),
+            informers=() if follows else informers_status((), not_looked_up(self._plan.wanted), {}),
             sinks=(),
             configuration=None if self._reloader is None else self._reloader.status,
             shard=self._plan.shard,

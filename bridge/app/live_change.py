@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from bridge.app.watched_resources import WatchedResources
 from bridge.delivery.backpressure import Backpressure
-from bridge.delivery.feeds import Exporter
 from bridge.delivery.selecting import Selecting
 from bridge.delivery.sink_pipeline import RunningSinks
 from bridge.kube import KubeClient
 from bridge.outbox import Outbox
+from bridge.plan.current_resources import CurrentResources
 from bridge.plan.difference import SettingsDifference
 from bridge.plan.plan import Plan
 from bridge.plan.resolve import ResourceChange, mistakes_of
@@ -43,26 +43,26 @@ class Foreseen:
     """Resource, or path of a selection → objects that would be exported as deleted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class LiveChange:
     """The rooms of a running bridge, as far as a change concerns them."""
 
+    plan: Plan
+    """In effect."""
     client: KubeClient
     outbox: Outbox
     sinks: RunningSinks
     selecting: Selecting
     backlogs: Backpressure
-    exporter: Exporter
+    current: CurrentResources
     watched_resources: WatchedResources
-    use: Callable[[Plan], None]
-    """Makes a plan the present one, for rules of redaction, status and the end of the bridge."""
     replacing: Callable[[], AbstractContextManager[None]]
     """Surrounds a change that ends informers and begins others."""
 
     async def foresee(self, plan: Plan, difference: SettingsDifference) -> Foreseen:
         """Raises PlanRefused, CannotForesee and Damaged."""
         change = await self.watched_resources.foresee(plan.wanted)
-        catalogue = self.watched_resources.catalogue
+        catalogue = self.current.catalogue
         resolution = change.resolution
         mistakes = mistakes_of(resolution) + self.selecting.mistakes(plan.sinks, catalogue, resolution)
         if mistakes:
@@ -132,9 +132,9 @@ class LiveChange:
             [sink.name for sink in begun if sink.select is not None],
             before=plan.retention.before,
         )
-        self.use(plan)
+        self.plan = plan
         self.sinks.begin(begun)
         for sink in begun:
             if sink.name not in difference.selecting:
                 self.selecting.let_judge(sink.name)
-        self.exporter.admit = self.backlogs.admit if self.backlogs.can_block else None
+        self.backlogs.sinks_changed()

@@ -12,7 +12,7 @@ replaces informers for a moment, during which ``SteadyReadiness`` counts the bri
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -23,15 +23,15 @@ from bridge.app.operators import RunningSources, open_to_operators
 from bridge.app.reloader import Reloader
 from bridge.app.watched_resources import WatchedResources
 from bridge.delivery import HeldLease
-from bridge.delivery.backpressure import Backpressure
-from bridge.delivery.feeds import Exporter, Feeds
+from bridge.delivery.backpressure import Backpressure, Exporter
+from bridge.delivery.feeds import Feeds
 from bridge.delivery.live_tail import LiveTail
 from bridge.delivery.selecting import Selecting
 from bridge.delivery.sink_pipeline import RunningSinks, SinkPipeline, seconds_until
 from bridge.delivery.snapshots import SnapshotSchedule
 from bridge.informer import RecoverySlots, SharedInformer, SharedInformerFactory
 from bridge.informer.controller import Transform
-from bridge.kube import Catalogue, KubeClient
+from bridge.kube import KubeClient
 from bridge.model.primitives.election import ElectionStatus
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import InformerState, InformerStatus, SinkStatus, StatusSnapshot
@@ -39,7 +39,7 @@ from bridge.operations.admin.operations import LiveOperations
 from bridge.outbox import Outbox
 from bridge.plan.cluster_identity import identify
 from bridge.plan.current_resources import CurrentResources
-from bridge.plan.plan import Plan, Wanted
+from bridge.plan.plan import Plan
 from bridge.plan.resolve import ignored_by, recovers_steps, rules_for
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.informer import ObjectLeftBare
@@ -49,62 +49,75 @@ from bridge.transform.transform import naming_managers, transform_for
 
 
 class RunningBridge:
-    """The rooms of a run. ``plan`` is the present one: a reload replaces it."""
+    """The rooms of a run. Its constructor builds each of them, in the order of their dependence."""
 
     def __init__(
         self,
         plan: Plan,
+        client: KubeClient,
         feeds: Feeds,
         redaction: Redaction,
         reloader: Reloader | None,
         report: Report,
         *,
-        lease: HeldLease | None = None,
-        election: Callable[[], ElectionStatus | None] = lambda: None,
+        lease: HeldLease | None,
+        election: Callable[[], ElectionStatus | None],
     ) -> None:
         """``lease``: with which this replica leads; None without an election. ``election``: returns its state."""
-        self.plan = plan
+        self._client = client
         self._outbox = outbox = feeds.outbox
-        self._redaction = redaction
         self._reloader = reloader
         self._report = report
-        self._processor = feeds.processor
-        self._current_resources = CurrentResources()
-        self._sinks = RunningSinks(plan, feeds, self._current_resources, redaction, report, lease)
+        self._leads = lease is not None
+        self._election = election
+        current = CurrentResources(plan.wanted)
+        self._sinks = RunningSinks(plan, feeds, current, redaction, report, lease)
         pipelines = self._sinks.pipelines
         self._selecting = Selecting(pipelines, plan.cluster, outbox.selections, report)
         self._backlogs = Backpressure(pipelines, outbox, report)
         self._snapshots = SnapshotSchedule(pipelines, outbox, plan.cluster, report)
-        self._exporter = Exporter(outbox, self._backlogs.admit if self._backlogs.can_block else None, report)
+        exporter = Exporter(outbox, self._backlogs, report)
+        self._factory = informer_factory(plan, client, feeds, exporter, redaction, current, report)
+        every, prepare = plan.discovery_seconds, self._selecting.prepare
+        self._watched_resources = WatchedResources(
+            current, client, self._factory, outbox.ledger, every=every, prepare=prepare, report=report
+        )
+        self._steady = SteadyReadiness()
+        self.live = LiveChange(
+            plan=plan,
+            client=client,
+            outbox=outbox,
+            sinks=self._sinks,
+            selecting=self._selecting,
+            backlogs=self._backlogs,
+            current=current,
+            watched_resources=self._watched_resources,
+            replacing=lambda: self._steady.changing(self.snapshot()),
+        )
         self._live_tail = LiveTail(feeds.processor, outbox.sinks, pipelines, plan.cluster)
         self._admin = LiveOperations(
             outbox,
             pipelines,
             report,
             cluster=plan.cluster,
-            catalogue=self._catalogue,
+            catalogue=lambda: current.catalogue,
             reload=None if reloader is None else reloader.reload,
             live_tail=self._live_tail,
             status=self.snapshot,
         )
-        self._steady = SteadyReadiness()
-        self._leads = lease is not None
-        self._election = election
-        self._factory: SharedInformerFactory | None = None
-        self._watched_resources: WatchedResources | None = None
+        self._sources = RunningSources(feeds.processor, pipelines, self.snapshot)
         self._grace_ends = float("inf")
         """The end of the grace period, on the event loop's clock, once ``stop`` was called."""
 
-    async def run(self, client: KubeClient, stopping: asyncio.Event) -> None:
+    async def run(self, stopping: asyncio.Event) -> None:
         """Returns when the rooms have ended, after ``stopping`` is set."""
-        sources = RunningSources(self._processor, self._sinks.pipelines, self.snapshot)
-        async with open_to_operators(self.plan, self._admin, sources, self._report):
+        async with open_to_operators(self.live.plan, self._admin, self._sources, self._report):
             try:
-                await self._export(client, stopping)
+                await self._export(stopping)
             finally:
                 self._live_tail.close()
 
-    async def _export(self, client: KubeClient, stopping: asyncio.Event) -> None:
+    async def _export(self, stopping: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(self._outbox.run(), name="outbox"),
@@ -113,7 +126,7 @@ class RunningBridge:
                 tasks.create_task(self._snapshots.run(), name="snapshots"),
             ]
             self._sinks.start(tasks)
-            watching = tasks.create_task(self._watch(client, stopping), name="watching")
+            watching = tasks.create_task(self._watch(stopping), name="watching")
             await asyncio.wait([watching])
             if self._leads:  # Another replica goes on with the backlog, as soon as nothing is in flight here.
                 await self._sinks.end(tuple(self._sinks.pipelines), by=self._grace_ends)
@@ -123,27 +136,15 @@ class RunningBridge:
             for task in background:
                 task.cancel()
 
-    async def _watch(self, client: KubeClient, stopping: asyncio.Event) -> None:
+    async def _watch(self, stopping: asyncio.Event) -> None:
         """Watches until ``stopping``. On return, reading has ended; changes that are not durable are read again at the
         next start."""
-        async with asyncio.TaskGroup() as tasks, self._make_factory(client) as factory:
-            self._factory = factory
-            self._watched_resources = watched_resources = WatchedResources(
-                self.plan.wanted,
-                client,
-                factory,
-                self._outbox.ledger,
-                every=self.plan.discovery_seconds,
-                watched=self._current_resources,
-                prepare=self._selecting.prepare,
-                report=self._report,
-            )
-            following = [tasks.create_task(self._follow(client, watched_resources), name="discovery")]
-            live = self._live_change(client, watched_resources)
+        async with asyncio.TaskGroup() as tasks, self._factory as factory:
+            following = [tasks.create_task(self._follow_discovery(), name="discovery")]
             if self._reloader is not None:
-                following.append(tasks.create_task(self._reloader.run(live), name="reload"))
+                following.append(tasks.create_task(self._reloader.run(self.live), name="reload"))
             await stopping.wait()
-            self._grace_ends = asyncio.get_running_loop().time() + self.plan.grace_seconds
+            self._grace_ends = asyncio.get_running_loop().time() + self.live.plan.grace_seconds
             # Before the factory stops: both could start another informer.
             for task in following:
                 task.cancel()
@@ -157,78 +158,70 @@ class RunningBridge:
                     await factory.stop()
             factory.abandon()
 
-    async def _follow(self, client: KubeClient, watched_resources: WatchedResources) -> None:
-        await identify(client, self._outbox.ledger, restart=self.plan.restart_on_cluster_change, report=self._report)
-        await watched_resources.run()
+    async def _follow_discovery(self) -> None:
+        restart = self.live.plan.restart_on_cluster_change
+        await identify(self._client, self._outbox.ledger, restart=restart, report=self._report)
+        await self._watched_resources.run()
 
     # ── State ────────────────────────────────────────────────────────────────
 
     def snapshot(self) -> StatusSnapshot:
-        informers = informers_status(self.plan.wanted, self._factory, self._watched_resources)
+        informers = informers_status(
+            self._factory.informers, self._watched_resources.unresolved, self._watched_resources.empty
+        )
         snapshot = snapshot_of(informers, self._sinks.pipelines, self._outbox, self._backlogs)
         return msgspec.structs.replace(
             snapshot,
             changing=self._steady.covers(snapshot),
             election=self._election(),
             configuration=None if self._reloader is None else self._reloader.status,
-            shard=self.plan.shard,
-            state_directory=str(self.plan.state),
+            shard=self.live.plan.shard,
+            state_directory=str(self.live.plan.state),
         )
 
     def alive(self) -> bool:
-        return self._factory is None or not any(is_stuck(informer) for informer in self._factory.informers)
+        return not any(is_stuck(informer) for informer in self._factory.informers)
 
-    def _catalogue(self) -> Catalogue | None:
-        return None if self._watched_resources is None else self._watched_resources.catalogue
 
-    # ── Parts ────────────────────────────────────────────────────────────────
+def informer_factory(
+    plan: Plan,
+    client: KubeClient,
+    feeds: Feeds,
+    exporter: Exporter,
+    redaction: Redaction,
+    current: CurrentResources,
+    report: Report,
+) -> SharedInformerFactory:
+    """Its informers deliver to the exporter, and read bodies from the outbox. An informer has the rules that entries
+    and discovery say for its resource when it is made."""
 
-    def _transform(self, resource: Resource, scope: Scope) -> Transform:
-        rules = rules_for(self.plan.wanted, resource, self._catalogue() or Catalogue())
+    def transform(resource: Resource, scope: Scope) -> Transform:
+        rules = rules_for(current.wanted, resource, current.catalogue)
         left_bare = partial(ObjectLeftBare, resource, scope)
-        transform = transform_for(
-            resource, self._redaction.extended(rules), lambda reason: self._report(left_bare(reason))
-        )
-        return naming_managers(transform) if self.plan.retention.managers else transform
+        made = transform_for(resource, redaction.extended(rules), lambda reason: report(left_bare(reason)))
+        return naming_managers(made) if plan.retention.managers else made
 
-    def _ignoring(self, resource: Resource, scope: Scope) -> IgnoredPaths | None:
-        paths = ignored_by(self.plan.wanted, resource, scope, self._catalogue() or Catalogue())
+    def ignoring(resource: Resource, scope: Scope) -> IgnoredPaths | None:
+        paths = ignored_by(current.wanted, resource, scope, current.catalogue)
         return IgnoredPaths(paths) if paths else None
 
-    def _recovers_steps(self, resource: Resource, scope: Scope) -> bool:
-        return recovers_steps(self.plan.wanted, resource, scope, self._catalogue() or Catalogue())
+    def recovers(resource: Resource, scope: Scope) -> bool:
+        return recovers_steps(current.wanted, resource, scope, current.catalogue)
 
-    def _make_factory(self, client: KubeClient) -> SharedInformerFactory:
-        return SharedInformerFactory(
-            partial(client.lister_watcher, managed_fields=self.plan.retention.managers, shard=self.plan.shard),
-            deliver=self._exporter.export,
-            stored=self._outbox.body,
-            resync=self._processor,
-            transform=self._transform,
-            indexers={},
-            report=self._report,
-            timing=self.plan.timing,
-            watch_list=self.plan.watch_list,
-            discard_positions=self._outbox.ledger.discard_positions,
-            ignoring=self._ignoring,
-            recovery=None if self.plan.recovery is None else RecoverySlots(self.plan.recovery, self._recovers_steps),
-        )
-
-    def _live_change(self, client: KubeClient, watched_resources: WatchedResources) -> LiveChange:
-        return LiveChange(
-            client=client,
-            outbox=self._outbox,
-            sinks=self._sinks,
-            selecting=self._selecting,
-            backlogs=self._backlogs,
-            exporter=self._exporter,
-            watched_resources=watched_resources,
-            use=self._use,
-            replacing=lambda: self._steady.changing(self.snapshot()),
-        )
-
-    def _use(self, plan: Plan) -> None:
-        self.plan = plan
+    return SharedInformerFactory(
+        partial(client.lister_watcher, managed_fields=plan.retention.managers, shard=plan.shard),
+        deliver=exporter.export,
+        stored=feeds.outbox.body,
+        resync=feeds.processor,
+        transform=transform,
+        indexers={},
+        report=report,
+        timing=plan.timing,
+        watch_list=plan.watch_list,
+        discard_positions=feeds.outbox.ledger.discard_positions,
+        ignoring=ignoring,
+        recovery=None if plan.recovery is None else RecoverySlots(plan.recovery, recovers),
+    )
 
 
 # ── Status ───────────────────────────────────────────────────────────────────
@@ -283,16 +276,13 @@ def _sink_status(pipeline: SinkPipeline, outbox: Outbox) -> SinkStatus:
 
 
 def informers_status(
-    wanted: Sequence[Wanted], factory: SharedInformerFactory | None, watched_resources: WatchedResources | None
+    informers: Iterable[SharedInformer], unresolved: Mapping[str, str], empty: Mapping[str, str]
 ) -> tuple[InformerStatus, ...]:
-    """A status for each informer, and for each configured name without an informer."""
-    running = [_informer_status(informer) for informer in factory.informers] if factory else []
-    if watched_resources is None:
-        return (*running, *(_unresolved_status(each.name, "not looked up yet") for each in wanted))
+    """A status for each informer, and for each configured name without an informer: name → the reason."""
     return (
-        *running,
-        *(_unresolved_status(name, reason) for name, reason in watched_resources.unresolved.items()),
-        *(_empty_status(name, reason) for name, reason in watched_resources.empty.items()),
+        *map(_informer_status, informers),
+        *(_unresolved_status(name, reason) for name, reason in unresolved.items()),
+        *(_empty_status(name, reason) for name, reason in empty.items()),
     )
 
 

@@ -44,26 +44,24 @@ class WatchedResources:
 
     def __init__(
         self,
-        wanted: Sequence[Wanted],
+        current: CurrentResources,
         client: KubeClient,
         factory: SharedInformerFactory,
         ledger: Ledger,
         *,
         every: float,
+        prepare: Callable[[Catalogue, Resolution], Awaitable[None]],
         report: Report,
-        watched: CurrentResources | None = None,
-        prepare: Callable[[Catalogue, Resolution], Awaitable[None]] | None = None,
     ) -> None:
-        """``prepare`` is awaited after the first discovery, and in ``changing``, before informers begin."""
-        self.wanted = wanted
+        """``current`` has the entries, and is kept up to date. ``every``: seconds between two discoveries. ``prepare``
+        is awaited after the first discovery, and in ``changing``, before informers begin."""
+        self._current = current
         self._client = client
         self._factory = factory
         self._ledger = ledger
         self._every = every
         self._report = report
-        self._watched = watched or CurrentResources()
         self._prepare = prepare
-        self.catalogue = Catalogue()
         self._missing: set[str] = set()
         self._divided: dict[str, set[Scope]] = {}
         """Resource's name → its scopes at the last discovery, if its informers have other scopes."""
@@ -72,7 +70,7 @@ class WatchedResources:
         """Held while informers begin and end."""
         self._adopted: set[str] = set()
         """Names of resources whose informers the ledger has."""
-        self.unresolved: dict[str, str] = {each.name: "not looked up yet" for each in wanted}
+        self.unresolved: dict[str, str] = not_looked_up(current.wanted)
         """Configured names without a resource on this cluster at this moment → the reason."""
         self.empty: dict[str, str] = {}
         """Wildcards without a resource at this moment → the reason. They count as synced."""
@@ -94,7 +92,7 @@ class WatchedResources:
                 continue
             async with self._following:
                 # The same answer again changes nothing, unless a change waits for it.
-                if catalogue is not self.catalogue or self._missing or self._divided:
+                if catalogue is not self._current.catalogue or self._missing or self._divided:
                     await self._follow(catalogue)
             await asyncio.sleep(self._every)
 
@@ -104,7 +102,7 @@ class WatchedResources:
 
     async def foresee(self, wanted: Sequence[Wanted]) -> ResourceChange:
         """The effect of other entries, by the last discovery."""
-        return await foresee(self.wanted, wanted, self.catalogue, self._ledger)
+        return await foresee(self._current.wanted, wanted, self._current.catalogue, self._ledger)
 
     @asynccontextmanager
     async def changing(self, change: ResourceChange, *, released: Collection[str]) -> AsyncIterator[None]:
@@ -116,12 +114,12 @@ class WatchedResources:
                     informer.stop()  # All before the first wait: they end side by side.
             for name in released:
                 await self._release(name)
-            self.wanted = change.wanted
+            self._current.wanted = change.wanted
             yield
             # The next two discoveries decide about resources that went since, as always.
             self._missing, self._divided = set(), {}
             self._started.clear()
-            await self._follow(self.catalogue)
+            await self._follow(self._current.catalogue)
 
     @property
     def watched(self) -> frozenset[str]:
@@ -129,8 +127,8 @@ class WatchedResources:
         return frozenset(informer.resource.name for informer in self._factory.informers)
 
     async def _follow(self, catalogue: Catalogue) -> None:
-        self.catalogue = catalogue
-        resolution = resolve_wanted(self.wanted, catalogue)
+        self._current.catalogue = catalogue
+        resolution = resolve_wanted(self._current.wanted, catalogue)
         self._report_unresolved(resolution)
         found = resolution.desired
         if not self._started.is_set():
@@ -154,7 +152,7 @@ class WatchedResources:
             else:
                 await self._let_go(self._informers_of(name))
         self._missing = missing
-        self._watched.replace([informer.resource for informer in self._factory.informers])
+        self._current.replace([informer.resource for informer in self._factory.informers])
         self._started.set()
 
     async def _begin(self, catalogue: Catalogue, resolution: Resolution) -> None:
@@ -164,14 +162,13 @@ class WatchedResources:
         if resolution.twice:
             # Here, this is a mistake in the configuration; later, a new definition causes it.
             raise PlanRefused("\n".join(mistakes_of(resolution)))
-        if self._prepare is not None:
-            await self._prepare(catalogue, resolution)
+        await self._prepare(catalogue, resolution)
         there = {name for name, _ in resolution.desired}
         for resource in await self._ledger.resources():
             if resource.name in there:
                 continue
             known = await self._ledger.scopes(resource.name)
-            if scopes := absent_scopes(self.wanted, resolution, resource, catalogue, known):
+            if scopes := absent_scopes(self._current.wanted, resolution, resource, catalogue, known):
                 await self._adopt(dict.fromkeys(scopes, resource))
                 continue
             _, left = await self._ledger.adopt(resource, ())
@@ -187,7 +184,7 @@ class WatchedResources:
             self._report(ScopeChanged(resource.name, left))
         self._adopted.add(resource.name)
         for scope, served in parts.items():
-            store = store_of(served, self.catalogue)
+            store = store_of(served, self._current.catalogue)
             self._factory.informer(served, scope, known[scope], store=store)
 
     async def _divide_anew(self, parts: Mapping[str, Parts]) -> None:
@@ -244,6 +241,11 @@ class WatchedResources:
         # Version 0 is answered from the API server's cache: only the status of the answer counts.
         answer = await source.list(ListRequest(version="0", limit=1), _ignore)
         return isinstance(answer, Refused) and answer.status == NOT_FOUND
+
+
+def not_looked_up(wanted: Sequence[Wanted]) -> dict[str, str]:
+    """The names that no resource is known for before the first discovery → the reason."""
+    return {each.name: "not looked up yet" for each in wanted}
 
 
 def _by_name(found: Desired) -> dict[str, dict[Scope, Resource]]:

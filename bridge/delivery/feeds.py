@@ -1,61 +1,22 @@
-"""Takes batches of the informers into the outbox, and opens a feed out of it for each sink.
+"""Opens a feed out of the outbox for each sink.
 
-``Exporter.export`` appends a batch and returns when it is durable; the commit hands the records to the
-``SharedProcessor``, which distributes them to the listener of each sink. ``Feeds`` joins the three: the outbox, the
-processor, and a feed that begins where the cursor of its sink is.
+A commit hands its records to the ``SharedProcessor``, which distributes them to the listener of each sink. ``Feeds``
+joins the three: the outbox, the processor, and a feed that begins where the cursor of its sink is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 from bridge.delivery.sink_feed import SelectedLog, SinkFeed, view_of
-from bridge.model.change import ChangeBatch, Op
 from bridge.model.policies import StartPolicy
-from bridge.model.record import Delta, Record, body_bytes
+from bridge.model.record import Record, body_bytes
 from bridge.outbox import Capture, Cipher, CleanerPolicy, Outbox, Retention, utc_now
 from bridge.processor.shared_processor import SharedProcessor
 from bridge.telemetry.facts import Report
-from bridge.telemetry.facts.outbox import BatchCommitted
-
-
-class Appends(Protocol):
-    """The outbox, as far as the Exporter needs it."""
-
-    async def append(self, batch: ChangeBatch) -> Sequence[Delta]: ...
-
-
-class Exporter:
-    """Takes batches of every informer. When ``export`` returns, the batch is durable, and every listener has it. The
-    informer waits for that before it processes its next batch."""
-
-    def __init__(self, outbox: Appends, admit: Callable[[], Awaitable[None]] | None, report: Report) -> None:
-        self._outbox = outbox
-        self._report = report
-        self.admit = admit
-        """Returns when the intake may go on; None where no sink ever holds it up."""
-
-    async def export(self, batch: ChangeBatch) -> None:
-        if batch.changes and self.admit is not None:
-            await self.admit()
-        deltas = await self._outbox.append(batch)
-        if not deltas:
-            return
-        ops = [delta.op for delta in deltas]
-        self._report(
-            BatchCommitted(
-                batch.resource,
-                batch.scope,
-                records=len(deltas),
-                bytes=sum(len(delta.body) for delta in deltas),
-                added=ops.count(Op.ADDED),
-                updated=ops.count(Op.UPDATED),
-                deleted=ops.count(Op.DELETED),
-            )
-        )
 
 
 class Feeds:
