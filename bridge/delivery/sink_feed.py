@@ -350,7 +350,7 @@ class TransactionFeed(SinkFeed):
     async def recover(self) -> None:
         sink, cursor, progress = self.sink_with_progress, self._cursor, self._sinks.progress
         committed, before = sink.committed, self.backlog_records
-        unknown = "" if committed is None else progress.unknown(committed, cursor)
+        unknown = "" if committed is None else progress.starts.unknown(committed, cursor)
         if committed is not None and not unknown:
             await self._move(committed)
             await self._forget_letters(committed)

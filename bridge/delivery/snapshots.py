@@ -96,7 +96,7 @@ async def _matching(outbox: Outbox, views: Views, states: Sequence[int]) -> Sequ
         return here.selections[_NAME].matches(here.evaluator.evaluation(held.key, held.body))
 
     found: list[int] = []
-    async for part in outbox.snapshots.read(states):
+    async for part in outbox.selections.states(states):
         chosen = await outbox.selections.turns.map(matches, part)
         found += [state.held.sequence for state, is_chosen in zip(part, chosen, strict=True) if is_chosen]
     return found

@@ -54,8 +54,7 @@ class Appender:
         """Decides which sinks get each record; None if no sink has a selection."""
         self.turns = Turns()
         """In which selections are evaluated."""
-        self.observe: Callable[[Sequence[Record], int], None] | None = None
-        """Called before ``committed``, with the bytes of the batch on disk."""
+        self._observe: Callable[[Sequence[Record], int], None] | None = None
         self._reached: dict[int, InformerProgress] = {}
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
@@ -107,6 +106,10 @@ class Appender:
         )
         await self.write(deltas, ready)
         return deltas
+
+    def observe_by(self, observe: Callable[[Sequence[Record], int], None]) -> None:
+        """Lets ``observe`` see all records from now on, before ``committed``, with their bytes on disk."""
+        self._observe = observe
 
     def begin(self, name: str, informers: Mapping[Scope, RunningInformer]) -> None:
         """Registers the running informers of a resource, all of them."""
@@ -172,8 +175,8 @@ class Appender:
             end.unmarked_since = end.now()
         elif end.bytes >= end.mark_at:
             end.mark()
-        if self.observe is not None:
-            self.observe(records, size)
+        if self._observe is not None:
+            self._observe(records, size)
         self._committed(records, last)
 
     def _numbered(

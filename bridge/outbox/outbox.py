@@ -77,11 +77,11 @@ class Outbox:
         dead = {sink: DeadLetters(store, sink, found) for sink, found in opened.dead_letters.items()}
         own = {sink: OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
         self.sinks = SinkCursors(
-            store, opened.cursors, dead, own, last=lambda: self.last, clock=clock, report=report, term=term
+            store, opened.cursors, dead, own, end=self._log.end, clock=clock, report=report, term=term
         )
         self.leads = capture is not None
         """In an election."""
-        self.snapshots = Snapshots(store, self.sinks, self.selections, clock, report)
+        self.snapshots = Snapshots(store, self.sinks, clock, report)
         self.registration = SinkRegistration(store, self._appender, self.sinks, self.selections, clock, report)
         self.term = opened.term
         """The newest term in which a bridge has led with this state; 0 without one."""

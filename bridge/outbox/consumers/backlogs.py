@@ -7,7 +7,7 @@ thousandth, to more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, cast
 
@@ -20,7 +20,7 @@ from bridge.outbox.consumers.compaction import BacklogSize, drop_through
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.selections import StoredSelection
 from bridge.outbox.errors import Damaged
-from bridge.outbox.log.sparse_index import SparseIndex
+from bridge.outbox.log.sparse_index import LogEnd, SparseIndex
 from bridge.outbox.storage.database import one
 
 _MOST = 4000
@@ -84,12 +84,11 @@ class OwnLog:
 
 
 class Backlogs:
-    """Measures backlogs: a sink with a selection has only its own records in it. ``last``: returns the sequence number
-    of the newest durable record."""
+    """Measures backlogs: a sink with a selection has only its own records in it."""
 
-    def __init__(self, own: Mapping[str, OwnLog], last: Callable[[], int]) -> None:
+    def __init__(self, own: Mapping[str, OwnLog], end: LogEnd) -> None:
         self._own = dict(own)
-        self._last = last
+        self._end = end
 
     def begin(self, sink: str, own: OwnLog) -> None:
         """Measures the backlog of a sink by these records, and those that ``add`` brings from now on."""
@@ -115,7 +114,7 @@ class Backlogs:
     def records(self, cursor: SinkCursor) -> int:
         """Unsettled records."""
         own = self._own.get(cursor.sink)
-        return cursor.backlog_records(self._last(), _distance if own is None else own.between)
+        return cursor.backlog_records(self._end.last, _distance if own is None else own.between)
 
     def size(self, cursor: SinkCursor, whole: SparseIndex, now: float) -> BacklogSize:
         """Bytes and age are those of the log: items of a backfill count as records only, since their bytes belong to
@@ -123,7 +122,7 @@ class Backlogs:
         log."""
         own = self._own.get(cursor.sink)
         index, after = (whole, cursor.holds) if own is None else (own.bytes, cursor.counts_from)
-        age = index.age_of(after, now) if after < self._last() else 0.0
+        age = index.age_of(after, now) if after < self._end.last else 0.0
         if cursor.has_in_flight:
             age = max(age, now - cursor.oldest_at)
         else:
@@ -134,7 +133,7 @@ class Backlogs:
         self, cursor: SinkCursor, bounds: BacklogBounds, whole: SparseIndex, now: float, beside: int
     ) -> int:
         """See ``compaction.drop_through``."""
-        own, held, last = self._own.get(cursor.sink), cursor.holds, self._last()
+        own, held, last = self._own.get(cursor.sink), cursor.holds, self._end.last
         if own is None:
             return drop_through(bounds, whole, held, last, now, beside)
         return drop_through(bounds, own.bytes, held, last, now, beside, own.records.sequence_within_bytes)

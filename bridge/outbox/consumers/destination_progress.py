@@ -51,10 +51,6 @@ class DestinationProgress:
         item = None if cursor.backfill is None else cursor.item_to_save
         return self._progress(cursor, out=cursor.settled, item=item, letters=tuple(each.number for each in letters))
 
-    def unknown(self, progress: Progress, cursor: SinkCursor) -> str:
-        """See Starts.unknown."""
-        return self.starts.unknown(progress, cursor)
-
     async def item_of(self, progress: Progress, cursor: SinkCursor) -> int | None:
         """The index through which items of the cursor's backfill are settled by this progress; None if none is."""
         backfill = cursor.backfill

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import apsw
 
 from bridge.model.policies import StartPolicy
+from bridge.model.record import Record
 from bridge.outbox.appender import Appender
 from bridge.outbox.consumers import backlogs, cursors, selections
 from bridge.outbox.consumers.backlogs import OwnLog, OwnRecords
@@ -49,7 +50,7 @@ class SinkRegistration:
         self.lock = asyncio.Lock()
         """Held while cursors begin, and while the log is trimmed behind all cursors."""
         if selections.stored:
-            self._count_own_records()
+            appender.observe_by(self._count_own_records)
 
     async def begin(self, sinks: Mapping[str, StartPolicy], selecting: Collection[str], *, before: bool) -> None:
         """Begins the cursors of these sinks as the start of a process does: a new sink gets a cursor, a known sink goes
@@ -70,10 +71,6 @@ class SinkRegistration:
                 time=self._clock(),
             )
             await self._store.write(begin, committed=self._begun)
-
-    def _count_own_records(self) -> None:
-        """From now on; see Backlogs.add."""
-        self._appender.observe = lambda deltas, size: self._sinks.backlogs.add(deltas, size, self._now())
 
     def end(self, sink: str) -> None:
         """Counts a sink as absent from now on. It keeps its cursor, until it is forgotten."""
@@ -108,8 +105,10 @@ class SinkRegistration:
         self._selections.stored.update(begun.selections)
         for sink, records in begun.own.items():
             self._sinks.backlogs.begin(sink, OwnLog(begun.selections[sink], records, self._now()))
-        if begun.own:
-            self._count_own_records()
+            self._appender.observe_by(self._count_own_records)
+
+    def _count_own_records(self, records: Sequence[Record], size: int) -> None:
+        self._sinks.backlogs.add(records, size, self._now())
 
 
 def _progress(cursor: SinkCursor) -> CursorProgress:

@@ -18,13 +18,14 @@ from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
 from bridge.outbox.consumers.dead_letters import DeadLetters, SavedDeadLetters
 from bridge.outbox.consumers.destination_progress import DestinationProgress
 from bridge.outbox.consumers.selections import JudgedRecords
+from bridge.outbox.log.sparse_index import LogEnd
 from bridge.outbox.store import Condition, Store
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotEnded
 
 
 class SinkCursors:
-    """Moves the cursors and plans the backfills. ``last`` returns the sequence number of the newest durable record."""
+    """Moves the cursors and plans the backfills."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class SinkCursors:
         dead_letters: Mapping[str, DeadLetters],
         own: Mapping[str, OwnLog],
         *,
-        last: Callable[[], int],
+        end: LogEnd,
         clock: Callable[[], str],
         report: Report,
         term: int = 0,
@@ -42,15 +43,15 @@ class SinkCursors:
         self._store = store
         self._cursors: dict[str, SinkCursor] = {}
         self.dead_letters = dict(dead_letters)
-        self._last = last
-        self.backlogs = Backlogs(own, last)
+        self._end = end
+        self.backlogs = Backlogs(own, end)
         self._clock = clock
         self._report = report
         self.receivers: list[Callable[[str, Sequence[Record]], None]] = []
         """Get the records that a sink reads of its backfill, with the sink's name: for people who watch."""
         self.shard: Shard | None = None
         """The part of all objects that the bridge has; None for all."""
-        self.progress = DestinationProgress(store, last(), term)
+        self.progress = DestinationProgress(store, end.last, term)
         for cursor in known.values():
             self.enter(cursor)
 
@@ -64,7 +65,7 @@ class SinkCursors:
     @property
     def last(self) -> int:
         """Sequence number of the newest durable record."""
-        return self._last()
+        return self._end.last
 
     @property
     def all(self) -> Sequence[SinkCursor]:
@@ -125,7 +126,7 @@ class SinkCursors:
         received the log up to ``taken``; up to ``uncertain_through`` a process that crashed may have delivered it.
         Returns the number of records before and after."""
         cursor = self._cursors[sink]
-        through = max(taken, self._last())  # A sink may receive a record just before ``last`` counts it.
+        through = max(taken, self._end.last)  # A sink may receive a record just before ``last`` counts it.
         plan = partial(
             backfill_plans.plan_compacted,
             sink=sink,

@@ -14,7 +14,7 @@ and the log would skip these numbers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -39,7 +39,6 @@ from bridge.outbox.consumers.backfill import (
 )
 from bridge.outbox.consumers.backfill_plans import with_in_flight
 from bridge.outbox.consumers.cursors import SinkCursor
-from bridge.outbox.consumers.selections import LastState, Selections
 from bridge.outbox.consumers.sink_cursors import SinkCursors
 from bridge.outbox.storage.database import one
 from bridge.outbox.store import Store
@@ -51,12 +50,9 @@ class Snapshots:
     """Plans, cancels and describes the snapshots of all sinks. A snapshot is a backfill: it survives a crash, with the
     same ids, and changes after it come behind it."""
 
-    def __init__(
-        self, store: Store, sinks: SinkCursors, selections: Selections, clock: Callable[[], str], report: Report
-    ) -> None:
+    def __init__(self, store: Store, sinks: SinkCursors, clock: Callable[[], str], report: Report) -> None:
         self._store = store
         self._sinks = sinks
-        self._selections = selections
         self._clock = clock
         self._report = report
 
@@ -66,10 +62,6 @@ class Snapshots:
         """See ``states_as_of``. The states stay readable until the sink takes records behind ``taken``."""
         question = partial(states_as_of, sink=sink, through=taken, kind=kind, namespace=namespace)
         return await self._store.ask(question)
-
-    def read(self, states: Sequence[int]) -> AsyncIterator[Sequence[LastState]]:
-        """The objects in these states, in parts whose number and bytes are bounded. Raises Damaged."""
-        return self._selections.states(states)
 
     async def begin(
         self, sink: str, taken: int, states: Sequence[int], scope: SnapshotScope | None, *, scheduled: bool

@@ -207,28 +207,27 @@ def append(
 def rows(deltas: Sequence[Delta], batch: Append, compress: Compress, cipher: Cipher | None) -> list[LogValues]:
     """The rows of the records, with packed bodies."""
     kind = batch.kind
-    packed = [_values(delta, kind, resource, compress) for delta, resource in zip(deltas, batch.resources, strict=True)]
+    packed: list[LogValues] = [
+        (
+            delta.sequence,
+            delta.op.value,
+            delta.evidence.value,
+            kind,
+            resource,
+            delta.key,
+            delta.uid,
+            delta.resource_version,
+            delta.time,
+            delta.epoch,
+            None if delta.targets is None else record_codec.encode(delta.targets).decode(),
+            *(_UNDECIDED if delta.selected is None else astuple(delta.selected)),
+            delta.selection,
+            None if delta.before is None else compress(delta.before),
+            compress(delta.body if delta.managers is None else behind(delta.body, delta.managers)),
+        )
+        for delta, resource in zip(deltas, batch.resources, strict=True)
+    ]
     return packed if cipher is None or not cipher.encrypts else [_sealed(LogRow._make(row), cipher) for row in packed]
-
-
-def _values(delta: Delta, kind: int, resource: int, compress: Compress) -> LogValues:
-    return (
-        delta.sequence,
-        delta.op.value,
-        delta.evidence.value,
-        kind,
-        resource,
-        delta.key,
-        delta.uid,
-        delta.resource_version,
-        delta.time,
-        delta.epoch,
-        None if delta.targets is None else record_codec.encode(delta.targets).decode(),
-        *(_UNDECIDED if delta.selected is None else astuple(delta.selected)),
-        delta.selection,
-        None if delta.before is None else compress(delta.before),
-        compress(delta.body if delta.managers is None else behind(delta.body, delta.managers)),
-    )
 
 
 def _sealed(row: LogRow, cipher: Cipher) -> LogRow:

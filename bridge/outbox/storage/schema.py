@@ -234,15 +234,11 @@ CREATE TABLE terms (
 
 FORMAT = 10
 """PRAGMA user_version. A change of the tables takes the next number, and a step in ``STEPS``."""
-_FIRST = 10
-"""The first format that was released."""
 
 STEPS: Mapping[int, str] = {}
 """Format → SQL that makes the next format of it."""
 APPLICATION_ID = 0x6B646F62
 """PRAGMA application_id: "kdob", for kubedelta's outbox. SQLite and file(1) read it from bytes 68 to 71 of the file."""
-_UNRELEASED_ID = 0x6B646C74
-"""The application id "kdlt" of the very first files."""
 
 
 class TablePart(NamedTuple):
@@ -272,11 +268,6 @@ def recognise(database: apsw.Connection, *, new: bool) -> int:
     application, found = int(database.pragma("application_id")), _format(database)
     if application == APPLICATION_ID and found == FORMAT:
         return found
-    if application == _UNRELEASED_ID or (application == APPLICATION_ID and 0 < found < _FIRST):
-        raise UnknownFormat(
-            f"{database.filename} was written by an unreleased kubedelta (format {found}), and no release reads it: "
-            "give state.directory an empty directory; the next start exports every object again, without a migration"
-        )
     if _has_our_shape(database):  # Another format has other tables: so the header is wrong, and not the version.
         raise Damaged(f"its header does not say kubedelta's format {FORMAT}, although its tables are of that format")
     if application == APPLICATION_ID and found in STEPS:

@@ -94,14 +94,6 @@ async def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
         await Outbox.open(tmp_path, AUDIT, report=discard)
 
 
-@pytest.mark.parametrize("number", [1, FORMAT - 1])
-async def test_a_format_that_no_release_wrote_is_refused_by_name(tmp_path: Path, number: int) -> None:
-    await a_state(tmp_path)
-    alter(tmp_path, f"DROP TABLE terms; PRAGMA user_version = {number}")
-    with pytest.raises(UnknownFormat, match=f"an unreleased kubedelta .format {number}."):
-        await Outbox.open(tmp_path, AUDIT, report=discard)
-
-
 async def test_a_follower_refuses_a_newer_format_by_name(tmp_path: Path) -> None:
     """A base copy of the leader would take the place of everything in there."""
     with next_version():
