@@ -1,0 +1,3 @@
+module kubedelta.example/reader
+
+go 1.22

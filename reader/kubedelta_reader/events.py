@@ -1,0 +1,284 @@
+"""Makes an Event of a record, in each form that sinks send: CloudEvents in the structured form (webhooks, files) and in
+the binary form (headers and a payload: Kafka, NATS, webhooks), envelopes, and rows.
+
+Only what the rules need is decoded; the state of an object stays the bytes that came. What has none of these forms
+raises NotAnEvent: a reader passes it over, or stops, as it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+import msgspec
+from msgspec.structs import replace
+
+CHANGES = ("added", "updated", "deleted", "sync")
+_EPOCHS = "/epochs/"
+
+
+class NotAnEvent(Exception):
+    """A record of another program, or one that cannot be read. The message says what is missing."""
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A record of a stream: a change of an object, or a notice about the stream."""
+
+    type: str
+    """``kubedelta.object.updated.v1``; of a notice ``kubedelta.gap.v1`` and the like."""
+    id: str
+    source: str = ""
+    """With ``id`` the identity of the event. Empty where the form has only the id, which then names the epoch."""
+    sequence: int
+    key: str = ""
+    """``<cluster>/<group>/<resource>/<namespace>/<name>``; of a notice the cluster."""
+    uid: str = ""
+    version: str = ""
+    """resourceVersion."""
+    op: str = ""
+    """One of CHANGES; empty for a notice, and for an op of a later version."""
+    evidence: str = ""
+    epoch: int = 1
+    time: str = ""
+    """RFC 3339: when the bridge saw the change."""
+    snapshot: str = ""
+    """The name of the snapshot that the record belongs to."""
+    term: int = 0
+    gap: str = ""
+    """The id of the stream's newest gap, where records name it."""
+    data: bytes = b""
+    """The state of the object after the change, JSON; of a deleted object the last known one. Of a notice its data.
+    Empty if the record has none."""
+
+    @property
+    def resource(self) -> str:
+        """``<group>/<resource>`` of the key."""
+        return "/".join(self.key.split("/")[1:3])
+
+
+class _Structured(msgspec.Struct):
+    type: str
+    id: str
+    source: str
+    sequence: str
+    partitionkey: str = ""
+    uid: str = ""
+    resourceversion: str = ""
+    op: str = ""
+    evidence: str = ""
+    epoch: int = 1
+    time: str = ""
+    snapshot: str = ""
+    term: int = 0
+    data: msgspec.Raw = msgspec.Raw()
+
+
+class _EnvelopeSource(msgspec.Struct):
+    db: str
+    schema: str
+    table: str
+    namespace: str
+    objectname: str
+    uid: str
+    resourceversion: str
+    id: str
+    sequence: str
+    evidence: str
+    epoch: int = 1
+    snapshot: str = "false"
+    gap: str | None = None
+    term: int | None = None
+
+
+class _Envelope(msgspec.Struct):
+    op: str
+    source: _EnvelopeSource
+    before: msgspec.Raw = msgspec.Raw()
+    after: msgspec.Raw = msgspec.Raw()
+
+
+class _Row(msgspec.Struct):
+    cluster: str
+    group: str
+    resource: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    op: str
+    evidence: str
+    time: str
+    epoch: int
+    sequence: str
+    id: str
+    snapshot: str | None = None
+    gap: str | None = None
+    object: msgspec.Raw = msgspec.Raw()
+
+
+_structured = msgspec.json.Decoder(_Structured)
+_envelope = msgspec.json.Decoder(_Envelope)
+_row = msgspec.json.Decoder(_Row)
+_OPS = {"c": "added", "u": "updated", "d": "deleted", "r": "sync"}
+_UNREADABLE = (msgspec.MsgspecError, ValueError, UnicodeDecodeError, RecursionError)
+
+
+def structured(line: bytes) -> Event:
+    """A CloudEvent in the structured form. Raises NotAnEvent."""
+    try:
+        found = _structured.decode(line)
+        sequence = int(found.sequence)
+    except _UNREADABLE as error:
+        raise NotAnEvent(f"no CloudEvent of kubedelta: {error}") from error
+    return _checked(
+        Event(
+            type=found.type,
+            id=found.id,
+            source=found.source,
+            sequence=sequence,
+            key=found.partitionkey,
+            uid=found.uid,
+            version=found.resourceversion,
+            op=found.op,
+            evidence=found.evidence,
+            epoch=found.epoch,
+            time=found.time,
+            snapshot=found.snapshot,
+            term=found.term,
+            data=_state_in(found.type, bytes(found.data)),
+        )
+    )
+
+
+def binary(headers: Mapping[str, str | bytes], payload: bytes | None) -> Event:
+    """A CloudEvent in the binary form. ``headers``: with the prefix ``ce_`` (Kafka) or ``ce-`` (NATS and HTTP, whose
+    values are percent-encoded), in any case. ``payload`` None: a tombstone of Kafka, whose headers are those of its
+    delete. Raises NotAnEvent."""
+    values: dict[str, str] = {}
+    gap = ""
+    try:
+        for name, value in headers.items():
+            text = value if isinstance(value, str) else value.decode()
+            folded = name.lower()
+            if folded.startswith("ce_"):
+                values[folded[3:]] = text
+            elif folded.startswith("ce-"):
+                values[folded[3:]] = unquote(text, errors="strict")
+            elif folded == "kubedelta-gap":
+                gap = text
+        return _checked(
+            Event(
+                type=values["type"],
+                id=values["id"],
+                source=values["source"],
+                sequence=int(values["sequence"]),
+                key=values.get("partitionkey", ""),
+                uid=values.get("uid", ""),
+                version=values.get("resourceversion", ""),
+                op=values.get("op", ""),
+                evidence=values.get("evidence", ""),
+                epoch=int(values.get("epoch", "1")),
+                time=values.get("time", ""),
+                snapshot=values.get("snapshot", ""),
+                term=int(values.get("term", "0")),
+                gap=gap,
+                data=_state_in(values["type"], payload or b""),
+            )
+        )
+    except KeyError as error:
+        raise NotAnEvent(f"no CloudEvent of kubedelta: it has no attribute {error.args[0]}") from None
+    except _UNREADABLE as error:
+        raise NotAnEvent(f"no CloudEvent of kubedelta: {error}") from error
+
+
+def envelope(line: bytes) -> Event:
+    """An envelope, in the form of Debezium. Raises NotAnEvent."""
+    try:
+        found = _envelope.decode(line)
+        source = found.source
+        sequence = int(source.sequence)
+        op = _OPS[found.op]
+    except (*_UNREADABLE, KeyError) as error:
+        raise NotAnEvent(f"no envelope of kubedelta: {error}") from error
+    return _checked(
+        Event(
+            type=f"kubedelta.envelope.{op}.v1",
+            id=source.id,
+            source=_source_of(source.db, source.epoch),
+            sequence=sequence,
+            key=_key_of(source.db, source.schema, source.table, source.namespace, source.objectname),
+            uid=source.uid,
+            version=source.resourceversion,
+            op=op,
+            evidence=source.evidence,
+            epoch=source.epoch,
+            snapshot="" if source.snapshot == "false" else "snapshot",
+            term=source.term or 0,
+            gap=source.gap or "",
+            data=_state(found.before if op == "deleted" else found.after),
+        )
+    )
+
+
+def row(line: bytes) -> Event:
+    """A row. Raises NotAnEvent."""
+    try:
+        found = _row.decode(line)
+        sequence = int(found.sequence)
+        state = _state(found.object)
+    except _UNREADABLE as error:
+        raise NotAnEvent(f"no row of kubedelta: {error}") from error
+    return _checked(
+        Event(
+            type=f"kubedelta.row.{found.op}.v1",
+            id=found.id,
+            source=_source_of(found.cluster, found.epoch),
+            sequence=sequence,
+            key=_key_of(found.cluster, found.group, found.resource, found.namespace, found.name),
+            uid=found.uid,
+            version=found.resource_version,
+            op=found.op,
+            evidence=found.evidence,
+            epoch=found.epoch,
+            time=found.time,
+            snapshot=found.snapshot or "",
+            gap=found.gap or "",
+            data=state,
+        )
+    )
+
+
+def _checked(event: Event) -> Event:
+    if not event.type.startswith("kubedelta."):
+        raise NotAnEvent(f"the type is {event.type[:100]!r}, and no type of kubedelta")
+    if event.op not in CHANGES:
+        return replace(event, op="")
+    if event.key.count("/") != 4:
+        raise NotAnEvent(f"the partition key is {event.key[:300]!r}, and names no object")
+    return event
+
+
+def _state_in(kind: str, data: bytes) -> bytes:
+    """Raises NotAnEvent."""
+    if not data:
+        return data
+    if kind.startswith("kubedelta.envelope."):
+        return envelope(data).data
+    if kind.startswith("kubedelta.row."):
+        return row(data).data
+    return data
+
+
+def _source_of(cluster: str, epoch: int) -> str:
+    return f"/clusters/{cluster}" if epoch == 1 else f"/clusters/{cluster}{_EPOCHS}{epoch}"
+
+
+def _key_of(cluster: str, group: str, resource: str, namespace: str, name: str) -> str:
+    return f"{cluster}/{group or 'core'}/{resource}/{namespace or '_'}/{name}"
+
+
+def _state(raw: msgspec.Raw) -> bytes:
+    """JSON of a state, which a row may have as a text; empty for none."""
+    content = bytes(raw)
+    if content in (b"", b"null"):
+        return b""
+    return msgspec.json.decode(content, type=str).encode() if content.startswith(b'"') else content

@@ -1,0 +1,1 @@
+"""Tests of the reader library: rules, vectors, stores, and a model of the bridge."""

@@ -1,0 +1,54 @@
+"""The consumer of docs/reader.md, run as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+from kubedelta_reader import Step
+
+from tests.reader.test_stores import LINES
+from tests.reader.test_vectors import READER
+
+PAGE = (READER.parent / "docs/reader.md").read_text(encoding="utf-8")
+
+
+def consumed(folder: Path) -> list[str]:
+    environment = {**os.environ, "PYTHONPATH": str(READER)}
+    command = [sys.executable, "consumer.py", "audit.jsonl"]
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return run.stdout.splitlines()
+
+
+def test_the_consumer_goes_on_behind_a_torn_line(tmp_path: Path) -> None:
+    (found,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    (tmp_path / "consumer.py").write_text(found, encoding="utf-8")
+    file = tmp_path / "audit.jsonl"
+    file.write_bytes(b"\n".join(LINES[:3]) + b"\n" + LINES[3][:40])
+
+    assert consumed(tmp_path) == [
+        "new prod/core/pods/shop/a 1",
+        "new prod/core/pods/shop/b 2",
+        "records are missing: of any resource",
+        "prod/core/pods/shop/a u1 uncertain",
+        "prod/core/pods/shop/b u2 uncertain",
+    ]
+    file.write_bytes(b"\n".join(LINES) + b"\n")
+    assert consumed(tmp_path) == [
+        "changed prod/core/pods/shop/a 1",
+        "exists no more prod/core/pods/shop/b",
+        "records are missing: of any resource",
+        "prod/core/pods/shop/a u1 ",
+    ]
+    assert consumed(tmp_path) == ["prod/core/pods/shop/a u1 "]
+
+
+def test_the_page_names_each_step() -> None:
+    steps = get_args(Step)
+
+    assert len(steps) == 12
+    assert [each.__name__ for each in steps if f"`{each.__name__}`" not in PAGE] == []

@@ -1,0 +1,73 @@
+"""The store in SQLite: what a killed reader finds again, and who may read the file."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from kubedelta_reader import Event, GapFound, Reader, Repeated, SqliteStore, structured
+
+from tests.reader.test_vectors import READER
+
+LINES = [
+    json.dumps(each["record"]).encode()
+    for each in json.loads((READER / "vectors/12-gap-settled.json").read_text(encoding="utf-8"))["given"]
+]
+EVENTS = [structured(line) for line in LINES]
+
+
+def consumed(path: Path, events: list[Event]) -> None:
+    store = SqliteStore(path)
+    reader = Reader(store)
+    with store.transaction():
+        for event in events:
+            reader.apply(event)
+        store.position = str(len(events)).encode()
+    store.close()
+
+
+def test_a_reader_goes_on_where_its_last_transaction_ended(tmp_path: Path) -> None:
+    consumed(tmp_path / "state.db", EVENTS[:3])
+    store = SqliteStore(tmp_path / "state.db")
+    reader = Reader(store)
+
+    assert store.position == b"3"
+    assert sorted(reader.uncertain()) == ["prod/core/pods/shop/a", "prod/core/pods/shop/b"]
+    for event in EVENTS[int(store.position) :]:
+        reader.apply(event)
+    assert [key for key, _ in reader.objects()] == ["prod/core/pods/shop/a"]
+    assert reader.gaps == ()
+    store.close()
+
+
+def test_a_transaction_that_fails_leaves_state_notes_and_position(tmp_path: Path) -> None:
+    consumed(tmp_path / "state.db", EVENTS[:1])
+    store = SqliteStore(tmp_path / "state.db")
+    reader = Reader(store)
+
+
+    def fails() -> None:
+        with store.transaction():
+            for event in EVENTS[1:3]:
+                reader.apply(event)
+            store.position = b"3"
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+
+    again = Reader(store)
+    assert store.position == b"1"
+    assert [key for key, _ in again.objects()] == ["prod/core/pods/shop/a"]
+    assert again.gaps == ()
+    assert isinstance(again.apply(EVENTS[0])[0], Repeated)
+    assert isinstance(again.apply(EVENTS[2])[0], GapFound)
+    store.close()
+
+
+def test_nobody_else_may_read_the_file(tmp_path: Path) -> None:
+    consumed(tmp_path / "state.db", EVENTS)
+
+    assert stat.S_IMODE((tmp_path / "state.db").stat().st_mode) == 0o600
