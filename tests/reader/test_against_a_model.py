@@ -141,7 +141,7 @@ def test_what_differs_from_the_truth_is_uncertain_or_lacking(acts: list[object])
 
 @given(acts)
 @settings(max_examples=150)
-def test_behind_a_snapshot_the_objects_are_the_truth_and_nothing_is_uncertain(acts: list[object]) -> None:
+def test_behind_a_snapshot_the_objects_are_the_truth(acts: list[object]) -> None:
     bridge, reader = run(MemoryStore(), acts)
     applied(reader, bridge.snapshot())
     applied(reader, bridge.log)  # All of it once more: nothing is revived.

@@ -42,11 +42,10 @@ def test_a_reader_goes_on_where_its_last_transaction_ended(tmp_path: Path) -> No
     store.close()
 
 
-def test_a_transaction_that_fails_leaves_state_notes_and_position(tmp_path: Path) -> None:
+def test_a_failed_transaction_leaves_everything(tmp_path: Path) -> None:
     consumed(tmp_path / "state.db", EVENTS[:1])
     store = SqliteStore(tmp_path / "state.db")
     reader = Reader(store)
-
 
     def fails() -> None:
         with store.transaction():
