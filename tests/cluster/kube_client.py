@@ -126,7 +126,7 @@ class KubeClient:
                         yield event
 
     async def wait_for(
-        self, path: str, is_so: Callable[[list[Manifest]], bool], timeout: float = 60, **query: str | int
+        self, path: str, is_so: Callable[[list[Manifest]], bool], timeout: float = 60 * BUSY, **query: str | int
     ) -> list[Manifest]:
         """List and watch a collection until `is_so` of the objects in it, and return them.
 
@@ -264,7 +264,7 @@ class KubeClient:
                     ]
         return paths
 
-    async def _wait_until_served(self, resource: CustomResource, timeout: float = 30) -> None:
+    async def _wait_until_served(self, resource: CustomResource, timeout: float = 30 * BUSY) -> None:
         """An established definition is served a moment later, by discovery and by its path each at its own time."""
         async with asyncio.timeout(timeout):
             while True:

@@ -21,8 +21,8 @@ from tests.kit.loop_watch import watched_loop
 TIMELY = 8.0 * BUSY
 """Seconds that no call of a sink may exceed, whatever its destination does. Its own timeouts are far shorter."""
 
-CLOSES_IN = 5.0
-"""Seconds: "within a few"."""
+CLOSES_IN = 5.0 * BUSY
+"""Seconds: "within a few", on a quiet machine."""
 
 STUCK = 0.8
 """Seconds. Less than the timeouts of the sinks."""
@@ -103,12 +103,12 @@ async def the_loop_is_free() -> AsyncIterator[None]:
 
 def what_is_left() -> tuple[int, list[str], int]:
     """Open files, threads and tasks. Threads of ``asyncio.to_thread`` are the loop's. A closed sink's thread may be
-    about to end: it gets 10 seconds, and counts if it stays."""
+    about to end: it counts if it stays."""
     gc.collect()
     threads = [thread for thread in threading.enumerate() if not thread.name.startswith("asyncio_")]
     for thread in threads:
         if thread.name.startswith(("sink-", "read-")):
-            thread.join(10)
+            thread.join(10 * BUSY)
     names = sorted(thread.name for thread in threads if thread.is_alive())
     return len(list(Path("/proc/self/fd").iterdir())), names, len(asyncio.all_tasks())
 

@@ -1,4 +1,8 @@
-"""Whether a call takes linear time: in CPU time of this thread, so that a busy machine does not matter."""
+"""Whether work grows no faster than its input: in CPU time of this thread, and by the ratio of two sizes.
+
+Beside other work a CPU is slower, at any moment and for any reason, so one comparison says nothing. Work that is a
+product of two sizes fails each comparison; linear work passes one of a few.
+"""
 
 from __future__ import annotations
 
@@ -15,33 +19,35 @@ _FIRST = (16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 192, 256, 512, 1024)
 _TOO_LONG = 0.1
 """Seconds, for a text of these lengths."""
 _ENOUGH = 0.004
-"""Seconds. A call that takes less on a text of ``LONGEST`` is not looked at further: it is no product of two sizes."""
-_MOST_FACTOR = 9
-"""Of a fourfold size: 4 is linear, 16 is quadratic."""
+"""Seconds. What takes less on the larger input is not looked at further: it is no product of two sizes."""
+_TRIES = 10
+
+
+def grows_linearly(call: Callable[[int], Callable[[], object]], small: int, large: int) -> bool:
+    """``call`` makes the work for an input of this size; only the work is measured. Linear work of the large size takes
+    ``large / small`` times that of the small one, quadratic work the square of it; halfway between is the limit."""
+    most = (large / small) ** 1.5
+    small_work, large_work = call(small), call(large)
+    for _ in range(_TRIES):
+        whole = cpu_seconds(large_work)
+        if whole < _ENOUGH or whole < most * cpu_seconds(small_work):
+            return True
+    return False
 
 
 def is_linear(call: Callable[[str], object], text: Callable[[int], str], longest: int = LONGEST) -> bool:
-    """``text``: a text of about this length. The least of several runs counts, and lengths grow slowly at first, so
-    that an exponential call is found out before it takes for ever. Up to ``LONGEST_OPTION``, only that is judged."""
+    """``text``: a text of about this length. Lengths grow slowly at first, so that an exponential call is found out
+    before it takes for ever. Up to ``LONGEST_OPTION``, only that is judged."""
+
+    def work(length: int) -> Callable[[], object]:
+        made = text(length)
+        return lambda: call(made)
+
     for length in _FIRST:
-        if _least(call, text(length), _TOO_LONG) > _TOO_LONG:
+        first = work(length)
+        if not any(cpu_seconds(first) < _TOO_LONG for _ in range(_TRIES)):
             return False
-    if longest <= LONGEST_OPTION:
-        return True
-    whole, quarter = text(longest), text(longest // 4)
-    if _least(call, whole, _ENOUGH) < _ENOUGH:
-        return True
-    return any(_seconds(call, whole) < _MOST_FACTOR * _seconds(call, quarter) for _ in range(7))
-
-
-def _least(call: Callable[[str], object], text: str, enough: float) -> float:
-    """Of at most three runs; the first that takes less than ``enough`` is the last."""
-    least = float("inf")
-    for _ in range(3):
-        least = min(least, _seconds(call, text))
-        if least < enough:
-            break
-    return least
+    return longest <= LONGEST_OPTION or grows_linearly(work, longest // 4, longest)
 
 
 def cpu_seconds(call: Callable[[], object]) -> float:
@@ -55,7 +61,3 @@ def cpu_seconds(call: Callable[[], object]) -> float:
     finally:
         if collects:
             gc.enable()
-
-
-def _seconds(call: Callable[[str], object], text: str) -> float:
-    return cpu_seconds(lambda: call(text))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +18,8 @@ from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import Forked, fork_server
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
-GRACE = 300
-"""Seconds; whoever waits for its end fails by the test's own timeout."""
+GRACE = 3000
+"""Seconds; whoever waits for its end fails by a timeout of the test."""
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def make(tmp_path: Path, cluster: Playground, killed: list[BridgeProcess]) -> An
     return made
 
 
-async def _ended(bridge: BridgeProcess, timeout: float = 30) -> int:
+async def _ended(bridge: BridgeProcess, timeout: float = 30 * BUSY) -> int:
     process = bridge._launched()
     return await asyncio.to_thread(process.wait, timeout)
 
@@ -117,9 +116,7 @@ async def test_a_sink_whose_next_attempt_is_after_the_grace_is_left(make: Any, r
     bridge = make({"hook": {"type": "webhook", "url": receiver.url}})
     await asyncio.to_thread(bridge.start)
     await _until_logged(bridge, "delivery failed")
-    began = time.monotonic()
     await asyncio.to_thread(bridge.stop)
-    assert time.monotonic() - began < 30, f"of a grace of {GRACE}"
     assert bridge.logged("delivered after the next start", '"sink":"hook"')
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.kube.wire.objects import Nesting, decode_head, deeper_than, end_of_value, end_of_whole, find_head, members
-from tests.kit.growth import cpu_seconds
+from tests.kit.growth import grows_linearly
 
 TEXTS = st.text('{}[],:"\\ aä\n\x00', max_size=8)
 JSON = st.recursive(
@@ -158,14 +159,11 @@ def test_what_is_no_object_has_no_members_that_end(text: bytes) -> None:
 @pytest.mark.parametrize("piece", [b'"', b"\\", b"a", b",", b'"a",', b'"\\\\",', b'{"a":1},', b'["'])
 @pytest.mark.parametrize("before", [b"[", b'["'], ids=["outside", "in a string"])
 def test_a_hostile_text_takes_no_longer_than_its_length(before: bytes, piece: bytes) -> None:
-    """Eight times the text takes about eight times the time; a search that backtracks takes 64 times."""
-
-    def seconds(size: int) -> float:
+    def searching(size: int) -> Callable[[], object]:
         text = (before + piece * size)[:size]
-        return cpu_seconds(lambda: (Nesting().end(text), deeper_than(text, 0), all(members(b"{" + text))))
+        return lambda: (Nesting().end(text), deeper_than(text, 0), all(members(b"{" + text)))
 
-    part, whole = (min(seconds(size) for _ in range(3)) for size in (40_000, 320_000))
-    assert whole < 24 * part + 0.05
+    assert grows_linearly(searching, 40_000, 320_000)
 
 
 def test_a_million_brackets_are_looked_through_in_no_time() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +14,7 @@ from bridge.kube.wire.objects import Nesting
 from bridge.kube.wire.pages import LONGEST_OBJECT, PageReader
 from bridge.model.answers import ErrorAnswer, Expired, Failed, Page
 from bridge.model.resource import Resource
-from tests.kit.growth import cpu_seconds
+from tests.kit.growth import grows_linearly
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", namespaced=True)
@@ -232,17 +233,14 @@ def test_brackets_are_counted_only_where_no_decoder_reads(
 )
 @pytest.mark.parametrize("piece", [b'{"metadata":{"name":"a"}},', b"[x],", b'{"a":1},', b"[],", b'{"a":[},', b'"],["'])
 def test_a_hostile_page_takes_no_longer_than_its_length(hostile: bytes, piece: bytes) -> None:
-    """Eight times the page takes about eight times the time."""
-
-    def seconds(size: int) -> float:
+    def reading(size: int) -> Callable[[], object]:
         items = (
             b'{"metadata":{"name":"first","uid":"u","resourceVersion":"1"}},' + hostile + piece * (size // len(piece))
         )
         body = page()[:-2] + items + b"{}]}"
-        return cpu_seconds(lambda: in_pieces(body, 1 << 14).end())
+        return lambda: in_pieces(body, 1 << 14).end()
 
-    part, whole = (min(seconds(size) for _ in range(3)) for size in (40_000, 320_000))
-    assert whole < 24 * part + 0.05
+    assert grows_linearly(reading, 40_000, 320_000)
 
 
 def test_objects_come_before_the_page_ends_and_are_not_kept() -> None:

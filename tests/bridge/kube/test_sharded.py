@@ -26,6 +26,7 @@ from bridge.model.answers import (
     WatchRequest,
 )
 from bridge.model.primitives.shard import Shard, ShardBy
+from tests.kit.deadlines import BUSY
 from tests.kit.objects import Blueprint, a_pod
 from tests.kit.scripted_source import (
     InParts,
@@ -59,7 +60,7 @@ def sharded(*script: Turn) -> tuple[ShardListerWatcher, ScriptedSource, list[boo
 
 
 async def watched(lister: ListerWatcher, request: WatchRequest = WATCH) -> list[WatchAnswer]:
-    async with asyncio.timeout(10), lister.watch(request) as answers:
+    async with asyncio.timeout(10 * BUSY), lister.watch(request) as answers:
         return [answer async for answer in answers]
 
 

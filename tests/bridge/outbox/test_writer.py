@@ -114,10 +114,10 @@ async def test_jobs_that_wait_for_a_transaction_share_the_next(writer: Writer, d
 
     def hold(_: apsw.Connection) -> None:
         began.set()
-        may_end.wait(10)
+        may_end.wait(10 * BUSY)
 
     running = writer.submit(hold)
-    await asyncio.to_thread(began.wait, 10)
+    await asyncio.to_thread(began.wait, 10 * BUSY)
     waiting = [writer.submit(an_insert(name)) for name in ("a", "b", "c")]
     seen = writer.submit(lambda _: kinds(disk))
     may_end.set()
@@ -382,7 +382,7 @@ async def test_a_job_right_before_closing_is_not_overlooked(tmp_path: Path) -> N
         left = look(group)
         if not closed.is_set():
             writer._loop.call_soon_threadsafe(looked.set)
-            closed.wait(30)
+            closed.wait(30 * BUSY)
         return left
 
     writer._make_room = look_and_be_closed  # type: ignore[method-assign]

@@ -85,7 +85,7 @@ class Side:
         assert self.last is not None
         return self.last.json()
 
-    async def until(self, path: str, status: int, timeout: float = 30) -> None:
+    async def until(self, path: str, status: int, timeout: float = 30 * BUSY) -> None:
         """Ask until the answer has that status. Raises TimeoutError after so many seconds."""
         async with asyncio.timeout(timeout):
             while True:

@@ -22,7 +22,7 @@ from bridge.views.differences import (
     json_patch,
     merge_patch,
 )
-from tests.kit.growth import cpu_seconds
+from tests.kit.growth import grows_linearly
 
 SCALARS = st.booleans() | st.integers(-1, 2) | st.sampled_from([0.0, 1.0]) | st.text("ab/~'é", max_size=2)
 NAMES = st.text("abé/~'.", max_size=2)
@@ -183,12 +183,12 @@ HOSTILE: dict[str, Callable[[int, int], Any]] = {
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=list(HOSTILE))
 @pytest.mark.parametrize("difference", [merge_patch, json_patch, changed_paths])
 def test_the_time_is_linear_in_the_size_of_the_states(make: Callable[[int, int], Any], difference: Any) -> None:
-    def seconds(size: int) -> float:
-        before, after = make(size, 1), make(size, 2)
-        return max(0.001, min(cpu_seconds(lambda: difference(before, after)) for _ in range(3)))
+    def comparing(size: int) -> Callable[[], object]:
+        before = make(size, 1)
+        after = make(size, 2)
+        return lambda: difference(before, after)
 
-    # Ten times as large; a product of two sizes takes a hundred times as long.
-    assert seconds(500_000) < 40 * seconds(50_000)
+    assert grows_linearly(comparing, 50_000, 500_000)
 
 
 # ── Paths ────────────────────────────────────────────────────────────────────

@@ -111,7 +111,7 @@ class KafkaTopics(ABC):
         transaction into its partitions a moment after they have answered."""
         admin, deadline = self._admin(), time.monotonic() + timeout
         partitions = [
-            TopicPartition(topic, each) for each in admin.list_topics(topic, timeout=10).topics[topic].partitions
+            TopicPartition(topic, each) for each in admin.list_topics(topic, timeout=10 * BUSY).topics[topic].partitions
         ]
         while time.monotonic() < deadline:
             ends = [_ends(admin, partitions, level) for level in IsolationLevel]

@@ -186,7 +186,7 @@ def test_a_pipe_takes_more_than_it_holds_while_somebody_reads() -> None:
 
     stream.append(lines)
     stream.close()
-    reader.join(10)
+    reader.join(10 * BUSY)
 
     assert read == lines
 
@@ -202,7 +202,7 @@ def test_an_unread_pipe_fails_and_a_torn_line_is_completed_first() -> None:
     reader, read = reader_of(reading)
     stream.append([line, line])
     stream.close()
-    reader.join(10)
+    reader.join(10 * BUSY)
     assert read == [line] * 4
 
 

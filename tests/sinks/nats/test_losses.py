@@ -20,6 +20,7 @@ from sinks.nats.sink import NatsSink
 from sinks.nats.stream import KnownStream, StreamContents, StreamDescription, StreamLimits, loss_of
 from tests.cluster.fixtures import MakeStream, NatsStream
 from tests.cluster.servers import Nats
+from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, changes, ids_of
 from tests.kit.sinks import opened_sink
 from tests.sinks.nats.test_sink import ids_in, the_sink
@@ -135,7 +136,7 @@ async def test_what_the_limits_of_a_stream_remove_is_no_loss(
         assert await sink.deliver(changes(20, keys=3)) == ALL_STORED
         memory = sink.memory
     if "max_age" in limits:
-        async with operator(nats_server) as jetstream, asyncio.timeout(60):
+        async with operator(nats_server) as jetstream, asyncio.timeout(60 * BUSY):
             while (await jetstream.stream_info(stream.name)).state.messages:
                 pass
 

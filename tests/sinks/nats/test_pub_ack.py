@@ -20,6 +20,7 @@ from sinks.nats.exchange import (
     read_answer,
 )
 from sinks.nats.verdicts import VERDICTS, JetStreamFault
+from tests.kit.deadlines import BUSY
 
 
 def error(number: int, description: str = "what went wrong") -> bytes:
@@ -141,11 +142,11 @@ async def test_only_so_much_is_under_way_at_once() -> None:
 
     window.answered(100, None, STORED)
 
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 5 * BUSY)
 
 
 async def test_a_message_larger_than_what_may_be_under_way_goes_alone() -> None:
-    await asyncio.wait_for(a_window().room_for(MOST_UNANSWERED + 1), 5)
+    await asyncio.wait_for(a_window().room_for(MOST_UNANSWERED + 1), 5 * BUSY)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ async def test_a_refusal_waits_for_earlier_answers_alone() -> None:
         assert not waiting.done()
         window.answered(number, None, answer)
 
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 5 * BUSY)
 
     assert (window.stored, window.last, window.excused) == ({0: 6, 1: 7}, 7, True)
 
@@ -196,6 +197,6 @@ async def test_the_first_message_that_is_not_taken_decides() -> None:
         window.answered(number, None, answer)
     window.answered(100, None, error(10054))
 
-    await asyncio.wait_for(window.all_answered(), 5)
+    await asyncio.wait_for(window.all_answered(), 5 * BUSY)
 
     assert (window.failure, list(window.rejected), window.excused) == (None, [0], True)

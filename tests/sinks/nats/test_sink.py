@@ -416,7 +416,7 @@ async def test_what_another_writer_moved_comes_behind_the_missing(nats_server: N
 
 async def test_a_frozen_server_fails_without_loss_or_doubles(start_nats: StartNats) -> None:
     server = start_nats()
-    sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=1.0, connect_timeout=1.0)
+    sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=3, connect_timeout=3)
     await sink.open()
     batch = changes(300)
     assert await sink.deliver(batch[:100]) == MADE
@@ -432,7 +432,7 @@ async def test_a_frozen_server_fails_without_loss_or_doubles(start_nats: StartNa
     await sink.close()
 
     assert list(frozen.pending) == list(range(200))
-    assert "no acknowledgement within 1 s" in failure_of(frozen)
+    assert "no acknowledgement within 3 s" in failure_of(frozen)
     assert "cannot connect to" in failure_of(again)
     assert [each.headers["Nats-Msg-Id"] for each in await server.read_all("K8S")] == ids_of(batch)
 
