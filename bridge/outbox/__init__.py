@@ -45,7 +45,7 @@ Invariants, each with its test:
 - A pause outlasts the process: it is in the cursor's row, and a crash resumes no sink.
   ``tests/bridge/operations/admin/test_operations.py``
 - Order and age never depend on the wall clock: order is the sequence, and ages are counted while the bridge runs.
-  ``tests/bridge/outbox/test_room.py``
+  ``tests/bridge/outbox/test_retention.py``
 """
 
 from bridge.outbox.appender import utc_now

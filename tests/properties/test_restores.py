@@ -8,14 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from bridge.informer import RecoveryLimits, RecoverySlots, SharedInformer, SharedInformerFactory, Timing
 from bridge.informer.history.history import Part
-from bridge.model.answers import Busy, ErrorAnswer, EventType, Expired, Failed, HungUp, Refused, Silent, TooLarge
+from bridge.model.answers import (
+    Announced,
+    Busy,
+    ErrorAnswer,
+    EventType,
+    Expired,
+    Failed,
+    HungUp,
+    ListAnswer,
+    ListRequest,
+    Page,
+    Refused,
+    Silent,
+    TakePart,
+    TooLarge,
+    WatchAnswer,
+    WatchRequest,
+)
+from bridge.model.answers import Part as PartOfList
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
@@ -23,10 +43,10 @@ from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import StepsRecovered
 from tests.kit.examples import TIMES
 from tests.kit.objects import PODS
-from tests.kit.shared_store import BROKE, Backup, SharedStore, View
-from tests.kit.simulated_cluster import End
+from tests.kit.simulated_cluster import End, Event, SimulatedCluster
 from tests.kit.virtual_time import run_in_virtual_time
 
+BROKE = HungUp("the connection broke", torn=True)
 MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)
 JOBS = Resource("batch", "v1", "jobs", "Job", True)
 PREFIXES = {PODS.name: "p", MAPS.name: "m", JOBS.name: "j"}
@@ -38,6 +58,102 @@ OUTAGES = [0.0, 0.0, 0.3, 1.5]
 LATENCIES = [0.0, 0.0, 0.05, 0.2, 0.4, 1.1]
 ERRORS: list[ErrorAnswer] = [Refused(403, "forbidden"), Failed("500"), Busy("429"), TooLarge("504"), Expired("410")]
 ENDS: list[End] = [BROKE, HungUp("the server restarts"), Silent(90), Failed("500"), Expired("410")]
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A state of the store, and how it came to it."""
+
+    version: int
+    oldest: int
+    history: list[tuple[int, Event]]
+    states: dict[int, dict[str, ApiObject]]
+
+
+class SharedStore(SimulatedCluster):
+    """Its resources have one counter of versions; an object is of the resource whose prefix its name begins with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._down_until = float("-inf")
+
+    def back_up(self) -> Backup:
+        return Backup(self.version, self.oldest, list(self.history), dict(self.states))
+
+    def restore_from(self, backup: Backup, seconds: float) -> None:
+        """Every connection breaks, and no request is answered for so many seconds."""
+        self.end_watches(BROKE)
+        self.epochs += 1
+        self.version, self.oldest, self.cached_from = backup.version, backup.oldest, 1
+        self.history, self.states = list(backup.history), dict(backup.states)
+        self._down_until = asyncio.get_running_loop().time() + seconds
+
+    def fork(self, backup: Backup) -> int:
+        """The newest version up to which both are one history."""
+        both = zip(self.history, backup.history, strict=False)
+        return max((mine[0] for mine, its in both if mine == its), default=1)
+
+    def _refused(self, epochs: int) -> ErrorAnswer | None:
+        if self.epochs != epochs or asyncio.get_running_loop().time() < self._down_until:
+            return Failed("no connection")
+        return None
+
+    async def _list(self, request: ListRequest) -> ListAnswer:
+        epochs = self.epochs
+        answer = await super()._list(request)
+        return self._refused(epochs) or answer
+
+    @asynccontextmanager
+    async def watch(self, request: WatchRequest) -> AsyncGenerator[AsyncIterator[WatchAnswer]]:
+        epochs = self.epochs
+        async with super().watch(request) as answers:
+            if refused := self._refused(epochs):
+                yield _only(refused)
+            else:
+                yield answers
+
+
+async def _only(answer: WatchAnswer) -> AsyncGenerator[WatchAnswer]:
+    yield answer
+
+
+class View:
+    """One resource of the store: a ListerWatcher."""
+
+    def __init__(self, store: SharedStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = f"shop/{prefix}"
+        self.away: ErrorAnswer | None = None
+        """The answer to every request: a failing conversion webhook, or a server of a group that is away."""
+
+    @property
+    def objects(self) -> dict[str, ApiObject]:
+        return {key: thing for key, thing in self._store.objects.items() if key.startswith(self._prefix)}
+
+    async def list(self, request: ListRequest, take: TakePart | None = None) -> ListAnswer:
+        answer = await self._store._list(request)
+        answer = self.away or answer
+        if not isinstance(answer, Page):
+            return answer
+        mine = [thing for thing in answer.objects if thing.key.startswith(self._prefix)]
+        if take is None or len(mine) < 2:
+            return replace(answer, objects=mine)
+        await take(PartOfList(mine[:-1], answer.version))
+        return replace(answer, objects=mine[-1:])
+
+    @asynccontextmanager
+    async def watch(self, request: WatchRequest) -> AsyncGenerator[AsyncIterator[WatchAnswer]]:
+        async with self._store.watch(request) as answers:
+            yield _only(self.away) if self.away else self._mine(answers)
+
+    async def _mine(self, answers: AsyncIterator[WatchAnswer]) -> AsyncGenerator[WatchAnswer]:
+        async for answer in answers:
+            if isinstance(answer, Announced):
+                events = [event for event in answer.events if event[1].key.startswith(self._prefix)]
+                if events:
+                    yield Announced(events)
+            else:
+                yield answer
 
 
 @dataclass

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bridge.model.primitives.backoff import Backoff
+from bridge.model.primitives.backoff import Backoff, PollInterval
 
 chances = st.floats(0, 1, exclude_max=True)
 
@@ -59,3 +59,13 @@ def test_a_wait_is_jittered_at_least_as_asked_and_bounded(
         assert delay == pytest.approx(ceiling * chance + (at_least or 0.0))
         now += delay + pause
         quiet = pause
+
+
+def test_looks_become_rare_while_nothing_changes() -> None:
+    interval = PollInterval(0.25, 1.0)
+    seconds = [interval.seconds]
+    for changed in (False, False, False, True, False):
+        interval.looked(changed=changed)
+        seconds.append(interval.seconds)
+
+    assert seconds == [0.25, 0.5, 1.0, 1.0, 0.25, 0.5]

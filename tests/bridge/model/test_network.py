@@ -1,3 +1,5 @@
+"""Addresses: whose they are, and where they lead."""
+
 from __future__ import annotations
 
 import pytest
