@@ -15,8 +15,13 @@ ENGINE ?=
 BASE ?=
 SIGN ?=
 
-# What failed in any of the groups stands at the end of `make test`, not between their pages.
+# $(call groups,A B): groups of tests at once, since tests of servers wait much. Each is printed whole when it ends; what
+# failed in any of them stands at the end.
 FAILURES ?= build/failures
+define groups
+@rm -rf $(FAILURES) && mkdir -p $(FAILURES)
+@KUBEDELTA_FAILURES=$(abspath $(FAILURES)) $(MAKE) --no-print-directory -j --output-sync=target $(1) || { cat $(FAILURES)/*; exit 1; }
+endef
 
 QUICK = not soak and not image and not browser and not long
 # What waited stands at the end of its group.
@@ -35,7 +40,7 @@ IN_MEMORY = TMPDIR="$$($(BIN)/python -m tests.kit.memory)"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-rooms test-units test-servers test-sinks test-image test-page screenshots test-scenarios test-long test-pythons sbom release check docs fmt e2e bench bench-quick size faults soak lock reference chart clean
+.PHONY: help setup run test test-rooms test-units test-kafka test-servers test-image test-page screenshots test-scenarios test-long test-pythons sbom release check docs fmt e2e bench bench-quick size faults soak lock reference chart clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -54,33 +59,35 @@ $(READY): requirements-build.txt requirements-dev.txt pyproject.toml
 run: $(READY) ## the main job on the embedded default: kubedelta demo
 	$(BIN)/kubedelta demo $(ARGS)
 
-test: $(READY) ## the default suite, with the real servers where Go and Java are there
-	@echo "Five groups at once, because tests of servers wait much; each is printed whole when it ends."
-	@echo "The first time, servers are built: minutes."
-	@rm -rf $(FAILURES) && mkdir -p $(FAILURES)
-	@KUBEDELTA_FAILURES=$(abspath $(FAILURES)) $(MAKE) --no-print-directory -j5 --output-sync=target \
-	test-scenarios test-servers test-sinks test-rooms test-units || { cat $(FAILURES)/*; exit 1; }
+test: $(READY) ## everything that needs no compiled server, with NATS and, where Java and Maven are, Kafka; five minutes
+	@echo "Groups of tests run at once; each is printed whole when it ends."
+	$(call groups,test-kafka test-rooms test-units)
 
-test-rooms: $(READY) ## the rooms of the bridge, without servers
+e2e: $(READY) ## whole processes, the chart and the longest stories against servers that Go compiles, at first for ten minutes
+	@echo "Groups of tests run at once; each is printed whole when it ends. The first time, servers are built."
+	$(call groups,test-scenarios test-servers)
+	@$(MAKE) --no-print-directory test-long
+
+test-rooms: $(READY) ## the rooms of the bridge
 	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" tests/bridge $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
-test-units: $(READY) ## what else needs no servers: sinks, configuration, contracts, properties, documents
-	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" --ignore=tests/bridge $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
+test-units: $(READY) ## sinks, configuration, contracts, properties, documents
+	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" --ignore=tests/bridge --ignore=tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
-test-servers: $(READY) ## rooms, the chart and the contracts of sinks against real servers
-	$(BIN)/pytest --servers -m "(go or java) and $(QUICK)" --ignore=tests/scenarios --ignore=tests/sinks $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
+test-kafka: $(READY) ## what needs Kafka
+	$(BIN)/pytest --servers -m "java and not go and $(QUICK)" --ignore=tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
-test-sinks: $(READY) ## sinks against real brokers
-	$(BIN)/pytest --servers -m "(go or java) and $(QUICK)" tests/sinks $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
+test-servers: $(READY) ## rooms and the chart against a real cluster
+	$(BIN)/pytest --servers -m "go and $(QUICK)" --ignore=tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
 test-image: $(READY) ## the image, built and run as the chart's pod; needs root, buildah, runc and mmdebstrap
 	$(BIN)/pytest -m image tests/deploy $(ARGS)
 
 test-scenarios: $(READY) ## whole processes between real servers, one story per file
-	$(BIN)/pytest -rP -m "(go or java) and $(QUICK)" tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
+	$(BIN)/pytest -rP -m "$(QUICK)" tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
-test-long: $(READY) ## the longest stories, which `make test` leaves out and .ci/run has; seven to nine minutes
-	$(BIN)/pytest --servers -rP -m "long and not soak" tests/scenarios tests/deploy tests/sinks tests/cluster $(ARGS)
+test-long: $(READY) ## the longest stories, as a part of `make e2e`; seven to nine minutes
+	$(BIN)/pytest -rP -m "long and not soak" tests/scenarios tests/deploy tests/sinks $(ARGS)
 
 check: $(READY) ## style, types, who imports whom, the Dockerfile
 	$(BIN)/ruff check .
@@ -97,8 +104,6 @@ docs: $(READY) ## a site of the documents in build/docs/site; a broken link is a
 fmt: $(READY) ## format, and mend what can be mended by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-
-e2e: test-servers test-sinks test-scenarios test-long ## everything that needs real servers
 
 test-engines: $(READY) ## ClickHouse reads our rows; installs it into .venv first, 250 MB
 	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-engines.txt

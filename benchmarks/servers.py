@@ -12,7 +12,7 @@ import httpx
 
 from benchmarks.build import LOAD, CannotBuild, provide
 from tests.cluster import build as testbed
-from tests.cluster.recipes import KAFKA, NATS, Recipe
+from tests.cluster.recipes import KAFKA, Recipe
 from tests.cluster.servers import Kafka, Nats, Server
 from tests.cluster.servers.ports import reserve_port
 from tests.cluster.servers.process import says_ok
@@ -118,9 +118,8 @@ class Brokers:
 
     @property
     def nats(self) -> Nats:
-        """Raises CannotBuild where it cannot be had."""
         if self._nats is None:
-            self._nats = Nats(self.folder / "nats", self._built(NATS)).start()
+            self._nats = Nats(self.folder / "nats").start()
         return self._nats
 
     def _built(self, recipe: Recipe) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.build import CannotBuild
 from benchmarks.faults.stage import NAMES
 from tests.cluster import build as testbed
-from tests.cluster.recipes import ETCD, KAFKA, KUBERNETES, NATS, Recipe
+from tests.cluster.recipes import ETCD, KAFKA, KUBERNETES, Recipe
 from tests.cluster.servers import KafkaBehindALine, KafkaCluster, Nats
 from tests.kit.breakable import Breakable, breakable_servers
 
@@ -22,7 +22,7 @@ def servers(folder: Path, say: Callable[[str], None]) -> Iterator[Breakable]:
     """Raises CannotBuild where one cannot be had; so does the next one."""
     with (
         KafkaBehindALine(folder / "kafka", _built(KAFKA, say), _TIMES, lines=len(NAMES)) as kafka,
-        Nats(folder / "nats", _built(NATS, say)) as nats,
+        Nats(folder / "nats") as nats,
         breakable_servers(folder, _built(ETCD, say), _built(KUBERNETES, say), kafka, nats) as found,
     ):
         yield found

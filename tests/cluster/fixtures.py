@@ -132,9 +132,9 @@ def secured_kafka(kafka_build: Path, testbed_folder: Path) -> Iterator[SecuredKa
 
 
 @pytest.fixture(scope="session")
-def nats_for_all(nats_build: Path, testbed_folder: Path) -> Iterator[Nats]:
+def nats_for_all(testbed_folder: Path) -> Iterator[Nats]:
     """For fixtures that live as long; tests ask for ``nats_server``."""
-    with Nats(testbed_folder / "nats", nats_build) as server:
+    with Nats(testbed_folder / "nats") as server:
         yield server
 
 
@@ -204,9 +204,9 @@ def start_controller_manager(
 
 
 @pytest.fixture
-def start_nats(own_servers: OwnServers, nats_build: Path) -> StartNats:
+def start_nats(own_servers: OwnServers) -> StartNats:
     """`start_nats("--user=me", "--pass=secret")`"""
-    return lambda *flags: own_servers.start(lambda folder: Nats(folder, nats_build, flags))
+    return lambda *flags: own_servers.start(lambda folder: Nats(folder, flags))
 
 
 # ── Clean things on the shared servers ───────────────────────────────────────────────────────────────────────────────

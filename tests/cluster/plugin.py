@@ -5,7 +5,7 @@ Where the toolchain is missing the group is skipped, and the end of the run says
 nobody reads. The group `image` is no failure even there: it needs root.
 
 What a test will ask `getfixturevalue` for cannot be known before it runs, so it says so by mark: `pytest.mark.java`, or
-`pytest.mark.go("nats")` for less than the whole group.
+`pytest.mark.go("etcd")` for less than the whole group.
 
 `pytest --servers -m "go or java"` imports only the files that `server_tests` in pyproject.toml names: to import all
 takes longer than most tests do. Any run fails where such a test stands elsewhere.
@@ -30,7 +30,6 @@ pytest_plugins = ["tests.cluster.fixtures"]
 RECIPE_OF_FIXTURE = {
     "etcd_build": recipes.ETCD,
     "kubernetes_build": recipes.KUBERNETES,
-    "nats_build": recipes.NATS,
     "kafka_build": recipes.KAFKA,
     "promtool_build": recipes.PROMTOOL,
     "helm_build": recipes.HELM,
@@ -154,11 +153,6 @@ def etcd_build(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="session")
 def kubernetes_build(pytestconfig: pytest.Config) -> Path:
     return _folder_of(recipes.KUBERNETES, pytestconfig)
-
-
-@pytest.fixture(scope="session")
-def nats_build(pytestconfig: pytest.Config) -> Path:
-    return _folder_of(recipes.NATS, pytestconfig)
 
 
 @pytest.fixture(scope="session")

@@ -81,7 +81,6 @@ def _version(file: Path, pattern: str) -> str:
 
 
 ETCD = _go("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", output="etcd")
-NATS = _go("nats", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats-server/v2")
 KAFKA = _maven("kafka", "kafka.version")
 KUBERNETES = _go(
     "kubernetes",
@@ -113,5 +112,5 @@ _BASE = RECIPES / "image-base/base.sh"
 IMAGE_BASE = Recipe("image-base", _version(_BASE, r"^TAG=(\S+)"), Group.IMAGE, (_BASE,), ("sh", "base.sh", "{out}"))
 """The base of the image, since no image can be pulled. Its version is the tag that the Dockerfile names."""
 
-ALL = (ETCD, NATS, KAFKA, KUBERNETES, PROMTOOL, HELM, PROMETHEUS_OPERATOR)
+ALL = (ETCD, KAFKA, KUBERNETES, PROMTOOL, HELM, PROMETHEUS_OPERATOR)
 """Without the image's base, which few machines can make."""

@@ -78,7 +78,6 @@ def test_another_source_is_another_build(tmp_path: Path) -> None:
 def test_recipes_say_the_versions_that_they_pin() -> None:
     assert {each.name: each.version for each in recipes.ALL} == {
         "etcd": "3.6.16",
-        "nats": "2.15.2",
         "kafka": "4.1.1",
         "kubernetes": "1.36.3",
         "promtool": "0.315.0",

@@ -19,10 +19,10 @@ REPOSITORY = Path(__file__).parents[2]
 TESTS = """
     import pytest
 
-    async def test_stream(nats_stream): ...
+    def test_store(etcd): ...
     def test_topic(kafka_topic): ...
     def test_topic_again(kafka): ...
-    def test_both(kafka, nats_server): ...
+    def test_both(kafka, etcd): ...
     def test_neither(): ...
 """
 
@@ -110,7 +110,7 @@ def test_a_test_that_asks_while_it_runs_says_so_by_mark(bare_machine: pytest.Pyt
         import pytest
 
         @pytest.mark.parametrize("server", [
-            pytest.param("kafka", marks=pytest.mark.java), pytest.param("nats_server", marks=pytest.mark.go("nats"))
+            pytest.param("kafka", marks=pytest.mark.java), pytest.param("etcd", marks=pytest.mark.go("etcd"))
         ])
         def test_marked(request, server):
             request.getfixturevalue(server)
@@ -136,27 +136,27 @@ def test_a_java_that_is_too_old_is_as_good_as_none(bare_machine: pytest.Pytester
 def test_a_go_that_may_not_build_the_recipe_is_as_good_as_none(bare_machine: pytest.Pytester) -> None:
     put_on_path(bare_machine, "go", "import sys; sys.exit('go: go.mod requires go >= 1.26.0 (running go 1.19)')")
 
-    result = run(bare_machine, "-k", "stream")
+    result = run(bare_machine, "-k", "store")
 
     result.stdout.fnmatch_lines(["left out: go (go: go.mod requires go >= 1.26.0 (running go 1.19)): 1 test"])
 
 
 def test_a_failed_build_fails_its_tests_with_the_compilers_words(bare_machine: pytest.Pytester) -> None:
-    put_on_path(bare_machine, "go", "import sys; sys.exit(sys.argv[1] == 'build' and 'nats.go:1: syntax error')")
+    put_on_path(bare_machine, "go", "import sys; sys.exit(sys.argv[1] == 'build' and 'etcd.go:1: syntax error')")
 
-    result = run(bare_machine, "-k", "stream or neither")
+    result = run(bare_machine, "-k", "store or neither")
 
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*nats * could not be built: *", "nats.go:1: syntax error"])
+    result.stdout.fnmatch_lines(["*etcd * could not be built: *", "etcd.go:1: syntax error"])
     assert not list((bare_machine.path / "cache").rglob("*partial*"))
 
 
-def test_what_was_built_before_needs_no_compiler(bare_machine: pytest.Pytester, nats_build: Path) -> None:
+def test_what_was_built_before_needs_no_compiler(bare_machine: pytest.Pytester, etcd_build: Path) -> None:
     cache = bare_machine.path / "cache" / "kubedelta-testbed"
     cache.mkdir()
-    (cache / recipes.NATS.folder_name).symlink_to(nats_build)
+    (cache / recipes.ETCD.folder_name).symlink_to(etcd_build)
 
-    result = run(bare_machine, "-k", "stream")
+    result = run(bare_machine, "-k", "store")
 
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*left out*")

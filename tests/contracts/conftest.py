@@ -26,14 +26,14 @@ KAFKA = pytest.param("kafka", marks=pytest.mark.java)
 EXACTLY_ONCE = pytest.param("kafka-exactly-once", marks=[pytest.mark.java, pytest.mark.soak])
 STATES = [
     pytest.param("kafka-state", marks=[pytest.mark.java, pytest.mark.soak]),
-    pytest.param("nats-state", marks=[pytest.mark.go("nats"), pytest.mark.soak]),
+    pytest.param("nats-state", marks=pytest.mark.soak),
 ]
-NATS = [pytest.param(way, marks=pytest.mark.go("nats")) for way in ("nats", "nats-shared")]
+NATS = ["nats", "nats-shared"]
 WEBHOOK = ["webhook", "webhook-batches", "webhook-guarded"]
 OVER_A_NETWORK = [KAFKA, EXACTLY_ONCE, *STATES, *NATS, *WEBHOOK]
 ONE_WAY_EACH = [KAFKA, NATS[0], WEBHOOK[0]]
 EVERY = [*OVER_A_NETWORK, "file", "file-rotated"]
-AT_MOST_ONCE = pytest.param("nats-core", marks=pytest.mark.go("nats"))
+AT_MOST_ONCE = "nats-core"
 """What nobody keeps can be examined only while nothing fails."""
 
 

@@ -1,6 +1,10 @@
-"""Says at the end of `make test` what failed: the groups run at once, and each prints pages before and after it.
+"""Says at the end of several runs of pytest what failed in them.
 
-`KUBEDELTA_FAILURES` names an existing folder. A run of pytest that has failures, or does not end, leaves a file in it.
+`KUBEDELTA_FAILURES` names a folder: `make test` runs its groups at once, and each prints pages before and after what
+failed. A run that has failures, or does not end, leaves a file in it.
+
+`KUBEDELTA_FAILED_ONCE` names a file: in `.ci/run` a test that fails runs once more (`--reruns 1`). A difference fails
+twice; a test that passed the second time leaves a line.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ MOST = 6_000
 """Characters of one failure, from its end."""
 
 REPORT = pytest.StashKey[Path]()
+FAILED_ONCE = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,17 +27,23 @@ def pytest_configure(config: pytest.Config) -> None:
     if folder := os.environ.pop("KUBEDELTA_FAILURES", None):
         config.stash[REPORT] = report = Path(folder) / f"{os.getpid()}"
         report.write_text(f"{_command(config)} did not end\n")
+    if file := os.environ.pop("KUBEDELTA_FAILED_ONCE", None):
+        config.stash[FAILED_ONCE] = Path(file)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
-    if (report := config.stash.get(REPORT, None)) is None:
-        return
-    failed = [each for kind in ("failed", "error") for each in terminalreporter.stats.get(kind, [])]
-    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        report.unlink()
-    else:
-        reports = "".join(_report_of(each) for each in failed)
-        report.write_text(f"{_command(config)} ended with {int(exitstatus)}, {len(failed)} failed\n{reports}")
+    stats = terminalreporter.stats
+    failed = [*stats.get("failed", []), *stats.get("error", [])]
+    if file := config.stash.get(FAILED_ONCE, None):
+        once = {each.nodeid for each in stats.get("rerun", [])} - {each.nodeid for each in failed}
+        with file.open("a") as lines:
+            lines.writelines(f"FAILED ONCE, passed the second time: mend it: {name}\n" for name in sorted(once))
+    if report := config.stash.get(REPORT, None):
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            report.unlink()
+        else:
+            reports = "".join(_report_of(each) for each in failed)
+            report.write_text(f"{_command(config)} ended with {int(exitstatus)}, {len(failed)} failed\n{reports}")
 
 
 def _command(config: pytest.Config) -> str:

