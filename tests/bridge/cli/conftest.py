@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
+import pkgutil
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import pytest
 
+import bridge.cli
 from bridge.cli import main
 from tests.kit.commands import Ended
+
+# A command imports its module when it is first used. What a test has patched would stay in a module that is imported
+# meanwhile.
+for module in pkgutil.iter_modules(bridge.cli.__path__, "bridge.cli."):
+    importlib.import_module(module.name)
 
 Command: TypeAlias = Callable[..., Awaitable[Ended]]
 """Takes the words of a command line."""
