@@ -9,7 +9,7 @@ the log for few records of its own is moved out of the way, so that the log can 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from bridge.delivery.sink_feed import SinkFeed
@@ -17,6 +17,7 @@ from bridge.delivery.sink_pipeline import SinkPipeline
 from bridge.model.change import ChangeBatch, Op
 from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.primitives.backoff import PollInterval
+from bridge.model.record import Delta
 from bridge.outbox import Outbox, why_full
 from bridge.plan.plan import SinkPlan
 from bridge.telemetry.facts import Report
@@ -156,12 +157,13 @@ class Exporter:
         self._backlogs = backlogs
         self._report = report
 
-    async def export(self, batch: ChangeBatch) -> None:
+    async def export(self, batch: ChangeBatch) -> Sequence[Delta]:
+        """The records of the changes."""
         if batch.changes and self._backlogs.can_block:
             await self._backlogs.admit()
         deltas = await self._outbox.append(batch)
         if not deltas:
-            return
+            return deltas
         ops = [delta.op for delta in deltas]
         self._report(
             BatchCommitted(
@@ -174,3 +176,4 @@ class Exporter:
                 deleted=ops.count(Op.DELETED),
             )
         )
+        return deltas

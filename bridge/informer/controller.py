@@ -25,6 +25,7 @@ from bridge.informer.history.proof import is_other_state
 from bridge.informer.indexer import Indexer
 from bridge.model.change import Change, ChangeBatch, Evidence, IgnoredChange, ObjectVersion, Op
 from bridge.model.object import ApiObject
+from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.selector import in_scope
 from bridge.model.versions.version import is_older, is_reached
@@ -34,9 +35,9 @@ Transform: TypeAlias = Callable[[ApiObject], ApiObject]
 """Strips and redacts an object before its export. It must not raise, must make no I/O, and must keep key, uid and
 version. It is applied to an object only once, because a digest of a digest would differ."""
 
-DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[object]]
-"""Stores a batch, and tries until that succeeds. Sets ``first`` of the batch if its changes have records. The next
-batch is processed after it returns."""
+DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[Sequence[Delta] | None]]
+"""Stores a batch, and tries until that succeeds. Returns the durable record of each change, in their order; None where
+changes become no records. The next batch is processed after it returns."""
 
 Contradict: TypeAlias = Callable[[str, str], None]
 """Called once when a list shows that the server has another history, with the known state and the contradicting
@@ -48,7 +49,6 @@ class Queue(Protocol):
 
     epoch: int
     contradicted: bool
-    listed: bool
 
     async def drain(self, process: Callable[[Sequence[QueuedDelta], str | None], Awaitable[None]]) -> None: ...
 
@@ -104,27 +104,27 @@ class Controller:
         changes = self.handle_deltas(deltas)
         position = None if self._fifo.contradicted else position
         self.tombstones.position = position
-        batch = ChangeBatch(self.resource, self._scope, changes, position, self._fifo.epoch)
-        if position is not None:
-            batch.listed, self._fifo.listed = self._fifo.listed, False
-        if self._ignored is not None:
-            batch.ignoring, batch.ignored = self._ignored.paths, self._ignored.take()
+        ignored = self._ignored
+        batch = ChangeBatch(
+            self.resource,
+            self._scope,
+            changes,
+            position,
+            self._fifo.epoch,
+            "" if ignored is None else ignored.paths,
+            None if ignored is None else ignored.take(),
+        )
         if changes and changes[-1].op is Op.DELETED and changes[-1].evidence is Evidence.WATCHED:
             gone = changes[-1].object
             self.deleted = batch.epoch, Deleted(gone.key, gone.uid, gone.resource_version)
-        await self._deliver(batch)
-        if batch.first is None:
+        records = await self._deliver(batch)
+        if not records:
             return
         # Of several changes of an object, the Indexer has the last: it did not change during the delivery.
         offload = self._indexer.offload
-        if batch.members is not None:
-            for sequence, (change, members) in enumerate(zip(changes, batch.members, strict=True), batch.first):
-                if change.op is not Op.SYNC and change.op is not Op.DELETED:
-                    offload(change.object.key, sequence, members)
-            return
-        for sequence, change in enumerate(changes, batch.first):
-            if change.op is not Op.SYNC and change.op is not Op.DELETED:
-                offload(change.object.key, sequence)
+        for change, record in zip(changes, records, strict=True):
+            if change.op.has_state:
+                offload(record.key, record.sequence, 0 if record.selected is None else record.selected.members)
 
     def handle_deltas(self, deltas: Sequence[QueuedDelta]) -> list[Change]:
         """Applies a batch to the Indexer, and returns the changes in order. Once a list contradicts the known history,
@@ -155,7 +155,7 @@ class Controller:
                 if change.op is Op.DELETED:
                     indexer.remove(delta.key)
                     self.tombstones.add(change.object)
-                elif change.op is not Op.SYNC:
+                elif change.op.has_state:
                     indexer.put(change.object, change.digest)
                 changes.append(change)
         return changes
@@ -333,7 +333,7 @@ class IgnoredChanges:
     def judged(self, delta: QueuedDelta, change: Change) -> Change | None:
         """The change with its digest; None if it is ignored: then the Indexer has the new version with the exported
         state. In another history each new version is exported, for the ledger must keep none of the former history."""
-        if change.op in (Op.DELETED, Op.SYNC):
+        if not change.op.has_state:
             return change
         thing, known, digest = change.object, change.before, self._ignoring.digest(change.object.body)
         if known is None or known.digest != digest or delta.type is DeltaType.RESTORED:
@@ -344,7 +344,7 @@ class IgnoredChanges:
         return None
 
     def take(self) -> IgnoredChange | None:
-        """The newest ignored change since the last call."""
+        """The newest ignored change since the last call. Reports their number."""
         newest, self._newest = self._newest, None
         if self._count:
             self._report(self._count)

@@ -92,8 +92,6 @@ class DeltaFIFO:
         """The newest position in this history. It stays while the Indexer is at no position."""
         self._due = False
         """A batch is due, with or without deltas: a position was reached, or a list ended."""
-        self.listed = False
-        """A list has ended, and no batch has reached a position since."""
         self._listed: set[str] | None = None
         self._list_type = DeltaType.REPLACED
         self._list_evidence = Evidence.RELISTED if resumed else Evidence.LISTED
@@ -199,7 +197,6 @@ class DeltaFIFO:
             self._note_span()
         self._listed = None
         self._note_span()
-        self.listed = self.listed or complete
         self.reached(position if complete else self._position)
         if complete:
             self._list_type = DeltaType.REPLACED

@@ -41,8 +41,8 @@ class SharedInformer:
 
     A ``checkpoint`` continues an earlier informer. With a position, the informer watches from there without a list, and
     has synced at once. Without a position, it lists and compares the list with the checkpoint. A checkpoint with only
-    an epoch starts like a new informer. With ``stored``, bodies are offloaded to the records whose sequence numbers
-    ``deliver`` sets (``ChangeBatch.first``). Updates of the paths of ``ignoring`` alone are not delivered. With
+    an epoch starts like a new informer. With ``stored``, bodies are offloaded to the records that
+    ``deliver`` returns. Updates of the paths of ``ignoring`` alone are not delivered. With
     ``recovery``, steps that no watch announced are looked for in the API server's history."""
 
     def __init__(

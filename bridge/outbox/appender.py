@@ -66,15 +66,17 @@ class Appender:
         informer = self.informers[batch.resource.name, batch.scope]
         rebuilding = informer.rebuilding
         moved = informer.advance(batch)
-        self._epoch = max(self._epoch, informer.epoch)
+        self._epoch = max(self._epoch, informer.progress.epoch)
         if not batch.changes:
             if moved:
-                self._reached[informer.id] = informer.progress
+                self._reached[informer.progress.informer] = informer.progress
             return ()
         if batch.resource != informer.resource:
-            informer.resource, informer.resource_number = batch.resource, await self._store.number_of(batch.resource)
+            number = await self._store.number_of(batch.resource)
+            informer.resource = batch.resource
+            informer.progress = replace(informer.progress, resource=number)
             informer.has_forms = self._store.has_forms(batch.resource.name)
-        self._reached.pop(informer.id, None)
+        self._reached.pop(informer.progress.informer, None)
         first = self._assigned + 1
         deltas, resources, are_states, replaced = self._numbered(informer, batch, rebuilding)
         if self.decide is not None:
@@ -84,24 +86,16 @@ class Appender:
                 first = self._assigned + 1
                 deltas, resources, are_states, replaced = self._numbered(informer, batch, rebuilding)
             deltas = [replace(delta, selected=each) for delta, each in zip(deltas, selected, strict=True)]
-            batch.members = [each.members for each in selected]
         self._assigned += len(deltas)
-        batch.first = first
         if self._keeps_managers:
             deltas = with_managers(batch.changes, deltas, self._store.managers)
         ready = Append(
-            informer.id,
             informer.kind,
-            informer.resource_number,
             resources,
             are_states,
             replaced,
-            informer.position,
-            informer.newest,
-            informer.epoch,
+            informer.progress,
             informer.removing,
-            rebuilding,
-            informer.ignored,
             [each.digest or None for each in batch.changes] if batch.ignoring else None,
         )
         await self.write(deltas, ready)
@@ -115,7 +109,7 @@ class Appender:
         """Registers the running informers of a resource, all of them."""
         for scope, informer in informers.items():
             self.informers[name, scope] = informer
-            self._epoch = max(self._epoch, informer.epoch)
+            self._epoch = max(self._epoch, informer.progress.epoch)
 
     def counted(self) -> tuple[int, int]:
         """The newest assigned number, and the most epochs begun (``statements.raise_epoch``). Thread-safe."""
@@ -131,31 +125,33 @@ class Appender:
         informer = self.informers.pop((name, scope), None)
         if informer is None:
             return None
-        self._reached.pop(informer.id, None)
-        return informer.id
+        self._reached.pop(informer.progress.informer, None)
+        return informer.progress.informer
 
-    def unregister_all(self, name: str) -> Mapping[int, InformerProgress]:
-        """Unregisters all informers of a resource. Returns their unsaved positions by the informers' numbers."""
-        numbers = [each.id for (resource, _), each in self.informers.items() if resource == name]
+    def unregister_all(self, name: str) -> Sequence[InformerProgress]:
+        """Unregisters all informers of a resource. Returns their unsaved progress."""
+        numbers = [each.progress.informer for (resource, _), each in self.informers.items() if resource == name]
         self.informers = {key: each for key, each in self.informers.items() if key[0] != name}
-        return {number: self._reached.pop(number) for number in numbers if number in self._reached}
+        return [self._reached.pop(number) for number in numbers if number in self._reached]
 
     def discard_positions(self, parts: Collection[tuple[Resource, Scope]], *, restored: bool) -> Awaitable[None]:
         """Discards the positions of these informers: after a restart they list. If their server was ``restored`` from a
         backup, each begins a new epoch. Appends after the call see the effect; it is durable when awaited."""
         discarded = [each for resource, scope in parts if (each := self.informers.get((resource.name, scope)))]
         for informer in discarded:
-            self._reached.pop(informer.id, None)
-            informer.position = None
+            self._reached.pop(informer.progress.informer, None)
             if restored:
-                informer.epoch, informer.newest, informer.ignored = informer.epoch + 1, None, None
-        now = {each.id: each.progress for each in discarded}
+                epoch = informer.progress.epoch + 1
+                informer.progress = replace(informer.progress, position=None, newest=None, epoch=epoch, ignored=None)
+            else:
+                informer.progress = replace(informer.progress, position=None)
+        now = [each.progress for each in discarded]
         return self._store.write(lambda database: statements.reach(database, now))
 
-    def take_reached(self) -> Mapping[int, InformerProgress]:
-        """Positions that moved without a change, by the informers' numbers. The caller saves them."""
+    def take_reached(self) -> Collection[InformerProgress]:
+        """Progress without a change. The caller saves it."""
         reached, self._reached = self._reached, {}
-        return reached
+        return reached.values()
 
     def write(self, deltas: Sequence[Delta], ready: Append) -> Awaitable[int]:
         """Writes records with numbers of ``number_next``; durable when awaited."""
@@ -195,15 +191,15 @@ class Appender:
         here: dict[str, int] = {}
         for sequence, change in enumerate(batch.changes, self._assigned + 1):
             op, thing, before = change.op, change.object, change.before
-            number, state = informer.resource_number, None if before is None else before.state
-            if informer.has_forms and op in (Op.DELETED, Op.SYNC) and isinstance(state, int):
+            number, state = informer.progress.resource, None if before is None else before.state
+            if informer.has_forms and not op.has_state and isinstance(state, int):
                 number = self._store.resource_of(state)
             resources.append(number)
-            if state is None or op is Op.SYNC:
+            if state is None or op.is_copy:
                 replaced.append(None)
             else:
                 replaced.append(state if isinstance(state, int) else here[thing.key])
-            if op is not Op.SYNC:
+            if not op.is_copy:
                 here[thing.key] = sequence
             deltas.append(
                 Delta(
@@ -221,7 +217,7 @@ class Appender:
                     change.targets,
                 )
             )
-        return deltas, resources, [change.op not in (Op.DELETED, Op.SYNC) for change in batch.changes], replaced
+        return deltas, resources, [change.op.has_state for change in batch.changes], replaced
 
     def _state(self, known: ObjectVersion) -> bytes:
         return known.state if isinstance(known.state, bytes) else self._store.body(known.state)

@@ -42,7 +42,7 @@ from bridge.model.versions.version_table import Checkpoint, Deleted, VersionTabl
 from bridge.outbox.appender import Appender
 from bridge.outbox.errors import Damaged, OtherCluster, OtherShard
 from bridge.outbox.log import record_codec, statements
-from bridge.outbox.log.statements import RunningInformer
+from bridge.outbox.log.statements import InformerProgress, RunningInformer
 from bridge.outbox.storage.database import columns, one, row, rows_of
 from bridge.outbox.store import Store, bounded
 
@@ -126,7 +126,7 @@ class Ledger:
         in the middle is repaired by the next call.
         """
         if reached := self._appender.unregister_all(resource.name):
-            await self._store.write(partial(statements.reach, informers=reached))
+            await self._store.write(partial(statements.reach, progress=reached))
         kind = await self._store.write(partial(record_codec.kind_id, name=resource.name))
         number = await self._store.number_of(resource)
         orphaned = await self._store.ask(partial(orphaned_objects, kind=kind, scopes=scopes))
@@ -136,16 +136,13 @@ class Ledger:
         rows = await self._store.write(partial(assign, resource=number, kind=kind, scopes=scopes))
         running = {
             informer.scope: RunningInformer(
-                informer.id,
+                InformerProgress(
+                    informer.id, number, informer.position, informer.newest, informer.epoch, informer.ignored_change()
+                ),
                 kind,
                 resource,
-                number,
-                informer.position,
-                informer.newest,
-                informer.epoch,
                 bool(informer.rebuilding),
                 self._store.has_forms(resource.name),
-                ignored=informer.ignored_change(),
             )
             for informer in rows
         }

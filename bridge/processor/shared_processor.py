@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
@@ -181,16 +181,21 @@ class ProcessorListener(Generic[T]):
     def _take_window(self, limit: int) -> Fetch[T]:
         window = self._window
         if len(window) <= limit:
-            items: Sequence[T] = list(window)
+            self.taken += len(window)
+            own = self._own(window)
             window.clear()
             self._window_bytes = 0
         else:
             items = [window.popleft() for _ in range(limit)]
+            self.taken += limit
+            own = self._own(items)
             self._window_bytes -= sum(map(self._size, items))
-        self.taken += len(items)
-        return Fetch(
-            [item for item in items if (names := self._targets(item)) is None or self.name in names], self.taken
-        )
+        return Fetch(own, self.taken)
+
+    def _own(self, items: Iterable[T]) -> list[T]:
+        """The items that are not for other listeners."""
+        targets, name = self._targets, self.name
+        return [item for item in items if (names := targets(item)) is None or name in names]
 
     async def _take_log(self, limit: int) -> Fetch[T]:
         found = await self._log.read(self.taken, limit)
@@ -199,9 +204,7 @@ class ProcessorListener(Generic[T]):
         self.taken = found.first + len(items) - 1
         # No await lies between this line and the next offer, so the window continues where the read ended.
         self._more = self._log.last > self.taken
-        return Fetch(
-            [item for item in items if (names := self._targets(item)) is None or self.name in names], self.taken, missed
-        )
+        return Fetch(self._own(items), self.taken, missed)
 
     def _fitting(self, items: Sequence[T]) -> Sequence[T]:
         """The first items, at least one, with at most ``max_bytes`` bytes."""

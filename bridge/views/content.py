@@ -226,6 +226,6 @@ class RecordValues:
     def managers(self) -> bytes | None:
         """All managers of a new object, and of an object in a snapshot."""
         delta = self.delta
-        if delta.managers is None or delta.op not in (Op.ADDED, Op.UPDATED):
+        if delta.managers is None or not delta.op.has_state:
             return None
         return entries_in(delta.managers) if delta.op is Op.ADDED else changed_in(delta.managers)

@@ -17,8 +17,6 @@ from bridge.model.resource import Resource
 from bridge.views.evaluation import Evaluator, Failures, KnownValues
 from bridge.views.selector import SinkSelection
 
-_CHANGES_NO_MEMBERS = (Op.DELETED, Op.SYNC)
-
 
 class Decisions:
     """Calls decide on new records. ``masks``: the bit of each sink with a selection."""
@@ -35,7 +33,7 @@ class Decisions:
         old = before() if before is not None and evaluator.reads_before else None
         evaluation = evaluator.evaluation(delta.key, delta.body, old)
         # A resync changes no object, and a delete goes where the object was.
-        is_where_it_was = was is not None and op in _CHANGES_NO_MEMBERS
+        is_where_it_was = was is not None and not op.has_state
         takes = enters = leaves = members = 0
         for sink, selection in views.selections.items():
             mask = masks[sink]

@@ -68,7 +68,7 @@ class Informed:
     def offload(self, batch: ChangeBatch, deltas: Sequence[Delta]) -> None:
         """The bodies of this batch are in these records."""
         for change, delta in zip(batch.changes, deltas, strict=True):
-            if change.op not in (Op.DELETED, Op.SYNC) and change.object.key in self.known:
+            if change.op.has_state and change.object.key in self.known:
                 self.known[delta.key] = ObjectVersion(delta.uid, delta.resource_version, delta.sequence)
 
     def _object(self, key: str, uid: str) -> ApiObject:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bridge.model.change import Change, ChangeBatch, ObjectVersion, Op
+from bridge.model.record import Delta
 from bridge.model.versions.version import is_older
 from bridge.model.versions.version_table import Checkpoint, VersionTable
+from tests.kit.records import records_of
 
 
 @dataclass
@@ -21,18 +23,19 @@ class ModelLedger:
     last: int = 0
     """The newest sequence number."""
 
-    def commit(self, batch: ChangeBatch) -> None:
+    def commit(self, batch: ChangeBatch) -> list[Delta]:
+        """The records of the batch."""
+        records = records_of(batch, self.last + 1)
         if batch.epoch > self.epoch:
             self.epoch, self.position, self.newest = batch.epoch, None, None
-        if batch.changes:
-            batch.first = self.last + 1
         for change in batch.changes:
             self._store(change)
         if batch.position is not None:
             self.position = batch.position
             self._received(batch.position)
-        elif any(change.op is not Op.SYNC for change in batch.changes):
+        elif not all(change.op.is_copy for change in batch.changes):
             self.position = None
+        return records
 
     def stored(self, sequence: int) -> bytes:
         """Raises KeyError for a record that no object rests at."""
@@ -45,7 +48,7 @@ class ModelLedger:
 
     def _store(self, change: Change) -> None:
         self.last += 1
-        if change.op is Op.SYNC:
+        if change.op.is_copy:
             return
         thing = change.object
         if before := self.objects.pop(thing.key, None):

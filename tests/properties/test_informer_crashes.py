@@ -29,6 +29,7 @@ from bridge.model.answers import (
 )
 from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
+from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from tests.kit.cluster_steps import cluster_takes
 from tests.kit.consumers import Consumers
@@ -95,11 +96,11 @@ class Lives:
 
     # ── Its outbox ───────────────────────────────────────────────────────────
 
-    async def deliver(self, batch: ChangeBatch) -> None:
+    async def deliver(self, batch: ChangeBatch) -> list[Delta]:
         self.check_where_bodies_are(batch)
         await asyncio.sleep(self.slow)
         self.targets.take(batch.changes, batch.position, batch.epoch)
-        self.ledger.commit(batch)
+        records = self.ledger.commit(batch)
         self.in_order += [
             (change.object.uid, change.object.resource_version, change.op is Op.DELETED)
             for change in batch.changes
@@ -114,6 +115,7 @@ class Lives:
         if self.saved is None and batch.position is not None:
             self.saved = FirstSaved(batch.position, len(self.in_order), len(self.cluster.requests))
         await asyncio.sleep(self.slow)
+        return records
 
     def with_body(self, key: str, known: ObjectVersion) -> ApiObject:
         """As the outbox sees the state before a change: the record that holds it, or the state exported earlier in the

@@ -279,9 +279,9 @@ class Run:
             return
         batch = ChangeBatch(PODS, SCOPE, changes, changes[-1].object.resource_version, self._epoch)
         deltas = await self.outbox.append(batch)
-        for delta, members in zip(deltas, batch.members or [0] * len(deltas), strict=True):
-            if delta.op is not Op.DELETED and delta.op is not Op.SYNC:
-                self._known.offload(delta.key, delta.sequence, members)
+        for delta in deltas:
+            if delta.op.has_state:
+                self._known.offload(delta.key, delta.sequence, 0 if delta.selected is None else delta.selected.members)
 
     # ── The sinks ────────────────────────────────────────────────────────────
 

@@ -159,8 +159,9 @@ class _Tracing:
 
     def distributing(self, function: Function) -> Function:
         def distribute(processor: SharedProcessor[Record], items: Sequence[Any], last: int) -> None:
-            first = items[0].sequence if self._open and items and isinstance(items[0], Delta) else None
-            root = next((root for batch, root in self._open if first is not None and batch.first == first), None)
+            body = items[0].body if self._open and items and isinstance(items[0], Delta) else None
+            # The records of a batch have the bodies of its changes, by reference.
+            root = next((root for batch, root in self._open if batch.changes[0].object.body is body), None)
             if root is None:
                 function(processor, items, last)
                 return

@@ -91,7 +91,7 @@ class Compaction:
                 del lives[key]
                 if not life.certainly_new:
                     self._ended.append(Kept(record.sequence, op, record.sequence))
-            elif op is not Op.SYNC:
+            elif not op.is_copy:
                 life.change(record)
             elif life.op is op:
                 life.newest = life.before = record.sequence

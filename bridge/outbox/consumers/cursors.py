@@ -184,11 +184,10 @@ def _compacted_through(backfill: Backfill) -> int:
 
 
 def save(
-    database: apsw.Connection, progress: Iterable[CursorProgress], reached: Mapping[int, statements.InformerProgress]
+    database: apsw.Connection, progress: Iterable[CursorProgress], reached: Collection[statements.InformerProgress]
 ) -> None:
     """Writes cursors and the positions of informers, and deletes the items that are settled."""
-    if reached:
-        statements.reach(database, reached)
+    statements.reach(database, reached)
     for each in progress:
         # While the disk is full, the writer runs jobs out of order: an older value may arrive after a newer one.
         database.execute(

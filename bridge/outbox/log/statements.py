@@ -3,12 +3,12 @@
 This is on the hot path. Before a batch is written, its records may get two additions. Where a sink has a selection,
 ``deciding`` adds the decision which sinks get the record. Where a sink asks for field managers, ``with_managers`` adds
 those of the step from the object's former state to its new one. Then ``append`` writes the batch. ``RunningInformer``
-is an informer as the outbox follows it from batch to batch.
+is an informer as the outbox follows it from batch to batch, and ``reach`` saves its progress, with changes or without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -18,7 +18,7 @@ import apsw
 import msgspec
 from msgspec.structs import astuple
 
-from bridge.model.change import Change, ChangeBatch, IgnoredChange, ObjectVersion, Op
+from bridge.model.change import Change, ChangeBatch, IgnoredChange, ObjectVersion
 from bridge.model.formats.managers import behind, step
 from bridge.model.record import Delta, Selected
 from bridge.model.resource import Resource
@@ -44,7 +44,7 @@ def _with_managers(
     here: dict[str, bytes] = {}
     for change, delta in zip(changes, deltas, strict=True):
         after, before = change.object.managers, change.before
-        if not after or change.op in (Op.DELETED, Op.SYNC):
+        if not after or not change.op.has_state:
             yield delta
             continue
         known = None
@@ -73,7 +73,7 @@ def deciding(decide: Decide, state: Callable[[ObjectVersion], bytes]) -> Callabl
         known = change.before
         was = None if known is None else here.get(delta.key, known.members)
         found = decide(delta, was, None if known is None else partial(state, known))
-        if change.op is not Op.SYNC:
+        if not change.op.is_copy:
             here[delta.key] = found.members
         return found
 
@@ -111,11 +111,7 @@ Compress: TypeAlias = Callable[[bytes], bytes]
 class Append(msgspec.Struct, frozen=True):
     """A batch of an informer, ready to be written."""
 
-    informer: int | None
-    """Number of the informer; None for deletes of objects that no informer covers."""
     kind: int
-    resource: int | None
-    """Number of the resource that the informer follows; None without an informer."""
     resources: Sequence[int]
     """For each delta, the number of the resource that its record names."""
     are_states: Sequence[bool]
@@ -123,15 +119,10 @@ class Append(msgspec.Struct, frozen=True):
     replaced: Sequence[int | None]
     """For each delta, the record that held the previous state. None if there was none, or if the delta changes no
     state."""
-    position: str | None
-    newest: str | None
-    epoch: int
+    progress: InformerProgress | None
+    """How far the informer is with this batch; None for deletes of objects that no informer covers."""
     removing: bool
     """True if deleted objects may still exist in the cluster, and come back in a later epoch."""
-    rebuilding: bool
-    """True if this batch may end the informer's first list after the database was lost."""
-    ignored: IgnoredChange | None = None
-    """The newest ignored change up to the position."""
     digests: Sequence[bytes | None] | None = None
     """For each delta, the digest of its state; None where no changes are ignored."""
     members: Sequence[Members] = ()
@@ -152,16 +143,17 @@ def without_informer(
 ) -> Append:
     """A batch of records that no informer exports, and that are no states."""
     no_states = [False] * len(resources)
-    return Append(
-        None, kind, None, resources, no_states, replaced, None, None, 1, removing, rebuilding=False, members=members
-    )
+    return Append(kind, resources, no_states, replaced, None, removing, members=members)
 
 
 def append(
     database: apsw.Connection, deltas: Sequence[Delta], batch: Append, compress: Compress, cipher: Cipher | None = None
 ) -> int:
     """Writes log, ledger and position, and returns the bytes of the packed bodies. ``compress`` packs a body."""
-    kind, informer, digests = batch.kind, batch.informer, batch.digests or repeat(None, len(deltas))
+    kind = batch.kind
+    progress = batch.progress
+    informer = None if progress is None else progress.informer
+    digests = batch.digests or repeat(None, len(deltas))
     written = rows(deltas, batch, compress, cipher)
     database.executemany(record_codec.INSERT, written)
     database.executemany(
@@ -183,21 +175,13 @@ def append(
     )
     if batch.members:
         save_members(database, batch.members)
-    if informer is None:
-        _clear_positions(database, batch)
     if batch.removing:
         raise_epoch(database, kind, (delta.epoch for delta in deltas))
     database.execute("UPDATE meta SET last = ?", (deltas[-1].sequence,))
-    if informer is not None:
-        progress = (batch.position, batch.newest, batch.epoch, batch.resource, batch.position is None)
-        ignored = batch.ignored and ignored_text(batch.ignored)
-        database.execute(
-            "UPDATE informers SET position = ?, newest = ?, epoch = ?, resource = ?,"
-            " rebuilding = rebuilding AND ?, ignored = ? WHERE id = ?",
-            (*progress, ignored, informer),
-        )
-        if batch.rebuilding:
-            database.execute(END_REBUILDING)
+    if progress is None:
+        _clear_positions(database, batch)
+    else:
+        reach(database, [progress])
     return sum(len(row[-1]) + len(row[-2] or b"") for row in written)
 
 
@@ -252,37 +236,45 @@ def _clear_positions(database: apsw.Connection, batch: Append) -> None:
 
 # ── Informers ────────────────────────────────────────────────────────────────
 
-END_REBUILDING = "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
-"""Ends the rebuilding of a lost database once every informer has listed."""
-
 
 class InformerProgress(msgspec.Struct, frozen=True):
-    """The progress of an informer without a change."""
+    """How far an informer is, with a batch of changes or without any."""
 
+    informer: int
+    """Its number."""
+    resource: int
+    """The number of the resource that it follows."""
     position: str | None
+    """The resourceVersion from which a watch can go on; None if only a list can."""
     newest: str | None
+    """The newest resourceVersion seen in this epoch."""
     epoch: int
     ignored: IgnoredChange | None = None
     """The newest ignored change up to the position."""
 
 
-def reach(database: apsw.Connection, informers: Mapping[int, InformerProgress]) -> None:
-    """Saves progress by the informers' numbers."""
-    if not informers:
+def reach(database: apsw.Connection, progress: Collection[InformerProgress]) -> None:
+    """Saves the progress of informers. The rebuilding of a lost database ends once every informer has listed."""
+    if not progress:
         return
     database.executemany(
-        "UPDATE informers SET position = ?1, newest = ?2, epoch = ?3, rebuilding = rebuilding AND ?1 IS NULL,"
-        " ignored = ?5 WHERE id = ?4",
+        "UPDATE informers SET position = ?1, newest = ?2, epoch = ?3, resource = ?4,"
+        " rebuilding = rebuilding AND ?1 IS NULL, ignored = ?5 WHERE id = ?6",
         [
-            (each.position, each.newest, each.epoch, number, each.ignored and ignored_text(each.ignored))
-            for number, each in informers.items()
+            (
+                each.position,
+                each.newest,
+                each.epoch,
+                each.resource,
+                None if each.ignored is None else record_codec.encode(each.ignored).decode(),
+                each.informer,
+            )
+            for each in progress
         ],
     )
-    database.execute(END_REBUILDING)
-
-
-def ignored_text(ignored: IgnoredChange) -> str:
-    return record_codec.encode(ignored).decode()
+    database.execute(
+        "UPDATE meta SET rebuilt = 0 WHERE rebuilt AND NOT EXISTS (SELECT 1 FROM informers WHERE rebuilding)"
+    )
 
 
 def raise_epoch(database: apsw.Connection, kind: int, epochs: Iterable[int]) -> None:
@@ -295,16 +287,10 @@ def raise_epoch(database: apsw.Connection, kind: int, epochs: Iterable[int]) -> 
 class RunningInformer:
     """A running informer, as the outbox follows it."""
 
-    id: int
+    progress: InformerProgress
     kind: int
     resource: Resource
-    resource_number: int
-    """The resource's number in the database."""
-    position: str | None
-    """The resourceVersion from which a watch can go on; None if only a list can."""
-    newest: str | None
-    """The newest resourceVersion seen in this epoch."""
-    epoch: int
+    """The resource with the number ``progress.resource``."""
     rebuilding: bool
     """True until the first complete list after the database was lost. Objects of that list were exported before, and
     become ``sync``."""
@@ -312,30 +298,29 @@ class RunningInformer:
     """True if the ledger may hold objects of this resource in another version, kind or scope than the present."""
     removing: bool = False
     """True while the informer exports deletes of objects that may still exist in the cluster."""
-    ignored: IgnoredChange | None = None
-    """The newest ignored change up to the position."""
 
     def advance(self, batch: ChangeBatch) -> bool:
         """Applies the position and epoch of a batch. Returns True if there is progress to save. A batch queued before a
         new epoch began belongs to its own epoch, and moves no later position."""
-        if batch.epoch < self.epoch:
+        known = self.progress
+        if batch.epoch < known.epoch:
             return False
-        began = batch.epoch > self.epoch
+        began = batch.epoch > known.epoch
         if began:
-            self.epoch, self.position, self.newest, self.ignored = batch.epoch, None, None, None
+            known = InformerProgress(known.informer, known.resource, None, None, batch.epoch)
+        position = known.position
         if batch.position is not None:
-            self.position, self.rebuilding = batch.position, False
-        elif any(change.op is not Op.SYNC for change in batch.changes):
-            self.position = None
-        # A delete inferred from a list carries the last known version, which may belong to an older epoch.
+            position = batch.position
+            self.rebuilding = False
+        elif not all(change.op.is_copy for change in batch.changes):
+            position = None
+        ignored = known.ignored
         if batch.ignored is not None:
-            self.ignored = batch.ignored
-        elif self.ignored is not None and batch.position is not None and batch.ignoring != self.ignored.paths:
-            self.ignored = None  # A list has shown the states that other paths hid.
-        versions = [each.object.resource_version for each in batch.changes if each.op not in (Op.DELETED, Op.SYNC)]
-        self.newest = newest_of((self.newest, *versions, batch.position))
+            ignored = batch.ignored
+        elif ignored is not None and batch.position is not None and batch.ignoring != ignored.paths:
+            ignored = None  # A list has shown the states that other paths hid.
+        # A delete inferred from a list carries the last known version, which may belong to an older epoch.
+        versions = [each.object.resource_version for each in batch.changes if each.op.has_state]
+        newest = newest_of((known.newest, *versions, batch.position))
+        self.progress = InformerProgress(known.informer, known.resource, position, newest, known.epoch, ignored)
         return began or batch.position is not None
-
-    @property
-    def progress(self) -> InformerProgress:
-        return InformerProgress(self.position, self.newest, self.epoch, self.ignored)

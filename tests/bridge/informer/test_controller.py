@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -14,8 +14,10 @@ from bridge.informer.indexer import Indexer, Stored
 from bridge.model.answers import EventType
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.object import ApiObject
+from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from tests.kit.objects import a_pod
+from tests.kit.records import records_of
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 WEB, DB = a_pod("web"), a_pod("db")
@@ -28,17 +30,21 @@ class World:
         self.indexer = Indexer(stored=stored)
         self.fifo = DeltaFIFO(self.indexer)
         self.controller = Controller(PODS, Scope(), self.fifo, self.indexer, self.deliver, transform)
-        self.batches: list[tuple[list[Change], str | None]] = []
+        self.batches: list[tuple[Sequence[Change], str | None]] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.numbered = 0 if stored else None
+        self.has_records = stored is not None
+        self.numbered = 0
         """Changes that have a sequence number so far."""
 
-    async def deliver(self, batch: ChangeBatch) -> None:
+    async def deliver(self, batch: ChangeBatch) -> list[Delta] | None:
         await self.gate.wait()
         self.batches.append((batch.changes, batch.position))
-        if self.numbered is not None and batch.changes:
-            batch.first, self.numbered = self.numbered + 1, self.numbered + len(batch.changes)
+        if not self.has_records:
+            return None
+        records = records_of(batch, self.numbered + 1)
+        self.numbered += len(records)
+        return records
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -134,29 +140,6 @@ async def test_a_relist_without_any_change_still_saves_its_position() -> None:
         await world.fifo.replace([WEB.at(1)], "7")
 
     assert world.batches[1] == ([], "7")
-
-
-async def test_the_batch_that_ends_a_list_says_so() -> None:
-    world = World()
-    batches: list[ChangeBatch] = []
-
-    async def deliver(batch: ChangeBatch) -> None:
-        batches.append(batch)
-
-    world.controller = Controller(PODS, Scope(), world.fifo, world.indexer, deliver, None)
-    async with world.running():
-        for version in (1, 3):
-            await world.fifo.replace([WEB.at(1)], str(version))
-            await world.fifo.wait_processed()
-            world.fifo.happened([(EventType.ADDED, DB.at(version + 1))], str(version + 1))
-            await world.fifo.wait_processed()
-
-    assert [(batch.position, batch.listed) for batch in batches] == [
-        ("1", True),
-        ("2", False),
-        ("3", True),
-        ("4", False),
-    ]
 
 
 async def test_objects_missing_from_a_list_are_deleted_with_last_state() -> None:
@@ -388,9 +371,9 @@ async def test_a_resync_moves_no_body() -> None:
     assert world.batches[-1][0][0].object == WEB.at(1)
 
 
-async def test_where_nothing_was_numbered_bodies_stay() -> None:
+async def test_where_changes_become_no_records_bodies_stay() -> None:
     world = World(stored=nothing_is_read)
-    world.numbered = None
+    world.has_records = False
     async with world.running():
         world.fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
         await world.fifo.wait_processed()

@@ -13,6 +13,7 @@ from bridge.informer.controller import Transform
 from bridge.model.answers import ListerWatcher, Refused, WatchRequest
 from bridge.model.change import Change, ChangeBatch
 from bridge.model.object import ApiObject
+from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, VersionTable
 from bridge.telemetry.facts import Fact
@@ -139,8 +140,8 @@ async def test_with_one_outlet_every_informer_delivers_there(clusters: Clusters)
 async def test_only_a_new_informer_starts_from_the_checkpoint(clusters: Clusters) -> None:
     ledger = ModelLedger()
 
-    async def deliver(batch: ChangeBatch) -> None:
-        ledger.commit(batch)
+    async def deliver(batch: ChangeBatch) -> list[Delta]:
+        return ledger.commit(batch)
 
     for _ in range(2):
         async with SharedInformerFactory(clusters, deliver=deliver, stored=ledger.stored, indexers={}) as factory:

@@ -28,6 +28,7 @@ from bridge.model.answers import (
 )
 from bridge.model.change import Change, ChangeBatch, ObjectVersion
 from bridge.model.primitives.packing import pack
+from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint, VersionTable
 from bridge.telemetry.facts import Fact
@@ -83,12 +84,12 @@ class World:
             for turn in range(2 + 5 * number):
                 cluster.put(f"web-{turn % 3}")
 
-    async def deliver(self, batch: ChangeBatch) -> None:
+    async def deliver(self, batch: ChangeBatch) -> list[Delta]:
         resource, until = self.held_up
         if batch.resource.name == resource:
             await until.wait()
         self.batches.append(batch)
-        self.ledgers[batch.resource.name].commit(batch)
+        return self.ledgers[batch.resource.name].commit(batch)
 
     async def discard_positions(self, parts: Collection[Part], restored: bool) -> None:
         self.discarded.append((sorted(resource.name for resource, _ in parts), restored))

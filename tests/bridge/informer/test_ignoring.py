@@ -17,9 +17,10 @@ from bridge.model.answers import EventType
 from bridge.model.change import ChangeBatch, IgnoredChange
 from bridge.model.object import ApiObject
 from bridge.model.primitives.field_path import FieldPath
+from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.transform.digest import IgnoredPaths
-from tests.kit.records import PODS
+from tests.kit.records import PODS, records_of
 
 BEAT = IgnoredPaths([FieldPath.parsed("status.beat")])
 
@@ -41,11 +42,11 @@ class World:
         self.controller = Controller(PODS, Scope(), self.fifo, self.indexer, self.deliver, None, ignored=ignored)
         self.batches: list[ChangeBatch] = []
 
-    async def deliver(self, batch: ChangeBatch) -> None:
+    async def deliver(self, batch: ChangeBatch) -> list[Delta]:
         self.batches.append(batch)
-        if batch.changes:
-            batch.first = len(self.bodies) + 1
-            self.bodies |= {batch.first + index: change.object.body for index, change in enumerate(batch.changes)}
+        records = records_of(batch, len(self.bodies) + 1)
+        self.bodies |= {record.sequence: record.body for record in records}
+        return records
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

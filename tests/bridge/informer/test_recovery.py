@@ -26,6 +26,7 @@ from bridge.model.answers import (
     Unsupported,
 )
 from bridge.model.change import ChangeBatch, Evidence
+from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import RecoveryEnd, StepsRecovered
@@ -99,9 +100,9 @@ class World:
     proves: bool = False
     """The server's history is proven, with lists at exact versions of its own."""
 
-    async def deliver(self, batch: ChangeBatch) -> None:
+    async def deliver(self, batch: ChangeBatch) -> list[Delta]:
         self.batches.append(batch)
-        self.ledger.commit(batch)
+        return self.ledger.commit(batch)
 
     def informer(self, *, watch_list: bool = False, history: History | None = None) -> SharedInformer:
         return SharedInformer(

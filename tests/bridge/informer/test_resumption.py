@@ -23,6 +23,7 @@ from bridge.model.answers import (
 )
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion
 from bridge.model.object import ApiObject
+from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.model.versions.version_table import Checkpoint, VersionTable
 from bridge.telemetry.facts import Fact
@@ -53,9 +54,9 @@ class World:
     batches: list[ChangeBatch] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
 
-    async def deliver(self, batch: ChangeBatch) -> None:
+    async def deliver(self, batch: ChangeBatch) -> list[Delta]:
         self.batches.append(batch)
-        self.ledger.commit(batch)
+        return self.ledger.commit(batch)
 
     def an_informer(self, source: SimulatedCluster | ScriptedSource, *, resync: bool = False) -> SharedInformer:
         return SharedInformer(
