@@ -12,17 +12,22 @@ from collections.abc import Callable, Iterable, Sequence
 
 from bridge.informer.deltas import FifoClosed, QueuedDelta, Span
 from bridge.informer.indexer import Indexer
-from bridge.informer.recovery.exact_lists import Allowance, ExactLists, RecoverySlots, Walked
-from bridge.informer.recovery.walk import (
-    FEW_OBJECTS,
+from bridge.informer.recovery.exact_lists import (
+    Allowance,
     Broken,
-    HistoryContradicted,
+    ExactLists,
     Meaning,
-    Moment,
     NotNow,
     NotOffered,
     NotThis,
+    RecoverySlots,
     StatesForgotten,
+    Walked,
+)
+from bridge.informer.recovery.walk import (
+    FEW_OBJECTS,
+    HistoryContradicted,
+    Moment,
     Walk,
     recovered_in,
     sampled_versions,
