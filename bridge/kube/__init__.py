@@ -6,16 +6,13 @@ catalogue of served resources (``discovery``), the ListerWatchers that informers
 names. The bytes of a list or a watch go from ``transport`` through ``gathering`` to the readers in ``wire``, which cut
 objects out of them without decoding what nobody asks for.
 
-api              makes a single request: JSON in, JSON out
 auth             finds the server's address, its certificates, and our credentials
 client           makes the client for the other rooms, and reads, writes and watches a single object
 discovery        reads the served resources, and resolves kubectl's names for them
-errors           defines the exceptions of this room
 gathering        gathers the bytes of watches in a window that all watches share
 lister_watcher   lists and watches one resource in one scope
-parameters       builds the URL paths and query parameters of lists and watches
 sharded          lists and watches the objects of a shard alone
-transport        carries httpx over aiohttp, with a connection for each watch
+transport        carries httpx over aiohttp, with a connection for each watch; makes single requests
 wire             turns the bytes of lists, watches and errors into values
 
 Whatever the server sends is bounded before it is in memory, and names that it chose stay names. An aggregated API
@@ -32,13 +29,14 @@ Invariants, each with its test:
   the names of built-in groups. ``tests/scenarios/test_names_that_an_aggregated_server_chose.py``
 """
 
-from bridge.kube.auth.access import ClusterAccess, ClusterConnection, pod_namespace, resolve
+from bridge.kube.auth.access import ClusterAccess, find_connection, pod_namespace
+from bridge.kube.auth.connection import ClusterConnection
+from bridge.kube.auth.credentials import CredentialsError
 from bridge.kube.client import KubeClient, NamedObject, connect
-from bridge.kube.discovery.catalogue import SHORT_NAMES, Catalogue, Served, UnknownResource, store_of
-from bridge.kube.discovery.catalogue import resolve as resolve_name
+from bridge.kube.discovery.catalogue import SHORT_NAMES, Catalogue, Served, UnknownResource, resolve_name, store_of
 from bridge.kube.discovery.documents import is_accepted
-from bridge.kube.errors import ApiError, CredentialsError
 from bridge.kube.lister_watcher import ApiListerWatcher
+from bridge.kube.transport import ApiError
 
 __all__ = [
     "SHORT_NAMES",
@@ -53,9 +51,9 @@ __all__ = [
     "Served",
     "UnknownResource",
     "connect",
+    "find_connection",
     "is_accepted",
     "pod_namespace",
-    "resolve",
     "resolve_name",
     "store_of",
 ]

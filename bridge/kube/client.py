@@ -18,15 +18,15 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from bridge.kube.api import Api
-from bridge.kube.auth.access import SERVICE_ACCOUNT, ClusterAccess, ClusterConnection, RenewedConnection, resolve
+from bridge.kube.auth.access import SERVICE_ACCOUNT, ClusterAccess, find_connection
+from bridge.kube.auth.connection import ClusterConnection, RenewedConnection
+from bridge.kube.auth.credentials import CredentialsError
 from bridge.kube.discovery import discovery
 from bridge.kube.discovery.catalogue import Catalogue
-from bridge.kube.errors import CredentialsError
 from bridge.kube.gathering import Gathering
 from bridge.kube.lister_watcher import ANSWER_TIMEOUT, IDLE_TIMEOUT, ApiListerWatcher
 from bridge.kube.sharded import ShardListerWatcher
-from bridge.kube.transport import NETWORK_ERRORS, http_client, not_answered
+from bridge.kube.transport import NETWORK_ERRORS, Api, http_client, not_answered
 from bridge.kube.wire.answering import error_of, read_whole
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Conflict, ErrorAnswer, Failed, ListerWatcher, WatchAnswer, WatchRequest
@@ -221,7 +221,7 @@ async def connect(
     answer begins. Changes that come within ``latency`` of others wait for its end, and are passed on together, over all
     watches of the client; 0 turns that off. All are in seconds.
     """
-    find = partial(resolve, access, environ=environ, service_account=service_account, report=report)
+    find = partial(find_connection, access, environ=environ, service_account=service_account, report=report)
     renewed = RenewedConnection(find, report=report)
     async with http_client(renewed) as http:
         yield KubeClient(

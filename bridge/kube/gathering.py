@@ -83,12 +83,22 @@ def _wake(waiting: list[asyncio.Future[None]]) -> None:
 class WatchBody:
     """The body of a watch's response, in chunks. Used by a single task; ``close`` ends it.
 
-    ``idle_timeout`` bounds the wait for bytes, ``longest`` the time of the watch from now on, both in seconds. A single
-    timer follows both, instead of a timer for each chunk."""
+    ``gathering`` has the window in which bytes wait for others; None without one. ``at_once`` passes bytes on as they
+    come, until ``gather``: the first objects of a WatchList must not wait. ``idle_timeout`` bounds the wait for bytes,
+    ``longest`` the time of the watch from now on, both in seconds. A single timer follows both, instead of a timer for
+    each chunk."""
 
-    def __init__(self, response: aiohttp.ClientResponse, *, idle_timeout: float, longest: float) -> None:
-        self.gathering: Gathering | None = None
-        """Set when bytes may wait for others; the first objects of a WatchList must not."""
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        gathering: Gathering | None,
+        *,
+        at_once: bool,
+        idle_timeout: float,
+        longest: float,
+    ) -> None:
+        self._window = gathering
+        self._gathering = None if at_once else gathering
         self._stream = response.content
         self._transport = _raw_transport(response)
         self._gathered = False
@@ -99,9 +109,13 @@ class WatchBody:
         self._waiting_since: float | None = None
         self._timer = self._loop.call_at(min(self._latest_end, self._loop.time() + idle_timeout), self._check_time)
 
+    def gather(self) -> None:
+        """From now on, bytes may wait for others."""
+        self._gathering = self._window
+
     async def read(self) -> bytes:
         """The next bytes; empty at the end. Raises IdleTooLong, NotEnded, and aiohttp's errors."""
-        stream, gathering = self._stream, self.gathering
+        stream, gathering = self._stream, self._gathering
         if chunk := stream.read_nowait(CHUNK):
             return chunk  # The rest of a full chunk.
         if self._gathered and gathering is not None and not stream.is_eof() and not gathering.begin():

@@ -9,14 +9,15 @@ page are held. A longer one is requested again, smaller and past the server's ca
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from urllib.parse import quote
 
 import httpx
 
-from bridge.kube.errors import CredentialsError
+from bridge.kube.auth.credentials import CredentialsError
 from bridge.kube.gathering import Gathering, IdleTooLong, NotEnded, WatchBody
-from bridge.kube.parameters import collection_path, escaped, list_parameters, watch_parameters
 from bridge.kube.transport import NETWORK_ERRORS, RESPONSE, not_answered
 from bridge.kube.wire.answering import error_of, pieces
 from bridge.kube.wire.frames import Frames, ShardFrames
@@ -30,6 +31,7 @@ from bridge.model.answers import (
     HungUp,
     ListAnswer,
     ListRequest,
+    Match,
     Opened,
     Oversized,
     Part,
@@ -199,9 +201,12 @@ class ApiListerWatcher:
         yield Opened()
         frames = self._frames(request)
         body = WatchBody(
-            response.extensions[RESPONSE], idle_timeout=self._idle_timeout, longest=request.timeout + self._grace
+            response.extensions[RESPONSE],
+            self._gathering,
+            at_once=request.initial_events,
+            idle_timeout=self._idle_timeout,
+            longest=request.timeout + self._grace,
         )
-        body.gathering = None if request.initial_events else self._gathering
         try:
             while not frames.ended:
                 try:
@@ -215,7 +220,7 @@ class ApiListerWatcher:
                     return
                 for answer in frames.feed(chunk):
                     if isinstance(answer, Bookmark) and answer.initial_events_end:
-                        body.gathering = self._gathering
+                        body.gather()
                     yield answer
                 if frames.left_bare:
                     self._report_bare(frames)
@@ -244,3 +249,54 @@ class ApiListerWatcher:
 
 async def _alone(answer: WatchAnswer) -> AsyncGenerator[WatchAnswer]:
     yield answer
+
+
+# ── The URL of a list or a watch ─────────────────────────────────────────────
+
+
+def list_parameters(request: ListRequest) -> dict[str, str]:
+    """The query parameters of a list, or of a further page of it."""
+    params = {"limit": str(request.limit)} if request.limit else {}
+    if request.shard_selector:
+        params["shardSelector"] = request.shard_selector
+    if request.next_page is not None:
+        # The token carries the version, and the API refuses both together.
+        return {**params, "continue": request.next_page}
+    if request.version:
+        params["resourceVersion"] = request.version
+    if request.version not in {"", "0"}:
+        params["resourceVersionMatch"] = request.match
+    return params
+
+
+def watch_parameters(request: WatchRequest) -> dict[str, str]:
+    """The query parameters of a watch."""
+    params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(request.timeout)}
+    if request.version:
+        params["resourceVersion"] = request.version
+    if request.shard_selector:
+        params["shardSelector"] = request.shard_selector
+    if request.initial_events:
+        params |= {"sendInitialEvents": "true", "resourceVersionMatch": Match.NOT_OLDER_THAN}
+    return params
+
+
+def collection_path(resource: Resource, namespace: str | None = None) -> str:
+    """The path for lists and watches of a resource, in a namespace or in all. Raises ValueError for a name that no path
+    can hold."""
+    root = ("apis", resource.group) if resource.group else ("api",)
+    within = ("namespaces", namespace) if namespace else ()
+    return "".join(f"/{segment(each)}" for each in (*root, resource.version, *within, resource.plural))
+
+
+def escaped(value: str) -> str:
+    """A value, escaped for a field selector (apimachinery's ``fields.EscapeValue``)."""
+    return re.sub(r"([\\,=])", r"\\\1", value)
+
+
+def segment(text: str) -> str:
+    """The text quoted as a single segment of a path. Raises ValueError for an empty text and for dots, which quoting
+    does not protect: clients and proxies read them as a step up."""
+    if text in {"", ".", ".."}:
+        raise ValueError(f"{text!r} cannot be a segment of a path")
+    return quote(text, safe="")

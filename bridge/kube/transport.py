@@ -1,5 +1,5 @@
 """Carries requests and watches: httpx's interface over aiohttp's connections, with an HTTP/1.1 connection for each
-watch.
+watch. ``Api`` makes a single request over it, JSON in and JSON out.
 
 Plain httpx costs three times as much for every streamed event, and over HTTP/2 it delivers events late and hangs
 watches beyond the server's stream limit. Errors without an HTTP answer become answers in ``not_answered``, which says
@@ -9,20 +9,29 @@ what the operator can mend.
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar
 
 import aiohttp
 import httpx
+import msgspec
 from aiohttp import AddrInfoType
 from httpx_aiohttp.transport import AiohttpResponseStream, map_aiohttp_exceptions
 
-from bridge.kube.auth.access import RenewedConnection
+from bridge.kube.auth.connection import RenewedConnection
+from bridge.kube.auth.credentials import CredentialsError
 from bridge.kube.gathering import CHUNK
+from bridge.kube.wire.answering import error_of, read_whole
+from bridge.kube.wire.objects import UNREADABLE
 from bridge.kube.wire.status import shortened
-from bridge.model.answers import Busy, Failed
+from bridge.model.answers import Busy, ErrorAnswer, Failed
 from bridge.model.primitives.network import wants_http, why_unconnected, why_unverified
 
+TIMEOUT = 30.0
+"""Seconds without a byte of the answer to a single request."""
 CONNECT_TIMEOUT = 10.0
 """Seconds for TCP and TLS, for each address of the server."""
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -36,6 +45,9 @@ RESPONSE = "aiohttp_response"
 NETWORK_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, aiohttp.ClientError, OSError, UnicodeError)
 """The errors that a request may raise. httpx-aiohttp passes some of aiohttp's own errors through, and raises
 UnicodeError for a status line that is not UTF-8."""
+
+
+T = TypeVar("T")
 
 
 def http_client(renewed: RenewedConnection) -> httpx.AsyncClient:
@@ -156,3 +168,53 @@ def _user_agent() -> str:
         return f"kubedelta/{version('kubedelta')}"
     except PackageNotFoundError:
         return "kubedelta"
+
+
+# ── Single requests ──────────────────────────────────────────────────────────
+
+
+class ApiError(Exception):
+    """A request failed; ``answer`` is the classified failure."""
+
+    def __init__(self, asked: str, answer: ErrorAnswer) -> None:
+        super().__init__(f"{asked}: {answer.reason}")
+        self.answer = answer
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    status: int
+    headers: Mapping[str, str]
+    """Looked up regardless of case."""
+    body: bytes
+
+
+class Api:
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def ask(
+        self, method: str, path: str, *, json: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Answered:
+        """Sends a request and reads the whole answer: JSON with a 2xx status, or a 304 if ``headers`` ask for it.
+
+        Raises ApiError for every other answer, for a body beyond LARGEST_DOCUMENT bytes, and for network errors."""
+        asked = f"{method} {path}"
+        timeout = httpx.Timeout(TIMEOUT, connect=self._http.timeout.connect)
+        try:
+            async with self._http.stream(method, path, json=json, headers=headers, timeout=timeout) as response:
+                if response.status_code != httpx.codes.NOT_MODIFIED and (answer := await error_of(response)):
+                    raise ApiError(asked, answer)
+                return Answered(response.status_code, response.headers, await read_whole(response))
+        except CredentialsError as error:
+            raise ApiError(asked, Failed(shortened(str(error)))) from error
+        except NETWORK_ERRORS as error:
+            raise ApiError(asked, not_answered(error, self._http.base_url)) from error
+
+    async def ask_for(self, kind: type[T], method: str, path: str, *, json: Any = None) -> T:
+        """The answer's JSON as a ``kind``. Raises ApiError, also for JSON of another shape."""
+        response = await self.ask(method, path, json=json)
+        try:
+            return msgspec.json.decode(response.body, type=kind)
+        except UNREADABLE as error:
+            raise ApiError(f"{method} {path}", Failed(shortened(f"the answer could not be read: {error}"))) from error

@@ -14,8 +14,6 @@ from typing import ClassVar, Protocol, Self
 
 import httpx
 
-from bridge.kube.errors import CredentialsError
-
 REREAD_AFTER = 60.0
 """Seconds after which an apparently unchanged file is read again, as in client-go (``transport/token_source.go``)."""
 
@@ -23,6 +21,11 @@ _LARGEST_TOKEN = 1 << 20
 """Characters."""
 
 FileState = tuple[int, int, int]
+
+
+class CredentialsError(Exception):
+    """No connection or no usable credentials are configured. The message names the file, context or user and the
+    remedy; it never holds a token."""
 
 
 class Credential(Protocol):

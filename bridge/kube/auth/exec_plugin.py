@@ -21,9 +21,8 @@ from typing import Any
 
 import msgspec
 
-from bridge.kube.auth.credentials import reason_of
+from bridge.kube.auth.credentials import CredentialsError, reason_of
 from bridge.kube.auth.kubeconfig import Cluster, Exec
-from bridge.kube.errors import CredentialsError
 from bridge.kube.wire.objects import UNREADABLE
 from bridge.kube.wire.status import shortened
 from bridge.telemetry.facts import Report, discard

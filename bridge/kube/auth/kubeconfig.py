@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from bridge.kube.auth.credentials import reason_of
-from bridge.kube.errors import CredentialsError
+from bridge.kube.auth.credentials import CredentialsError, reason_of
 
 _LARGEST = 16 << 20
 """Bytes of a file: hundreds of clusters with their certificates."""

@@ -183,7 +183,7 @@ class UnknownResource(Exception):
         self.nearest = nearest
 
 
-def resolve(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
+def resolve_name(name: str, catalogue: Catalogue) -> tuple[Resource, ...]:
     """The resources of a name, in the version that the name gives or else the server prefers. Never empty.
 
     - ``pods``, ``pod``, ``po``, ``Pod``: plural, singular, short name or kind, in capital or small letters. If several

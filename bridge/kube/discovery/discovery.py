@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import msgspec
 
-from bridge.kube.api import Answered, Api
 from bridge.kube.discovery.catalogue import Catalogue, Document, GroupVersion, keep_stale
 from bridge.kube.discovery.documents import (
     gone,
@@ -19,7 +18,7 @@ from bridge.kube.discovery.documents import (
     read_classic_resources,
     unknown_for_now,
 )
-from bridge.kube.errors import ApiError
+from bridge.kube.transport import Answered, Api, ApiError
 from bridge.kube.wire.objects import LONGEST_ETAG, UNREADABLE
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Failed, Refused

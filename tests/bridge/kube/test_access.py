@@ -15,10 +15,17 @@ from typing import Any
 
 import pytest
 
-from bridge.kube import ApiError, ClusterAccess, ClusterConnection, CredentialsError, KubeClient, connect, resolve
-from bridge.kube.api import Api
-from bridge.kube.auth.access import NOT_WITHIN, RenewedConnection
-from bridge.kube.transport import http_client
+from bridge.kube import (
+    ApiError,
+    ClusterAccess,
+    ClusterConnection,
+    CredentialsError,
+    KubeClient,
+    connect,
+    find_connection,
+)
+from bridge.kube.auth.connection import NOT_WITHIN, RenewedConnection
+from bridge.kube.transport import Api, http_client
 from bridge.model.answers import Busy, Failed, Refused
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.cluster import ConnectionInsecure, CredentialsRead
@@ -130,57 +137,59 @@ def everything(tmp_path: Path) -> dict[str, str]:
 
 def test_an_explicit_kubeconfig_comes_first(tmp_path: Path, everything: dict[str, str], service_account: Path) -> None:
     access = ClusterAccess(kubeconfig=a_kubeconfig(tmp_path / "explicit", "http://explicit"))
-    found = resolve(access, environ=everything, service_account=service_account)
+    found = find_connection(access, environ=everything, service_account=service_account)
     assert (str(found.server), found.origin) == ("http://explicit", f"{tmp_path / 'explicit'}: context x")
 
 
 def test_an_explicit_context_is_looked_for_where_kubectl_looks(
     everything: dict[str, str], service_account: Path
 ) -> None:
-    found = resolve(ClusterAccess(context="y"), environ=everything, service_account=service_account)
+    found = find_connection(ClusterAccess(context="y"), environ=everything, service_account=service_account)
     assert (str(found.server), found.origin) == ("http://named", f"{everything['KUBECONFIG']}: context y")
 
 
 def test_a_server_alone_needs_nothing_else(everything: dict[str, str], service_account: Path) -> None:
-    found = resolve(ClusterAccess(server="http://127.0.0.1:8001/"), environ=everything, service_account=service_account)
+    found = find_connection(
+        ClusterAccess(server="http://127.0.0.1:8001/"), environ=everything, service_account=service_account
+    )
     assert (str(found.server), found.auth, found.tls) == ("http://127.0.0.1:8001", None, None)
 
 
 def test_in_a_pod_the_service_account_precedes_any_kubeconfig(
     everything: dict[str, str], service_account: Path
 ) -> None:
-    found = resolve(ClusterAccess(), environ=everything, service_account=service_account)
+    found = find_connection(ClusterAccess(), environ=everything, service_account=service_account)
     assert (str(found.server), found.origin) == ("https://10.0.0.1", "the pod's service account")
 
 
 def test_a_pods_server_may_have_an_ipv6_address(service_account: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
-    found = resolve(ClusterAccess(), environ=environ, service_account=service_account)
+    found = find_connection(ClusterAccess(), environ=environ, service_account=service_account)
     assert found.server == "https://[fd00::1]:6443"
 
 
 def test_a_pod_without_a_token_looks_further(everything: dict[str, str], tmp_path: Path) -> None:
-    found = resolve(ClusterAccess(), environ=everything, service_account=tmp_path / "nothing")
+    found = find_connection(ClusterAccess(), environ=everything, service_account=tmp_path / "nothing")
     assert found.server == "http://named"
 
 
 def test_outside_a_pod_kubeconfig_precedes_the_home_folder(everything: dict[str, str], service_account: Path) -> None:
     environ = {name: value for name, value in everything.items() if name not in POD}
-    assert resolve(ClusterAccess(), environ=environ, service_account=service_account).server == "http://named"
+    assert find_connection(ClusterAccess(), environ=environ, service_account=service_account).server == "http://named"
     environ.pop("KUBECONFIG")
-    assert resolve(ClusterAccess(), environ=environ, service_account=service_account).server == "http://home"
+    assert find_connection(ClusterAccess(), environ=environ, service_account=service_account).server == "http://home"
 
 
 def test_without_any_access_the_error_names_the_places_searched(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError) as raised:
-        resolve(ClusterAccess(), environ={"HOME": str(tmp_path)}, service_account=tmp_path)
+        find_connection(ClusterAccess(), environ={"HOME": str(tmp_path)}, service_account=tmp_path)
     for place in ("pod", "automountServiceAccountToken", f"{tmp_path}/.kube/config", "cluster.kubeconfig"):
         assert place in str(raised.value)
 
 
 def test_a_kubeconfig_that_is_named_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError) as raised:
-        resolve(ClusterAccess(kubeconfig=tmp_path / "gone"))
+        find_connection(ClusterAccess(kubeconfig=tmp_path / "gone"))
     assert str(raised.value) == f"cluster.kubeconfig: {tmp_path / 'gone'} does not exist"
 
 
@@ -189,7 +198,7 @@ def test_a_kubeconfig_that_is_named_must_be_there(tmp_path: Path) -> None:
 )
 def test_a_server_that_is_not_a_url_is_refused(server: str) -> None:
     with pytest.raises(CredentialsError) as raised:
-        resolve(ClusterAccess(server=server))
+        find_connection(ClusterAccess(server=server))
     assert str(raised.value).startswith("cluster.server: the server must be a URL like https://host:6443")
     assert "pw" not in str(raised.value)
 
@@ -252,7 +261,7 @@ async def test_the_authority_may_be_a_file_or_inline(kubeconfig: Kubeconfig, aut
 
 def test_certificates_of_older_clusters_are_accepted(kubeconfig: Kubeconfig) -> None:
     """Python 3.13 would refuse an authority without key identifiers, which EKS has."""
-    found = resolve(kubeconfig.access())
+    found = find_connection(kubeconfig.access())
     assert found.tls is not None
     assert not found.tls.verify_flags & ssl.VERIFY_X509_STRICT
     assert found.tls.verify_mode is ssl.CERT_REQUIRED
@@ -298,7 +307,7 @@ async def test_verification_can_be_left_out_and_is_warned_of(kubeconfig: Kubecon
 def test_an_authority_that_is_then_not_asked_is_refused(kubeconfig: Kubeconfig) -> None:
     kubeconfig.cluster["insecure-skip-tls-verify"] = True
     with pytest.raises(CredentialsError, match="exclude each other"):
-        resolve(kubeconfig.access())
+        find_connection(kubeconfig.access())
 
 
 @pytest.mark.parametrize(
@@ -324,7 +333,7 @@ def test_an_authority_that_cannot_be_read_is_named(
 ) -> None:
     kubeconfig.cluster |= settings
     with pytest.raises(CredentialsError) as raised:
-        resolve(kubeconfig.access())
+        find_connection(kubeconfig.access())
     assert str(raised.value).startswith(f"{kubeconfig.path}: {message.format(folder=kubeconfig.path.parent)}")
 
 
@@ -364,14 +373,14 @@ def test_half_a_client_certificate_is_refused(kubeconfig: Kubeconfig, alice: Cer
     kubeconfig.user = {"client-certificate": str(alice.certificate), "client-key": str(alice.key)}
     kubeconfig.user.pop(missing)
     with pytest.raises(CredentialsError) as raised:
-        resolve(kubeconfig.access())
+        find_connection(kubeconfig.access())
     assert str(raised.value) == f"{kubeconfig.path}: user u: a client certificate and a client key need each other"
 
 
 def test_a_key_of_another_certificate_is_refused(kubeconfig: Kubeconfig, alice: Certificate, bob: Certificate) -> None:
     kubeconfig.user = {"client-certificate": str(alice.certificate), "client-key": str(bob.key)}
     with pytest.raises(CredentialsError, match="user u: the client certificate and its key cannot be used"):
-        resolve(kubeconfig.access())
+        find_connection(kubeconfig.access())
 
 
 async def test_an_unchanged_certificate_keeps_the_connection(
@@ -396,7 +405,7 @@ async def authorization(kubeconfig: Kubeconfig, server: ScriptedServer) -> str |
 def test_a_user_with_a_password_is_refused_by_name(kubeconfig: Kubeconfig, user: dict[str, str]) -> None:
     kubeconfig.user = user
     with pytest.raises(CredentialsError) as raised:
-        resolve(kubeconfig.access())
+        find_connection(kubeconfig.access())
     assert str(raised.value).startswith(f"{kubeconfig.path}: user u: Kubernetes 1.19 removed username and password")
     assert "pw" not in str(raised.value)
 
@@ -413,10 +422,10 @@ def test_an_empty_token_file_is_named_before_any_request(
         token.write_text(content)
     kubeconfig.user = {"tokenFile": str(token)}
     with pytest.raises(CredentialsError) as raised:
-        resolve(kubeconfig.access())
+        find_connection(kubeconfig.access())
     assert str(raised.value) == f"{kubeconfig.path}: user u: tokenFile: {token} {message}"
     with pytest.raises(CredentialsError) as raised:
-        resolve(ClusterAccess(server="https://127.0.0.1:1", token_file=token))
+        find_connection(ClusterAccess(server="https://127.0.0.1:1", token_file=token))
     assert str(raised.value) == f"cluster.token_file: {token} {message}"
 
 
@@ -428,14 +437,14 @@ def test_a_wrong_authority_is_named_by_its_option(tmp_path: Path, content: str |
     if content is not None:
         authority.write_text(content)
     with pytest.raises(CredentialsError) as raised:
-        resolve(ClusterAccess(server="https://127.0.0.1:1", ca_file=authority))
+        find_connection(ClusterAccess(server="https://127.0.0.1:1", ca_file=authority))
     assert str(raised.value).startswith(f"cluster.ca_file: {authority} {message}")
 
 
 def test_a_client_certificate_that_is_not_there_is_named(kubeconfig: Kubeconfig, alice: Certificate) -> None:
     kubeconfig.user = {"client-certificate": "/gone.crt", "client-key": str(alice.key)}
     with pytest.raises(CredentialsError) as raised:
-        resolve(kubeconfig.access())
+        find_connection(kubeconfig.access())
     assert (
         str(raised.value)
         == f"{kubeconfig.path}: user u: client-certificate: /gone.crt cannot be read: No such file or directory"
@@ -477,7 +486,7 @@ def test_a_missing_plugin_is_named_with_its_hint_before_requests(kubeconfig: Kub
         "exec": {"command": "no-such-login", "apiVersion": api_version, "installHint": "brew install it\n"}
     }
     with pytest.raises(CredentialsError) as raised:
-        resolve(kubeconfig.access())
+        find_connection(kubeconfig.access())
     message = "user u: the credential plugin no-such-login does not exist, or is not executable. brew install it"
     assert str(raised.value) == f"{kubeconfig.path}: {message}"
 
@@ -587,11 +596,11 @@ async def test_a_token_that_no_header_can_carry_is_reported_not_sent(
 def test_a_token_unfit_for_a_header_is_refused_before_requests(kubeconfig: Kubeconfig) -> None:
     kubeconfig.user = {"token": "t", "as-groups": ["a\nb"]}
     with pytest.raises(CredentialsError, match="user u: as must be printable ASCII"):
-        resolve(kubeconfig.access())
+        find_connection(kubeconfig.access())
     kubeconfig.user = {}
     kubeconfig.cluster["tls-server-name"] = "a b\x00"
     with pytest.raises(CredentialsError, match="cluster c: tls-server-name must be printable ASCII"):
-        resolve(kubeconfig.access())
+        find_connection(kubeconfig.access())
 
 
 def test_an_auth_provider_is_refused_with_the_way_out(kubeconfig: Kubeconfig) -> None:
@@ -599,7 +608,7 @@ def test_an_auth_provider_is_refused_with_the_way_out(kubeconfig: Kubeconfig) ->
     with pytest.raises(
         CredentialsError, match=r"user u: Kubernetes removed auth-provider: use a credential plugin"
     ) as raised:
-        resolve(kubeconfig.access())
+        find_connection(kubeconfig.access())
     assert "hunter2" not in str(raised.value)
 
 
@@ -747,7 +756,7 @@ async def test_a_401_is_answered_with_the_rewritten_kubeconfig(
     kubeconfig.user = {"token": "first"}
     clock = StandingClock()
     access = kubeconfig.access()
-    async with http_client(RenewedConnection(lambda: resolve(access), clock=clock)) as http:
+    async with http_client(RenewedConnection(lambda: find_connection(access), clock=clock)) as http:
         for _ in range(2):
             clock.now += NOT_WITHIN
             await Api(http).ask("GET", "/version")
@@ -803,7 +812,7 @@ async def test_an_authority_that_looks_same_is_read_after_a_refusal(
     file.write_bytes(Authority.make(tmp_path / "other").certificate.read_bytes().ljust(size, b"\n"))
     before = file.stat()
     access = ClusterAccess(server=tls_server.url, ca_file=file)
-    async with http_client(RenewedConnection(lambda: resolve(access), clock=clock)) as http:
+    async with http_client(RenewedConnection(lambda: find_connection(access), clock=clock)) as http:
         with pytest.raises(ApiError, match="is not accepted"):
             await Api(http).ask("GET", "/version")
         file.write_bytes(authority.certificate.read_bytes().ljust(size, b"\n"))
@@ -819,7 +828,7 @@ async def test_refusals_read_the_files_once_a_second(kubeconfig: Kubeconfig, tls
     def find() -> ClusterConnection:
         nonlocal reads
         reads += 1
-        return resolve(access)
+        return find_connection(access)
 
     tls_server.on("/version", answering({"kind": "Status", "code": 403, "reason": "Forbidden"}, 403))
     async with http_client(RenewedConnection(find, clock=clock)) as http:
@@ -864,14 +873,14 @@ async def test_a_failing_proxy_is_distinguished_from_the_server(kubeconfig: Kube
 def test_a_proxy_of_another_kind_is_refused(kubeconfig: Kubeconfig) -> None:
     kubeconfig.cluster["proxy-url"] = "socks5h://127.0.0.1:1080"
     with pytest.raises(CredentialsError, match=r"cluster c: proxy-url must be an http:// or https:// URL"):
-        resolve(kubeconfig.access())
+        find_connection(kubeconfig.access())
 
 
 def test_the_environments_proxy_counts_only_outside_a_pod(tmp_path: Path, service_account: Path) -> None:
     environ = {**POD, "HTTPS_PROXY": "http://proxy.example.test:3128", "HTTP_PROXY": "http://proxy.example.test:3128"}
     explicit = ClusterAccess(kubeconfig=a_kubeconfig(tmp_path / "config", "https://api.example.test"))
-    found = resolve(explicit, environ=environ)
+    found = find_connection(explicit, environ=environ)
     assert found.proxy is not None
     assert found.proxy.url == "http://proxy.example.test:3128"
-    assert resolve(ClusterAccess(), environ=environ, service_account=service_account).proxy is None
-    assert resolve(ClusterAccess(server="http://api.example.test"), environ=environ).proxy is None
+    assert find_connection(ClusterAccess(), environ=environ, service_account=service_account).proxy is None
+    assert find_connection(ClusterAccess(server="http://api.example.test"), environ=environ).proxy is None

@@ -40,8 +40,7 @@ class Line:
         self.reads = 0
         """How often the loop has read the socket."""
         response: Any = SimpleNamespace(content=self._stream, connection=SimpleNamespace(transport=self))
-        self.body = WatchBody(response, idle_timeout=idle_timeout, longest=longest)
-        self.body.gathering = gathering
+        self.body = WatchBody(response, gathering, at_once=False, idle_timeout=idle_timeout, longest=longest)
         self.passed: list[tuple[float, bytes]] = []
         """The time and the bytes of each chunk, since the test began."""
         self._began = self._loop.time()

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from bridge.kube import ApiListerWatcher, ClusterAccess, KubeClient, connect, resolve
-from bridge.kube.auth.access import RenewedConnection
+from bridge.kube import ApiListerWatcher, ClusterAccess, KubeClient, connect, find_connection
+from bridge.kube.auth.connection import RenewedConnection
 from bridge.kube.transport import http_client
 from bridge.model.answers import (
     Announced,
@@ -536,7 +536,7 @@ async def test_a_server_that_does_not_end_a_watch_in_time_is_left(server: Script
 
     server.on(PATH, for_ever)
     async with (
-        http_client(RenewedConnection(lambda: resolve(ClusterAccess(server=server.url)))) as http,
+        http_client(RenewedConnection(lambda: find_connection(ClusterAccess(server=server.url)))) as http,
         asyncio.timeout(SOON),
     ):
         lister_watcher = ApiListerWatcher(http, PODS, Scope(), grace=0.3)

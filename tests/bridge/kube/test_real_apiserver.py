@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from bridge.kube import ApiError, Catalogue, ClusterAccess, KubeClient, connect, resolve, resolve_name
-from bridge.kube.api import Api
-from bridge.kube.auth.access import RenewedConnection
-from bridge.kube.transport import http_client
+from bridge.kube import ApiError, Catalogue, ClusterAccess, KubeClient, connect, find_connection, resolve_name
+from bridge.kube.auth.connection import RenewedConnection
+from bridge.kube.transport import Api, http_client
 from bridge.model.answers import (
     Announced,
     Bookmark,
@@ -283,7 +282,7 @@ async def test_a_client_certificate_and_a_plugins_token_say_who_we_are(
         config["users"][0]["user"] = user
         (tmp_path / "config").write_text(json.dumps(config))
         async with http_client(
-            RenewedConnection(lambda: resolve(ClusterAccess(kubeconfig=tmp_path / "config")))
+            RenewedConnection(lambda: find_connection(ClusterAccess(kubeconfig=tmp_path / "config")))
         ) as http:
             review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
             answer = await Api(http).ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", json=review)
