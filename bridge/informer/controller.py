@@ -21,7 +21,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from bridge.informer.deltas import DeltaType, FifoClosed, QueuedDelta
-from bridge.informer.history.proof import is_other_state
+from bridge.informer.history.proof import Contradicted, is_other_state
 from bridge.informer.indexer import Indexer
 from bridge.model.change import Change, ChangeBatch, Evidence, IgnoredChange, ObjectVersion, Op
 from bridge.model.object import ApiObject
@@ -39,13 +39,12 @@ DeliverBatch: TypeAlias = Callable[[ChangeBatch], Awaitable[Sequence[Delta] | No
 """Stores a batch, and tries until that succeeds. Returns the durable record of each change, in their order; None where
 changes become no records. The next batch is processed after it returns."""
 
-Contradict: TypeAlias = Callable[[str, str], None]
-"""Called once when a list shows that the server has another history, with the known state and the contradicting
-state."""
+Contradict: TypeAlias = Callable[[Contradicted], None]
+"""Called once when a list shows that the server has another history."""
 
 
 class Queue(Protocol):
-    """The DeltaFIFO's side of the consumer."""
+    """The DeltaFIFO's side of the consumer, without its event loop: this file decides."""
 
     epoch: int
     contradicted: bool
@@ -61,7 +60,8 @@ class Queue(Protocol):
 class Controller:
     """The Indexer's only writer. A batch is compared and stored without an await in between, so a Replace never sees a
     store that lags behind the queue; then the batch is delivered, once. ``position`` is the version whose state the
-    Indexer has at the start; None if there is no such version. ``synced`` is called once the queue has synced."""
+    Indexer has at the start; None if there is no such version. ``deleted`` is the newest watched delete of before the
+    start, with its epoch. ``synced`` is called once the queue has synced."""
 
     def __init__(
         self,
@@ -72,11 +72,12 @@ class Controller:
         deliver: DeliverBatch,
         transform: Transform | None,
         position: str | None = None,
-        contradict: Contradict = lambda _was, _now: None,
-        synced: Callable[[], None] = lambda: None,
+        deleted: tuple[int, Deleted] | None = None,
+        contradict: Contradict | None = None,
+        synced: Callable[[], None] | None = None,
         ignored: IgnoredChanges | None = None,
     ) -> None:
-        self.resource = resource
+        self._resource = resource
         self._scope = scope
         self._fifo = fifo
         self._indexer = indexer
@@ -86,27 +87,31 @@ class Controller:
         self._contradict = contradict
         self._synced = synced
         self._ignored = ignored
-        self.deleted: tuple[int, Deleted] | None = None
+        self.deleted = deleted
         """The newest watched delete with its epoch, if it is the last change of its batch."""
 
     async def run(self) -> None:
         """Runs until the queue is closed and empty."""
         has_synced = False
         while True:
-            if not has_synced and (has_synced := self._fifo.has_synced):
+            if not has_synced and (has_synced := self._fifo.has_synced) and self._synced is not None:
                 self._synced()
             try:
                 await self._fifo.drain(self._process)
             except FifoClosed:
                 return
 
+    def move(self, resource: Resource) -> None:
+        """Delivers the same objects as a resource of another API version, from the next batch on."""
+        self._resource = resource
+
     async def _process(self, deltas: Sequence[QueuedDelta], position: str | None) -> None:
         changes = self.handle_deltas(deltas)
         position = None if self._fifo.contradicted else position
-        self.tombstones.position = position
+        self.tombstones.reached(position)
         ignored = self._ignored
         batch = ChangeBatch(
-            self.resource,
+            self._resource,
             self._scope,
             changes,
             position,
@@ -141,9 +146,10 @@ class Controller:
             if delta.type is DeltaType.DELETED and is_exported_already(delta, known, self.tombstones):
                 continue
             last_state = indexer.with_body(delta.key, known) if known and needs_last_state(delta, known) else None
-            if delta.type is DeltaType.DELETED and delta.object is None and last_state is not None:
+            is_inferred = delta.type is DeltaType.DELETED and delta.object is None
+            if is_inferred and last_state is not None and not in_scope(self._scope, last_state):
                 # Only another scope than the present one can have brought the object here.
-                delta.evidence = delta.evidence if in_scope(self._scope, last_state) else Evidence.UNWATCHED
+                delta = msgspec.structs.replace(delta, evidence=Evidence.UNWATCHED)
             for change in changes_of(delta, known, last_state):
                 # Other objects come from the Indexer or a Restored delta, and are transformed already.
                 if transform is not None and change.object is queued.object:
@@ -166,7 +172,8 @@ class Controller:
         if contradicts(delta, known) or self._shows_other_state(delta, delta.object, known):
             self._fifo.contradict()
             was = f"{delta.key} at {known.resource_version}" if known else f"no {delta.key} at {delta.floor}"
-            self._contradict(was, f"{delta.key} at {delta.object.resource_version}")
+            if self._contradict is not None:
+                self._contradict(Contradicted(was, f"{delta.key} at {delta.object.resource_version}"))
 
     def _shows_other_state(self, delta: QueuedDelta, thing: ApiObject, known: ObjectVersion | None) -> bool:
         """In a suspected history, an equal version may be another state."""
@@ -264,14 +271,17 @@ class Tombstones:
     list, in doubt), or if versions have no order, the last ``most`` deletes are remembered by uid."""
 
     def __init__(self, position: str | None = None, *, most: int = 500) -> None:
-        self.position = position
-        """The version whose state the store has; None while there is no such version."""
+        self._position = position
         self._most = most
         self._versions: OrderedDict[str, str] = OrderedDict()
 
     def __contains__(self, uid: str) -> bool:
         """Whether the object was exported as deleted lately."""
         return uid in self._versions
+
+    def reached(self, position: str | None) -> None:
+        """The store has the state of this version; None while there is no such version."""
+        self._position = position
 
     def add(self, thing: ApiObject) -> None:
         """Remembers an exported delete, with its version."""
@@ -285,7 +295,7 @@ class Tombstones:
         if exported is not None and (version == exported or is_reached(version, exported)):
             # A newer version would be another delete: with a label selector, an object may come back under its uid.
             return True
-        return self.position is not None and is_reached(version, self.position)
+        return self._position is not None and is_reached(version, self._position)
 
 
 # ── Ignored changes ───────────────────────────────────────────────────────────

@@ -58,8 +58,8 @@ class DeltaFIFO:
     ``max_deltas`` and ``max_bytes`` (of object bodies) bound the queue: the producer calls ``wait_room`` between
     additions, which stops its reading from the API server; methods that add many deltas wait for room themselves. A
     single addition may exceed the bound. ``resumed`` means that the known objects come from before a restart, so the
-    first list is a comparison. ``position`` is the version whose state they are, so there is no first list to wait for.
-    ``prepare`` changes what ``drain`` passes on.
+    first list is a comparison. ``position`` is the version whose state they are, so there is no first list to wait for;
+    ``epoch`` is the epoch that they continue. ``prepare`` changes what ``drain`` passes on.
 
     In the library's own path, the Reflector adds by ``happened`` and ``replaced``, and the Controller takes by
     ``drain``. client-go's ``add``, ``update``, ``delete`` and ``pop`` are for other producers and consumers.
@@ -73,6 +73,7 @@ class DeltaFIFO:
         max_bytes: int = 16 * 1024 * 1024,
         resumed: bool = False,
         position: str | None = None,
+        epoch: int = 1,
         prepare: Prepare | None = None,
     ) -> None:
         self._known = known
@@ -100,8 +101,8 @@ class DeltaFIFO:
         self._has_spans = False
         """The next batch has deltas with a span, or the end of their list."""
         self._preparing = False
-        self.epoch = 1
-        """The epoch of the queued deltas, counted by the Reflector."""
+        self.epoch = epoch
+        """The epoch of the queued deltas."""
         self.contradicted = False
         """The list and the known objects belong to different histories; no version is reached until ``restored``."""
         self._in_flight = False
@@ -139,6 +140,12 @@ class DeltaFIFO:
     def delete(self, thing: ApiObject) -> None:
         """Queues a Deleted with the object's last state. Raises FifoClosed."""
         self._add(DeltaType.DELETED, thing.key, thing)
+
+    def begin_epoch(self, *, passed_over: int = 0) -> None:
+        """The server has another history, in which a new epoch begins; ``passed_over`` others ended before it. All
+        deltas of the old epoch must be processed."""
+        self.restored()
+        self.epoch += 1 + passed_over
 
     def restored(self) -> None:
         """The server has another history. Until a complete list has ended, equal versions do not prove equal states;

@@ -23,7 +23,6 @@ from bridge.informer.reflector.list_limiter import ListLimiter
 from bridge.informer.reflector.list_watch import begin
 from bridge.informer.reflector.pacing import Timing
 from bridge.informer.reflector.reflector import Reflector
-from bridge.informer.reflector.states import Contradicted
 from bridge.model.answers import ListerWatcher
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
@@ -82,7 +81,9 @@ class SharedInformer:
             self.indexer.load(checkpoint.objects)
             resumed, position, epoch = not checkpoint.is_blank, checkpoint.position, checkpoint.epoch
         self._recovery = Recovery(self, self.indexer, recovery, report, self._is_deleted)
-        self._fifo = DeltaFIFO(self.indexer, resumed=resumed, position=position, prepare=self._recovery.prepare)
+        self._fifo = DeltaFIFO(
+            self.indexer, resumed=resumed, position=position, epoch=epoch, prepare=self._recovery.prepare
+        )
         comparing = resumed and epoch > 1 and position is None
         if comparing:
             # The process may have ended in the middle of the list that began the epoch: equal versions prove nothing.
@@ -96,15 +97,16 @@ class SharedInformer:
             timing=timing,
             start=begin(checkpoint, watch_list=watch_list),
             resumed=resumed,
-            epoch=epoch,
             lists=lists,
             history=Membership(self._history, self),
             comparing=comparing,
         )
         self._history.join(self, resumed=resumed)
-        ignored = lambda count: report(ChangesIgnored(self.resource, scope, count))  # noqa: E731
         newest = None if checkpoint is None else checkpoint.ignored
-        self._ignored = None if ignoring is None else IgnoredChanges(ignoring, self.indexer, ignored, newest)
+        self._ignored = (
+            None if ignoring is None else IgnoredChanges(ignoring, self.indexer, self._report_ignored, newest)
+        )
+        deleted = None if checkpoint is None else checkpoint.deleted
         self._controller = Controller(
             resource,
             scope,
@@ -113,12 +115,11 @@ class SharedInformer:
             deliver or self.handlers.deliver,
             transform,
             position,
-            lambda was, now: self._reflector.learn(Contradicted(was, now)),
+            None if deleted is None else (epoch, deleted),
+            self._reflector.learn,
             self._notice_synced,
             self._ignored,
         )
-        if checkpoint is not None and checkpoint.deleted is not None:
-            self._controller.deleted = checkpoint.epoch, checkpoint.deleted
         self._synced = asyncio.Event()
         self._stopping = asyncio.Event()
         self._removing = False
@@ -252,13 +253,17 @@ class SharedInformer:
 
     def move(self, resource: Resource, source: ListerWatcher) -> None:
         """Follows the same objects in another version of their API, because the current version is no longer served."""
-        self.resource = self._controller.resource = resource
+        self.resource = resource
         self.source = source
+        self._controller.move(resource)
         self._reflector.move(resource, source)
 
     def _is_deleted(self, uid: str) -> bool:
         """Whether the object was exported as deleted lately."""
         return uid in self._controller.tombstones
+
+    def _report_ignored(self, count: int) -> None:
+        self._report(ChangesIgnored(self.resource, self.scope, count))
 
     def _notice_synced(self) -> None:
         self._synced.set()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
@@ -179,23 +179,16 @@ class ProcessorListener(Generic[T]):
                 self._waiter = None
 
     def _take_window(self, limit: int) -> Fetch[T]:
-        window = self._window
+        targets, window = self._targets, self._window
+        items: Collection[T] = window
         if len(window) <= limit:
-            self.taken += len(window)
-            own = self._own(window)
-            window.clear()
+            self._window = deque()
             self._window_bytes = 0
         else:
             items = [window.popleft() for _ in range(limit)]
-            self.taken += limit
-            own = self._own(items)
             self._window_bytes -= sum(map(self._size, items))
-        return Fetch(own, self.taken)
-
-    def _own(self, items: Iterable[T]) -> list[T]:
-        """The items that are not for other listeners."""
-        targets, name = self._targets, self.name
-        return [item for item in items if (names := targets(item)) is None or name in names]
+        self.taken += len(items)
+        return Fetch([item for item in items if (names := targets(item)) is None or self.name in names], self.taken)
 
     async def _take_log(self, limit: int) -> Fetch[T]:
         found = await self._log.read(self.taken, limit)
@@ -204,7 +197,8 @@ class ProcessorListener(Generic[T]):
         self.taken = found.first + len(items) - 1
         # No await lies between this line and the next offer, so the window continues where the read ended.
         self._more = self._log.last > self.taken
-        return Fetch(self._own(items), self.taken, missed)
+        own = [item for item in items if (names := self._targets(item)) is None or self.name in names]
+        return Fetch(own, self.taken, missed)
 
     def _fitting(self, items: Sequence[T]) -> Sequence[T]:
         """The first items, at least one, with at most ``max_bytes`` bytes."""

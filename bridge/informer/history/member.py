@@ -36,7 +36,7 @@ from bridge.model.versions.version_table import Deleted
 
 
 class Member(Protocol):
-    """The part of an informer that its History uses."""
+    """The part of an informer that its History uses, and its recovery."""
 
     resource: Resource
     scope: Scope

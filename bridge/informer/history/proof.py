@@ -49,6 +49,15 @@ class OtherHistory(msgspec.Struct, frozen=True):
     """The state that contradicts it."""
 
 
+class Contradicted(msgspec.Struct, frozen=True):
+    """An informer found another history in a list, and must report it to the other informers of the server."""
+
+    was: str
+    """The known state."""
+    now: str
+    """The listed state, which contradicts it."""
+
+
 Proof: TypeAlias = SameHistory | UnknownHistory | OtherHistory | Busy | Refused | Failed
 """Busy, Refused and Failed mean that the proof cannot be made now."""
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from bridge.informer.history.member import Member
 from bridge.informer.recovery.walk import Moment
 from bridge.model.answers import (
     Busy,
@@ -148,18 +149,10 @@ MayAsk: TypeAlias = Callable[[], bool]
 """Whether another request is within the bounds, which it then counts for."""
 
 
-class Walked(Protocol):
-    """The part of an informer that its recovery uses."""
-
-    resource: Resource
-    scope: Scope
-    source: ListerWatcher
-
-
 class ExactLists:
     """The lists of a recovery. None as an answer means that the bounds are reached."""
 
-    def __init__(self, informer: Walked, slots: RecoverySlots) -> None:
+    def __init__(self, informer: Member, slots: RecoverySlots) -> None:
         self.limits = slots.limits
         self._informer = informer
         self._slots = slots

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from bridge.informer.deltas import FifoClosed, QueuedDelta, Span
+from bridge.informer.history.member import Member
 from bridge.informer.indexer import Indexer
 from bridge.informer.recovery.exact_lists import (
     Allowance,
@@ -22,7 +23,6 @@ from bridge.informer.recovery.exact_lists import (
     NotThis,
     RecoverySlots,
     StatesForgotten,
-    Walked,
 )
 from bridge.informer.recovery.walk import (
     FEW_OBJECTS,
@@ -53,7 +53,7 @@ class Recovery:
 
     def __init__(
         self,
-        informer: Walked,
+        informer: Member,
         indexer: Indexer,
         slots: RecoverySlots | None,
         report: Report,

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bridge.informer.delta_fifo import DeltaFIFO
-from bridge.informer.history.history import ASSURED, MemberHistory
-from bridge.informer.history.proof import OtherHistory, SameHistory, UnknownHistory
-from bridge.informer.reflector.states import Answer, Contradicted, Listing, NotSynced, State, Synced
+from bridge.informer.history.history import ASSURED, Membership
+from bridge.informer.history.proof import Contradicted, OtherHistory, SameHistory, UnknownHistory
+from bridge.informer.reflector.states import Answer, Listing, NotSynced, State, Synced
 from bridge.model.answers import Failed, Refused
 from bridge.model.object import ApiObject
 
@@ -78,7 +78,7 @@ class Arrival:
 class Assurance:
     """Joins proofs of the server's history with the news that other informers and the Controller have of it."""
 
-    def __init__(self, history: MemberHistory) -> None:
+    def __init__(self, history: Membership) -> None:
         self.history = history
         self.learned: OtherHistory | Contradicted | None = None
         """News of the server's history, to be processed before the next request. Nearly always None, and looked at

@@ -37,11 +37,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bridge.informer.history.proof import OtherHistory, SameHistory, UnknownHistory
+from bridge.informer.history.proof import Contradicted, OtherHistory, SameHistory, UnknownHistory
 from bridge.informer.reflector.states import (
     Accepted,
     Answer,
-    Contradicted,
     Doubting,
     EpochBegan,
     Event,

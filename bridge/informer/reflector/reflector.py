@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable
 
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import FifoClosed
-from bridge.informer.history.history import MemberHistory, TrustedHistory
-from bridge.informer.history.proof import OtherHistory, SameHistory, UnknownHistory
+from bridge.informer.history.history import Membership
+from bridge.informer.history.proof import Contradicted, OtherHistory, SameHistory, UnknownHistory
 from bridge.informer.reflector import list_watch
 from bridge.informer.reflector.assurance import Assurance, Comparison
 from bridge.informer.reflector.list_limiter import ListLimiter
@@ -19,7 +19,6 @@ from bridge.informer.reflector.pacing import Pacing, Timing, next_page_size, sma
 from bridge.informer.reflector.states import (
     Accepted,
     Answer,
-    Contradicted,
     Doubting,
     EpochBegan,
     Happened,
@@ -80,8 +79,8 @@ class Reflector:
     """Lists and watches a resource in a scope without end. ``run`` ends only by cancellation, or when the queue is
     closed.
 
-    A ``resumed`` Reflector compares its first list with a checkpoint, and continues its ``epoch``. ``comparing`` means
-    that the first list of that epoch may not have ended."""
+    A ``resumed`` Reflector compares its first list with a checkpoint. ``comparing`` means that the first list of the
+    queue's epoch may not have ended."""
 
     def __init__(
         self,
@@ -93,9 +92,8 @@ class Reflector:
         report: Report,
         timing: Timing,
         start: NotSynced | Synced | Proving,
-        history: MemberHistory | None = None,
+        history: Membership,
         resumed: bool = False,
-        epoch: int = 1,
         jitter: Callable[[], float] = random.random,
         lists: ListLimiter | None = None,
         comparing: bool = False,
@@ -108,7 +106,7 @@ class Reflector:
         self._timing = timing
         self._jitter = jitter
         self._state: State = start
-        self._assurance = Assurance(history or TrustedHistory())
+        self._assurance = Assurance(history)
         self._pacing = Pacing(timing, granted=resumed)
         self._turn = (lists or ListLimiter()).turn()
         self._repairs = Backoff(timing.backoff_initial, timing.repair_maximum, timing.backoff_quiet)
@@ -122,7 +120,6 @@ class Reflector:
         self._interrupted = False
         """``learn`` has cancelled the wait."""
         self._comparison = Comparison(fifo, under_way=comparing)
-        fifo.epoch = epoch
         self.last_contact = self._now()
         """The time of the server's last data, bookmarks and refusals included, on the event loop's clock (seconds)."""
         self._last_answer = self._now()
@@ -407,8 +404,7 @@ class Reflector:
         # Queued deltas belong to the old epoch, and must be exported under it.
         self._comparison.begin()
         await self._fifo.wait_processed()
-        self._fifo.restored()
-        self._fifo.epoch += 1 + self._assurance.take_passed_over()
+        self._fifo.begin_epoch(passed_over=self._assurance.take_passed_over())
         self._report(VersionsRanBackwards(self._resource, self._scope, was, now))
 
     # ── Between requests ─────────────────────────────────────────────────────

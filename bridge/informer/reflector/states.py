@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from bridge.informer.history.proof import Proof
+from bridge.informer.history.proof import Contradicted, Proof
 from bridge.model.answers import EventType, Page, Part, WatchAnswer
 from bridge.model.object import ApiObject
 
@@ -123,13 +123,6 @@ class TimedOut(msgspec.Struct, frozen=True):
 
 class ProofRequest(msgspec.Struct, frozen=True):
     """The request for a proof that the server's history is the known history."""
-
-
-class Contradicted(msgspec.Struct, frozen=True):
-    """This informer found another history in a list, and must report it to the other informers of the server."""
-
-    was: str
-    now: str
 
 
 Answer: TypeAlias = Page | Part | WatchAnswer | VeryShort | Overdue | RepairDue | TimedOut | Proof | Contradicted

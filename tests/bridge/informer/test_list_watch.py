@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from bridge.informer.history.proof import OtherHistory, SameHistory, UnknownHistory
+from bridge.informer.history.proof import Contradicted, OtherHistory, SameHistory, UnknownHistory
 from bridge.informer.reflector import list_watch
 from bridge.informer.reflector.list_watch import begin, next_request, reached
 from bridge.informer.reflector.states import (
     Accepted,
     Answer,
-    Contradicted,
     Doubting,
     EpochBegan,
     Freshness,

@@ -63,6 +63,7 @@ from tests.kit.scripted_source import (
     page,
     part,
 )
+from tests.kit.trusted_history import TrustedHistory
 from tests.kit.virtual_time import settled
 
 ALL = Scope()
@@ -105,7 +106,7 @@ async def watching(
     max_deltas: int = 2000,
 ) -> AsyncGenerator[World]:
     source = ScriptedSource(*script)
-    fifo = DeltaFIFO(dict[str, None](), max_deltas=max_deltas)
+    fifo = DeltaFIFO(dict[str, None](), max_deltas=max_deltas, epoch=epoch)
     facts: list[Fact] = []
     reflector = Reflector(
         PODS,
@@ -115,8 +116,8 @@ async def watching(
         report=facts.append,
         timing=timing or Timing(),
         start=start,
+        history=TrustedHistory(),
         resumed=resumed,
-        epoch=epoch,
         jitter=jitter,
     )
     async with asyncio.TaskGroup() as tasks:
@@ -630,7 +631,9 @@ async def test_a_new_epoch_follows_the_one_it_was_resumed_in() -> None:
 async def test_closing_the_queue_ends_the_watcher_and_its_connection() -> None:
     source = ScriptedSource(opened(Quiet(1), modified(WEB.at(8)), Quiet(1)))
     fifo = DeltaFIFO(dict[str, None]())
-    reflector = Reflector(PODS, ALL, source, fifo, report=lambda _: None, timing=Timing(), start=WATCHES)
+    reflector = Reflector(
+        PODS, ALL, source, fifo, report=lambda _: None, timing=Timing(), start=WATCHES, history=TrustedHistory()
+    )
     fifo.close()
 
     await reflector.run()
