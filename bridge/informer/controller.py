@@ -83,7 +83,8 @@ class Controller:
         self._indexer = indexer
         self._deliver = deliver
         self._transform = transform
-        self.tombstones = Tombstones(position)
+        self._position = position
+        self.tombstones = Tombstones()
         self._contradict = contradict
         self._synced = synced
         self._ignored = ignored
@@ -108,7 +109,7 @@ class Controller:
     async def _process(self, deltas: Sequence[QueuedDelta], position: str | None) -> None:
         changes = self.handle_deltas(deltas)
         position = None if self._fifo.contradicted else position
-        self.tombstones.reached(position)
+        self._position = position
         ignored = self._ignored
         batch = ChangeBatch(
             self._resource,
@@ -143,7 +144,7 @@ class Controller:
                 self._check_history(delta, known)
                 if self._fifo.contradicted and delta.type is not DeltaType.SYNC:
                     continue
-            if delta.type is DeltaType.DELETED and is_exported_already(delta, known, self.tombstones):
+            if delta.type is DeltaType.DELETED and self._is_exported_already(delta, known):
                 continue
             last_state = indexer.with_body(delta.key, known) if known and needs_last_state(delta, known) else None
             is_inferred = delta.type is DeltaType.DELETED and delta.object is None
@@ -165,6 +166,13 @@ class Controller:
                     indexer.put(change.object, change.digest)
                 changes.append(change)
         return changes
+
+    def _is_exported_already(self, delta: QueuedDelta, known: ObjectVersion | None) -> bool:
+        """Whether the delete was exported before. Another object may have the name by now."""
+        thing = delta.object
+        if thing is None or (known is not None and known.uid == thing.uid):
+            return False
+        return self.tombstones.cover(thing, self._position)
 
     def _check_history(self, delta: QueuedDelta, known: ObjectVersion | None) -> None:
         if delta.object is None or self._fifo.contradicted:
@@ -241,14 +249,6 @@ def needs_last_state(delta: QueuedDelta, known: ObjectVersion | None) -> bool:
     return delta.object is None or delta.object.uid != known.uid or delta.type is DeltaType.RESTORED
 
 
-def is_exported_already(delta: QueuedDelta, known: ObjectVersion | None, tombstones: Tombstones) -> bool:
-    """Whether the delta repeats an exported delete. Another object may have the name by now."""
-    thing = delta.object
-    if delta.type is not DeltaType.DELETED or thing is None or (known is not None and known.uid == thing.uid):
-        return False
-    return tombstones.cover(thing)
-
-
 def contradicts(delta: QueuedDelta, known: ObjectVersion | None) -> bool:
     """Whether a listed object shows that the list and the known objects belong to different histories.
 
@@ -270,8 +270,7 @@ class Tombstones:
     """The exported deletes of an informer. All deletes up to its position are exported. If it has no position (within a
     list, in doubt), or if versions have no order, the last ``most`` deletes are remembered by uid."""
 
-    def __init__(self, position: str | None = None, *, most: int = 500) -> None:
-        self._position = position
+    def __init__(self, *, most: int = 500) -> None:
         self._most = most
         self._versions: OrderedDict[str, str] = OrderedDict()
 
@@ -279,23 +278,20 @@ class Tombstones:
         """Whether the object was exported as deleted lately."""
         return uid in self._versions
 
-    def reached(self, position: str | None) -> None:
-        """The store has the state of this version; None while there is no such version."""
-        self._position = position
-
     def add(self, thing: ApiObject) -> None:
         """Remembers an exported delete, with its version."""
         self._versions[thing.uid] = thing.resource_version
         if len(self._versions) > self._most:
             self._versions.popitem(last=False)
 
-    def cover(self, thing: ApiObject) -> bool:
-        """Whether this delete of an unknown object was exported before."""
+    def cover(self, thing: ApiObject, position: str | None) -> bool:
+        """Whether this delete of an unknown object was exported before. ``position``: the version whose state the store
+        has; None while there is no such version."""
         version, exported = thing.resource_version, self._versions.get(thing.uid)
         if exported is not None and (version == exported or is_reached(version, exported)):
             # A newer version would be another delete: with a label selector, an object may come back under its uid.
             return True
-        return self._position is not None and is_reached(version, self._position)
+        return position is not None and is_reached(version, position)
 
 
 # ── Ignored changes ───────────────────────────────────────────────────────────
