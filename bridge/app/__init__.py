@@ -2,7 +2,6 @@
 them in order. While they run, it puts a changed configuration into effect.
 
 bridge              a run: opens the connection and the outbox, runs the rooms on them, and closes both
-departures          counts the objects that a change would export as deleted
 live_change         foresees a change, and carries it out in the running rooms
 operators           opens the control socket, and the page
 profiling           CPU time of a run, by stage

@@ -30,7 +30,7 @@ from bridge.model.resource import LEASES
 from bridge.model.status import StatusSnapshot
 from bridge.operations.admin.commands import AdminCommand, AdminOperations, Arguments
 from bridge.outbox import Damaged, StateError
-from bridge.plan.keys import load_cipher, load_keys
+from bridge.plan.keys import load_cipher, load_redaction_keys
 from bridge.plan.plan import ElectionPlan, Plan, PlanRefused
 from bridge.processor.shared_processor import SharedProcessor
 from bridge.telemetry.facts import Report
@@ -94,7 +94,7 @@ class Bridge:
                 await outbox.ledger.claim(plan.shard)
                 outbox.sinks.shard = plan.shard
                 # Inside of the outbox's lock: two bridges that start at once must not each make a key.
-                keys = load_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
+                keys = load_redaction_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
                 redaction = Redaction(keys, plan.presets, plan.redact)
                 running = self._running = RunningBridge(
                     plan,
@@ -122,7 +122,7 @@ class Bridge:
         from bridge.replication.replica import Replica, ReplicaSettings
 
         plan = self._plan
-        keys = await asyncio.to_thread(load_keys, plan.redaction_key_file, plan.former_key_files, plan.state)
+        keys = await asyncio.to_thread(load_redaction_keys, plan.redaction_key_file, plan.former_key_files, plan.state)
         async with connect(plan.access, report=self._report) as client:
             settings = ReplicaSettings(
                 election=election,

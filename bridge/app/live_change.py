@@ -16,11 +16,13 @@ from bridge.delivery.backpressure import Backpressure
 from bridge.delivery.selecting import Selecting
 from bridge.delivery.sink_pipeline import RunningSinks
 from bridge.kube import KubeClient
-from bridge.outbox import Outbox
+from bridge.model.resource import Resource
+from bridge.operations.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, partition_of
+from bridge.outbox import Outbox, covering
 from bridge.plan.current_resources import CurrentResources
 from bridge.plan.difference import SettingsDifference
+from bridge.plan.entries import ResourceChange, mistakes_of
 from bridge.plan.plan import Plan
-from bridge.plan.resolve import ResourceChange, mistakes_of
 
 
 class CannotForesee(Exception):
@@ -67,9 +69,7 @@ class LiveChange:
         mistakes = mistakes_of(resolution) + self.selecting.mistakes(plan.sinks, catalogue, resolution)
         if mistakes:
             return Foreseen(change, mistakes, {})
-        deletes: dict[str, int] = {}
-        if difference.resources:
-            deletes = await self._departures(plan, change)
+        deletes = await self._departures(change) if difference.resources else {}
         known = {cursor.sink for cursor in self.outbox.sinks.all}
         selecting = [sink for sink in plan.sinks if sink.name in difference.selecting and sink.name in known]
         leaving = await self.selecting.count_leaving(selecting, catalogue, resolution)
@@ -77,17 +77,39 @@ class LiveChange:
             change, [], deletes | {f"sinks.{sink}.select": count for sink, count in leaving.items() if count}
         )
 
-    async def _departures(self, plan: Plan, change: ResourceChange) -> dict[str, int]:
-        # Imported here: most runs never need it.
-        from bridge.app.departures import departures
-        from bridge.operations.verify.cluster_view import ClusterRefuses, ClusterUnavailable
+    async def _departures(self, change: ResourceChange) -> dict[str, int]:
+        """Resource → number of objects that the change exports as deleted, for resources whose scopes change. Memory:
+        the keys of one resource at a time."""
+        found = {}
+        for resource, scopes in change.scopes.items():
+            if set(scopes) != set(change.former[resource]):
+                keys = await self.outbox.ledger.keys(resource.name)
+                found[resource.name] = await self._count(change, resource, keys)
+        return {name: count for name, count in found.items() if count}
 
+    async def _count(self, change: ResourceChange, resource: Resource, keys: Collection[str]) -> int:
+        """The number of the objects with these keys in the ledger that no scope covers any more. Where a selector
+        decides, the server is asked for the names that it chooses."""
+        cluster = self.plan.cluster
+        scopes = change.scopes[resource]
+        whole = [scope for scope in scopes if not (scope.label_selector or scope.field_selector)]
+        left = [key for key in keys if covering(whole, key) is None]
+        chosen = [scope for scope in scopes if scope not in whole]
+        served = {
+            (name, scope): each
+            for (name, scope), each in change.resolution.desired.items()
+            if name == resource.name and scope in chosen
+        }
+        if not (left and served):
+            # Without the resource on the server, its objects stay until further discoveries decide.
+            return sum(covering(chosen, key) is None for key in left)
         try:
-            return await departures(plan.cluster, self.client, self.outbox.ledger, change)
+            live = await ClusterView(cluster, self.client, served).look()
         except ClusterRefuses as error:
             raise CannotForesee(f"resources: {error}", is_final=True) from error
         except ClusterUnavailable as error:
             raise CannotForesee(f"resources: {error}", is_final=False) from error
+        return sum(partition_of(cluster, resource, key) not in live for key in left)
 
     async def apply(self, plan: Plan, difference: SettingsDifference, resources: ResourceChange) -> None:
         """Puts the plan into effect. Records in flight to sinks that change or go have ``grace_seconds``. Raises what a

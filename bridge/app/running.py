@@ -39,8 +39,8 @@ from bridge.operations.admin.operations import LiveOperations
 from bridge.outbox import Outbox
 from bridge.plan.cluster_identity import identify
 from bridge.plan.current_resources import CurrentResources
+from bridge.plan.entries import ignored_by, recovers_steps, rules_for
 from bridge.plan.plan import Plan
-from bridge.plan.resolve import ignored_by, recovers_steps, rules_for
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.informer import ObjectLeftBare
 from bridge.transform.digest import IgnoredPaths

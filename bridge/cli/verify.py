@@ -16,8 +16,9 @@ from bridge.cli.terminal import complain, plain, say
 from bridge.kube import CredentialsError
 from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.printable import counted
-from bridge.operations.verify.cluster_view import ClusterRefuses, ClusterUnavailable, ignoring_by, selected_by
-from bridge.operations.verify.compare import Difference, DifferenceKind, Version
+from bridge.operations.cluster_view import ClusterRefuses, ClusterUnavailable, Version
+from bridge.operations.verify.compare import Difference, DifferenceKind
+from bridge.operations.verify.expected import ignoring_by, selected_by
 from bridge.operations.verify.verify import Verification
 from bridge.operations.verify.verify import verify as compare
 from bridge.plan.plan_from_settings import plan_of

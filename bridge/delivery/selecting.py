@@ -25,8 +25,8 @@ from bridge.model.admin import UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.policies import StartPolicy
 from bridge.outbox import EVERYTHING, Decide, JudgedRecords, LastState, Moved, Selections, StateError, StoredSelection
+from bridge.plan.entries import Resolution, resolve_entries, unwatched_entries
 from bridge.plan.plan import PlanRefused, SinkPlan
-from bridge.plan.resolve import Resolution, resolve_entries, unwatched_entries
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.outbox import (
     EvaluationsFailed,

@@ -1,11 +1,12 @@
 """Operators act on a bridge here, running or stopped, and look at its data: with commands on a socket, with checks
 before a start, with a comparison of a destination, and on a page.
 
-admin    commands for a running bridge over its socket, and for the state of a stopped one
-check    ``kubedelta check``: reports mistakes before anything runs
-page     the page for people
-rights   the rights that a configuration needs in its cluster, as manifests, and which of them the bridge lacks
-verify   ``kubedelta verify``: compares a destination with the cluster
+admin          commands for a running bridge over its socket, and for the state of a stopped one
+check          ``kubedelta check``: reports mistakes before anything runs
+cluster_view   lists the live objects of a cluster, completely or not at all
+page           the page for people
+rights         the rights that a configuration needs in its cluster, as manifests, and which of them the bridge lacks
+verify         ``kubedelta verify``: compares a destination with the cluster
 
 A running bridge opens ``admin`` and ``page``, which both call the same ``AdminOperations``. ``check``, ``verify`` and
 ``rights`` belong to commands with a process of their own: they read the cluster, the destinations and the state, and

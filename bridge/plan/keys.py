@@ -75,7 +75,7 @@ def load_cipher(plan: Plan) -> Cipher | None:
     return Cipher(tuple(keys.values()), encrypts=plan.encrypt_new) if keys else None
 
 
-def load_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tuple[RedactionKey, ...]:
+def load_redaction_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tuple[RedactionKey, ...]:
     """The keys of redaction: that in ``key_file``, without white space around it, and the former ones. Without
     ``key_file``, the first key is that in ``state``, which the first call creates (mode 0600, fsynced before this
     returns); the caller holds the lock of that directory.
@@ -88,11 +88,11 @@ def load_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tup
             write_private(made, secrets.token_hex(32) + "\n")
     except OSError as error:
         raise StateError(f"state.directory: cannot make {made}: {error.strerror}") from error
-    return read_keys(key_file, former, state)
+    return read_redaction_keys(key_file, former, state)
 
 
-def read_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tuple[RedactionKey, ...]:
-    """Like ``load_keys``, without creating a key. Raises StateError."""
+def read_redaction_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tuple[RedactionKey, ...]:
+    """Like ``load_redaction_keys``, without creating a key. Raises StateError."""
     files = {f"redaction.former_key_files[{index}]": file for index, file in enumerate(former)}
     first = ("state.directory", state / KEY_FILE) if key_file is None else ("redaction.key_file", key_file)
     keys: dict[str, RedactionKey] = {}
@@ -108,7 +108,7 @@ def likely_redaction(plan: Plan) -> Redaction:
     """The redaction of a run, for a command that only evaluates redacted objects. Before the first run there is no key
     in the state directory, and any key does."""
     try:
-        keys = read_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
+        keys = read_redaction_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
     except StateError:
         keys = (RedactionKey(secrets.token_bytes(SHORTEST_KEY)),)
     return Redaction(keys, plan.presets, plan.redact)

@@ -33,8 +33,8 @@ from bridge.model.record import Delta, Record, SnapshotScope
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import VersionTable
 from bridge.outbox import CleanerPolicy, Retention
+from bridge.plan.entries import Resolution
 from bridge.plan.plan import SinkPlan
-from bridge.plan.resolve import Resolution
 from bridge.telemetry.facts import discard
 from bridge.views.selector import SelectorText
 from tests.bridge.outbox.opened import crashed, rows_of

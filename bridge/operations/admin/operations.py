@@ -39,10 +39,10 @@ from bridge.model.record import Delta, SnapshotScope
 from bridge.model.status import PauseCause, SinkState, SnapshotStatus, StatusSnapshot
 from bridge.operations.admin.commands import LARGEST_PAGE, AdminOperations
 from bridge.outbox import DeadLetters, Outbox, condition
+from bridge.plan.entries import meant
 from bridge.plan.keys import load_cipher
 from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
-from bridge.plan.resolve import meant
 from bridge.telemetry.facts import Report, discard
 from bridge.telemetry.facts.delivery import SinkPaused, SinkResumed
 from config.schema import Settings

@@ -17,13 +17,13 @@ from bridge.operations.check.check_state import check_addresses, check_directory
 from bridge.operations.check.findings import CheckResult, Finding
 from bridge.operations.check.forecast import by_sink, forecast
 from bridge.operations.check.noise import check_noise
-from bridge.operations.verify.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, digests_by
+from bridge.operations.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, digests_by
 from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, look_at, shard_in
 from bridge.plan import cluster_identity
 from bridge.plan.difference import MOST_DELETES
+from bridge.plan.entries import Resolution, resolve_wanted
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.plan.preflight import preflight
-from bridge.plan.resolve import Resolution, resolve_wanted
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.cluster import ConnectionInsecure
 from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption

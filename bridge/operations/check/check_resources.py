@@ -9,8 +9,8 @@ from bridge.model.answers import Failed, ListRequest, Refused
 from bridge.model.resource import Resource, Scope
 from bridge.operations.check.findings import CheckResult, Finding
 from bridge.operations.rights import IDENTITY, VERBS, Right, election_rights, manifests, missing_of, rights_of, who_am_i
+from bridge.plan.entries import Resolution
 from bridge.plan.plan import ElectionPlan, Wanted
-from bridge.plan.resolve import Resolution
 
 MISSING_RIGHTS = "kubedelta-missing-rights"
 """The name of roles and bindings in the manifests. An operator's own role stays as it is."""

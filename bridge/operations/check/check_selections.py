@@ -23,9 +23,9 @@ from bridge.model.primitives.printable import counted
 from bridge.model.resource import Resource
 from bridge.operations.check.findings import CheckResult, Finding
 from bridge.outbox import utc_now
+from bridge.plan.entries import Resolution, resolve_entries, rules_for, unwatched_entries
 from bridge.plan.keys import likely_redaction
 from bridge.plan.plan import Plan
-from bridge.plan.resolve import Resolution, resolve_entries, rules_for, unwatched_entries
 from bridge.transform.transform import transform_for
 from bridge.views.content import ContentPart, WrongContent, compile_content
 from bridge.views.evaluation import Evaluation, Evaluator, Failures

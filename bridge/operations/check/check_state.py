@@ -16,7 +16,7 @@ from bridge.operations.admin.client import AdminClient, NoAnswer, NotRunning
 from bridge.operations.admin.socket_file import expect_room
 from bridge.operations.check.findings import CheckResult, Finding
 from bridge.outbox import FILE, KEY_FILES_OPTION, Damaged, StateError, is_held, look_at, unusable
-from bridge.plan.keys import KEY_FILE, load_cipher, read_keys
+from bridge.plan.keys import KEY_FILE, load_cipher, read_redaction_keys
 from bridge.plan.plan import Plan
 
 _STATE = "state.directory"
@@ -56,7 +56,7 @@ def check_directory(plan: Plan, running: About | None) -> Iterator[Finding]:
         yield finding
     if plan.redaction_key_file is not None or (directory / KEY_FILE).exists():
         try:
-            keys = read_keys(plan.redaction_key_file, plan.former_key_files, directory)
+            keys = read_redaction_keys(plan.redaction_key_file, plan.former_key_files, directory)
             if len(keys) > 1:
                 ids = ", ".join(key.id for key in keys)
                 yield Finding("redaction", CheckResult.NOTE, f"every redacted value has a digest under each key: {ids}")

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from bridge.model.change import Op
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Resource, Scope
-from bridge.operations.verify.cluster_view import ClusterView, partition_of
-from bridge.operations.verify.compare import Version
+from bridge.operations.cluster_view import ClusterView, Version, partition_of
 from bridge.outbox import LedgerObject, StateInspection, covering
+from bridge.plan.entries import Resolution, wanted_scopes
 from bridge.plan.plan import SinkPlan, Wanted
-from bridge.plan.resolve import Resolution, wanted_scopes
 
 WAITING = "waiting"
 """In place of an op: records of the backlog."""

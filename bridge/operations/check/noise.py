@@ -36,9 +36,9 @@ from bridge.model.primitives.printable import counted
 from bridge.model.resource import Resource
 from bridge.model.versions.version import number_of
 from bridge.operations.check.findings import CheckResult, Finding, NoisyPath
+from bridge.plan.entries import Resolution, ignored_by, rules_for
 from bridge.plan.keys import likely_redaction
 from bridge.plan.plan import Plan
-from bridge.plan.resolve import Resolution, ignored_by, rules_for
 from bridge.transform.transform import transform_for
 from bridge.views.differences import differences
 

@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-import msgspec
-
 from bridge.model.change import Op
 from bridge.model.formats.object_paths import ObjectName, object_name
 from bridge.model.primitives.shard import Shard
@@ -20,14 +18,8 @@ from bridge.model.resource import Resource, ResourceName, Scope
 from bridge.model.versions.stored_record import ReadFilter
 from bridge.model.versions.stored_version import StoredKind, StoredVersion
 from bridge.model.versions.version import is_older
+from bridge.operations.cluster_view import Version
 from bridge.plan.plan import Wanted
-
-
-class Version(msgspec.Struct, frozen=True, gc=False):
-    """The version of an object: uid and resourceVersion."""
-
-    uid: str
-    resource_version: str
 
 
 class DifferenceKind(StrEnum):

@@ -14,18 +14,11 @@ from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.printable import counted
 from bridge.model.primitives.shard import Shard
 from bridge.model.versions.stored_version import StoredVersions
-from bridge.operations.verify.cluster_view import (
-    ClusterUnavailable,
-    ClusterView,
-    Expected,
-    IgnoredStates,
-    IgnoringBy,
-    Progress,
-    SelectedBy,
-)
-from bridge.operations.verify.compare import Candidate, Coverage, Difference, Holdings, Version, differences
+from bridge.operations.cluster_view import ClusterUnavailable, ClusterView, Progress, Version
+from bridge.operations.verify.compare import Candidate, Coverage, Difference, Holdings, differences
+from bridge.operations.verify.expected import Expected, IgnoredStates, IgnoringBy, SelectedBy
+from bridge.plan.entries import resolve_wanted
 from bridge.plan.plan import Wanted
-from bridge.plan.resolve import resolve_wanted
 from bridge.telemetry.facts import discard
 from sinks.base import RecordReader
 

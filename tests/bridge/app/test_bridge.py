@@ -19,8 +19,8 @@ from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.primitives.election import ElectionState
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
+from bridge.plan.entries import Resolution, resolve_wanted
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
-from bridge.plan.resolve import Resolution, resolve_wanted
 from bridge.playground import StatusError
 from bridge.telemetry.facts import Fact, discard
 from bridge.telemetry.facts.cluster import ResourceUnknown

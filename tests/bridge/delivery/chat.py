@@ -18,8 +18,8 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox, Retention
+from bridge.plan.entries import Resolution
 from bridge.plan.plan import SinkPlan
-from bridge.plan.resolve import Resolution
 from bridge.telemetry.facts import Fact
 from bridge.views.selector import SelectorText
 from tests.kit.pipelines import without_worker

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from bridge.outbox.errors import StateError
-from bridge.plan.keys import KEY_FILE, load_keys
+from bridge.plan.keys import KEY_FILE, load_redaction_keys
 from bridge.transform.redaction import Redaction, is_digest
 from bridge.transform.redaction_key import RedactionKey
 
 
 def load_key(key_file: Path | None, state: Path) -> RedactionKey:
-    (key,) = load_keys(key_file, (), state)
+    (key,) = load_redaction_keys(key_file, (), state)
     return key
 
 
@@ -92,9 +92,9 @@ def test_a_renewed_key_signs_first_and_former_keys_beside_it(tmp_path: Path) -> 
     new.write_bytes(b"n" * 32)
     old.write_bytes(b"o" * 32)
 
-    before = Redaction(load_keys(old, (), tmp_path)).digest(b"value")
-    during = Redaction(load_keys(new, (old,), tmp_path)).digest(b"value")
-    after = Redaction(load_keys(new, (), tmp_path)).digest(b"value")
+    before = Redaction(load_redaction_keys(old, (), tmp_path)).digest(b"value")
+    during = Redaction(load_redaction_keys(new, (old,), tmp_path)).digest(b"value")
+    after = Redaction(load_redaction_keys(new, (), tmp_path)).digest(b"value")
 
     assert during == f"{after} {before}"
     assert is_digest(during)
@@ -105,7 +105,10 @@ def test_a_key_of_the_state_may_be_a_former_key(tmp_path: Path) -> None:
     new = tmp_path / "new"
     new.write_bytes(b"n" * 32)
 
-    assert [key.id for key in load_keys(new, (tmp_path / KEY_FILE,), tmp_path)] == [RedactionKey(b"n" * 32).id, made.id]
+    assert [key.id for key in load_redaction_keys(new, (tmp_path / KEY_FILE,), tmp_path)] == [
+        RedactionKey(b"n" * 32).id,
+        made.id,
+    ]
 
 
 def test_a_former_key_is_named_by_its_index_and_counts_once(tmp_path: Path) -> None:
@@ -113,6 +116,6 @@ def test_a_former_key_is_named_by_its_index_and_counts_once(tmp_path: Path) -> N
     given.write_bytes(SECRET)
 
     with pytest.raises(StateError, match=r"redaction\.former_key_files\[0\]: .*No such file"):
-        load_keys(given, (tmp_path / "gone",), tmp_path)
+        load_redaction_keys(given, (tmp_path / "gone",), tmp_path)
     with pytest.raises(StateError, match=r"redaction\.former_key_files\[0\]: .*the same key"):
-        load_keys(given, (given,), tmp_path)
+        load_redaction_keys(given, (given,), tmp_path)

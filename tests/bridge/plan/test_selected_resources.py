@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.model.resource import Resource, Scope
-from bridge.plan.resolve import Resolution, unwatched_entries
+from bridge.plan.entries import Resolution, unwatched_entries
 from bridge.views.selector import SelectorText
 
 PODS = Resource("", "v1", "pods", "Pod", True)

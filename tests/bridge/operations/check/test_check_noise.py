@@ -17,8 +17,8 @@ from bridge.model.resource import Resource, Scope
 from bridge.operations.check import noise
 from bridge.operations.check.check import check_all
 from bridge.operations.check.findings import CheckResult, Finding
+from bridge.plan.entries import Resolution
 from bridge.plan.plan import Wanted
-from bridge.plan.resolve import Resolution
 from tests.bridge.app.test_restart import a_config_map
 from tests.bridge.operations.check.test_check import a_plan
 from tests.kit.playground import Playground

@@ -15,15 +15,8 @@ from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_record import ReadFilter
 from bridge.model.versions.stored_version import FOREIGN, StoredKind, StoredVersion
-from bridge.operations.verify.compare import (
-    Candidate,
-    Coverage,
-    Difference,
-    DifferenceKind,
-    Holdings,
-    Version,
-    differences,
-)
+from bridge.operations.cluster_view import Version
+from bridge.operations.verify.compare import Candidate, Coverage, Difference, DifferenceKind, Holdings, differences
 from bridge.plan.plan import Wanted
 from tests.kit.examples import examples
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS

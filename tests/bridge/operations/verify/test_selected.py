@@ -10,7 +10,7 @@ import pytest
 
 from bridge.kube import ClusterAccess
 from bridge.model.change import Op
-from bridge.operations.verify.cluster_view import selected_by
+from bridge.operations.verify.expected import selected_by
 from bridge.operations.verify.verify import Verification, verify
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.views.selector import SelectorText

@@ -16,7 +16,7 @@ from bridge.model.object import ApiObject
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.stored_record import ReadFilter, StoredRecord
-from bridge.operations.verify.cluster_view import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView
+from bridge.operations.cluster_view import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView
 from bridge.operations.verify.compare import DifferenceKind
 from bridge.operations.verify.verify import Verification, verify
 from bridge.plan.plan import Wanted

@@ -1,4 +1,5 @@
-"""Resolves the names in the configuration to the resources that a cluster serves.
+"""Says which resources of a cluster the entries of ``resources`` and ``select`` mean. What a single name means is
+kubectl's rule: ``kube.resolve_name``.
 
 ``resolve_wanted`` takes the entries of ``resources`` and the last discovery, and assigns each resource and scope to a
 single entry. A name that no served resource has stays unresolved, with the reason, and is tried again at the next

@@ -1,151 +1,38 @@
-"""Lists the live objects of a cluster, as far as a destination has to have them. It changes none.
+"""Says which live objects a destination has to have, for ``kubedelta verify``.
 
-``ClusterView.look`` lists each resource whole. For a sink with a selection, ``Expected`` says which live objects the
-sink has to have, and which differences follow from the steps that it gets; it reads the redaction key, since
-expressions see redacted objects. An older version at the destination is right where only ignored paths changed since:
-``IgnoredStates`` knows that by the digests in the state of the bridge.
-
-A list that is not complete raises ClusterUnavailable or ClusterRefuses, so a comparison never takes it for the cluster.
+For a sink with a selection, ``Expected`` says which live objects the sink has to have, and which differences follow
+from the steps that it gets; it reads the redaction key, since expressions see redacted objects. An older version at the
+destination is right where only ignored paths changed since: ``IgnoredStates`` knows that by the digests in the state of
+the bridge.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
-from bridge.kube import Catalogue, KubeClient
-from bridge.model.answers import Busy, Expired, ListRequest, Page, Refused
+from bridge.kube import Catalogue
 from bridge.model.change import Op
-from bridge.model.formats.object_paths import object_name, partition_key
+from bridge.model.formats.object_paths import object_name
 from bridge.model.object import ApiObject
-from bridge.model.primitives.shard import Shard
-from bridge.model.resource import Resource, Scope
+from bridge.model.resource import Resource
 from bridge.model.versions.version import is_older
-from bridge.operations.verify.compare import Difference, DifferenceKind, Version
+from bridge.operations.cluster_view import Digests, Matches, digests_by, partition_of
+from bridge.operations.verify.compare import Difference, DifferenceKind
 from bridge.outbox import Damaged, LedgerObject, StateError, look_at
+from bridge.plan.entries import Resolution, resolve_entries, rules_for
 from bridge.plan.keys import likely_redaction
 from bridge.plan.plan import Plan, SinkPlan
-from bridge.plan.resolve import Desired, Resolution, ignored_by, resolve_entries, rules_for
-from bridge.transform.digest import IgnoredPaths
 from bridge.transform.transform import transform_for
 from bridge.views.decisions import Views
 from bridge.views.language import Cel
 from bridge.views.selector import compile_selection
 
-Progress: TypeAlias = Callable[[str, int, int | None], None]
-"""Gets a description, how many are done, and of how many (None if unknown)."""
-PAGE = 500
-"""Objects."""
-_TRIES = 5
-"""Attempts at a list whose pages expire, or at a busy server."""
-_LONGEST_WAIT = 10.0
-"""Most seconds to wait for a busy server, each time."""
-
-
-class ClusterUnavailable(Exception):
-    """The live objects could not be listed completely. A later attempt may succeed."""
-
-
-class ClusterRefuses(Exception):
-    """The live objects cannot be listed: a permission, or the configuration, must change."""
-
-
-class ClusterView:
-    """The live objects of the configured resources, by partition key."""
-
-    def __init__(
-        self,
-        cluster: str,
-        client: KubeClient,
-        desired: Desired,
-        *,
-        most: int | None = None,
-        matching: Callable[[Resource], Matches] | None = None,
-        digests: Digests | None = None,
-        shard: Shard | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        """``most``: with more objects in a list, ``look`` raises ClusterUnavailable. ``matching``: conditions on whole
-        objects; objects that do not meet them are left out, and so are objects of other shards than ``shard``."""
-        self._cluster = cluster
-        self._client = client
-        self._most = most
-        self._matching = matching
-        self._digests = digests
-        self._shard = shard
-        self._progress = progress
-        self.digests: dict[str, bytes] = {}
-        """Partition key → digest of the live object, where changes are ignored, of the last ``look``."""
-        self.listed = tuple((resource, scope) for (_, scope), resource in desired.items())
-
-    async def look(self, resources: Collection[str] | None = None) -> dict[str, Version]:
-        """Partition key → live version, from a consistent list of each resource, not older than the call.
-        ``resources``: only resources of these names. Raises ClusterUnavailable, ClusterRefuses."""
-        found: dict[str, Version] = {}
-        for resource, scope in self.listed:
-            if resources is None or resource.name in resources:
-                found |= await self._list(resource, scope)
-        return found
-
-    async def _list(self, resource: Resource, scope: Scope) -> dict[str, Version]:
-        matches = None if self._matching is None else self._matching(resource)
-        digest = None if self._digests is None else self._digests(resource, scope)
-        if matches is None and digest is None:
-            lister = self._client.lister_watcher(resource, scope, metadata_only=True, shard=self._shard)
-        else:
-            lister = self._client.lister_watcher(resource, scope, managed_fields=False, shard=self._shard)
-        found: dict[str, Version] = {}
-        request = ListRequest(version="", limit=PAGE)
-        tries = 1
-        while True:
-            match await lister.list(request):
-                case Page(unreadable=()) as page:
-                    here = [
-                        (self._key(resource, each), each) for each in page.objects if matches is None or matches(each)
-                    ]
-                    found |= {key: Version(each.uid, each.resource_version) for key, each in here}
-                    if self._progress is not None:
-                        self._progress(f"{resource} listed", len(found), None)
-                    if digest is not None:
-                        self.digests |= {key: digest(each) for key, each in here}
-                    if self._most is not None and len(found) > self._most:
-                        raise ClusterUnavailable(f"there are more than {self._most} {resource}")
-                    if page.next_page is None:
-                        return found
-                    request = ListRequest(version="", limit=PAGE, next_page=page.next_page)
-                # The token of the next page is too old: pages of two lists would not be one state, so the list begins
-                # again.
-                case Expired() if tries < _TRIES:
-                    tries += 1
-                    found = {}
-                    request = ListRequest(version="", limit=PAGE)
-                case Busy(after=after) if tries < _TRIES and after is not None:
-                    tries += 1
-                    await asyncio.sleep(min(after, _LONGEST_WAIT))
-                case Page(unreadable=unreadable):
-                    raise ClusterUnavailable(f"{resource} has objects that cannot be read: {unreadable[0]}")
-                case Refused(reason=reason):
-                    raise ClusterRefuses(f"cannot list {resource} ({scope}): {reason}")
-                case failure:
-                    raise ClusterUnavailable(f"cannot list {resource} ({scope}): {failure.reason}")
-
-    def _key(self, resource: Resource, each: ApiObject) -> str:
-        return partition_key(self._cluster, resource.group, resource.plural, each.namespace, each.name)
-
-
-def partition_of(cluster: str, resource: Resource, key: str) -> str:
-    """The partition key of an object with this key in the ledger."""
-    namespace, _, name = key.rpartition("/")
-    return partition_key(cluster, resource.group, resource.plural, namespace, name)
-
-
 # ── Sinks with a selection ───────────────────────────────────────────────────
 
-Matches: TypeAlias = Callable[[ApiObject], bool]
 _COMPARED = {
     "missing objects": frozenset({Op.ADDED}),
     "old versions": frozenset({Op.ADDED, Op.UPDATED}),
@@ -225,25 +112,6 @@ def selected_by(plan: Plan, sink: SinkPlan) -> SelectedBy | None:
 
 
 # ── Ignored changes ──────────────────────────────────────────────────────────
-
-Digest: TypeAlias = Callable[[ApiObject], bytes]
-Digests: TypeAlias = Callable[[Resource, Scope], Digest | None]
-"""Makes the digest of live objects in a scope, as the bridge makes it; None where no changes are ignored."""
-
-
-def digests_by(plan: Plan, catalogue: Catalogue) -> Digests:
-    redaction = likely_redaction(plan)
-
-    def of(resource: Resource, scope: Scope) -> Digest | None:
-        paths = ignored_by(plan.wanted, resource, scope, catalogue)
-        if not paths:
-            return None
-        ignored = IgnoredPaths(paths)
-        transform = transform_for(resource, redaction.extended(rules_for(plan.wanted, resource, catalogue)))
-        return lambda live: ignored.digest(transform(live).body)
-
-    return of
-
 
 IgnoringBy: TypeAlias = Callable[[Catalogue], tuple[Digests, "IgnoredStates"]]
 """Called once the cluster is known."""

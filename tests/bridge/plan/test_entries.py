@@ -9,8 +9,8 @@ from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
 from bridge.model.policies import RedactionRule
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource, Scope
+from bridge.plan.entries import meant, resolve_wanted, rules_for, wanted_scopes
 from bridge.plan.plan import Wanted
-from bridge.plan.resolve import meant, resolve_wanted, rules_for, wanted_scopes
 
 
 @pytest.mark.parametrize("plural", ["../../../api/v1/secrets", "..", "Widgets"])
