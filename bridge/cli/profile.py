@@ -6,9 +6,8 @@ import asyncio
 import signal
 from collections.abc import Awaitable
 
-from bridge.app.profiling.figures import Profile, Row
+from bridge.app.profiling.figures import Profile, Row, Thread
 from bridge.app.profiling.hooks import profiled
-from bridge.app.profiling.threads import Thread
 from bridge.cli.terminal import complain, table
 
 

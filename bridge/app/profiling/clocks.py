@@ -15,8 +15,7 @@ from types import coroutine
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from bridge.app.profiling.figures import EVENT_LOOP, OTHER_THREADS, PROFILE, STAGES, Profile, Row
-from bridge.app.profiling.threads import threads
+from bridge.app.profiling.figures import EVENT_LOOP, OTHER_THREADS, PROFILE, STAGES, Profile, Row, threads
 from bridge.app.stages import Count, Stage
 
 T = TypeVar("T")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -12,11 +13,11 @@ from time import time_ns
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from opentelemetry.context import Context
 from opentelemetry.trace import Span, StatusCode, Tracer, set_span_in_context
 
 from bridge.app.stages import Function, replace
 from bridge.app.tracing.export import exporting
-from bridge.app.tracing.traces import Traces
 from bridge.delivery.attempts import SinkAttempts
 from bridge.informer.controller import Controller
 from bridge.informer.delta_fifo import DeltaFIFO
@@ -31,6 +32,10 @@ from bridge.telemetry.facts import Report
 
 _LONGEST_WINDOW = 3_000_000_000
 """Nanoseconds. ``latency`` is a second at most, and a window twice as long."""
+_MOST = 4096
+"""Batches. Later deliveries of older ones have no spans."""
+_MOST_AT_ONCE = 32
+"""Traced batches of a delivery that get spans."""
 
 
 @dataclass(slots=True)
@@ -245,3 +250,39 @@ class _Tracing:
             return receipt, delay
 
         return deliver
+
+
+class Traces:
+    """The traced batches, by the sequence numbers of their records."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        self._contexts: list[Context] = []
+
+    def add(self, first: int, last: int, context: Context) -> None:
+        """``context``: the parent of further spans. Sequence numbers ascend from call to call."""
+        self._firsts.append(first)
+        self._lasts.append(last)
+        self._contexts.append(context)
+        if len(self._firsts) > 2 * _MOST:
+            del self._firsts[:_MOST], self._lasts[:_MOST], self._contexts[:_MOST]
+
+    def of(self, batch: Iterable[Record]) -> Mapping[int, list[int]]:
+        """The first sequence number of each traced batch → the indexes of its records in ``batch``. Replays and
+        snapshots repeat records, and belong to no batch."""
+        found: dict[int, list[int]] = {}
+        firsts = self._firsts
+        lasts = self._lasts
+        for index, record in enumerate(batch):
+            if not isinstance(record, Delta) or record.replay or record.snapshot is not None:
+                continue
+            place = bisect_right(firsts, record.sequence) - 1
+            if place >= 0 and record.sequence <= lasts[place]:
+                if firsts[place] not in found and len(found) == _MOST_AT_ONCE:
+                    break
+                found.setdefault(firsts[place], []).append(index)
+        return found
+
+    def context(self, first: int) -> Context:
+        return self._contexts[bisect_right(self._firsts, first) - 1]

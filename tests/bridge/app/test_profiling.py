@@ -17,9 +17,8 @@ import pytest
 
 from bridge.app import running
 from bridge.app.profiling.clocks import Clocks
-from bridge.app.profiling.figures import STAGES, Profile
+from bridge.app.profiling.figures import STAGES, Profile, Thread, since, threads
 from bridge.app.profiling.hooks import profiled, replacements
-from bridge.app.profiling.threads import Thread, since, threads
 from bridge.app.stages import Stage, place_of
 from bridge.model.policies import StartPolicy
 from bridge.plan.plan import SinkPlan, Wanted

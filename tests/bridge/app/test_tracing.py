@@ -16,8 +16,7 @@ from opentelemetry.trace import NoOpTracer
 
 from bridge.app.stages import STAGE_FUNCTIONS
 from bridge.app.tracing import export
-from bridge.app.tracing.hooks import _Tracing, traced
-from bridge.app.tracing.traces import Traces
+from bridge.app.tracing.hooks import Traces, _Tracing, traced
 from bridge.kube import ClusterAccess
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Record
