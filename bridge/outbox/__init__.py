@@ -20,9 +20,22 @@ errors        exceptions of this room
 
 ``Outbox.open`` takes the directory (``opening``). From then on, an informer's batch goes through ``appender``, which
 numbers its records, and ``writer``, which commits log, ledger and position together; only then are the records
-distributed. A sink that falls behind reads them with ``Outbox.read``, or as items of a backfill. Twice a second (once
-while no record comes), ``Outbox.maintain`` saves the cursors, trims the log behind all of them, and lets the cleaner
-(``maintenance``) remove records that no sink and no object needs.
+distributed. One thread owns the only connection that writes; jobs that wait while a transaction runs share the next. A
+sink that falls behind reads the log with ``Outbox.read``, or gets the items of a backfill, which lies in front of the
+log: a snapshot, a compacted backlog, a Gap, a replay.
+
+Twice a second (once while no record comes), ``Outbox.maintain`` saves the cursors and trims the log: its start moves to
+the smallest cursor, or to the start of what is retained for replays. A trimmed record stays in the file while it holds
+the last state of an object or a backfill has it. The cleaner (``maintenance``) removes the others in bulk: once as many
+records were trimmed as the last pass kept, and at least 4 MiB of them, or at once if the disk is nearly full.
+
+With several replicas, each transaction is handed on as data (``commits``), and counts as committed when the replicas in
+sync have it; a follower applies it to a copy of this database (``copied_state``).
+
+It fails in three ways. On a full disk the writer waits and repeats, and jobs that free space run alone, ahead of the
+others (``writer``). On damage (``Damaged``) it leaves a mark and ends, and the next start begins a new database behind
+all numbers that left (``opening``). A state that only the operator can make usable raises ``StateError``, and nothing
+in the directory changes.
 
 A module has one concept as a whole. Its class comes first, and runs on the event loop; behind the class stand the SQL
 and the decisions, mostly as functions on a connection, which the class hands to the writer (``Store.write``) or to a

@@ -13,6 +13,11 @@ states of all objects (and 4 MiB), and a start reads a ledger twice as long.
 The last state of an object is its record in the log. A second copy would double the bytes of every change; so that
 record outlives the trimming, until a newer one replaces it.
 
+Where changes are ignored (``ignore_changes``), a row has a digest of the state without the ignored paths: an update
+with the digest of the last state is no record. Its version is saved with the position (``informers.ignored``), because
+the newest known version proves the API server's history: else a restore would go unnoticed where only heartbeats came.
+An informer with other paths than before begins with a list.
+
 ``Ledger.adopt`` divides the objects of a kind among informers, one for each scope. A new scope of a kind begins in an
 unused epoch, since ids of objects that left with a removed scope must not come again. To keep the newest version of
 every removed scope for comparison would be for ever, and cannot cover a delete that the bridge inferred. The price:

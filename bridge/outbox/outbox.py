@@ -71,7 +71,7 @@ class Outbox:
         self.append = self._appender.append
         self.body = store.body
         self.selections = Selections(store, self._appender, opened.selections, clock)
-        files.counted = self._counted
+        files.count_by(self._counted)
         self.ledger = Ledger(store, self._appender, clock)
         term = 0 if capture is None else capture.term
         dead = {sink: DeadLetters(store, sink, found) for sink, found in opened.dead_letters.items()}

@@ -71,6 +71,11 @@ class SinkCursor:
         return self.settled_item
 
     @property
+    def progress(self) -> CursorProgress:
+        """For ``save``."""
+        return CursorProgress(self.sink, self.settled, self.item_to_save, self.memory)
+
+    @property
     def backfill_is_settled(self) -> bool:
         """True once the backfill and the log in front of it are settled."""
         backfill = self.backfill

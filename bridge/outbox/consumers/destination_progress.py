@@ -48,8 +48,9 @@ class DestinationProgress:
 
     def after_letters(self, cursor: SinkCursor, letters: Sequence[RetriedDeadLetter]) -> Progress:
         """The same when these dead letters are stored; all fetches are settled."""
-        item = None if cursor.backfill is None else cursor.item_to_save
-        return self._progress(cursor, out=cursor.settled, item=item, letters=tuple(each.number for each in letters))
+        return self._progress(
+            cursor, out=cursor.settled, item=cursor.item_to_save, letters=tuple(each.number for each in letters)
+        )
 
     async def item_of(self, progress: Progress, cursor: SinkCursor) -> int | None:
         """The index through which items of the cursor's backfill are settled by this progress; None if none is."""

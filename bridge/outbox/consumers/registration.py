@@ -62,14 +62,8 @@ class SinkRegistration:
             return
         async with self.lock:
             known = {cursor.sink: cursor for cursor in self._sinks.all}
-            progress = [_progress(known[sink]) for sink in sinks if sink in known]
-            begin = partial(
-                _begin,
-                progress=progress,
-                sinks=sinks,
-                selecting=selecting,
-                time=self._clock(),
-            )
+            progress = [known[sink].progress for sink in sinks if sink in known]
+            begin = partial(_begin, progress=progress, sinks=sinks, selecting=selecting, time=self._clock())
             await self._store.write(begin, committed=self._begun)
 
     def end(self, sink: str) -> None:
@@ -80,23 +74,21 @@ class SinkRegistration:
         """Adds ``seconds`` to the absence of sinks that are not configured, and forgets those absent for
         ``forget_after`` seconds."""
         async with self.lock:
-            await self._count_absence(seconds, forget_after)
+            absent = [cursor for cursor in self._sinks.all if not cursor.configured]
+            for cursor in absent:
+                cursor.absent_seconds += seconds
+            if absent:
+                sinks = [each.sink for each in absent]
+                await self._store.write(partial(cursors.add_absence, sinks=sinks, seconds=seconds), shrinks=True)
+            for cursor in absent:
+                if cursor.absent_seconds >= forget_after:
+                    await self._forget(cursor.sink)
 
-    async def _count_absence(self, seconds: float, forget_after: float) -> None:
-        absent = [cursor for cursor in self._sinks.all if not cursor.configured]
-        for cursor in absent:
-            cursor.absent_seconds += seconds
-        if absent:
-            await self._store.write(
-                partial(cursors.add_absence, sinks=[each.sink for each in absent], seconds=seconds), shrinks=True
-            )
-        for cursor in absent:
-            if cursor.absent_seconds >= forget_after:
-                self._report(SinkForgotten(cursor.sink, self._sinks.backlog_records(cursor.sink)))
-                self._sinks.remove(cursor.sink)
-                self._selections.stored.pop(cursor.sink, None)
-                self._sinks.backlogs.forget(cursor.sink)
-                await self._store.write(partial(cursors.forget, sink=cursor.sink), shrinks=True)
+    async def _forget(self, sink: str) -> None:
+        self._report(SinkForgotten(sink, self._sinks.backlog_records(sink)))
+        self._sinks.remove(sink)
+        self._selections.stored.pop(sink, None)
+        await self._store.write(partial(cursors.forget, sink=sink), shrinks=True)
 
     def _begun(self, begun: _Begun) -> None:
         # Runs once the cursors are durable, even if the caller was cancelled: memory follows the database.
@@ -109,10 +101,6 @@ class SinkRegistration:
 
     def _count_own_records(self, records: Sequence[Record], size: int) -> None:
         self._sinks.backlogs.add(records, size, self._now())
-
-
-def _progress(cursor: SinkCursor) -> CursorProgress:
-    return CursorProgress(cursor.sink, cursor.settled, cursor.item_to_save, cursor.memory)
 
 
 def _begin(

@@ -99,8 +99,7 @@ class SinkCursors:
         progress = []
         for cursor in self._cursors.values():
             if cursor.dirty:
-                item = None if cursor.backfill is None else cursor.item_to_save
-                progress.append(CursorProgress(cursor.sink, cursor.settled, item, cursor.memory))
+                progress.append(cursor.progress)
                 cursor.dirty = False
         return progress
 
@@ -242,4 +241,6 @@ class SinkCursors:
             self._report(SnapshotBegan(cursor.sink, max(0, cursor.backfill.left - 2)))  # Without its two notices.
 
     def remove(self, sink: str) -> None:
+        """Forgets the cursor of a sink, and what its backlog is measured by."""
         del self._cursors[sink]
+        self.backlogs.forget(sink)

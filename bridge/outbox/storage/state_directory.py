@@ -84,8 +84,12 @@ class StateDirectory:
         self.exposed = self._lock.exposed
         """Why other users may reach the state, in words; empty if they cannot."""
         self._files: dict[str, Identity] = {}
-        self.counted: Callable[[], tuple[int, int] | tuple[None, None]] = lambda: (None, None)
-        """The newest assigned sequence number, and an upper bound of the epochs begun; both go into the mark."""
+        self._count: Callable[[], tuple[int, int]] | None = None
+
+    def count_by(self, count: Callable[[], tuple[int, int]]) -> None:
+        """Lets marks have numbers from now on: ``count`` returns the newest sequence number that was assigned, and an
+        upper bound of the epochs begun. Any thread calls it."""
+        self._count = count
 
     def release(self) -> None:
         """Releases the directory."""
@@ -184,13 +188,14 @@ class StateDirectory:
         process."""
         if not (gone := self.gone()):
             return
-        last, epoch = self.counted()
-        if self.mark_gone(gone):
-            raise Damaged(f"{gone}: the next start begins behind record {last}, and every sink gets a Gap first")
+        mark = self._mark(gone)
+        has_mark = self._leave_to_successor(mark) if self._moved() else _leave_mark(self._fd, mark)
+        if has_mark:
+            raise Damaged(f"{gone}: the next start begins behind record {mark.last}, and every sink gets a Gap first")
         raise Damaged(
             f"{gone}. The next start finds no mark there: on an empty directory it exports every object again, with "
-            f"record 1 in epoch 1 and without a Gap. The last record was {last}, in epoch {epoch} at most. If the "
-            "directory was moved, move it back; otherwise let consumers forget the ids that they remember"
+            f"record 1 in epoch 1 and without a Gap. The last record was {mark.last}, in epoch {mark.epoch} at most. "
+            "If the directory was moved, move it back; otherwise let consumers forget the ids that they remember"
         )
 
     def _moved(self) -> str:
@@ -217,15 +222,14 @@ class StateDirectory:
     def mark_damaged(self, reason: str) -> bool:
         """Leaves a mark, after which the next start moves the database aside. Returns False if no mark could be
         written."""
-        return _leave_mark(self._fd, Mark(reason, *self.counted()))
+        return _leave_mark(self._fd, self._mark(reason))
 
-    def mark_gone(self, reason: str) -> bool:
-        """Leaves a mark, after which the next start numbers its records behind the exported ones. Returns False without
-        a place for the mark: the directory was removed, or another bridge's state has its name."""
-        left = Mark(reason, *self.counted())
-        return self._leave_to_successor(left) if self._moved() else _leave_mark(self._fd, left)
+    def _mark(self, reason: str) -> Mark:
+        return Mark(reason) if self._count is None else Mark(reason, *self._count())
 
     def _leave_to_successor(self, left: Mark) -> bool:
+        """Returns False without a place for the mark: the directory was removed, or another bridge's state has its
+        name."""
         try:
             successor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
