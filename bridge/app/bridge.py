@@ -89,10 +89,10 @@ class Bridge:
                 report=self._report,
                 capture=None if term is None else term.capture,
                 lacking=term is not None and term.lacking,
+                shard=plan.shard,
             )
             async with feeds.outbox as outbox:
                 await outbox.ledger.claim(plan.shard)
-                outbox.sinks.shard = plan.shard
                 # Inside of the outbox's lock: two bridges that start at once must not each make a key.
                 keys = load_redaction_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
                 redaction = Redaction(keys, plan.presets, plan.redact)

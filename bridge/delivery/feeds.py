@@ -13,6 +13,7 @@ from typing import Self
 
 from bridge.delivery.sink_feed import SelectedLog, SinkFeed, view_of
 from bridge.model.policies import StartPolicy
+from bridge.model.primitives.shard import Shard
 from bridge.model.record import Record, body_bytes
 from bridge.outbox import Capture, Cipher, CleanerPolicy, Outbox, Retention, utc_now
 from bridge.processor.shared_processor import SharedProcessor
@@ -44,6 +45,7 @@ class Feeds:
         cleaner_policy: CleanerPolicy | None = None,
         capture: Capture | None = None,
         lacking: bool = False,
+        shard: Shard | None = None,
     ) -> Self:
         """Opens the outbox; see ``Outbox.open`` for what is made, reported and raised. The caller enters ``outbox`` as
         a context, or closes it."""
@@ -60,6 +62,7 @@ class Feeds:
             committed=processor.distribute,
             capture=capture,
             lacking=lacking,
+            shard=shard,
         )
         return cls(outbox, processor)
 

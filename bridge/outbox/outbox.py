@@ -13,6 +13,7 @@ from bridge.model.admin import DeadLetter, DeadLetterChain, StateReport
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.backoff import PollInterval
 from bridge.model.primitives.ring import Slice
+from bridge.model.primitives.shard import Shard
 from bridge.model.record import Record
 from bridge.outbox import integrity, opening
 from bridge.outbox.appender import Appender, utc_now
@@ -58,6 +59,7 @@ class Outbox:
         clock: Callable[[], str],
         committed: Committed,
         capture: Capture | None = None,
+        shard: Shard | None = None,
     ) -> None:
         self._retention = retention
         self._now = asyncio.get_running_loop().time
@@ -77,7 +79,7 @@ class Outbox:
         dead = {sink: DeadLetters(store, sink, found) for sink, found in opened.dead_letters.items()}
         own = {sink: OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
         self.sinks = SinkCursors(
-            store, opened.cursors, dead, own, end=self._log.end, clock=clock, report=report, term=term
+            store, opened.cursors, dead, own, end=self._log.end, clock=clock, report=report, term=term, shard=shard
         )
         self.leads = capture is not None
         """In an election."""
@@ -107,13 +109,15 @@ class Outbox:
         cleaner_policy: CleanerPolicy = CleanerPolicy(),  # noqa: B008  # frozen
         capture: Capture | None = None,
         lacking: bool = False,
+        shard: Shard | None = None,
     ) -> Outbox:
         """Opens the state in ``directory``. ``sinks``: the configured sinks, each with the starting point for a first
         start, or None if ``registration.begin`` follows; ``selecting``: those with a selection. A new database begins
         behind the number of ``first_behind``; a damaged one is moved aside, but with ``only_existing`` raises Damaged,
         and no cursor is created. ``cipher`` encrypts objects. ``capture`` records all transactions for other replicas;
         records are committed, for everybody here, when those have them. ``lacking``: another replica may have delivered
-        what this state does not have; each sink gets a Gap, and behind it a snapshot. Raises StateError."""
+        what this state does not have; each sink gets a Gap, and behind it a snapshot. ``shard``: the part of all
+        objects that the bridge has; None for all. Raises StateError."""
         begin = partial(
             opening.open_state,
             selecting=selecting,
@@ -124,7 +128,7 @@ class Outbox:
         )
         existing = partial(opening.open_existing, cipher=cipher)
         opened = await asyncio.to_thread(existing if only_existing else begin, directory, sinks, clock())
-        outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed, capture)
+        outbox = cls(opened, retention or Retention(), cleaner_policy, report, clock, committed, capture, shard)
         opening.report_opened(opened, outbox.records, sinks, report)
         return outbox
 

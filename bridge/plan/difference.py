@@ -33,7 +33,6 @@ class SettingsDifference:
     """Of the added and the changed sinks, those whose selection is new or another."""
     resources: bool = False
     """Some entry of ``resources`` is another."""
-    log_level: bool = False
     lines: tuple[str, ...] = ()
     """Each change in words, without values of sinks, which may be secrets."""
     fixed: tuple[str, ...] = ()
@@ -47,7 +46,6 @@ def difference(was: Settings, now: Settings) -> SettingsDifference:
     added = tuple(name for name in now.sinks if name not in was.sinks)
     removed = tuple(name for name in was.sinks if name not in now.sinks)
     selecting = [name for name in added if now.sinks[name].select is not None]
-    log_level = was.telemetry.log_level != now.telemetry.log_level
     of_resources = list(_of_resources(was.resources, now.resources))
     lines = [
         *(f"sinks.{name}: added" for name in added),
@@ -55,7 +53,7 @@ def difference(was: Settings, now: Settings) -> SettingsDifference:
         *(f"sinks.{name}: changed: {', '.join(options)}" for name, options in changed.items()),
         *of_resources,
     ]
-    if log_level:
+    if was.telemetry.log_level != now.telemetry.log_level:
         lines.append(f"telemetry.log_level: {now.telemetry.log_level}")
     return SettingsDifference(
         added=added,
@@ -63,7 +61,6 @@ def difference(was: Settings, now: Settings) -> SettingsDifference:
         changed=tuple(changed),
         selecting=(*selecting, *(name for name, options in changed.items() if "select" in options)),
         resources=bool(of_resources),
-        log_level=log_level,
         lines=tuple(lines),
         fixed=tuple(path for path in _paths(was, now) if path != "telemetry.log_level"),
     )

@@ -38,8 +38,10 @@ class SinkCursors:
         clock: Callable[[], str],
         report: Report,
         term: int = 0,
+        shard: Shard | None = None,
     ) -> None:
-        """``term``: in which this process leads; 0 without an election."""
+        """``term``: in which this process leads; 0 without an election. ``shard``: the part of all objects that the
+        bridge has; None for all."""
         self._store = store
         self._cursors: dict[str, SinkCursor] = {}
         self.dead_letters = dict(dead_letters)
@@ -49,8 +51,7 @@ class SinkCursors:
         self._report = report
         self.receivers: list[Callable[[str, Sequence[Record]], None]] = []
         """Get the records that a sink reads of its backfill, with the sink's name: for people who watch."""
-        self.shard: Shard | None = None
-        """The part of all objects that the bridge has; None for all."""
+        self.shard = shard
         self.progress = DestinationProgress(store, end.last, term)
         for cursor in known.values():
             self.enter(cursor)

@@ -109,9 +109,8 @@ async def test_the_records_of_a_snapshot_name_the_shard(tmp_path: Path) -> None:
     async with await Outbox.open(tmp_path, {}, report=discard) as outbox:
         await outbox.ledger.claim(ONE)
         await (await Informed().begin(outbox)).exports(outbox, "added shop/web")
-    feeds = await Feeds.open(tmp_path, {"audit": StartPolicy.SNAPSHOT}, report=discard)
-    async with feeds.outbox as outbox:
-        outbox.sinks.shard = ONE
+    feeds = await Feeds.open(tmp_path, {"audit": StartPolicy.SNAPSHOT}, report=discard, shard=ONE)
+    async with feeds.outbox:
         fetch = await feeds.feed("audit").take(10)
 
     edges = [each for each in fetch.items if isinstance(each, Snapshot)]
