@@ -269,7 +269,7 @@ class Reloader:
         if found.fixed:
             raise _Refused([f"{path}: {_NEEDS_RESTART}" for path in found.fixed])
         plan = plan_of(settings, self._file.path)
-        if plan.retention.managers and not plan_of(self._settings, self._file.path).retention.managers:
+        if plan.retention.managers and not live.plan.retention.managers:
             raise _Refused([_MANAGERS_NEED_RESTART])
         if mistakes := await asyncio.to_thread(preflight, plan):
             raise _Refused([f"{where}: {reason}" for where, reason in mistakes])

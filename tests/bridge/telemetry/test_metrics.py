@@ -15,7 +15,7 @@ from bridge.telemetry.facts import Fact, ResourceFact
 from bridge.telemetry.facts.informer import InformerStarted, InformerStopped, WatchOpened
 from bridge.telemetry.facts.outbox import BatchCommitted, SinkForgotten
 from bridge.telemetry.logs import Logs
-from bridge.telemetry.metrics import Metrics
+from bridge.telemetry.metrics import METRICS, Metrics
 from bridge.telemetry.observers import Telemetry
 from tests.bridge.telemetry.every_fact import ALL, EVERYTHING, PODS
 from tests.kit.deadlines import BUSY
@@ -102,6 +102,10 @@ def test_every_fact_is_counted_under_its_resource_or_sink(metrics: Metrics) -> N
 def test_every_fact_there_is_is_tried_here() -> None:
     kinds = {kind for base in (Fact, ResourceFact) for kind in base.__subclasses__()} - {ResourceFact}
     assert {type(fact) for fact in EVERYTHING} | {InformerStopped} == kinds
+
+
+def test_every_metric_is_moved_by_a_fact() -> None:
+    assert {series[0] for fact in EVERYTHING for series, _ in fact.counts()} == set(METRICS)
 
 
 def test_a_sink_that_was_forgotten_leaves_no_label_behind(metrics: Metrics) -> None:
