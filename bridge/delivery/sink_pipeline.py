@@ -38,7 +38,7 @@ from bridge.telemetry.facts.delivery import (
     StatesNotCompared,
 )
 from bridge.transform.redaction import Redaction, redact_for_sink
-from bridge.views.content import WrongContent, content_makers
+from bridge.views.content_maker import WrongContent, content_makers
 from bridge.views.language import Cel, MissingLibrary
 from sinks.base import FencingSink, ProgressSink, Sink, StatefulSink
 

@@ -19,7 +19,7 @@ from bridge.http.access import TokenFile
 from bridge.model.primitives.network import is_loopback
 from bridge.model.record import MOST_SELECTIONS
 from bridge.plan.plan import Plan, SinkPlan, TracingPlan
-from bridge.views.content import WrongContent, compile_content
+from bridge.views.content_maker import WrongContent, compile_content
 from bridge.views.language import Cel, MissingLibrary
 from bridge.views.selector import WrongSelection, compile_selection
 from sinks.base import WrongOption, read_secret

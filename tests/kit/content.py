@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge.model.formats.content import ContentRequest, Include, OptionExpression
 from bridge.model.record import Record
-from bridge.views.content import content_makers
+from bridge.views.content_maker import content_makers
 from bridge.views.language import Cel
 from sinks.base import Receipt, Sink, SinkOptions
 

@@ -21,7 +21,7 @@ from bridge.model.resource import Resource
 from bridge.transform.redaction import Redaction, redact_for_sink
 from bridge.transform.redaction_key import RedactionKey
 from bridge.transform.transform import transform_for
-from bridge.views.content import content_makers
+from bridge.views.content_maker import content_makers
 from bridge.views.language import Cel
 from sinks.base import EventOptions
 from sinks.webhook.encode import WebhookEncoder

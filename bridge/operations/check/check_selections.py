@@ -27,7 +27,7 @@ from bridge.plan.entries import Resolution, resolve_entries, rules_for, unwatche
 from bridge.plan.keys import likely_redaction
 from bridge.plan.plan import Plan
 from bridge.transform.transform import transform_for
-from bridge.views.content import ContentPart, WrongContent, compile_content
+from bridge.views.content_maker import ContentPart, WrongContent, compile_content
 from bridge.views.evaluation import Evaluation, Evaluator, Failures
 from bridge.views.language import CHANGED, TIME, Cel, EvaluationFailed, Expression, MissingLibrary
 from bridge.views.selector import Selector, SinkSelection, WrongSelection, compile_selection

@@ -12,7 +12,7 @@ from bridge.delivery.sink_pipeline import ContentThread
 from bridge.model.formats.content import Content, Include
 from bridge.model.record import Delta, Record
 from bridge.telemetry.facts.delivery import RecordRejected
-from bridge.views.content import ContentMaker, RecentValues, RecordValues, SinkContent
+from bridge.views.content_maker import ContentMaker, RecentValues, RecordValues, SinkContent
 from sinks.base import BatchResult, Lanes, Receipt
 from tests.bridge.delivery.fakes import ScriptedSink, named, pods
 from tests.bridge.delivery.test_transaction_worker import Transactions

@@ -17,8 +17,8 @@ from bridge.plan.plan import SinkPlan
 from bridge.plan.preflight import wrong_contents
 from bridge.transform.redaction import Redaction, redact_for_sink
 from bridge.transform.redaction_key import RedactionKey
-from bridge.views import content as recent_module
-from bridge.views.content import WrongContent, compile_content, content_makers
+from bridge.views import content_maker as recent_module
+from bridge.views.content_maker import WrongContent, compile_content, content_makers
 from bridge.views.language import Cel, Expression, MissingLibrary
 from bridge.views.language import cel as cel_module
 from bridge.views.language.cel import CelExpression
