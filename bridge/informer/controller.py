@@ -72,6 +72,7 @@ class Controller:
         deliver: DeliverBatch,
         transform: Transform | None,
         position: str | None = None,
+        tombstones: Tombstones | None = None,
         deleted: tuple[int, Deleted] | None = None,
         contradict: Contradict | None = None,
         synced: Callable[[], None] | None = None,
@@ -84,7 +85,7 @@ class Controller:
         self._deliver = deliver
         self._transform = transform
         self._position = position
-        self.tombstones = Tombstones()
+        self._tombstones = tombstones or Tombstones()
         self._contradict = contradict
         self._synced = synced
         self._ignored = ignored
@@ -161,7 +162,7 @@ class Controller:
                     change = exported
                 if change.op is Op.DELETED:
                     indexer.remove(delta.key)
-                    self.tombstones.add(change.object)
+                    self._tombstones.add(change.object)
                 elif change.op.has_state:
                     indexer.put(change.object, change.digest)
                 changes.append(change)
@@ -172,7 +173,7 @@ class Controller:
         thing = delta.object
         if thing is None or (known is not None and known.uid == thing.uid):
             return False
-        return self.tombstones.cover(thing, self._position)
+        return self._tombstones.cover(thing, self._position)
 
     def _check_history(self, delta: QueuedDelta, known: ObjectVersion | None) -> None:
         if delta.object is None or self._fifo.contradicted:

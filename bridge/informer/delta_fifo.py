@@ -84,9 +84,10 @@ class DeltaFIFO:
         self.queue: deque[str] = deque()
         self._count = 0
         self._bytes = 0
-        self._arrivals = 0
-        self._drained_through = 0
-        """The newest arrival that ``drain`` has passed on."""
+        self.arrivals = 0
+        """The number of deltas that were ever added."""
+        self.drained_through = 0
+        """The number of these deltas that ``drain`` has passed on."""
         self._position = position
         """The version whose state the store will have once all queued deltas are processed; None without one."""
         self._reached = position
@@ -210,7 +211,7 @@ class DeltaFIFO:
             self._compared = None if isinstance(self._compared, Suspicion) else self._compared
         self._list_evidence = Evidence.RELISTED
         if self._initial_through is None:
-            self._initial_through = self._arrivals
+            self._initial_through = self.arrivals
             if not self._synced:
                 self._check_synced()
         return len(listed)
@@ -271,20 +272,10 @@ class DeltaFIFO:
         """All added deltas are processed."""
         return not (self._count or self._due or self._in_flight)
 
-    @property
-    def arrivals(self) -> int:
-        """The number of deltas that were ever added."""
-        return self._arrivals
-
-    @property
-    def drained_through(self) -> int:
-        """The number of these deltas that were passed to ``process``."""
-        return self._drained_through
-
     async def wait_drained(self) -> None:
         """Returns when all deltas that were added until now were passed to ``process``."""
-        through = self._arrivals
-        while self._drained_through < through:
+        through = self.arrivals
+        while self.drained_through < through:
             self._emptied.clear()
             await self._emptied.wait()
 
@@ -327,7 +318,7 @@ class DeltaFIFO:
             await self._filled.wait()
         items, self.items = self.items, {}
         self.queue.clear()
-        position, through = self._position, self._arrivals
+        position, through = self._position, self.arrivals
         compared, has_spans = self._compared, self._has_spans
         self._due = self._has_spans = False
         # Usually a delta per key: then the order of insertion is the order of arrival, and no sort is needed.
@@ -339,7 +330,7 @@ class DeltaFIFO:
                 prepared: Sequence[QueuedDelta] = deltas
                 if has_spans and isinstance(compared, Span) and self._prepare is not None:
                     prepared = await self._prepared(self._prepare(deltas, position, compared))
-                self._drained_through = through
+                self.drained_through = through
                 await process(prepared, position)
         except BaseException:
             self._due = True
@@ -371,8 +362,8 @@ class DeltaFIFO:
         if kind is not DeltaType.SYNC:
             # With this delta, the store is past the former position and not yet at the next.
             self._position = None
-        self._arrivals += 1
-        delta = QueuedDelta(kind, key, thing, evidence, self._arrivals, targets, compared)
+        self.arrivals += 1
+        delta = QueuedDelta(kind, key, thing, evidence, self.arrivals, targets, compared)
         pending = self.items.get(key)
         if pending is None:
             self.items[key] = [delta]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -61,18 +62,22 @@ class SharedInformerFactory:
         recovery: RecoverySlots | None = None,
     ) -> None:
         self._source = source
-        self._deliver = deliver
-        self._stored = stored
-        self._resync = resync
+        self._make = partial(
+            SharedInformer,
+            deliver=deliver,
+            report=report,
+            timing=timing or Timing(),
+            watch_list=watch_list,
+            indexers={NAMESPACE: by_namespace} if indexers is None else indexers,
+            resync=resync,
+            stored=stored,
+            lists=lists or ListLimiter(),
+            recovery=recovery,
+        )
         self._transform = transform
-        self._indexers = {NAMESPACE: by_namespace} if indexers is None else indexers
         self._report = report
-        self._timing = timing or Timing()
-        self._watch_list = watch_list
-        self._lists = lists or ListLimiter()
         self._discard_positions = discard_positions
         self._ignoring = ignoring
-        self._recovery = recovery
         self._histories: dict[str, History] = {}
         self._informers: dict[tuple[str, Scope], SharedInformer] = {}
         self._running: dict[tuple[str, Scope], asyncio.Task[None]] = {}
@@ -98,23 +103,14 @@ class SharedInformerFactory:
         key = (resource.name, scope or Scope())
         if key not in self._informers:
             ignoring = self._ignoring(resource, key[1]) if self._ignoring else None
-            self._informers[key] = SharedInformer(
+            self._informers[key] = self._make(
                 resource,
                 key[1],
                 self._source(resource, key[1]),
-                self._deliver,
-                report=self._report,
-                timing=self._timing,
-                watch_list=self._watch_list,
                 transform=self._transform(resource, key[1]) if self._transform else None,
-                indexers=self._indexers,
-                resync=self._resync,
-                stored=self._stored,
                 checkpoint=usable(checkpoint, ignoring),
-                lists=self._lists,
                 history=self._history(store),
                 ignoring=ignoring,
-                recovery=self._recovery,
             )
         return self._informers[key]
 

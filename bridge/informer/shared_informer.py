@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
-from bridge.informer.controller import Controller, DeliverBatch, IgnoredChanges, Ignoring, Transform
+from bridge.informer.controller import Controller, DeliverBatch, IgnoredChanges, Ignoring, Tombstones, Transform
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.handlers import Handlers
 from bridge.informer.history.history import History, Membership
@@ -27,7 +27,7 @@ from bridge.model.answers import ListerWatcher
 from bridge.model.change import ObjectVersion
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.version_table import Checkpoint, Deleted
+from bridge.model.versions.version_table import Checkpoint, Deleted, VersionTable
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.informer import ChangesIgnored, InformerStarted, InformerStopped, InformerSynced
 
@@ -76,15 +76,19 @@ class SharedInformer:
         self._handlers = Handlers(self.indexer, report=report) if deliver is None else None
         self._report = report
         self._resync = resync or self._handlers
-        resumed, position, epoch = False, None, 1
-        if checkpoint is not None:
-            self.indexer.load(checkpoint.objects)
-            resumed, position, epoch = not checkpoint.is_blank, checkpoint.position, checkpoint.epoch
-        self._recovery = Recovery(self, self.indexer, recovery, report, self._is_deleted)
+        known = checkpoint or Checkpoint(VersionTable(), None, None)
+        resumed = not known.is_blank
+        self.indexer.load(known.objects)
+        tombstones = Tombstones()
+        self._recovery = Recovery(self, self.indexer, recovery, report, tombstones)
         self._fifo = DeltaFIFO(
-            self.indexer, resumed=resumed, position=position, epoch=epoch, prepare=self._recovery.prepare
+            self.indexer,
+            resumed=resumed,
+            position=known.position,
+            epoch=known.epoch,
+            prepare=self._recovery.prepare,
         )
-        comparing = resumed and epoch > 1 and position is None
+        comparing = resumed and known.epoch > 1 and known.position is None
         if comparing:
             # The process may have ended in the middle of the list that began the epoch: equal versions prove nothing.
             self._fifo.restored()
@@ -102,11 +106,9 @@ class SharedInformer:
             comparing=comparing,
         )
         self._history.join(self, resumed=resumed)
-        newest = None if checkpoint is None else checkpoint.ignored
-        self._ignored = (
-            None if ignoring is None else IgnoredChanges(ignoring, self.indexer, self._report_ignored, newest)
-        )
-        deleted = None if checkpoint is None else checkpoint.deleted
+        self._ignored: IgnoredChanges | None = None
+        if ignoring is not None:
+            self._ignored = IgnoredChanges(ignoring, self.indexer, self._report_ignored, known.ignored)
         self._controller = Controller(
             resource,
             scope,
@@ -114,8 +116,9 @@ class SharedInformer:
             self.indexer,
             deliver or self.handlers.deliver,
             transform,
-            position,
-            None if deleted is None else (epoch, deleted),
+            known.position,
+            tombstones,
+            None if known.deleted is None else (known.epoch, known.deleted),
             self._reflector.learn,
             self._notice_synced,
             self._ignored,
@@ -257,10 +260,6 @@ class SharedInformer:
         self.source = source
         self._controller.move(resource)
         self._reflector.move(resource, source)
-
-    def _is_deleted(self, uid: str) -> bool:
-        """Whether the object was exported as deleted lately."""
-        return uid in self._controller.tombstones
 
     def _report_ignored(self, count: int) -> None:
         self._report(ChangesIgnored(self.resource, self.scope, count))

@@ -20,13 +20,12 @@ import msgspec
 
 from bridge.kube.auth.access import SERVICE_ACCOUNT, ClusterAccess, find_connection
 from bridge.kube.auth.connection import ClusterConnection, RenewedConnection
-from bridge.kube.auth.credentials import CredentialsError
 from bridge.kube.discovery import discovery
 from bridge.kube.discovery.catalogue import Catalogue
 from bridge.kube.gathering import Gathering
 from bridge.kube.lister_watcher import ANSWER_TIMEOUT, IDLE_TIMEOUT, ApiListerWatcher
 from bridge.kube.sharded import ShardListerWatcher
-from bridge.kube.transport import NETWORK_ERRORS, Api, http_client, not_answered
+from bridge.kube.transport import REQUEST_ERRORS, Api, http_client, not_answered
 from bridge.kube.wire.answering import error_of, read_whole
 from bridge.kube.wire.status import shortened
 from bridge.model.answers import Conflict, ErrorAnswer, Failed, ListerWatcher, WatchAnswer, WatchRequest
@@ -76,9 +75,7 @@ class NamedObject:
                 if failure is None:
                     return await read_whole(response, _LARGEST)
                 return Conflict(failure.reason) if response.status_code == HTTPStatus.CONFLICT else failure
-        except CredentialsError as error:
-            return Failed(shortened(str(error)))
-        except NETWORK_ERRORS as error:
+        except REQUEST_ERRORS as error:
             return not_answered(error, self._http.base_url)
 
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from urllib.parse import quote
 
 import httpx
 
-from bridge.kube.auth.credentials import CredentialsError
 from bridge.kube.gathering import Gathering, IdleTooLong, NotEnded, WatchBody
-from bridge.kube.transport import NETWORK_ERRORS, RESPONSE, not_answered
+from bridge.kube.transport import REQUEST_ERRORS, RESPONSE, not_answered
 from bridge.kube.wire.answering import error_of, pieces
 from bridge.kube.wire.frames import Frames, ShardFrames
 from bridge.kube.wire.pages import PageReader
@@ -128,9 +127,7 @@ class ApiListerWatcher:
             if request.next_page is not None:
                 return Expired(shortened(f"no URL can hold the continue token: {error}"))
             return not_answered(error, self._http.base_url)
-        except CredentialsError as error:
-            return Failed(shortened(str(error)))
-        except NETWORK_ERRORS as error:
+        except REQUEST_ERRORS as error:
             return not_answered(error, self._http.base_url)
 
     async def _page(self, response: httpx.Response, take: TakePart | None) -> ListAnswer:
@@ -161,14 +158,11 @@ class ApiListerWatcher:
             terms.append(f"metadata.namespace={escaped(namespace)}")
         return path, {**self._selectors, "fieldSelector": ",".join(filter(None, terms))}
 
-    def watch(self, request: WatchRequest) -> AbstractAsyncContextManager[AsyncIterator[WatchAnswer]]:
-        return self._watch(request)
-
     @asynccontextmanager
-    async def _watch(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[WatchAnswer]]:
+    async def watch(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[WatchAnswer]]:
         opened = await self._open(request)
         if not isinstance(opened, httpx.Response):
-            yield _alone(opened)
+            yield alone(opened)
             return
         try:
             async with aclosing(self._answers(opened, request)) as answers:
@@ -192,9 +186,7 @@ class ApiListerWatcher:
                     return Failed(shortened(f"the watch is encoded as {encoding}, which was not requested"))
                 unless_opened.pop_all()
                 return response
-        except CredentialsError as error:
-            return Failed(shortened(str(error)))
-        except NETWORK_ERRORS as error:
+        except REQUEST_ERRORS as error:
             return not_answered(error, self._http.base_url)
 
     async def _answers(self, response: httpx.Response, request: WatchRequest) -> AsyncGenerator[WatchAnswer]:
@@ -211,7 +203,7 @@ class ApiListerWatcher:
             while not frames.ended:
                 try:
                     chunk = await body.read()
-                except (IdleTooLong, NotEnded, *NETWORK_ERRORS) as error:
+                except (IdleTooLong, NotEnded, *REQUEST_ERRORS) as error:
                     yield self._why_ended(error, request)
                     return
                 if not chunk:
@@ -247,7 +239,8 @@ class ApiListerWatcher:
         return HungUp(shortened(f"the connection broke: {type(error).__name__}"), torn=True)
 
 
-async def _alone(answer: WatchAnswer) -> AsyncGenerator[WatchAnswer]:
+async def alone(answer: WatchAnswer) -> AsyncGenerator[WatchAnswer]:
+    """The answer as all that a watch says."""
     yield answer
 
 

@@ -11,10 +11,11 @@ a dropped object.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from msgspec.structs import replace
 
+from bridge.kube.lister_watcher import alone
 from bridge.model.answers import (
     Announced,
     Bookmark,
@@ -87,14 +88,11 @@ class ShardListerWatcher:
 
         return take_own
 
-    def watch(self, request: WatchRequest) -> AbstractAsyncContextManager[AsyncIterator[WatchAnswer]]:
-        return self._watch(request)
-
     @asynccontextmanager
-    async def _watch(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[WatchAnswer]]:
+    async def watch(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[WatchAnswer]]:
         selected = await self._ask()
         if not isinstance(selected, bool):
-            yield _alone(selected)
+            yield alone(selected)
             return
         if selected:
             request = replace(request, shard_selector=self._selector)
@@ -145,10 +143,6 @@ class ShardListerWatcher:
             self._selects = selects
             self._notice(selects)
         return selects
-
-
-async def _alone(answer: WatchAnswer) -> AsyncGenerator[WatchAnswer]:
-    yield answer
 
 
 async def _drop(part: Part) -> None:

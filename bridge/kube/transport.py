@@ -42,10 +42,17 @@ USER_TIMEOUT = 90_000
 RESPONSE = "aiohttp_response"
 """The extension of a response with aiohttp's response, for a watch: httpx's stream costs three generators a chunk."""
 
-NETWORK_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, aiohttp.ClientError, OSError, UnicodeError)
-"""The errors that a request may raise. httpx-aiohttp passes some of aiohttp's own errors through, and raises
-UnicodeError for a status line that is not UTF-8."""
-
+REQUEST_ERRORS = (
+    CredentialsError,
+    httpx.HTTPError,
+    httpx.StreamError,
+    httpx.InvalidURL,
+    aiohttp.ClientError,
+    OSError,
+    UnicodeError,
+)
+"""The errors that a request may raise; ``not_answered`` words them. httpx-aiohttp passes some of aiohttp's own errors
+through, and raises UnicodeError for a status line that is not UTF-8."""
 
 T = TypeVar("T")
 
@@ -99,7 +106,7 @@ class _Transport(httpx.AsyncBaseTransport):
                     proxy_auth=aiohttp.BasicAuth(*proxy.auth) if proxy and proxy.auth else None,
                     proxy_headers=proxy.headers if proxy else None,
                 )
-        except NETWORK_ERRORS:
+        except REQUEST_ERRORS:
             self._renewed.refused()
             raise
         stream = AiohttpResponseStream(answer)
@@ -124,6 +131,8 @@ def not_answered(error: Exception, server: httpx.URL) -> Busy | Failed:
     """Classifies an error without an HTTP answer: Busy if the server (or proxy) was unreachable, else Failed."""
     cause = error.__cause__ if isinstance(error, httpx.TransportError) and error.__cause__ else error
     match cause:
+        case CredentialsError():
+            return Failed(shortened(str(cause)))
         case aiohttp.ClientConnectorCertificateError(certificate_error=inner):
             reason = why_unverified(inner, "cluster.ca_file")
             return Failed(shortened(f"the certificate of {server} is not accepted: {reason}"))
@@ -206,9 +215,7 @@ class Api:
                 if response.status_code != httpx.codes.NOT_MODIFIED and (answer := await error_of(response)):
                     raise ApiError(asked, answer)
                 return Answered(response.status_code, response.headers, await read_whole(response))
-        except CredentialsError as error:
-            raise ApiError(asked, Failed(shortened(str(error)))) from error
-        except NETWORK_ERRORS as error:
+        except REQUEST_ERRORS as error:
             raise ApiError(asked, not_answered(error, self._http.base_url)) from error
 
     async def ask_for(self, kind: type[T], method: str, path: str, *, json: Any = None) -> T:

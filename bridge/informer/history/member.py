@@ -95,7 +95,7 @@ class Member(Protocol):
 
 
 async def has_version(member: Member, reached: str) -> Proof:
-    answer = await _first_of(member, ListRequest(version="", limit=1))
+    answer = await list_few(member.source, ListRequest(version="", limit=1))
     if isinstance(answer, Page):
         return proof.is_behind(answer, reached) or SameHistory()
     return _not_now(answer)
@@ -107,7 +107,7 @@ async def has_delete(member: Member, deleted: Deleted) -> Proof:
         return UnknownHistory("the version of the newest delete has no order")
     for version in (str(int(deleted.version) - 1), deleted.version):
         request = ListRequest(version=version, limit=0, match=Match.EXACT, only=deleted.key)
-        answer = await _first_of(member, request)
+        answer = await list_few(member.source, request)
         match proof.was_gone(answer, version, deleted):
             case OtherHistory() as other:
                 return other
@@ -122,7 +122,7 @@ async def has_delete(member: Member, deleted: Deleted) -> Proof:
 async def _stays_deleted(member: Member, deleted: Deleted, had_its_version: bool) -> Proof:
     """Proves by a delete whose version the server has forgotten: the object must not be back in an older state; nor
     in any state, if the object ``had_its_version``."""
-    answer = await _first_of(member, ListRequest(version="", limit=0, only=deleted.key))
+    answer = await list_few(member.source, ListRequest(version="", limit=0, only=deleted.key))
     if isinstance(answer, Page):
         behind = proof.is_behind(answer, deleted.version)
         contradiction = behind or proof.is_back(answer, deleted, had_its_version)
@@ -137,7 +137,7 @@ async def has_newest(member: Member, newest: Sequence[tuple[str, ObjectVersion]]
     if key is None or known is None:
         return Failed(f"all known {member.resource} were deleted meanwhile")
     exported, version = member.exported(key, known), known.resource_version
-    answer = await _first_of(member, ListRequest(version=version, limit=0, match=Match.EXACT, only=key))
+    answer = await list_few(member.source, ListRequest(version=version, limit=0, match=Match.EXACT, only=key))
     match proof.was_there(answer, key, exported):
         case OtherHistory() as other:
             return other
@@ -153,7 +153,7 @@ async def _has_newest_now(member: Member, newest: Iterable[tuple[str, ObjectVers
     proves neither history, so the next objects are listed too; an object older than its known version disproves."""
     gone = ""
     for key, known in newest:
-        answer = await _first_of(member, ListRequest(version="", limit=0, only=key))
+        answer = await list_few(member.source, ListRequest(version="", limit=0, only=key))
         if isinstance(answer, Unsupported):
             return UnknownHistory(f"{member.resource} cannot be listed by name: {answer.reason}")
         if not isinstance(answer, Page):
@@ -175,24 +175,23 @@ async def _has_newest_now(member: Member, newest: Iterable[tuple[str, ObjectVers
     return UnknownHistory(gone) if gone else SameHistory()
 
 
-async def _first_of(member: Member, request: ListRequest) -> ListAnswer:
-    """Lists, and keeps the first object and the object that was asked for: a server that ignores the limit or the name
-    may send all that it has, and the page would be in memory as a whole."""
+async def list_few(source: ListerWatcher, request: ListRequest, most: int = 1) -> ListAnswer:
+    """Lists, and keeps the first ``most`` objects and the object that was asked for: a server that ignores the limit or
+    the name may send all that it has, and the page would be in memory as a whole."""
     kept: list[ApiObject] = []
 
-    def keep(objects: Iterable[ApiObject]) -> None:
-        for thing in objects:
-            if not kept or thing.key == request.only:
+    async def keep(part: Part | Page) -> None:
+        for thing in part.objects:
+            if len(kept) < most:
                 kept.append(thing)
+            elif thing.key == request.only:
+                kept[most:] = [thing]
 
-    async def take(part: Part) -> None:
-        keep(part.objects)
-
-    answer = await member.source.list(request, take)
-    if isinstance(answer, Page):
-        keep(answer.objects)
-        return replace(answer, objects=kept)
-    return answer
+    answer = await source.list(request, keep)
+    if not isinstance(answer, Page):
+        return answer
+    await keep(answer)
+    return replace(answer, objects=kept)
 
 
 def _same_state(found: ApiObject, exported: ApiObject, key: str) -> Proof:

@@ -8,14 +8,13 @@ bounds are reached, requests are answered by None, and the recovery ends with wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeAlias, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
-from bridge.informer.history.member import Member
+from bridge.informer.history.member import Member, list_few
 from bridge.informer.recovery.walk import Moment
 from bridge.model.answers import (
     Busy,
@@ -26,7 +25,6 @@ from bridge.model.answers import (
     ListRequest,
     Match,
     Page,
-    Part,
     Refused,
     TooLarge,
     Unsupported,
@@ -200,29 +198,12 @@ class ExactLists:
             async with self._slots.turn():
                 if not may_ask():
                     return meaning
-                meaning = read(await self._answer(request, most))
+                meaning = read(await list_few(self._informer.source, request, most))
             if not isinstance(meaning, NotNow):
                 self._slots.answered()
                 break
             self._slots.pause(max(PAUSE, meaning.after or 0.0))
         return meaning
-
-    async def _answer(self, request: ListRequest, most: int) -> ListAnswer:
-        """The answer with its first objects: a server that ignores the limit or the name may send all that it has, and
-        the page would be in memory as a whole."""
-        kept: list[ApiObject] = []
-
-        def keep(objects: Iterable[ApiObject]) -> None:
-            kept.extend(list(objects)[: most - len(kept)])
-
-        async def take(part: Part) -> None:
-            keep(part.objects)
-
-        answer = await self._informer.source.list(request, take)
-        if not isinstance(answer, Page):
-            return answer
-        keep(answer.objects)
-        return replace(answer, objects=kept)
 
 
 # ── The bounds of the recovery after a list ───────────────────────────────────

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
+from bridge.informer.controller import Tombstones
 from bridge.informer.deltas import FifoClosed, QueuedDelta, Span
 from bridge.informer.history.member import Member
 from bridge.informer.indexer import Indexer
@@ -57,14 +58,14 @@ class Recovery:
         indexer: Indexer,
         slots: RecoverySlots | None,
         report: Report,
-        is_deleted: Callable[[str], bool] = lambda _uid: False,
+        tombstones: Tombstones,
     ) -> None:
-        """Without ``slots``, nothing is recovered. ``is_deleted``: whether a uid was exported as deleted lately."""
+        """Without ``slots``, nothing is recovered. ``tombstones``: the uids that were exported as deleted lately."""
         self._informer = informer
         self._indexer = indexer
         self._lists = None if slots is None else ExactLists(informer, slots)
         self._report = report
-        self._is_deleted = is_deleted
+        self._tombstones = tombstones
         self._now = asyncio.get_running_loop().time
         self._span: Span | None = None
         self._allowance: Allowance | None = None
@@ -206,7 +207,7 @@ class Recovery:
                 break
             for thing in answer:
                 is_known = thing.key in queued or self._indexer.known(thing.key) is not None
-                if not is_known and not self._is_deleted(thing.uid):
+                if not is_known and thing.uid not in self._tombstones:
                     walks.setdefault(thing.key, walk_of(thing, version, span))
         return walks.values()
 
