@@ -14,7 +14,7 @@ from typing import Protocol
 from bridge.informer.controller import Controller, DeliverBatch, IgnoredChanges, Ignoring, Tombstones, Transform
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.handlers import Handlers
-from bridge.informer.history.history import History, Membership
+from bridge.informer.history.history import History
 from bridge.informer.history.proof import OtherHistory
 from bridge.informer.indexer import Indexer, IndexFunc, Lister, Stored
 from bridge.informer.recovery.exact_lists import RecoverySlots
@@ -102,7 +102,8 @@ class SharedInformer:
             start=begin(checkpoint, watch_list=watch_list),
             resumed=resumed,
             lists=lists,
-            history=Membership(self._history, self),
+            history=self._history,
+            member=self,
             comparing=comparing,
         )
         self._history.join(self, resumed=resumed)

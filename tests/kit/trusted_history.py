@@ -1,30 +1,40 @@
-"""The history of a server that is never restored from a backup."""
+"""A Reflector without an informer around it, on a server that is never restored from a backup."""
 
 from __future__ import annotations
 
-from bridge.informer.history.history import Membership
+from typing import TypedDict, cast
+
+from bridge.informer.history.history import History
+from bridge.informer.history.member import Member
 from bridge.informer.history.proof import OtherHistory, Proof, SameHistory
 
 
-class TrustedHistory(Membership):
-    """For a Reflector without other informers."""
+class TrustedHistory(History):
+    """Is the known history at every moment."""
 
-    is_assured = True
-
-    def __init__(self) -> None:
-        pass
-
-    async def prove(self) -> Proof:
+    async def prove(self, member: Member) -> Proof:
         return SameHistory()
 
-    async def disprove(self, other: OtherHistory) -> None:
+    async def disprove(self, member: Member, other: OtherHistory) -> None:
         pass
 
-    async def renew(self) -> None:
+    async def renew(self, member: Member) -> None:
         pass
 
-    def assure(self, at: float) -> None:
+    def is_assured(self, member: Member) -> bool:
+        return True
+
+
+class _Nobody:
+    async def wait_processed(self) -> None:
         pass
 
-    def connection_broke(self) -> None:
-        pass
+
+class OfHistory(TypedDict):
+    history: History
+    member: Member
+
+
+def trusted() -> OfHistory:
+    """Arguments of a Reflector."""
+    return {"history": TrustedHistory(), "member": cast("Member", _Nobody())}

@@ -38,7 +38,7 @@ from tests.kit.consumers import Consumers
 from tests.kit.examples import examples
 from tests.kit.objects import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
-from tests.kit.trusted_history import TrustedHistory
+from tests.kit.trusted_history import trusted
 from tests.kit.virtual_time import run_in_virtual_time
 
 A_WHILE = 4000.0
@@ -164,7 +164,7 @@ async def play(
         report=lambda _: None,
         timing=Timing(),
         start=NotSynced(watch_list=watch_list),
-        history=TrustedHistory(),
+        **trusted(),
         jitter=lambda: jitter,
     )
     targets = Consumers(cluster, indexer.with_body)

@@ -1,6 +1,6 @@
 """Proves that an API server still has the known history, and that no backup was restored.
 
-An informer asks through its Membership. The History of its store makes one proof for all informers that ask at the same
+An informer asks as a Member. The History of its store makes one proof for all informers that ask at the same
 time: it chooses members whose servers are asked, ``member`` requests lists from them, and ``proof`` draws the
 conclusion from the answers.
 

@@ -1,5 +1,4 @@
-"""Proves that an API server still has the known history, once for all of its informers together (``History``); each of
-them asks by its ``Membership``.
+"""Proves that an API server still has the known history, once for all of its informers together (``History``).
 
 Versions of two stores are not comparable, so each store behind the API server has a proof of its own (``kube.store_of``
 tells them apart).
@@ -296,40 +295,3 @@ def _still_possible(member: Member) -> list[tuple[str, ObjectVersion]]:
 
 def _age(version: str) -> tuple[int, bytes]:
     return age_of(version.encode())
-
-
-# ── The history for a single member ───────────────────────────────────────────
-
-
-class Membership:
-    """The History of a server, as a single member asks for it."""
-
-    def __init__(self, history: History, member: Member) -> None:
-        self._history = history
-        self._member = member
-
-    async def prove(self) -> Proof:
-        """Whether the server's history is the known history, at a moment after the call."""
-        await self._member.wait_processed()  # The proof compares known versions: queued deltas must be among them.
-        return await self._history.prove(self._member)
-
-    async def disprove(self, other: OtherHistory) -> None:
-        """Announces another history to the other members. Durable when this returns."""
-        await self._history.disprove(self._member, other)
-
-    async def renew(self) -> None:
-        """Begins another epoch for this member alone. Durable when this returns."""
-        await self._history.renew(self._member)
-
-    @property
-    def is_assured(self) -> bool:
-        """An answer that comes at this moment is of the known history, or no member knows anything."""
-        return self._history.is_assured(self._member)
-
-    def assure(self, at: float) -> None:
-        """An answer that came at this time, on the event loop's clock, is of the known history."""
-        self._history.assure(at)
-
-    def connection_broke(self) -> None:
-        """A connection broke: the server may have another store now."""
-        self._history.connection_broke()

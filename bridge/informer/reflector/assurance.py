@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bridge.informer.delta_fifo import DeltaFIFO
-from bridge.informer.history.history import ASSURED, Membership
+from bridge.informer.history.history import ASSURED, History
+from bridge.informer.history.member import Member
 from bridge.informer.history.proof import Contradicted, OtherHistory, SameHistory, UnknownHistory
 from bridge.informer.reflector.states import Answer, Listing, NotSynced, State, Synced
 from bridge.model.answers import Failed, Refused
@@ -78,8 +79,10 @@ class Arrival:
 class Assurance:
     """Joins proofs of the server's history with the news that other informers and the Controller have of it."""
 
-    def __init__(self, history: Membership) -> None:
+    def __init__(self, history: History, member: Member) -> None:
+        """``member``: the informer whose answers these are."""
         self.history = history
+        self._member = member
         self.learned: OtherHistory | Contradicted | None = None
         """News of the server's history, to be processed before the next request. Nearly always None, and looked at
         before any method is called."""
@@ -114,15 +117,25 @@ class Assurance:
         self._suspected_at = self._now()
 
     async def prove(self) -> Answer:
-        """A proof of the history, or the news that came meanwhile."""
-        proof = await self.history.prove()
+        """Proves that the server's history is the known one, at a moment after the call; or returns the news that came
+        meanwhile."""
+        await self._member.wait_processed()  # The proof compares known versions: queued deltas must be among them.
+        proof = await self.history.prove(self._member)
         return self.take_learned() or proof
+
+    async def disprove(self, other: OtherHistory) -> None:
+        """Announces another history to the other informers. Durable when this returns."""
+        await self.history.disprove(self._member, other)
+
+    async def renew(self) -> None:
+        """Begins another epoch for this informer alone. Durable when this returns."""
+        await self.history.renew(self._member)
 
     async def objection(self, state: State) -> Answer | None:
         """Taken in instead of an answer that has just come; None where the answer is of the known history. A proof
         before the request is not enough: the server may have begun with another store since."""
         suspected_just_now = self._now() - self._suspected_at <= ASSURED
-        if self.history.is_assured or (suspected_just_now and isinstance(state, NotSynced)):
+        if self.history.is_assured(self._member) or (suspected_just_now and isinstance(state, NotSynced)):
             return None
         proof = await self.prove()
         match state, proof:

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable
 
 from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import FifoClosed
-from bridge.informer.history.history import Membership
+from bridge.informer.history.history import History
+from bridge.informer.history.member import Member
 from bridge.informer.history.proof import Contradicted, OtherHistory, SameHistory, UnknownHistory
 from bridge.informer.reflector import list_watch
 from bridge.informer.reflector.assurance import Assurance, Comparison
@@ -80,7 +81,7 @@ class Reflector:
     closed.
 
     A ``resumed`` Reflector compares its first list with a checkpoint. ``comparing`` means that the first list of the
-    queue's epoch may not have ended."""
+    queue's epoch may not have ended. ``member`` is the informer as its ``history`` knows it."""
 
     def __init__(
         self,
@@ -92,7 +93,8 @@ class Reflector:
         report: Report,
         timing: Timing,
         start: NotSynced | Synced | Proving,
-        history: Membership,
+        history: History,
+        member: Member,
         resumed: bool = False,
         jitter: Callable[[], float] = random.random,
         lists: ListLimiter | None = None,
@@ -106,7 +108,7 @@ class Reflector:
         self._timing = timing
         self._jitter = jitter
         self._state: State = start
-        self._assurance = Assurance(history)
+        self._assurance = Assurance(history, member)
         self._pacing = Pacing(timing, granted=resumed)
         self._turn = (lists or ListLimiter()).turn()
         self._repairs = Backoff(timing.backoff_initial, timing.repair_maximum, timing.backoff_quiet)
@@ -382,7 +384,7 @@ class Reflector:
                 self._comparison.begin()
                 await self._fifo.wait_processed()
                 if not isinstance(self._assurance.learned, OtherHistory):
-                    await self._assurance.history.disprove(OtherHistory(was, now))
+                    await self._assurance.disprove(OtherHistory(was, now))
                 self._assurance.learned = None  # Pending news is of this same history.
                 await self._begin_epoch(was, now)
 
@@ -394,7 +396,7 @@ class Reflector:
         self._comparison.begin()
         if broke_off:
             await self._fifo.wait_processed()
-            await self._assurance.history.renew()
+            await self._assurance.renew()
             await self._begin_epoch("a list that broke off", "perhaps another history")
         else:
             self._fifo.suspected()

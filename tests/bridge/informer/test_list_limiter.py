@@ -20,7 +20,7 @@ from tests.kit.deadlines import BUSY
 from tests.kit.objects import PODS, a_pod
 from tests.kit.scripted_source import Quiet, ScriptedSource, Stream, closing_bookmark, opened, page
 from tests.kit.scripted_source import Turn as Answered
-from tests.kit.trusted_history import TrustedHistory
+from tests.kit.trusted_history import trusted
 from tests.kit.virtual_time import settled
 
 FOR_EVER = 10**6
@@ -161,7 +161,7 @@ async def listing(limiter: ListLimiter, *script: Answered, watch_list: bool = Fa
         report=lambda _: None,
         timing=Timing(),
         start=NotSynced(watch_list=watch_list),
-        history=TrustedHistory(),
+        **trusted(),
         jitter=lambda: 0.5,
         lists=limiter,
     )

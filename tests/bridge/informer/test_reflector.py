@@ -63,7 +63,7 @@ from tests.kit.scripted_source import (
     page,
     part,
 )
-from tests.kit.trusted_history import TrustedHistory
+from tests.kit.trusted_history import trusted
 from tests.kit.virtual_time import settled
 
 ALL = Scope()
@@ -116,7 +116,7 @@ async def watching(
         report=facts.append,
         timing=timing or Timing(),
         start=start,
-        history=TrustedHistory(),
+        **trusted(),
         resumed=resumed,
         jitter=jitter,
     )
@@ -631,9 +631,7 @@ async def test_a_new_epoch_follows_the_one_it_was_resumed_in() -> None:
 async def test_closing_the_queue_ends_the_watcher_and_its_connection() -> None:
     source = ScriptedSource(opened(Quiet(1), modified(WEB.at(8)), Quiet(1)))
     fifo = DeltaFIFO(dict[str, None]())
-    reflector = Reflector(
-        PODS, ALL, source, fifo, report=lambda _: None, timing=Timing(), start=WATCHES, history=TrustedHistory()
-    )
+    reflector = Reflector(PODS, ALL, source, fifo, report=lambda _: None, timing=Timing(), start=WATCHES, **trusted())
     fifo.close()
 
     await reflector.run()
