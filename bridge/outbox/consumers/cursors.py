@@ -64,16 +64,11 @@ class SinkCursor:
         return self.backfill is not None and bool(self.backfill.in_flight) and self.settled < self.backfill.starts_after
 
     @property
-    def item_to_save(self) -> int | None:
-        """The index for ``CursorProgress.item``."""
-        if self.backfill is None or (self.settled_item == 0 and not self.backfill.in_flight):
-            return None
-        return self.settled_item
-
-    @property
     def progress(self) -> CursorProgress:
         """For ``save``."""
-        return CursorProgress(self.sink, self.settled, self.item_to_save, self.memory)
+        backfill = self.backfill
+        is_begun = backfill is not None and (self.settled_item != 0 or bool(backfill.in_flight))
+        return CursorProgress(self.sink, self.settled, self.settled_item if is_begun else None, self.memory)
 
     @property
     def backfill_is_settled(self) -> bool:

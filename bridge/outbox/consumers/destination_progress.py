@@ -49,7 +49,7 @@ class DestinationProgress:
     def after_letters(self, cursor: SinkCursor, letters: Sequence[RetriedDeadLetter]) -> Progress:
         """The same when these dead letters are stored; all fetches are settled."""
         return self._progress(
-            cursor, out=cursor.settled, item=cursor.item_to_save, letters=tuple(each.number for each in letters)
+            cursor, out=cursor.settled, item=cursor.progress.item, letters=tuple(each.number for each in letters)
         )
 
     async def item_of(self, progress: Progress, cursor: SinkCursor) -> int | None:
