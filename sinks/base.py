@@ -36,31 +36,29 @@ from sinks.secret_files import SecretFile, read_secret
 __all__ = [
     "ALL_STORED",
     "WITHHELD",
-    "AsksToSend",
     "BatchResult",
     "CannotRead",
     "Channel",
     "ChecksDestinations",
     "Claim",
     "EventOptions",
-    "FencingSink",
     "Format",
     "Lanes",
     "NamesGaps",
     "NoDestination",
     "NotLeading",
     "OrderingKey",
-    "ProgressSink",
+    "Progress",
     "ReadPurpose",
     "Receipt",
     "RecordReader",
     "RetryLater",
     "SecretFile",
     "Sink",
+    "SinkContext",
     "SinkOptions",
     "SinkType",
     "SinkUnavailable",
-    "StatefulSink",
     "Transactions",
     "WrongOption",
     "always",
@@ -68,6 +66,42 @@ __all__ = [
     "read_secret",
     "wrong_options",
 ]
+
+
+def always() -> bool:
+    """``may_send`` without an election."""
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkContext:
+    """What the bridge tells a sink that it opens. A sink uses the members that concern its destination, and ignores the
+    others. The name of the cluster is an argument of the constructor instead, because ``check`` needs it, too.
+
+    The functions may be called until ``close``, in the event loop. They are cheap and never raise.
+    """
+
+    shard: Shard | None = None
+    """The part of all objects that the bridge has; None for all. Each shard has a progress of its own."""
+    memory: bytes = b""
+    """The newest ``Receipt.memory`` that was saved; empty before the first."""
+    watched: Callable[[], Sequence[Resource] | None] = tuple
+    """Returns the watched resources; None until discovery has answered."""
+    may_send: Callable[[], bool] = always
+    """Whether this replica leads for certain; ``always`` without an election. The bridge asks before each ``deliver``.
+    A sink that begins more than one request in a ``deliver``, or waits before the first (for a connection, or for its
+    turn), asks right before each request that hands records over, with no ``await`` in between: the replica may lose
+    the Lease meanwhile. Where the answer is no, the sink begins no request any more, and the records that are left are
+    pending, with the failure ``WITHHELD``."""
+    term: TermBegan | None = None
+    """The notice of the term in which this replica leads; None without an election. A destination that can reject a
+    former leader has it before ``open`` returns."""
+    in_doubt: int = 0
+    """The newest ``SinkUnavailable.in_doubt`` of the sinks before this one, whose ``open`` failed; 0 without any. The
+    Lease was confirmed since: this replica leads, whatever was found."""
+    progress: Callable[[], Progress] = Progress
+    """For a sink whose type has ``transactions``, in ``deliver``: returns what is reached when this batch is stored.
+    ``owner``, ``number`` and ``memory`` are for the sink to fill in."""
 
 
 class Sink(Protocol):
@@ -80,12 +114,18 @@ class Sink(Protocol):
 
     A sink whose type asks for ``lanes`` is called for several lanes at once, never twice at once for the same lane. A
     notice (a record that is no Delta) is the only record of its batch, and no other ``deliver`` runs beside it.
+
+    A sink whose type has ``transactions`` gets batches with notices anywhere in them. Its destination stores a whole
+    batch and ``SinkContext.progress``, or nothing.
     """
 
     def __init__(self, name: str, options: Any, *, cluster: str) -> None: ...
 
-    async def open(self) -> None:
-        """Connects. Raises SinkUnavailable; the bridge tries again later, with a new sink."""
+    async def open(self, context: SinkContext) -> Progress | None:
+        """Connects. Raises SinkUnavailable; the bridge tries again later, with a new sink.
+
+        Returns None; a sink with ``transactions`` returns the newest progress that the destination has, None if it has
+        none. The bridge delivers nothing again that this progress covers."""
         ...
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
@@ -112,63 +152,10 @@ class ChecksDestinations(Protocol):
         ...
 
 
-@runtime_checkable
-class StatefulSink(Protocol):
-    """A sink with state that survives a restart. The bridge sets both attributes before ``open``."""
-
-    memory: bytes
-    """The saved state; empty at first. When all records that were handed to the sink are stored (or dead letters), the
-    bridge saves this value in the same transaction as the cursor. Records handed over later come again after a crash.
-    A few kilobytes at most, and the same object until the value changes."""
-    watched: Callable[[], Sequence[Resource] | None]
-    """Returns the watched resources; None until discovery has answered."""
-
-
-@runtime_checkable
-class AsksToSend(Protocol):
-    """A sink that begins more than one request in a ``deliver``, or waits before the first: for a connection, or for
-    its turn. A replica may lose the Lease meanwhile."""
-
-    may_send: Callable[[], bool]
-    """Set by the bridge before ``open``, with an election; until then ``always``. Asked right before each request that
-    hands records over, with no ``await`` in between. Where the answer is no, the sink begins no request any more, and
-    the records that are left are pending, with the failure ``WITHHELD``. Cheap."""
-
-
-@runtime_checkable
-class FencingSink(Protocol):
-    """A sink whose destination rejects a former leader once ``open`` has announced the next one."""
-
-    term: TermBegan | None
-    """Set by the bridge before ``open``; None without an election."""
-    in_doubt: int
-    """The number of the last message of a stream that may be a later leader's. The sink that the bridge makes next has
-    it, too. The Lease is confirmed before the next attempt: then its leader counts, whatever that message is."""
-
-
-@runtime_checkable
-class ProgressSink(Protocol):
-    """A sink whose ``deliver`` is a transaction: the destination stores the whole batch and the progress, or nothing.
-    Notices stand anywhere in its batches. Its type has ``transactions``."""
-
-    shard: Shard | None
-    """Set by the bridge before ``open``: the part of all objects that the bridge has; None for all. Each shard has a
-    progress of its own."""
-    progress: Progress
-    """Set by the bridge before ``open``, with the term, and before each ``deliver``: what is reached when that batch is
-    stored. ``owner``, ``number`` and ``memory`` are for the sink to fill in."""
-    doubted: bool
-    """``open`` has found a leader of a later term, and failed. The sink that the bridge makes next has it, too: the
-    Lease is confirmed then, and its leader counts, whatever its term."""
-    committed: Progress | None
-    """After ``open``: the newest progress that the destination has; None if it has none. The bridge delivers nothing
-    again that it covers."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transactions:
-    """For a ProgressSink. A transaction has a price of its own, so the bridge delivers less often: a ``deliver`` begins
-    ``seconds`` after the one before, or as soon as ``records`` wait."""
+    """For a sink whose ``deliver`` is a transaction. That has a price of its own, so the bridge delivers less often: a
+    ``deliver`` begins ``seconds`` after the one before, or as soon as ``records`` wait."""
 
     records: int
     """Most records of a transaction."""
@@ -198,11 +185,6 @@ class Claim:
     """The destination in words, for the operator."""
     exclusive: bool
     """No other sink may write to it."""
-
-
-def always() -> bool:
-    """``may_send`` without an election."""
-    return True
 
 
 def no_lanes(_options: SinkOptions) -> None:
@@ -239,7 +221,8 @@ class SinkType:
     lanes: Callable[[Any], Lanes | None] = no_lanes
     """The lanes for a sink with these options; None for a sink that takes batch after batch."""
     transactions: Callable[[Any], Transactions | None] = no_transactions
-    """For a sink with these options that is a ProgressSink; None for others. Not together with ``lanes``."""
+    """The transactions of a sink with these options; None for a sink that stores record by record. Not together with
+    ``lanes``."""
     load_for: Callable[[Any], type[Sink]] | None = None
     """Like ``load``, for a type whose class depends on the options; None if all sinks have the class of ``load``."""
     reader: Callable[[], type[RecordReader]] | None = None

@@ -5,14 +5,14 @@ Gap that stands for records which a destination has lost (``gap_before``).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace as replace_fields
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Concern, Gap, Record, later_gap, lost_gap
-from bridge.model.resource import Resource
 from sinks.receipt import Receipt
 
 UNKNOWN_GAP = b"gap/unknown"
@@ -28,22 +28,13 @@ def gap_before(batch: Sequence[Record], reason: str, concerns: Sequence[Concern]
 
 
 class NamesGaps:
-    """A ``StatefulSink`` for destinations with a single stream: a gap is a record of the stream, and every later
-    envelope names the newest gap. The memory is the id of that gap."""
+    """For sinks of destinations with a single stream: a gap is a record of the stream, and every later envelope names
+    the newest gap. Its id is in the memory."""
 
     def __init__(self, events: CloudEvents) -> None:
         self._note_gap = events.note_gap
         self.newest_gap = b""
         """Its id; empty before the first."""
-        self.watched: Callable[[], Sequence[Resource] | None] = tuple
-
-    @property
-    def memory(self) -> bytes:
-        return self.newest_gap
-
-    @memory.setter
-    def memory(self, saved: bytes) -> None:
-        self.remember_gap(saved)
 
     def remember_gap(self, saved: bytes) -> None:
         """``saved``: the id of the newest gap, as the memory had it; empty before the first."""
@@ -51,9 +42,15 @@ class NamesGaps:
         self.newest_gap = saved if not saved or _GAP.fullmatch(saved) else UNKNOWN_GAP
         self._note_gap(self.newest_gap.decode())
 
-    def note_gaps(self, batch: Sequence[Record], receipt: Receipt) -> Receipt:
-        """Call with the receipt of every batch; returns it unchanged. A notice is always the only record of its batch,
-        so the last record decides."""
+    def note_gap(self, batch: Sequence[Record], receipt: Receipt) -> None:
+        """Call with the receipt of every batch. A notice is always the only record of its batch, so the last record
+        decides."""
         if isinstance(batch[-1], Gap) and not receipt.pending:
             self.remember_gap(later_gap(self.newest_gap.decode(), batch[-1].id).encode())
-        return receipt
+
+    def remembered(self, batch: Sequence[Record], receipt: Receipt) -> Receipt:
+        """Like ``note_gap``, for a sink whose memory is the newest gap alone. Returns the receipt, with the memory if
+        that has changed."""
+        before = self.newest_gap
+        self.note_gap(batch, receipt)
+        return receipt if self.newest_gap == before else replace_fields(receipt, memory=self.newest_gap)

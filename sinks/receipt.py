@@ -20,13 +20,27 @@ class SinkUnavailable(Exception):
     """The destination cannot be reached, or takes no records now; both may change later. The message tells the operator
     where to look, and holds no secret."""
 
-    fenced = False
-    """See ``RetryLater``, as for the next."""
-    doubted = False
+    def __init__(
+        self, reason: str, *, fenced: bool = False, doubted: bool = False, in_doubt: int | None = None
+    ) -> None:
+        """``fenced``, ``doubted``: see RetryLater. ``in_doubt``: in an election, a number that stands for what ``open``
+        has found and that may be a later leader's, such as the last message of a stream. The Lease is confirmed, and
+        the next sink gets the number as ``SinkContext.in_doubt``. None if nothing new was found."""
+        super().__init__(reason)
+        self.fenced = fenced
+        self.doubted = doubted
+        self.in_doubt = in_doubt
+
+    def retry_later(self) -> RetryLater:
+        """The same failure for a Receipt."""
+        return RetryLater(str(self), unavailable=True, fenced=self.fenced, doubted=self.doubted)
 
 
 class NotLeading(SinkUnavailable):
-    """``may_send`` said no (see ``AsksToSend``), so a request was not begun. Its records are pending, and withheld."""
+    """``SinkContext.may_send`` said no, so a request was not begun. Its records are pending, and withheld."""
+
+    def __init__(self) -> None:
+        super().__init__(WITHHELD.reason)
 
 
 class WrongOption(SinkUnavailable):
@@ -79,8 +93,8 @@ class RetryLater:
     doubted: bool = False
     """The destination may know a later leader: with an election, deliveries wait until the Lease is confirmed."""
     withheld: bool = False
-    """``may_send`` said no (see ``AsksToSend``), so the records were not sent. They are once the Lease is confirmed, or
-    by another replica. This is no failure of the destination."""
+    """``SinkContext.may_send`` said no, so the records were not sent. They are once the Lease is confirmed, or by
+    another replica. This is no failure of the destination."""
 
 
 WITHHELD = RetryLater("the time for which this replica holds the Lease may be over", withheld=True)
@@ -115,12 +129,18 @@ class Receipt:
     changed: str = ""
     """A change of the destination with consequences for consumers, and these, such as more partitions of a topic. The
     bridge logs and counts it."""
+    memory: bytes | None = field(default=None, compare=False)
+    """State of the sink that survives a restart, as it is behind this batch; None if it is that of the receipt before.
+    When all records that were handed to the sink are stored (or dead letters), the bridge saves the newest memory in
+    the same transaction as the cursor, and the next sink gets it in its SinkContext. Records handed over later come
+    again after a crash. A few kilobytes at most."""
 
     def followed_by(self, rest: Receipt) -> Receipt:
         """The result of the batch after its pending records were delivered again, with the result ``rest``."""
         at = self.pending
         return replace(
             rest,
+            memory=self.memory if rest.memory is None else rest.memory,
             pending=tuple(at[index] for index in rest.pending),
             rejected={**self.rejected, **{at[index]: reason for index, reason in rest.rejected.items()}},
             answers={**self.answers, **{at[index]: answer for index, answer in rest.answers.items()}},

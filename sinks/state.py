@@ -51,7 +51,9 @@ class StateBesideHistory:
             return history
         receipt = result.receipt(pending | missing, history.failure or failure)
         self._acknowledged &= {_identity(batch[index]) for index in receipt.pending}
-        return replace(receipt, created=history.created, lost=history.lost, changed=history.changed)
+        return replace(
+            receipt, created=history.created, lost=history.lost, changed=history.changed, memory=history.memory
+        )
 
     async def _deliver_history(self, result: BatchResult, unsent: list[int] | None) -> tuple[Receipt, set[int]]:
         """``unsent``: indexes of the records to deliver; None for all. Returns the history's receipt, and the indexes

@@ -33,7 +33,7 @@ from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import Playground
 from bridge.playground.simulation.life import ClusterSimulation
 from bridge.telemetry.facts import discard
-from sinks.base import ALL_STORED, Receipt
+from sinks.base import ALL_STORED, Receipt, SinkContext
 
 
 def demo(*, seconds: float | None, rate: float) -> int:
@@ -163,7 +163,7 @@ class ScreenSink:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
 
-    async def open(self) -> None:
+    async def open(self, context: SinkContext) -> None:
         return
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:

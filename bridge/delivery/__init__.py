@@ -36,10 +36,10 @@ Invariant, with its tests:
   ``tests/contracts/test_refusals.py``
 """
 
-from bridge.delivery.attempts import HeldLease, MakeContent, report_halt
+from bridge.delivery.attempts import HeldLease, MakeContent, WorkerSettings, report_halt
 from bridge.delivery.circuit import Retry
 from bridge.delivery.lane_worker import MAX_RECORDS, LaneWorker
-from bridge.delivery.sink_worker import SinkWorker, WorkerSettings
+from bridge.delivery.sink_worker import SinkWorker
 from bridge.delivery.worker import TransactionWorker, Worker
 
 __all__ = [

@@ -10,12 +10,17 @@ Lease says who leads, and the attempt is made again if it is this replica.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
+import msgspec
+
 from bridge.delivery.circuit import AT_REST, Circuit, Retry
+from bridge.delivery.ports import DeadLetterStore, RecordSource
+from bridge.model.policies import OnRejected
 from bridge.model.primitives.backoff import Backoff
 from bridge.model.record import Record, body_bytes, unfit
 from bridge.model.status import PauseCause
@@ -33,7 +38,7 @@ from bridge.telemetry.facts.delivery import (
     SinkFenced,
     SinkOpened,
 )
-from sinks.base import AsksToSend, Receipt, RetryLater, Sink, SinkUnavailable
+from sinks.base import Progress, Receipt, RetryLater, Sink, SinkContext, SinkUnavailable, always
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +62,6 @@ def report_destination(report: Report, sink: str, receipt: Receipt, *, delivered
         report(DestinationLost(sink, receipt.lost))
     if receipt.changed:
         report(DestinationChanged(sink, receipt.changed))
-
-
-def opening_failure(error: SinkUnavailable) -> RetryLater:
-    return RetryLater(str(error), fenced=error.fenced, doubted=error.doubted)
 
 
 def pause_cause(failure: RetryLater) -> PauseCause:
@@ -107,11 +108,6 @@ class Fencing:
         """Whether this replica leads for certain, and no destination doubts it. Asked before each request."""
         return not self._in_doubt and (self._lease is None or self._lease.is_valid)
 
-    def join(self, sink: Sink) -> None:
-        """Before the sink is opened: it asks before each request, too."""
-        if self._lease is not None and isinstance(sink, AsksToSend):
-            sink.may_send = self.may_send
-
     async def until_certain(self) -> None:
         """Returns when ``may_send`` says yes. Another attempt may have met the fence, at any time."""
         while self._lease is not None and not self.may_send():
@@ -147,41 +143,61 @@ PART = "a part of the destination"
 """The lane of records that wait for one, see ``RetryLater.partly``."""
 
 
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A sink, its records and dead letters, and the sink's policies."""
+
+    name: str
+    make_sink: Callable[[], Sink]
+    pending: RecordSource
+    dead_letters: DeadLetterStore
+    report: Report
+    now: Callable[[], str]
+    """Returns the time as RFC 3339, for gaps that the worker makes."""
+    max_batch: int
+    """Most records of a fetch."""
+    save_pause: Callable[[PauseCause], Awaitable[object]]
+    """Stores that the destination ended deliveries. Durable on return."""
+    on_rejected: OnRejected = OnRejected.PARK
+    lease: HeldLease | None = None
+    """With which this replica leads; None without an election."""
+    make_context: Callable[[], SinkContext] = SinkContext
+    """Makes the context of a sink that is about to be opened, but for ``may_send`` and ``in_doubt``."""
+    make_content: MakeContent | None = None
+    """Called for each attempt; None if the sink's options ask for no content. Dead letters are without it."""
+    redacts: bool = False
+    """Records come in a form of the sink's own. One that has none (``unfit``) is rejected without an attempt."""
+    leaving: Callable[[Record], Record] | None = None
+    """Makes the form in which a record leaves, right before each attempt: with the leader's term. Dead letters are
+    without it. None for the record as it is."""
+    retry: Retry = Retry()
+    """For the circuit, and for each lane."""
+    jitter: Callable[[], float] = random.random
+    """Returns a number from 0 to 1 for each delay."""
+
+
 class SinkAttempts:
     """``open`` once, then ``deliver``, then ``close``. Only ``open`` retries by itself: the worker retries records."""
 
-    def __init__(
-        self,
-        name: str,
-        make_sink: Callable[[], Sink],
-        *,
-        backlog_records: Callable[[], int],
-        report: Report,
-        retry: Retry,
-        jitter: Callable[[], float],
-        save_pause: Callable[[PauseCause], Awaitable[object]],
-        make_content: MakeContent | None = None,
-        redacts: bool = False,
-        leaving: Callable[[Record], Record] | None = None,
-        lease: HeldLease | None = None,
-    ) -> None:
-        """``backlog_records``: the number of unsettled records of the sink. The others: see WorkerSettings."""
-        self._name = name
-        self._save_pause = save_pause
-        self._make_content = make_content
-        self._redacts = redacts
-        self._leaving = leaving
-        self._elected = lease is not None
-        self._fencing = Fencing(name, lease, report)
-        self._make_sink = make_sink
-        self._backlog_records = backlog_records
-        self._report = report
-        self._jitter = jitter
+    def __init__(self, settings: WorkerSettings) -> None:
+        retry = settings.retry
+        self._settings = settings
+        self._jitter = settings.jitter
+        self._name = settings.name
+        self._report = settings.report
+        self._make_content = settings.make_content
+        self._redacts = settings.redacts
+        self._leaving = settings.leaving
+        self._elected = settings.lease is not None
+        self._fencing = Fencing(settings.name, settings.lease, settings.report)
         self._opening = Backoff(retry.initial, retry.maximum, retry.quiet)
         self._parts = Backoff(retry.initial, retry.maximum, retry.quiet)
         """Of failures of a part of the destination, which the circuit does not count."""
         self._bounded = retry.bounded
         self._sink: Sink | None = None
+        self.committed: Progress | None = None
+        """What ``Sink.open`` returned."""
+        self.memory: bytes | None = None
+        """The sink's newest (``Receipt.memory``); None before the first."""
         self._failing: dict[Hashable, RetryLater] = {}
         """Lane (None without lanes) → its failure, if its last attempt failed. The newest failure is the last."""
         self._change = asyncio.Event()
@@ -245,16 +261,19 @@ class SinkAttempts:
 
     async def open(self) -> None:
         """Creates sinks until a sink opens: a failed ``open`` leaves a sink in an unknown state."""
+        may_send = self._fencing.may_send if self._elected else always
+        in_doubt = 0
         while self._sink is None:
             await self._until_ready()
-            sink = self._make_sink()
-            self._fencing.join(sink)
+            sink = self._settings.make_sink()
+            context = replace(self._settings.make_context(), may_send=may_send, in_doubt=in_doubt)
             try:
-                await sink.open()
+                self.committed = await sink.open(context)
             except SinkUnavailable as error:
                 await sink.close()
                 _raise_lost_cancellation()
-                failure = self._failing[None] = opening_failure(error)
+                in_doubt = in_doubt if error.in_doubt is None else error.in_doubt
+                failure = self._failing[None] = error.retry_later()
                 await self._fencing.cleared(failure)
                 await self.pause(failure, self._opening.next(self._now(), self._jitter()), records=0)
             except BaseException:
@@ -294,6 +313,8 @@ class SinkAttempts:
         finally:
             self.in_flight -= 1
         _raise_lost_cancellation()
+        if receipt.memory is not None:
+            self.memory = receipt.memory
         self._count(batch, receipt, self._now() - began)
         partly = receipt.failure is not None and receipt.failure.partly
         if (partly or len(receipt.pending) < len(batch)) and self.circuit.state is not AT_REST:
@@ -312,7 +333,7 @@ class SinkAttempts:
         if not cleared and (cause := pause_cause(failure)) and not self._halted:
             self.suspend(cause, failure.reason)
             report_halt(self._report, self._name, failure.reason, cause)
-            await self._save_pause(cause)
+            await self._settings.save_pause(cause)
         return replace(receipt, failure=failure), delay
 
     async def pause(self, failure: RetryLater, delay: float, records: int) -> None:
@@ -329,7 +350,7 @@ class SinkAttempts:
     def delayed(self, failure: RetryLater, delay: float, records: int) -> None:
         """Reports that so many records wait ``delay`` seconds for their next attempt."""
         if not pause_cause(failure):
-            backlog = self._backlog_records()
+            backlog = self._settings.pending.backlog_records
             self._report(DeliveryDelayed(self._name, records, failure.reason, delay, backlog, failure.after))
 
     def _count(self, batch: Sequence[Record], receipt: Receipt, seconds: float) -> None:

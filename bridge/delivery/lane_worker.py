@@ -19,8 +19,9 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from bridge.delivery.attempts import WorkerSettings
 from bridge.delivery.ports import DeadLetterStore
-from bridge.delivery.sink_worker import Parking, SinkWorker, WorkerSettings
+from bridge.delivery.sink_worker import Parking, SinkWorker
 from bridge.delivery.workqueue import WorkQueue
 from bridge.model.primitives.fetch import Fetch, split_at_notices
 from bridge.model.record import Delta, OrderingKey, Record, RetriedDeadLetter
@@ -340,7 +341,7 @@ class LaneWorker(SinkWorker):
 
     def _settle(self) -> None:
         for fetch in self._unsettled.pop_settled():
-            self._pending.settle(fetch)
+            self._pending.settle(fetch, self._attempts.memory)
             self._progress.set()
         # Only when the lanes are empty, not at every delivery: waiting tasks would wake up in vain each time.
         if not self._in_lanes:

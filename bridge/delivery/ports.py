@@ -7,6 +7,7 @@ from typing import Protocol
 
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import NewDeadLetter, OrderingKey, Record, RetriedDeadLetter
+from bridge.model.versions.progress import Progress
 
 
 class RecordSource(Protocol):
@@ -31,9 +32,10 @@ class RecordSource(Protocol):
         """Makes ``take`` return now, or at once when it is called next."""
         ...
 
-    def settle(self, fetch: Fetch[Record]) -> None:
+    def settle(self, fetch: Fetch[Record], memory: bytes | None = None) -> None:
         """Every record of this fetch and of all earlier fetches is stored or a dead letter. Called once for each fetch,
-        in the order of ``take``."""
+        in the order of ``take``. ``memory``: the sink's newest (``Receipt.memory``), saved together with that; None
+        before the first."""
         ...
 
 
@@ -49,12 +51,13 @@ class TransactionSource(RecordSource, Protocol):
         """Before the sink is opened. Durable on return."""
         ...
 
-    async def recover(self) -> None:
-        """After the sink is opened, before the first ``take``: records that the destination has are not taken again."""
+    async def recover(self, committed: Progress | None) -> None:
+        """After the sink is opened, before the first ``take``: records that the destination has are not taken again.
+        ``committed``: its newest progress; None if it has none."""
         ...
 
     def hand_over(self, fetch: Fetch[Record]) -> None:
-        """The next delivery is of this fetch; every earlier fetch is settled. Gives the sink its progress."""
+        """The next delivery is of this fetch; every earlier fetch is settled."""
         ...
 
     def hand_over_letters(self, letters: Sequence[RetriedDeadLetter]) -> None:

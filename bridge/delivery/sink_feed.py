@@ -21,7 +21,6 @@ from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.ring import Slice
-from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta, Record, RetriedDeadLetter
 from bridge.model.versions.progress import Progress
 from bridge.outbox import (
@@ -36,7 +35,6 @@ from bridge.outbox import (
 from bridge.processor.shared_processor import ProcessorListener
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.delivery import ProgressRead
-from sinks.base import ProgressSink, StatefulSink
 
 
 class SelectedLog:
@@ -112,8 +110,6 @@ class SinkFeed:
         redacted in ``turns``."""
         self.sink = sink
         self._uncertain_through = uncertain_through
-        self.stateful: StatefulSink | None = None
-        """The open sink, if its memory is to be saved with the cursor."""
         self.redact: Callable[[Record], Record] | None = None
         """Makes the sink's form of a record, in which it is delivered and kept as a dead letter."""
         self.view: Callable[[Record], Record | None] | None = None
@@ -234,13 +230,13 @@ class SinkFeed:
         self._listener.wake()
         self._advanced.set()
 
-    def settle(self, fetch: Fetch[Record]) -> None:
+    def settle(self, fetch: Fetch[Record], memory: bytes | None = None) -> None:
         """See delivery.ports.RecordSource."""
         if fetch.through is not None:
             self._cursor.settle(fetch.through)
         if fetch.index is not None:
             self._cursor.settle_backfill(fetch.index)
-        if self.stateful is not None and (memory := self.stateful.memory) is not self._cursor.memory:
+        if memory is not None and memory is not self._cursor.memory:
             self._cursor.remember(memory)
         if self._cursor.backfill is not None:
             self._advanced.set()
@@ -329,27 +325,19 @@ class TransactionFeed(SinkFeed):
     """The TransactionSource of a sink's worker (see delivery.ports). The destination knows better than the cursor on
     disk, which is saved twice a second, what it has."""
 
-    sink_with_progress: ProgressSink
-    """The sink, once it was made."""
     report: Report
+    _progress = Progress()
 
-    @property
-    def shard(self) -> Shard | None:
-        """The part of all objects that the bridge has."""
-        return self._sinks.shard
-
-    @property
-    def first_progress(self) -> Progress:
-        """Before the first delivery."""
-        return Progress(term=self._sinks.progress.term)
+    def progress(self) -> Progress:
+        """See SinkContext."""
+        return self._progress
 
     async def begin(self) -> None:
         """See delivery.ports.TransactionSource, as for the next three."""
         await self._sinks.progress.begin()
 
-    async def recover(self) -> None:
-        sink, cursor, progress = self.sink_with_progress, self._cursor, self._sinks.progress
-        committed, before = sink.committed, self.backlog_records
+    async def recover(self, committed: Progress | None) -> None:
+        cursor, progress, before = self._cursor, self._sinks.progress, self.backlog_records
         unknown = "" if committed is None else progress.starts.unknown(committed, cursor)
         if committed is not None and not unknown:
             await self._move(committed)
@@ -360,12 +348,10 @@ class TransactionFeed(SinkFeed):
             self.report(ProgressRead(self.sink, 0 if unknown else before - self.backlog_records, unknown))
 
     def hand_over(self, fetch: Fetch[Record]) -> None:
-        sink = self.sink_with_progress
-        sink.progress = self._sinks.progress.after(self._cursor, fetch)
+        self._progress = self._sinks.progress.after(self._cursor, fetch)
 
     def hand_over_letters(self, letters: Sequence[RetriedDeadLetter]) -> None:
-        sink = self.sink_with_progress
-        sink.progress = self._sinks.progress.after_letters(self._cursor, letters)
+        self._progress = self._sinks.progress.after_letters(self._cursor, letters)
 
     async def _forget_letters(self, committed: Progress) -> None:
         if committed.letters:

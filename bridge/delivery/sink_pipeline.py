@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TypeAlias
 
-from bridge.delivery.attempts import HeldLease, MakeContent, report_halt
+from bridge.delivery.attempts import HeldLease, MakeContent, WorkerSettings, report_halt
 from bridge.delivery.feeds import Feeds
 from bridge.delivery.lane_worker import MAX_RECORDS, LaneWorker
 from bridge.delivery.sink_feed import SinkFeed, TransactionFeed
-from bridge.delivery.sink_worker import SinkWorker, WorkerSettings
+from bridge.delivery.sink_worker import SinkWorker
 from bridge.delivery.worker import TransactionWorker, Worker
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
 from bridge.model.status import PauseCause
 from bridge.model.versions.version import gap_in_shard, in_term
-from bridge.outbox import DeadLetters, Outbox, SinkCursor, utc_now
+from bridge.outbox import DeadLetters, Outbox, utc_now
 from bridge.plan.current_resources import CurrentResources
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan
 from bridge.telemetry.facts import Report
@@ -40,7 +40,7 @@ from bridge.telemetry.facts.delivery import (
 from bridge.transform.redaction import Redaction, redact_for_sink
 from bridge.views.content_maker import WrongContent, content_makers
 from bridge.views.language import Cel, MissingLibrary
-from sinks.base import FencingSink, ProgressSink, Sink, StatefulSink
+from sinks.base import Progress, SinkContext
 
 SHORT = 256 * 1024
 FEW = 8
@@ -52,45 +52,6 @@ _HALTED = {
     PauseCause.GONE: "the destination answered before this start that it is gone for good (HTTP 410)",
     PauseCause.FENCED: "another bridge had taken the destination over before this start",
 }
-
-
-class SinkFactory:
-    """Creates a sink for each attempt to open it. A new sink gets the memory of the sink before; its feed saves the
-    memory with the cursor."""
-
-    def __init__(
-        self,
-        make: Callable[[], Sink],
-        feed: SinkFeed,
-        cursor: SinkCursor,
-        watched: CurrentResources,
-        begun: Callable[[int], TermBegan | None],
-    ) -> None:
-        """``begun``: makes the notice of the term, from the last record that the sink has settled; None without an
-        election."""
-        self._make = make
-        self._feed = feed
-        self._cursor = cursor
-        self._watched = watched
-        self._begun = begun
-        self._last: ProgressSink | None = None
-        self._fencing: FencingSink | None = None
-
-    def make(self) -> Sink:
-        sink = self._make()
-        if isinstance(sink, StatefulSink):
-            sink.memory = self._cursor.memory
-            sink.watched = self._watched
-            self._feed.stateful = sink
-        if isinstance(sink, FencingSink):
-            sink.term = self._begun(self._cursor.settled)
-            sink.in_doubt = 0 if self._fencing is None else self._fencing.in_doubt
-            self._fencing = sink
-        if isinstance(self._feed, TransactionFeed) and isinstance(sink, ProgressSink):
-            sink.shard, sink.progress = self._feed.shard, self._feed.first_progress
-            sink.doubted = self._last is not None and self._last.doubted
-            self._feed.sink_with_progress = self._last = sink
-        return sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +147,15 @@ def _make_pipeline(
     if isinstance(feed, TransactionFeed):
         feed.report = report
     feed.redact = redact_for_sink(plan.redact, redaction) if plan.redact else None
-    sinks = SinkFactory(plan.make, feed, outbox.sinks[plan.name], watched, partial(term_begun, outbox))
+    progress = feed.progress if isinstance(feed, TransactionFeed) else Progress
+    make_context = partial(context_of, outbox, plan.name, watched=watched, progress=progress)
     dead_letters = outbox.sinks.dead_letters[plan.name]
     leaving: Callable[[Record], Record] | None = None
     if outbox.term:
         leaving = partial(in_term, term=outbox.term, ahead=outbox.ahead)
     if outbox.sinks.shard is not None:
         leaving = _composed(leaving, partial(gap_in_shard, shard=outbox.sinks.shard))
-    worker = _make_worker(plan, sinks.make, feed, dead_letters, report, outbox, make_content, leaving, lease)
+    worker = _make_worker(plan, make_context, feed, dead_letters, report, outbox, make_content, leaving, lease)
     cause = outbox.sinks[plan.name].paused
     if cause is PauseCause.OPERATOR:
         worker.suspend(cause)
@@ -204,9 +166,13 @@ def _make_pipeline(
     return SinkPipeline(plan, feed, dead_letters, worker, make_content)
 
 
-def term_begun(outbox: Outbox, settled: int) -> TermBegan | None:
-    """The notice of the term in which this bridge leads, behind the last record that a sink has settled."""
-    return TermBegan(outbox.term, settled + outbox.ahead, utc_now()) if outbox.leads else None
+def context_of(
+    outbox: Outbox, sink: str, *, watched: CurrentResources, progress: Callable[[], Progress]
+) -> SinkContext:
+    """The context of a sink that is opened now."""
+    cursor = outbox.sinks[sink]
+    began = TermBegan(outbox.term, cursor.settled + outbox.ahead, utc_now()) if outbox.leads else None
+    return SinkContext(shard=outbox.sinks.shard, memory=cursor.memory, watched=watched, term=began, progress=progress)
 
 
 def _composed(first: Callable[[Record], Record] | None, then: Callable[[Record], Record]) -> Callable[[Record], Record]:
@@ -220,7 +186,7 @@ def seconds_until(when: float | None) -> float | None:
 
 def _make_worker(
     plan: SinkPlan,
-    make: Callable[[], Sink],
+    make_context: Callable[[], SinkContext],
     feed: SinkFeed,
     dead_letters: DeadLetters,
     report: Report,
@@ -232,7 +198,8 @@ def _make_worker(
     most = plan.most_in_flight
     settings = WorkerSettings(
         name=plan.name,
-        make_sink=make,
+        make_sink=plan.make,
+        make_context=make_context,
         pending=feed,
         dead_letters=dead_letters,
         report=report,

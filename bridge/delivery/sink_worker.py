@@ -1,4 +1,4 @@
-"""The common part of all workers: the promise, the settings, the dead letters, and the state for status and admin.
+"""The common part of all workers: the promise, the dead letters, and the state for status and admin.
 
 ``SinkWorker`` opens the sink, leaves the work to its kind, and answers what operators and the shutdown ask. ``Parking``
 puts rejected records, and the records behind them, into the dead letters.
@@ -10,16 +10,12 @@ It shows in ``/readyz?verbose``, ``kubedelta cursors``, the metrics and, at ever
 from __future__ import annotations
 
 import asyncio
-import random
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 
-import msgspec
-
-from bridge.delivery.attempts import HeldLease, MakeContent, SinkAttempts
-from bridge.delivery.circuit import Retry
-from bridge.delivery.ports import DeadLetterStore, RecordSource
+from bridge.delivery.attempts import SinkAttempts, WorkerSettings
+from bridge.delivery.ports import DeadLetterStore
 from bridge.model.policies import OnRejected
 from bridge.model.primitives.fetch import Missed
 from bridge.model.record import Delta, Gap, NewDeadLetter, Record, RetriedDeadLetter, overrun_gap
@@ -27,7 +23,7 @@ from bridge.model.status import CircuitState, PauseCause, SinkState
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.delivery import RecordRejected, RecordsParked
 from bridge.telemetry.facts.outbox import ListenerOverrun
-from sinks.base import Sink, is_blocked
+from sinks.base import is_blocked
 
 
 class Parking:
@@ -102,36 +98,6 @@ _STATES = {
 }
 
 
-class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A sink, its records and dead letters, and the sink's policies."""
-
-    name: str
-    make_sink: Callable[[], Sink]
-    pending: RecordSource
-    dead_letters: DeadLetterStore
-    report: Report
-    now: Callable[[], str]
-    """Returns the time as RFC 3339, for gaps that the worker makes."""
-    max_batch: int
-    """Most records of a fetch."""
-    save_pause: Callable[[PauseCause], Awaitable[object]]
-    """Stores that the destination ended deliveries. Durable on return."""
-    on_rejected: OnRejected = OnRejected.PARK
-    lease: HeldLease | None = None
-    """With which this replica leads; None without an election."""
-    make_content: MakeContent | None = None
-    """Called for each attempt; None if the sink's options ask for no content. Dead letters are without it."""
-    redacts: bool = False
-    """Records come in a form of the sink's own. One that has none (``unfit``) is rejected without an attempt."""
-    leaving: Callable[[Record], Record] | None = None
-    """Makes the form in which a record leaves, right before each attempt: with the leader's term. Dead letters are
-    without it. None for the record as it is."""
-    retry: Retry = Retry()
-    """For the circuit, and for each lane."""
-    jitter: Callable[[], float] = random.random
-    """Returns a number from 0 to 1 for each delay."""
-
-
 class SinkWorker(ABC):
     """Takes records from ``pending``, delivers them, settles them. Ends only by cancellation, or by a bug. The next
     worker of this sink delivers the unsettled records again.
@@ -149,26 +115,13 @@ class SinkWorker(ABC):
     """
 
     def __init__(self, settings: WorkerSettings) -> None:
-        pending = settings.pending
         self.name = settings.name
-        self._pending = pending
+        self._pending = settings.pending
         self._dead_letters = settings.dead_letters
         self._report = settings.report
         self._now = settings.now
         self._max_batch = settings.max_batch
-        self._attempts = SinkAttempts(
-            settings.name,
-            settings.make_sink,
-            backlog_records=lambda: pending.backlog_records,
-            report=settings.report,
-            retry=settings.retry,
-            jitter=settings.jitter,
-            save_pause=settings.save_pause,
-            make_content=settings.make_content,
-            redacts=settings.redacts,
-            leaving=settings.leaving,
-            lease=settings.lease,
-        )
+        self._attempts = SinkAttempts(settings)
         self._parking = Parking(settings.name, settings.dead_letters, settings.on_rejected, settings.report)
         self._progress = asyncio.Event()
 

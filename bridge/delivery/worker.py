@@ -14,9 +14,9 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from bridge.delivery.attempts import PART
+from bridge.delivery.attempts import PART, WorkerSettings
 from bridge.delivery.ports import TransactionSource
-from bridge.delivery.sink_worker import SinkWorker, WorkerSettings
+from bridge.delivery.sink_worker import SinkWorker
 from bridge.model.primitives.fetch import Fetch, split_at_notices
 from bridge.model.record import Delta, OrderingKey, Record, RetriedDeadLetter, body_bytes
 from sinks.base import RetryLater
@@ -68,7 +68,7 @@ class Worker(SinkWorker):
             if self._aside.waiting:
                 self._aside.hold(fetch)
             else:
-                self._pending.settle(fetch)
+                self._pending.settle(fetch, self._attempts.memory)
             self._busy = False
             self._progress.set()
 
@@ -126,7 +126,7 @@ class Worker(SinkWorker):
         taken = self._aside.take(self._max_batch)
         self._aside.put_back(taken, await self._deliver(taken, PART))
         for fetch in self._aside.settled():
-            self._pending.settle(fetch)
+            self._pending.settle(fetch, self._attempts.memory)
         self._progress.set()
 
     def _waits_aside(self, failure: RetryLater, delay: float, records: int) -> None:
@@ -300,7 +300,7 @@ class TransactionWorker(Worker):
         await super().run()
 
     async def _work(self) -> None:
-        await self._source.recover()
+        await self._source.recover(self._attempts.committed)
         clock = asyncio.get_running_loop().time
         while True:
             # A dead letter of before a kill may stand in front of the settled log: its record comes again, and is known
@@ -317,7 +317,7 @@ class TransactionWorker(Worker):
                 self._begins_at = 0.0 if len(records) >= self._max_batch else clock() + self._seconds
                 self._source.hand_over(fetch)
                 await self._deliver(records)
-            self._source.settle(fetch)
+            self._source.settle(fetch, self._attempts.memory)
             self._busy = False
             self._progress.set()
 

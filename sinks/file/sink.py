@@ -10,6 +10,7 @@ from functools import partial
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.formats.definitions import Definitions
 from bridge.model.record import Delta, Record
+from sinks.base import SinkContext
 from sinks.channels import Channel, object_messages, structured_messages
 from sinks.file.connection import describe
 from sinks.file.delivery import AppendFailed, LineWriter, open_writer
@@ -70,7 +71,8 @@ class FileSink(NamesGaps):
         self._writer: LineWriter | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    async def open(self) -> None:
+    async def open(self, context: SinkContext) -> None:
+        self.remember_gap(context.memory)
         self._writer = await asyncio.get_running_loop().run_in_executor(self._thread, self._open_writer)
         self._set_timer()
 
@@ -80,7 +82,7 @@ class FileSink(NamesGaps):
         result = BatchResult(batch)
         lines = result.encode(self._encoder.encode)
         receipt = await self._append(self._writer, lines, result) if lines else result.receipt()
-        return self.note_gaps(batch, receipt)
+        return self.remembered(batch, receipt)
 
     async def check(self) -> str:
         return await asyncio.to_thread(describe, self._options)

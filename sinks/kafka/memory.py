@@ -1,4 +1,4 @@
-"""The state of a Kafka sink that survives a restart (``StatefulSink.memory``): the newest gap, counts of a snapshot,
+"""The state of a Kafka sink that survives a restart (``Receipt.memory``): the newest gap, counts of a snapshot,
 and the topics as they were last seen, by which changes that their owners made are noticed. Nothing here asks a broker.
 
 A gap with a marker in every partition where it belongs needs no further mention. Any other gap is named in the headers
@@ -90,7 +90,7 @@ class _Saved(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KafkaMemory:
-    """``saved`` gives the bytes for ``StatefulSink.memory``, and the constructor reads them back."""
+    """``saved`` gives the bytes for ``Receipt.memory``, and the constructor reads them back."""
 
     def __init__(self, saved: bytes = b"") -> None:
         """Bytes that cannot be read stand for an unknown gap: every later record names it."""

@@ -279,7 +279,7 @@ class AskingProducer(KafkaProducer):
     """Takes messages only while this replica may send. librdkafka sends by itself what it has taken."""
 
     def __init__(self, *parameters: Any, may_send: Callable[[], bool], gapless: bool) -> None:
-        """``may_send``: see ``AsksToSend``."""
+        """``may_send``: see SinkContext."""
         super().__init__(*parameters, gapless=gapless)
         self._may_send = may_send
 
@@ -302,11 +302,12 @@ class Producers:
         self._threads = threads
         self.present: KafkaProducer | None = None
         """None before ``open`` and after ``close``."""
-        self.may_send: Callable[[], bool] = always
-        """See ``AsksToSend``. Without effect on transactions: brokers fence them."""
+        self._may_send: Callable[[], bool] = always
 
-    async def open(self) -> str:
-        """Returns the address and the size of the cluster that answers. Raises SinkUnavailable."""
+    async def open(self, may_send: Callable[[], bool] = always) -> str:
+        """Returns the address and the size of the cluster that answers. ``may_send``: see SinkContext; without effect
+        on transactions, which brokers fence. Raises SinkUnavailable."""
+        self._may_send = may_send
         producer = await self._new(gapless=True)
         try:
             found = await self._ping(producer)
@@ -343,9 +344,9 @@ class Producers:
             raise SinkUnavailable(f"librdkafka does not take these settings: {error.args[0].str()}") from error
 
     def _make(self, loop: asyncio.AbstractEventLoop, gapless: bool) -> KafkaProducer:  # In a thread.
-        if self.may_send is always:
+        if self._may_send is always:
             return KafkaProducer(self._config, self._threads, loop, gapless=gapless)
-        return AskingProducer(self._config, self._threads, loop, may_send=self.may_send, gapless=gapless)
+        return AskingProducer(self._config, self._threads, loop, may_send=self._may_send, gapless=gapless)
 
     async def _ping(self, producer: KafkaProducer) -> str:
         left, step, loop = float(self._options.connect_timeout), _FIRST_LOOK, asyncio.get_running_loop()

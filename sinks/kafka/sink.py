@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from bridge.model.record import Delta, Notice, Record
 from bridge.model.resource import Resource
+from sinks.base import SinkContext
 from sinks.gaps import gap_before
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.delivery import BatchSender, Count, Sender, TrimmedForms
@@ -99,26 +100,17 @@ class KafkaSink:
             idle_timeout=options.ack_timeout,
         )
         self._watch = TopicWatch(options, self._topics, self._threads)
-        self.memory = b""
-        self.watched: Callable[[], Sequence[Resource] | None] = tuple
+        self._context = SinkContext()
         self._sender = parts.sender(options, self._producers, self._topics, trimmed, self._count)
 
-    @property
-    def may_send(self) -> Callable[[], bool]:
-        """See AsksToSend."""
-        return self._producers.may_send
+    async def open(self, context: SinkContext) -> None:
+        await self._producers.open(context.may_send)
+        await self.restore(context)
 
-    @may_send.setter
-    def may_send(self, may_send: Callable[[], bool]) -> None:
-        self._producers.may_send = may_send
-
-    async def open(self) -> None:
-        await self._producers.open()
-        await self.restore()
-
-    async def restore(self) -> None:
-        """Goes on with ``memory``. The brokers can be reached."""
-        self._notices.restore(self.memory)
+    async def restore(self, context: SinkContext) -> None:
+        """Goes on with the memory. The brokers can be reached."""
+        self._context = context
+        self._notices.restore(context.memory)
         await self._watch.open(self._notices.memory)
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
@@ -126,7 +118,7 @@ class KafkaSink:
         wherever that fails."""
         if self._watch.at <= monotonic():
             self._watch.turn()
-            self.memory = self._notices.memory.saved()
+            return self._remembered(await KafkaSink.deliver(self, batch))
         if self._watch.has_changes:
             return await self._deliver_behind_changes(batch)
         if not isinstance(batch[0], Delta) or batch[0].snapshot is not None:
@@ -176,7 +168,7 @@ class KafkaSink:
         reason = ""
         if topics := self._watch.changes.created_again:
             reason = f"created again, and so empty: {', '.join(topics)}"
-            watched = self.watched()
+            watched = self._context.watched()
             if watched is None:
                 waits = f"{reason}; discovery has not said yet which resources are concerned"
                 return Receipt(pending=range(len(batch)), failure=RetryLater(waits))
@@ -185,8 +177,8 @@ class KafkaSink:
                 if receipt.pending:
                     return Receipt(pending=range(len(batch)), failure=receipt.failure)
         changed = self._watch.settle()
-        self.memory = self._notices.memory.saved()
-        return replace(await KafkaSink.deliver(self, batch), lost=reason, changed=changed)
+        receipt = replace(await KafkaSink.deliver(self, batch), lost=reason, changed=changed)
+        return self._remembered(receipt)
 
     async def _came_back(self, messages: Iterable[KafkaMessage]) -> bool:
         """Whether a topic of these messages that had been missing was created again. Creates it if the options say so:
@@ -204,8 +196,11 @@ class KafkaSink:
             receipt = await self._deliver(batch)
         else:
             receipt = await self._deliver_notice(batch[0])
-        self.memory = self._notices.memory.saved()
-        return receipt
+        return self._remembered(receipt)
+
+    def _remembered(self, receipt: Receipt) -> Receipt:
+        """The receipt of a ``deliver`` that may have changed the memory."""
+        return replace(receipt, memory=self._notices.memory.saved())
 
     async def _deliver(self, batch: Sequence[Record], sent: Mapping[int, InFlight] | None = None) -> Receipt:
         """``sent``: records that are with the producer already, by index."""
@@ -231,7 +226,7 @@ class KafkaSink:
                 return receipt
             delivery.is_noticed = not receipt.rejected
         try:
-            reason = await self._notices.send(notice, delivery, self.watched())
+            reason = await self._notices.send(notice, delivery, self._context.watched())
         except NotLeading:
             return Receipt(pending=[0], failure=WITHHELD)
         return Receipt(pending=[0], failure=RetryLater(reason)) if reason else receipt

@@ -20,6 +20,7 @@ from nats.js.api import DiscardPolicy, StorageType, StoreCompression, StreamConf
 from bridge.model.change import Op
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
+from sinks.base import SinkContext
 from sinks.channels import Channel, SentMessage
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MOST_IN_FLIGHT, NatsDelivery
@@ -38,7 +39,7 @@ from sinks.nats.memory import KnownBucket
 from sinks.nats.options import CreateStream, NatsOptions
 from sinks.nats.sink import LOOK_INTERVAL, NatsSink
 from sinks.nats.stream import NatsStream, OtherWriter, StreamDescription
-from sinks.receipt import BatchResult, Receipt, RetryLater, SinkUnavailable
+from sinks.receipt import BatchResult, Receipt, SinkUnavailable
 from sinks.state import StateBesideHistory
 from sinks.template import Template
 
@@ -203,7 +204,7 @@ async def take_over(
         marker = entries.term(replace(began, behind=last), expires=bucket.expires_markers)
         return await append_all(bucket.fenced_options, bucket, connection, [marker] * MOST_IN_FLIGHT, last)
     except StreamInDoubt as doubt:
-        raise BucketInDoubt(str(doubt), doubt.last) from doubt
+        raise BucketInDoubt(str(doubt), doubt.in_doubt) from doubt
     except OtherWriter as error:
         raise BucketInDoubt(str(error)) from error
 
@@ -229,7 +230,7 @@ class NatsSinkWithState(NatsSink):
         super().__init__(name, options, cluster=cluster)
         self._bucket = Bucket(options)
         self._entries = EntryEncoder(options, cluster, self._encoder.encode, self._encoder.term)
-        self._both = StateBesideHistory(super().deliver, self._deliver_state, _key)
+        self._both = StateBesideHistory(self._deliver, self._deliver_state, _key)
         self._looked_through: NatsConnection | None = None
         """The connection by which the bucket was looked at."""
         self._look_at_bucket = float("inf")
@@ -242,15 +243,15 @@ class NatsSinkWithState(NatsSink):
         """The number of the last message in the bucket that may be a later leader's. The Lease is confirmed before the
         next delivery: then its leader counts, whatever that message is."""
 
-    async def open(self) -> None:
+    async def open(self, context: SinkContext) -> None:
         try:
-            await super().open()
+            await super().open(context)
         except BucketInDoubt:
             # The first delivery says so. The sink that the bridge would make now would not know of the message.
             self._entry_in_doubt = 0
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
-        receipt = await self._both.deliver(batch)
+        receipt = self._remembered(await self._both.deliver(batch))
         if not (self._bucket_lost or self._bucket_new or self._bucket.created):
             return receipt
         lost, changed = (_joined(receipt.lost, self._bucket_lost), _joined(receipt.changed, self._bucket_new))
@@ -271,8 +272,7 @@ class NatsSinkWithState(NatsSink):
         try:
             connection = await self._connected()
         except SinkUnavailable as error:
-            failure = RetryLater(str(error), unavailable=True, doubted=error.doubted)
-            return Receipt(pending=range(len(batch)), failure=failure)
+            return Receipt(pending=range(len(batch)), failure=error.retry_later())
         result = BatchResult(batch)
         room = ROOM_FOR_SEQUENCE if self._fences else 0
 
@@ -294,7 +294,7 @@ class NatsSinkWithState(NatsSink):
     ) -> Receipt:
         bucket = self._bucket
         if not self._fences:
-            options, ask = bucket.options, self.may_send
+            options, ask = bucket.options, self._context.may_send
             return await NatsDelivery(options, connection, bucket, Duplicates(), messages, result, may_send=ask).run()
         last, self._last_entry = self._last_entry, None  # Unknown if this is cancelled.
         delivery = NatsDelivery(
@@ -325,9 +325,10 @@ class NatsSinkWithState(NatsSink):
         known, (last, self._last_entry) = self.known_bucket, (self._last_entry, None)
         found = await self._bucket.describe(connection, "" if known is None else known.subject)
         self._compare(found)
-        if self.term is not None and self._fences:
+        term = self._context.term
+        if term is not None and self._fences:
             if self._bucket_lost or found.state.last_seq != last:
-                last = await self._take_over_bucket(connection, self.term, found.state.last_seq)
+                last = await self._take_over_bucket(connection, term, found.state.last_seq)
             self._last_entry = last
 
     async def _take_over_bucket(self, connection: NatsConnection, term: TermBegan, last: int) -> int:
@@ -335,7 +336,7 @@ class NatsSinkWithState(NatsSink):
         try:
             return await take_over(self._bucket, connection, self._entries, term, last, self._entry_in_doubt)
         except BucketInDoubt as doubt:
-            self._entry_in_doubt = doubt.last
+            self._entry_in_doubt = doubt.in_doubt
             raise
 
     def _compare(self, found: StreamDescription) -> None:

@@ -34,7 +34,7 @@ class CoreDelivery:
         may_send: Callable[[], bool],
     ) -> None:
         """``messages``: by index in the batch of ``result``. ``timeout``: seconds for each part. ``may_send``: see
-        ``AsksToSend``; asked before each part."""
+        SinkContext; asked before each part."""
         self._connection = connection
         self._messages = messages
         self._result = result
@@ -121,7 +121,7 @@ class NatsDelivery:
         known with ``sole_writer``. ``fences``: a message names a number that is larger than the last known one by less
         than ``MOST_IN_FLIGHT``, and none is sent behind a message of which the writer is unknown. Those in flight are
         of different objects: while a later leader takes the stream over, it may store one without those before it.
-        ``may_send``: see ``AsksToSend``."""
+        ``may_send``: see SinkContext."""
         if options.sole_writer and last is None:
             raise ValueError("the number of the stream's last message is unknown")
         self._options = options

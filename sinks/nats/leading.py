@@ -34,12 +34,11 @@ from sinks.receipt import BatchResult, SinkUnavailable
 class StreamInDoubt(SinkUnavailable):
     """The stream may have a later leader."""
 
-    doubted = True
+    in_doubt: int
 
-    def __init__(self, reason: str, last: int = 0) -> None:
-        super().__init__(reason)
-        self.last = last
-        """The number of the message that may be a later leader's."""
+    def __init__(self, reason: str, in_doubt: int = 0) -> None:
+        """``in_doubt``: the number of the message that may be a later leader's; 0 for none."""
+        super().__init__(reason, doubted=True, in_doubt=in_doubt)
 
 
 async def take_over(
@@ -53,7 +52,7 @@ async def take_over(
 ) -> int:
     """Returns the number of the message behind which this leader may store its next one: that of the notice which
     begins the term, or ``last`` if the term has begun. ``last``: of the last message in the stream. ``in_doubt``: see
-    FencingSink. Raises StreamInDoubt, and SinkUnavailable if the stream cannot be read or takes no message.
+    SinkContext. Raises StreamInDoubt, and SinkUnavailable if the stream cannot be read or takes no message.
 
     In front of the notice it writes ``MOST_IN_FLIGHT - 1`` others, and the notice only when no other message is in
     between. An earlier leader has read a number before all of them, or finds a later term at the end; so its messages

@@ -1,4 +1,4 @@
-"""The state of a NATS sink that survives a restart (``StatefulSink.memory``), and its form in bytes."""
+"""The state of a NATS sink that survives a restart (``Receipt.memory``), and its form in bytes."""
 
 from __future__ import annotations
 

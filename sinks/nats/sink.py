@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace as replace_fields
 
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Record
-from sinks.base import always
+from sinks.base import SinkContext
 from sinks.gaps import NamesGaps, gap_before
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import CoreDelivery, NatsDelivery
@@ -23,7 +23,7 @@ from sinks.nats.leading import StreamInDoubt, take_over
 from sinks.nats.memory import KnownBucket, NatsMemory
 from sinks.nats.options import DeliveryMode, NatsOptions
 from sinks.nats.stream import KnownStream, NatsStream, StreamDescription, loss_of
-from sinks.receipt import BatchResult, Receipt, RetryLater, SinkUnavailable
+from sinks.receipt import BatchResult, Receipt, SinkUnavailable
 
 LOOK_INTERVAL = 30.0
 """Seconds between two looks at the stream, and at the bucket."""
@@ -67,46 +67,56 @@ class NatsSink(NamesGaps):
         self.known_bucket: KnownBucket | None = None
         """The bucket of a sink with state."""
         self.has_begun = False
-        """The sink had a memory when it was made."""
+        """The sink had a memory when it was opened."""
         self._found: StreamDescription | None = None
         """The stream after a loss that no Gap has named yet."""
         self._loss = ""
         self._last: int | None = None
         """The number of the last message in the stream; None if unknown."""
-        self.term: TermBegan | None = None
-        self.in_doubt = 0
-        self.may_send: Callable[[], bool] = always
+        self._context = SinkContext()
+        self._in_doubt = 0
+        """The number of the last message that may be a later leader's. The Lease is confirmed before the next attempt:
+        then its leader counts, whatever that message is."""
         self._look_at = float("inf")
         """When to look at the stream again, on the monotonic clock."""
-        self._saved = NatsMemory(), b""
+        self._memory = NatsMemory()
+        """As the bridge has it."""
 
-    @property
-    def memory(self) -> bytes:
-        state = NatsMemory(self.newest_gap.decode(), self._known, self.known_bucket)
-        if state != self._saved[0]:
-            self._saved = state, state.written()
-        return self._saved[1]
+    async def open(self, context: SinkContext) -> None:
+        self._context = context
+        self._in_doubt = context.in_doubt
+        self._restore(context.memory)
+        await self._connected()
 
-    @memory.setter
-    def memory(self, saved: bytes) -> None:
+    def _restore(self, saved: bytes) -> None:
         found = NatsMemory.read(saved)
         self.remember_gap(saved if found is None else found.gap.encode())
         self._known = None if found is None else found.stream
         self.known_bucket = None if found is None else found.bucket
         self.has_begun = bool(saved)
-        self._saved = NatsMemory(self.newest_gap.decode(), self._known, self.known_bucket), saved
+        self._memory = self._present_memory
 
-    async def open(self) -> None:
-        await self._connected()
+    @property
+    def _present_memory(self) -> NatsMemory:
+        return NatsMemory(self.newest_gap.decode(), self._known, self.known_bucket)
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        return self._remembered(await self._deliver(batch))
+
+    def _remembered(self, receipt: Receipt) -> Receipt:
+        """The receipt, with the memory if that has changed."""
+        if (memory := self._present_memory) == self._memory:
+            return receipt
+        self._memory = memory
+        return replace(receipt, memory=memory.written())
+
+    async def _deliver(self, batch: Sequence[Record]) -> Receipt:
         try:
             connection = await self._connected()
             if monotonic() >= self._look_at or (self._options.fences and self._last is None):
                 await self._look(connection)
         except SinkUnavailable as error:
-            failure = RetryLater(str(error), unavailable=True, doubted=error.doubted)
-            return Receipt(pending=range(len(batch)), failure=failure)
+            return Receipt(pending=range(len(batch)), failure=error.retry_later())
         lost = ""
         if self._found is not None:
             lost = f"stream {self._options.stream_name} {self._loss}"
@@ -123,7 +133,7 @@ class NatsSink(NamesGaps):
         """After the stream was created: a Gap has to be in front of the records that were not stored any more."""
         self._stream.created, self._look_at = False, 0.0
         if receipt.pending and not lost:
-            rest = await NatsSink.deliver(self, [batch[index] for index in receipt.pending])
+            rest = await self._deliver([batch[index] for index in receipt.pending])
             receipt, lost = receipt.followed_by(rest), rest.lost
         return replace(receipt, created=f"stream {self._options.stream_name}", lost=lost)
 
@@ -146,8 +156,10 @@ class NatsSink(NamesGaps):
         messages = self._encode(result, connection.max_payload)
         if self._options.mode is DeliveryMode.CORE:
             timeout = self._options.ack_timeout
-            core = CoreDelivery(connection, messages, result, timeout=timeout, may_send=self.may_send)
-            return self.note_gaps(batch, await core.run())
+            core = CoreDelivery(connection, messages, result, timeout=timeout, may_send=self._context.may_send)
+            receipt = await core.run()
+            self.note_gap(batch, receipt)
+            return receipt
         last, self._last = self._last, None  # Unknown if this is cancelled.
         delivery = NatsDelivery(
             self._options,
@@ -158,9 +170,10 @@ class NatsSink(NamesGaps):
             result,
             last,
             fences=self._fences,
-            may_send=self.may_send,
+            may_send=self._context.may_send,
         )
-        receipt = self.note_gaps(batch, await delivery.run())
+        receipt = await delivery.run()
+        self.note_gap(batch, receipt)
         self._last = delivery.last
         if receipt.failure is not None:
             self._look_at = 0.0  # The stream may be gone, and another one there next time.
@@ -190,21 +203,22 @@ class NatsSink(NamesGaps):
             self._found = found
         else:
             self._see(found)
-        if self.term is not None and self._options.fences and (self._loss or last != known):
-            last = await self._take_over(connection, self.term, last)
+        term = self._context.term
+        if term is not None and self._options.fences and (self._loss or last != known):
+            last = await self._take_over(connection, term, last)
         self._last = last
 
     @property
     def _fences(self) -> bool:
-        return self.term is not None and self._options.fences
+        return self._context.term is not None and self._options.fences
 
     async def _take_over(self, connection: NatsConnection, term: TermBegan, last: int) -> int:
         """See ``leading.take_over``."""
         try:
             stream, encoder = self._stream, self._encoder
-            return await take_over(self._options, stream, connection, encoder, term, last, self.in_doubt)
+            return await take_over(self._options, stream, connection, encoder, term, last, self._in_doubt)
         except StreamInDoubt as doubt:
-            self.in_doubt = doubt.last
+            self._in_doubt = doubt.in_doubt
             raise
 
     def _see(self, stream: StreamDescription) -> None:

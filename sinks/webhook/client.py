@@ -311,7 +311,7 @@ class HttpEndpoint:
         tls: TlsFiles,
         may_send: Callable[[], bool] = always,
     ) -> None:
-        """``timeout``: seconds for a request and its response. ``may_send``: see ``AsksToSend``."""
+        """``timeout``: seconds for a request and its response. ``may_send``: see SinkContext."""
         parts = urlsplit(url)
         self.name = f"{parts.scheme}://{parts.netloc}"
         """The endpoint in messages. Without path and query, which may hold a secret."""

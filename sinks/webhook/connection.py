@@ -117,7 +117,7 @@ class WebhookConnection:
     """``open`` before ``request``. Reads files of secrets and certificates again when they change."""
 
     def __init__(self, options: WebhookOptions, may_send: Callable[[], bool]) -> None:
-        """``may_send``: see ``AsksToSend``."""
+        """``may_send``: see SinkContext."""
         self._options = options
         self._secret_headers = {
             name: SecretFile(path, f"header_files.{name}") for name, path in options.header_files.items()

@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, groupby
 
 from bridge.model.record import Record
-from sinks.base import always
+from sinks.base import SinkContext, always
 from sinks.excerpt import Secrets, excerpt
 from sinks.gaps import NamesGaps
 from sinks.receipt import WITHHELD, BatchResult, NotLeading, Receipt, RetryLater, SinkUnavailable
@@ -167,35 +167,41 @@ class WebhookSink(NamesGaps):
         events = options.events(cluster)
         super().__init__(events)
         self._encoder = WebhookEncoder(events, options)
-        self.may_send: Callable[[], bool] = always
-        self._connection = WebhookConnection(options, lambda: self.may_send())
+        self._connection: WebhookConnection | None = None
 
-    async def open(self) -> None:
+    async def open(self, context: SinkContext) -> None:
+        self.remember_gap(context.memory)
+        self._connection = WebhookConnection(self._options, context.may_send)
         await self._connection.open()
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        connection = self._connection
+        if connection is None:
+            raise RuntimeError("deliver() before open()")
         try:
-            await self._connection.open()
+            await connection.open()
         except SinkUnavailable as error:
-            return Receipt(pending=range(len(batch)), failure=RetryLater(str(error), unavailable=True))
+            return Receipt(pending=range(len(batch)), failure=error.retry_later())
         result = BatchResult(batch)
         encoded = result.encode(self._encoder.encode)
         messages = {index: message for index, message in encoded.items() if message is not None}
         delivery = WebhookDelivery(
-            self._connection,
+            connection,
             messages,
             result,
             max_events=self._options.batch,
             compresses_above=self._options.compresses_above,
             term=batch[0].term,
         )
-        return self.note_gaps(batch, await delivery.run())
+        return self.remembered(batch, await delivery.run())
 
     async def check(self) -> str:
+        connection = WebhookConnection(self._options, always)
         try:
-            return await self._connection.ping()
+            return await connection.ping()
         finally:
-            await self._connection.close()
+            await connection.close()
 
     async def close(self) -> None:
-        await self._connection.close()
+        if self._connection is not None:
+            await self._connection.close()

@@ -7,7 +7,7 @@ import hmac
 import secrets
 from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -22,14 +22,14 @@ from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
 
 from sinks import registry
-from sinks.base import Sink, SinkOptions, SinkType, SinkUnavailable
+from sinks.base import Sink, SinkContext, SinkOptions, SinkType, SinkUnavailable
 from tests.cluster.servers import KafkaBehindALine, Nats
 from tests.cluster.servers.ports import reserve_port
 from tests.contracts.schemas import RecordSchemas
 from tests.kit.content import ContentSink
 from tests.kit.deadlines import BUSY
 from tests.kit.openssl import KeyPair
-from tests.kit.sinks import opened_sink
+from tests.kit.sinks import ALONE, opened_sink
 from tests.kit.tcp_line import Line
 from tests.kit.token_server import TokenServer
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
@@ -135,17 +135,13 @@ class Destination(ABC):
         return self._type.options.model_validate(self.options() | options)
 
     @asynccontextmanager
-    async def opened(self, join: Callable[[Sink], object] | None = None, /, **options: Any) -> AsyncIterator[Sink]:
-        """``join``: called with the sink before it is opened."""
-        sink = self.sink(**options)
-        if join is not None:
-            join(sink)
-        async with opened_sink(sink):
+    async def opened(self, context: SinkContext = ALONE, /, **options: Any) -> AsyncIterator[Sink]:
+        async with opened_sink(self.sink(**options), context) as sink:
             yield sink
 
-    def opened_patiently(self, join: Callable[[Sink], object] | None = None) -> AbstractAsyncContextManager[Sink]:
+    def opened_patiently(self, context: SinkContext = ALONE) -> AbstractAsyncContextManager[Sink]:
         """With timeouts that a busy machine does not reach: no record is sent twice."""
-        return self.opened(join, **PATIENCE.get(self.kind, {}))
+        return self.opened(context, **PATIENCE.get(self.kind, {}))
 
     @asynccontextmanager
     async def reopened(self) -> AsyncIterator[Sink]:
@@ -154,7 +150,7 @@ class Destination(ABC):
             while True:
                 sink = self.sink()
                 try:
-                    await sink.open()
+                    await sink.open(ALONE)
                 except SinkUnavailable:
                     await sink.close()
                     await asyncio.sleep(0.05)  # The bridge's own wait is longer.

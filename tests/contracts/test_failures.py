@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from sinks.base import SinkUnavailable
+from sinks.base import SinkContext, SinkUnavailable
 from tests.contracts import writer
 from tests.contracts.conftest import EVERY
 from tests.contracts.destinations import Destination
@@ -37,11 +37,11 @@ async def test_an_absent_destination_is_reported_in_time(destination: Destinatio
     sink = destination.sink(**destination.nowhere())
     async with the_loop_is_free():
         if destination.kind == "webhook":  # It knows only when it posts.
-            await sink.open()
+            await sink.open(SinkContext())
             assert await deliver(sink, batch) == batch
         else:
             with pytest.raises(SinkUnavailable) as results:
-                await asyncio.wait_for(sink.open(), TIMELY)
+                await asyncio.wait_for(sink.open(SinkContext()), TIMELY)
             assert str(results.value).strip()
         await asyncio.wait_for(sink.close(), TIMELY)
 
@@ -54,7 +54,7 @@ async def test_sinks_that_came_and_went_leave_nothing_behind(destination: Destin
     async def come_and_go(**options: object) -> None:
         sink = destination.sink(**options)
         try:
-            await sink.open()
+            await sink.open(SinkContext())
             await deliver(sink, changes(20))
         except SinkUnavailable:
             assert options
@@ -89,7 +89,7 @@ async def test_check_describes_the_destination_and_sends_no_record(destination: 
 async def test_a_sink_that_was_checked_can_be_opened(destination: Destination) -> None:
     sink = destination.sink()
     await sink.check()
-    await sink.open()
+    await sink.open(SinkContext())
     try:
         assert await deliver(sink, changes(5)) == []
     finally:

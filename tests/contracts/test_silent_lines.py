@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sinks.base import Sink, SinkUnavailable
+from sinks.base import Sink, SinkContext, SinkUnavailable
 from tests.contracts.conftest import ONE_WAY_EACH
 from tests.contracts.destinations import Destination
 from tests.contracts.rules import (
@@ -64,7 +64,7 @@ async def test_on_a_silent_line_cancelling_ends_and_close_works(
 ) -> None:
     sink = destination.sink()
     if during == "deliver":
-        await sink.open()
+        await sink.open(SinkContext())
     line.block()
     async with the_loop_is_free():
         task = asyncio.get_running_loop().create_task(_call(sink, during))
@@ -118,17 +118,17 @@ async def test_who_speaks_another_language_is_not_the_destination(destination: D
 
 async def _opened_or_refused(destination: Destination, sink: Sink) -> None:
     if destination.kind == "webhook":  # It knows only when it posts.
-        await sink.open()
+        await sink.open(SinkContext())
         assert await deliver(sink, changes(5)) == changes(5)
     else:
         with pytest.raises(SinkUnavailable):
-            await asyncio.wait_for(sink.open(), TIMELY)
+            await asyncio.wait_for(sink.open(SinkContext()), TIMELY)
 
 
 async def _call(sink: Sink, what: str) -> None:
     match what:
         case "open":
-            await sink.open()
+            await sink.open(SinkContext())
         case "check":
             await sink.check()
         case _:

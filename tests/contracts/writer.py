@@ -10,6 +10,7 @@ import json
 import sys
 
 from sinks import registry
+from sinks.base import SinkContext
 from tests.contracts.destinations import CLUSTER
 from tests.kit.records import changes
 
@@ -24,7 +25,7 @@ def main(kind: str, options: str) -> None:
 async def write(kind: str, options: str) -> None:
     chosen = registry.types()[kind].options.model_validate(json.loads(options))
     sink = registry.create("mine", kind, chosen, cluster=CLUSTER)
-    await sink.open()
+    await sink.open(SinkContext())
     for start in range(0, len(RECORDS), BATCH):
         receipt = await sink.deliver(RECORDS[start : start + BATCH])
         if receipt.pending or receipt.rejected:

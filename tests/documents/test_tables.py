@@ -15,7 +15,7 @@ import yaml
 from bridge.model.change import Op
 from bridge.model.record import Delta, Record
 from sinks import registry
-from sinks.base import ALL_STORED
+from sinks.base import ALL_STORED, SinkContext
 from tests.documents.pages import section
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, a_gap
 from tests.kit.webhook_receiver import WebhookReceiver
@@ -60,7 +60,7 @@ def history(seed: int, steps: int = 300) -> tuple[list[Delta], dict[tuple[str, s
 
 async def deliver(kind: str, options: dict[str, Any], records: Sequence[Record]) -> None:
     sink = registry.create("table", kind, registry.types()[kind].options.model_validate(options), cluster="prod")
-    await sink.open()
+    await sink.open(SinkContext())
     try:
         assert await sink.deliver(records) == ALL_STORED
     finally:

@@ -8,10 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from bridge.model.record import Delta, Record
-from sinks.base import ALL_STORED, Receipt, Sink
+from sinks.base import ALL_STORED, Receipt, Sink, SinkContext
 from tests.kit.deadlines import BUSY
 
 S = TypeVar("S", bound=Sink)
+
+ALONE = SinkContext()
+"""Without an election, and at the beginning."""
 
 
 def failure_of(receipt: Receipt) -> str:
@@ -20,13 +23,21 @@ def failure_of(receipt: Receipt) -> str:
 
 
 @asynccontextmanager
-async def opened_sink(sink: S) -> AsyncIterator[S]:
+async def opened_sink(sink: S, context: SinkContext = ALONE) -> AsyncIterator[S]:
     """The sink, opened; closed at the end, also where ``open`` fails."""
     try:
-        await sink.open()
+        await sink.open(context)
         yield sink
     finally:
         await sink.close()
+
+
+async def remembered(sink: Sink, batch: Sequence[Record]) -> bytes:
+    """The sink stores the batch. Returns its memory behind it."""
+    receipt = await sink.deliver(batch)
+    assert (list(receipt.pending), dict(receipt.rejected)) == ([], {})
+    assert receipt.memory is not None
+    return receipt.memory
 
 
 class RecordingSink:
@@ -36,7 +47,7 @@ class RecordingSink:
         self.records: list[Record] = []
         self._news = asyncio.Event()
 
-    async def open(self) -> None:
+    async def open(self, context: SinkContext) -> None:
         return
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:

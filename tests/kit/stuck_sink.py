@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bridge.model.record import Record
-from sinks.base import Sink, SinkOptions, SinkType
+from sinks.base import Sink, SinkContext, SinkOptions, SinkType
 
 
 class StuckOptions(SinkOptions):
@@ -19,7 +19,7 @@ class StuckSink:
     def __init__(self, name: str, options: StuckOptions, *, cluster: str) -> None:
         pass
 
-    async def open(self) -> None:
+    async def open(self, context: SinkContext) -> None:
         return
 
     async def deliver(self, batch: Sequence[Record]) -> NoReturn:

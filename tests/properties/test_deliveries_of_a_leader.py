@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from bridge.model.record import Record
 from bridge.replication.ports import Tenure
-from sinks.base import ALL_STORED, WITHHELD, Lanes, Receipt, RetryLater, always
+from sinks.base import ALL_STORED, WITHHELD, Lanes, Receipt, RetryLater
 from tests.bridge.delivery.fakes import ScriptedSink, named, pods
 from tests.bridge.delivery.world import World
 from tests.kit.examples import examples
@@ -47,14 +47,13 @@ class SlowSink(ScriptedSink):
 
     def __init__(self, random: Random, begins: Callable[[], None], answers: Callable[[RetryLater], None]) -> None:
         super().__init__()
-        self.may_send: Callable[[], bool] = always
         self.withheld = 0
         self._random, self._begins, self._answers = random, begins, answers
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         for index, record in enumerate(batch):
             await asyncio.sleep(self._random.choice((0.0, 0.1, 1.0, 4.0)))
-            if not self.may_send():
+            if not self.context.may_send():
                 self.withheld += 1
                 return Receipt(range(index, len(batch)), WITHHELD)
             self._begins()

@@ -16,13 +16,11 @@ from bridge.delivery.sink_feed import TransactionFeed
 from bridge.delivery.snapshots import begin_snapshot
 from bridge.model.admin import UnknownTarget
 from bridge.model.primitives.fetch import Fetch
-from bridge.model.primitives.shard import Shard
 from bridge.model.record import Delta, Record
 from bridge.model.versions.progress import Progress
 from bridge.outbox import Outbox
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import ProgressRead
-from sinks.base import ProgressSink
 from tests.bridge.outbox.opened import crashed, feeds_of, opened
 from tests.kit.examples import examples
 from tests.kit.informed import Informed
@@ -37,13 +35,10 @@ class Destination:
 
     records: list[Record] = field(default_factory=list)
     committed: Progress | None = None
-    progress: Progress = field(default_factory=Progress)
-    shard: Shard | None = None
-    doubted: bool = False
 
-    def store(self, records: Sequence[Record]) -> None:
+    def store(self, records: Sequence[Record], progress: Progress) -> None:
         self.records += records
-        self.committed = self.progress
+        self.committed = progress
 
 
 @dataclass
@@ -64,10 +59,9 @@ class Story:
     async def begin(cls, outbox: Outbox, destination: Destination, facts: list[Fact]) -> Story:
         feed = feeds_of(outbox).feed("audit", TransactionFeed)
         assert isinstance(feed, TransactionFeed)
-        sink: ProgressSink = destination
-        feed.sink_with_progress, feed.report = sink, facts.append
+        feed.report = facts.append
         await feed.begin()
-        await feed.recover()
+        await feed.recover(destination.committed)
         return cls(outbox, destination, facts, await Informed().begin(outbox), feed)
 
     async def step(self, name: str, number: int) -> None:
@@ -85,7 +79,7 @@ class Story:
                 fetch = self.taken[0]
                 if fetch.items:
                     self.feed.hand_over(fetch)
-                    self.destination.store(fetch.items)
+                    self.destination.store(fetch.items, self.feed.progress())
                 self.stored = 1
             case "settle":
                 await self.settle()

@@ -84,7 +84,6 @@ class FakeProducer:
 
 def a_sink(broker: Broker, memory: bytes, *, may_ask: bool) -> KafkaSink:
     sink = KafkaSink("audit", KafkaOptions(bootstrap_servers="b:1"), cluster="prod")
-    sink.memory = memory
     sink._notices.restore(memory)  # As ``open`` does.
     sink._producers.present = FakeProducer(broker)  # type: ignore[assignment]
     sink._topics._cleanup_policies = lambda topics: {  # type: ignore[method-assign]
@@ -161,20 +160,22 @@ TOPICS_OF: dict[str, Resource] = {topic: resource for resource, topic in TOPICS.
 async def deliver(broker: Broker, fetches: Sequence[Sequence[Record]], crashes: dict[int, int], may_ask: bool) -> None:
     """As a worker does it; unsaved records are delivered again after a crash."""
     saved, place = [b""], 0
-    sink = a_sink(broker, b"", may_ask=may_ask)
+    sink, memory = a_sink(broker, b"", may_ask=may_ask), b""
     with patch("sinks.kafka.topics.Topics.unusable", no_topic_is_unusable):
         while place < len(fetches):
             batch = list(fetches[place])
             while batch:
                 receipt = await sink.deliver(batch)
+                memory = memory if receipt.memory is None else receipt.memory
                 batch = [batch[each] for each in receipt.pending]
             place += 1
-            saved.append(sink.memory)
+            saved.append(memory)
             if (lost := crashes.pop(place, None)) is not None:
                 await sink.close()
                 place = max(0, place - lost)
                 del saved[place + 1 :]
-                sink = a_sink(broker, saved[place], may_ask=may_ask)
+                memory = saved[place]
+                sink = a_sink(broker, memory, may_ask=may_ask)
     await sink.close()
 
 

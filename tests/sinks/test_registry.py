@@ -124,13 +124,14 @@ USE_IT = """
 import asyncio, sys
 from pathlib import Path
 from sinks import registry
+from sinks.base import SinkContext
 from bridge.model.change import Op
 from tests.kit.records import a_delta, a_gap
 
 async def main(folder):
     kind = registry.types()["mirror"]
     sink = registry.create("picture", "mirror", kind.options(folder=folder), cluster="prod")
-    await sink.open()
+    await sink.open(SinkContext())
     batch = [a_delta(1), a_delta(2, key="shop/web-2"), a_gap(3, 4), a_delta(5, op=Op.DELETED)]
     receipt = await sink.deliver(batch)
     assert not receipt.pending and not receipt.rejected, receipt

@@ -33,7 +33,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     letters: tuple[int, ...] = ()
     """Numbers of the dead letters that this transaction delivered."""
     memory: bytes = b""
-    """The memory of the sink after the transaction (``StatefulSink``)."""
+    """The memory of the sink after the transaction (``Receipt.memory``)."""
 
 
 _encode = msgspec.json.Encoder().encode

@@ -23,21 +23,19 @@ from sinks.receipt import SinkUnavailable
 # ── Errors ───────────────────────────────────────────────────────────────────
 
 
-class OtherOwner(SinkUnavailable):
+def other_owner() -> SinkUnavailable:
     """Another process owns the newest progress."""
-
-    fenced = True
-
-
-def other_owner() -> OtherOwner:
-    return OtherOwner(
+    return SinkUnavailable(
         "another process uses the same transactional id, and has taken the topics over: a bridge with the same names of"
-        " cluster and sink; end one of them, then resume the sink here"
+        " cluster and sink; end one of them, then resume the sink here",
+        fenced=True,
     )
 
 
-def earlier_term(theirs: int, own: int) -> OtherOwner:
-    return OtherOwner(f"the leader of term {theirs} has taken the topics over, and this replica led in term {own}")
+def earlier_term(theirs: int, own: int) -> SinkUnavailable:
+    """The leader of a later term owns the newest progress."""
+    reason = f"the leader of term {theirs} has taken the topics over, and this replica led in term {own}"
+    return SinkUnavailable(reason, fenced=True, in_doubt=theirs)
 
 
 class TransactionFailed(SinkUnavailable):
@@ -49,7 +47,8 @@ class TransactionFailed(SinkUnavailable):
 class ProducerFenced(TransactionFailed):
     """Another producer took the place of this one, or a transaction timed out."""
 
-    doubted = True
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, doubted=True)
 
 
 def failure_of(error: KafkaError, transactional_id: str, last_error: str) -> TransactionFailed:

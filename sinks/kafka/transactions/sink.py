@@ -5,18 +5,19 @@ batch through a ``TransactionSender``, and stores the progress with it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
 from msgspec.structs import replace as replace_fields
 
 from bridge.model.primitives.fetch import split_at_notices
-from bridge.model.primitives.shard import Shard
 from bridge.model.record import Record
 from bridge.model.resource import Resource
 from bridge.model.versions.progress import Progress
+from sinks.base import SinkContext
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.delivery import Count, InFlightRecords, KafkaDelivery, RecordId, TrimmedForms, record_id
 from sinks.kafka.encode import KafkaMessage
@@ -110,8 +111,8 @@ _ABORT_TIMEOUT = 2.0
 
 
 class ExactlyOnceKafkaSink:
-    """A ``ProgressSink``. Inside, a Kafka sink sends the records of a batch; around it, a transaction stores all of
-    them with the progress, or nothing.
+    """Inside, a Kafka sink sends the records of a batch; around it, a transaction stores all of them with the progress,
+    or nothing.
 
     **A transaction that fails** is aborted, and a new inner sink, with the memory of the last stored transaction, sends
     the batch again. If its end is unknown (a commit without an answer, a cancelled ``deliver``), a new producer takes
@@ -151,17 +152,25 @@ class ExactlyOnceKafkaSink:
         """The records of the transaction behind it, if its end is unknown."""
         self._stored: frozenset[RecordId] = frozenset()
         """Records of a transaction that was stored and that no Receipt has reported."""
-        self.memory = b""
-        self.watched: Callable[[], Sequence[Resource] | None] = tuple
-        self.shard: Shard | None = None
-        self.doubted = False
-        self.progress = Progress()
-        self.committed: Progress | None = None
+        self._context = SinkContext()
+        self._memory = b""
+        """Behind the last transaction that was stored."""
+        self._committed: Progress | None = None
+        """What the sink found when it took the topics over."""
+        self._term = 0
+        """In which this replica leads; 0 without an election."""
+        self._in_doubt = 0
+        """The newest later term that was found. The Lease was confirmed since."""
 
-    async def open(self) -> None:
-        shard = _UNSHARDED if self.shard is None else self.shard.name
+    async def open(self, context: SinkContext) -> Progress | None:
+        self._context = context
+        self._memory = context.memory
+        self._term = 0 if context.term is None else context.term.term
+        self._in_doubt = context.in_doubt
+        shard = _UNSHARDED if context.shard is None else context.shard.name
         self._producers.transactional_id = self._topic.key = self._prefix + shard
         await self._take_over()
+        return self._committed
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         try:
@@ -172,12 +181,12 @@ class ExactlyOnceKafkaSink:
             if self._stored:
                 stored, self._stored = self._stored, frozenset()
                 if not (left := [index for index in left if record_id(batch[index]) not in stored]):
-                    return ALL_STORED
-            return Receipt(left).followed_by(await self._transact(inner, [batch[index] for index in left]))
+                    return Receipt(memory=self._memory)
+            receipt = Receipt(left).followed_by(await self._transact(inner, [batch[index] for index in left]))
+            return replace(receipt, memory=self._memory)
         except SinkUnavailable as error:
             self._inner = None
-            failure = RetryLater(str(error), unavailable=True, fenced=error.fenced, doubted=error.doubted)
-            return Receipt(range(len(batch)), failure)
+            return Receipt(range(len(batch)), error.retry_later())
         except BaseException:  # Cancelled: whether the transaction was stored is unknown.
             self._inner = None
             raise
@@ -217,23 +226,27 @@ class ExactlyOnceKafkaSink:
             return await self._abort(producer, batch, receipt)
         number = self._number + 1
         self._unknown = batch
-        await self._store(producer, replace_fields(self.progress, number=number), inner.memory)
+        memory = self._memory if receipt.memory is None else receipt.memory
+        await self._store(producer, replace_fields(self._context.progress(), number=number), memory)
         await producer.commit()
         self._number, self._unknown, self._inner = number, (), inner
         self._refusals.clear()
-        self.memory = inner.memory
+        self._memory = memory
         return receipt
 
     async def _send(self, inner: KafkaSink, batch: Sequence[Record]) -> Receipt:
         """Ends with the first part that has a failure."""
-        lost, changed = [], []
+        lost: list[str] = []
+        changed: list[str] = []
+        memory: bytes | None = None
         for where in split_at_notices(batch):
             receipt = await inner.deliver(batch[where])
             lost.append(receipt.lost)
             changed.append(receipt.changed)
+            memory = memory if receipt.memory is None else receipt.memory
             if receipt.pending or receipt.rejected:
                 return Receipt(range(where.start, where.stop)).followed_by(receipt)
-        return Receipt(lost="; ".join(filter(None, lost)), changed="; ".join(filter(None, changed)))
+        return Receipt(lost="; ".join(filter(None, lost)), changed="; ".join(filter(None, changed)), memory=memory)
 
     async def _abort(self, producer: TransactionalProducer, batch: Sequence[Record], receipt: Receipt) -> Receipt:
         await producer.abort()
@@ -248,9 +261,7 @@ class ExactlyOnceKafkaSink:
         return nothing_stored(batch, receipt)
 
     async def _store(self, producer: TransactionalProducer, progress: Progress, memory: bytes) -> None:
-        message = self._topic.message(
-            replace_fields(progress, owner=self._owner, term=self.progress.term, memory=memory)
-        )
+        message = self._topic.message(replace_fields(progress, owner=self._owner, term=self._term, memory=memory))
         if (error := await producer.store(message, self._options.ack_timeout)) is not None:
             raise TransactionFailed(f"topic {message.topic}: {error.str()}")
 
@@ -262,19 +273,19 @@ class ExactlyOnceKafkaSink:
         if unusable := await self._parts.topics.unusable(producer, [topic]):
             raise SinkUnavailable(unusable[topic])
         found = await self._topic.read()
-        if found is not None and found.term > self.progress.term and not self.doubted:
-            self.doubted = True
-            raise earlier_term(found.term, self.progress.term)
+        if found is not None and found.term > max(self._term, self._in_doubt):
+            self._in_doubt = found.term
+            raise earlier_term(found.term, self._term)
         if found is None or found.owner != self._owner:
             # The memory is about the destination, so that of the last transaction counts, whoever stored it.
-            self.committed, self._number = found, 0
-            self.memory = self.memory if found is None else found.memory
+            self._committed, self._number = found, 0
+            self._memory = self._memory if found is None else found.memory
             await producer.begin()
-            await self._store(producer, replace_fields(found or Progress(), number=0), self.memory)
+            await self._store(producer, replace_fields(found or Progress(), number=0), self._memory)
             await producer.commit()
             self._owns = True
         elif found.number > self._number:
-            self._number, self.memory = found.number, found.memory
+            self._number, self._memory = found.number, found.memory
             self._stored = frozenset(map(record_id, self._unknown))
         self._unknown = ()
         self._inner = await self._new_inner()
@@ -310,6 +321,5 @@ class ExactlyOnceKafkaSink:
     async def _new_inner(self) -> KafkaSink:
         """Without what an aborted transaction left behind."""
         inner = self._make_inner()
-        inner.memory, inner.watched = self.memory, lambda: self.watched()
-        await inner.restore()
+        await inner.restore(replace(self._context, memory=self._memory))
         return inner

@@ -21,6 +21,7 @@ from sinks.file.sink import FileSink
 from tests.bridge.cli.conftest import Command
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.playground import Playground
+from tests.kit.sinks import opened_sink
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)
 TIME = "2026-11-21T09:00:00.123456Z"
@@ -68,11 +69,8 @@ def a_delta(sequence: int, manifest: dict[str, Any], op: Op = Op.ADDED) -> Delta
 
 async def write(folder: Path, records: Sequence[Delta | Gap]) -> None:
     sink = FileSink("copy", FileOptions(path=folder / "deltas.ndjson"), cluster="prod")
-    await sink.open()
-    try:
+    async with opened_sink(sink):
         assert await sink.deliver(records) == ALL_STORED
-    finally:
-        await sink.close()
 
 
 async def test_a_sink_with_all_objects_is_right_and_lacks_are_named(

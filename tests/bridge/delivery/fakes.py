@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.record import Delta, NewDeadLetter, OrderingKey, Record, RetriedDeadLetter
-from sinks.base import ALL_STORED, Receipt
+from sinks.base import ALL_STORED, Receipt, SinkContext
 from tests.kit.records import a_delta
 
 
@@ -36,6 +36,8 @@ class FakeRecordSource:
         self.records = list(records)
         self.settled = 0
         """Records."""
+        self.memory: bytes | None = None
+        """Of the sink, at the newest ``settle``."""
         self.missed: Missed | None = None
         """Reported with the next fetch."""
         self.limits: list[int] = []
@@ -84,8 +86,9 @@ class FakeRecordSource:
         self._woken = True
         self._change.set()
 
-    def settle(self, fetch: Fetch[Record]) -> None:
+    def settle(self, fetch: Fetch[Record], memory: bytes | None = None) -> None:
         """Of a fetch that was settled late, the items may be gone."""
+        self.memory = memory
         first = self._outstanding.popleft()
         assert fetch is first or not fetch.items, "settled once each, in the order in which they were taken"
         self.on_settle(first.items)
@@ -214,11 +217,14 @@ class ScriptedSink:
         self.times: list[float] = []
         """When each began."""
         self.stored: list[Record] = []
+        self.context = SinkContext()
+        """Of the newest ``open``."""
         self.closed = 0
         self.at_once = 0
         self.most_at_once = 0
 
-    async def open(self) -> None:
+    async def open(self, context: SinkContext) -> None:
+        self.context = context
         if self.opens and (error := self.opens.pop(0)):
             raise error
 

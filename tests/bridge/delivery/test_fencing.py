@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -11,17 +11,13 @@ from msgspec.structs import replace
 from bridge.model.record import Record
 from bridge.model.status import PauseCause, SinkState
 from bridge.telemetry.facts.delivery import CircuitClosed, CircuitOpened, DeliveryDelayed, LeadershipDoubted, SinkFenced
-from sinks.base import ALL_STORED, WITHHELD, Lanes, Receipt, RetryLater, SinkUnavailable, always
+from sinks.base import ALL_STORED, WITHHELD, Lanes, Receipt, RetryLater, SinkContext, SinkUnavailable, always
 from tests.bridge.delivery.fakes import ScriptedSink, named, pods
 from tests.bridge.delivery.world import World, virtual
 
 HOUR = 3600.0
 FENCED = RetryLater("another process owns the topics", unavailable=True, fenced=True)
 DOUBTED = RetryLater("answers 412", unavailable=True, doubted=True)
-
-
-class Fence(SinkUnavailable):
-    fenced = True
 
 
 class FakeLease:
@@ -40,19 +36,30 @@ class AskingSink(ScriptedSink):
 
     def __init__(self, *refused: RetryLater) -> None:
         super().__init__()
-        self.may_send: Callable[[], bool] = always
         self.refused = list(refused)
         self.requests: list[str] = []
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         for index, name in enumerate(named(batch)):
-            if not self.may_send():
+            if not self.context.may_send():
                 return Receipt(range(index, len(batch)), WITHHELD)
             self.requests.append(name)
             await asyncio.sleep(1.0)
             if self.refused:
                 return Receipt(range(index, len(batch)), self.refused.pop(0))
         return ALL_STORED
+
+
+class TellingSink(ScriptedSink):
+    """Keeps the context of each ``open``."""
+
+    def __init__(self, *, opens: Sequence[Exception | None]) -> None:
+        super().__init__(opens=opens)
+        self.contexts: list[SinkContext] = []
+
+    async def open(self, context: SinkContext) -> None:
+        self.contexts.append(context)
+        await super().open(context)
 
 
 class Elected(World):
@@ -83,7 +90,9 @@ async def test_a_fenced_sink_goes_on_once_the_lease_is_renewed(lanes: Lanes | No
 
 @virtual
 async def test_a_sink_that_finds_a_later_leader_when_it_opens_waits() -> None:
-    world = Elected(ScriptedSink(opens=[Fence("the leader of term 8 has taken the topics over")]))
+    world = Elected(
+        ScriptedSink(opens=[SinkUnavailable("the leader of term 8 has taken the topics over", fenced=True)])
+    )
     async with world.running() as worker:
         await world.until(lambda: world.lease.asked)
         await asyncio.sleep(HOUR)
@@ -92,6 +101,22 @@ async def test_a_sink_that_finds_a_later_leader_when_it_opens_waits() -> None:
         world.lease.renewed.set()
         await worker.wait_idle()
     assert world.pending.settled == 1
+
+
+@virtual
+async def test_the_next_sink_learns_what_is_in_doubt() -> None:
+    """Until another thing is in doubt. A failure that says nothing about it leaves it as it is."""
+    opens = [
+        SinkUnavailable("its last message 17 cannot be read", doubted=True, in_doubt=17),
+        SinkUnavailable("no route"),
+        SinkUnavailable("another publisher writes", doubted=True, in_doubt=0),
+    ]
+    world = Elected(TellingSink(opens=opens))
+    world.lease.renewed.set()
+    await world.run_until_idle()
+    assert isinstance(world.sink, TellingSink)
+    assert [context.in_doubt for context in world.sink.contexts] == [0, 17, 17, 0]
+    assert world.lease.asked == 2, "for each doubt"
 
 
 @virtual
@@ -193,5 +218,5 @@ async def test_without_an_election_a_sink_may_always_send() -> None:
     sink = AskingSink()
     world = World(sink, pods("ab"))
     await world.run_until_idle()
-    assert sink.may_send is always
+    assert sink.context.may_send is always
     assert sink.requests == ["a1", "b2"]

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from bridge.model.record import Record
-from sinks.base import ALL_STORED, Receipt, SinkUnavailable
+from sinks.base import ALL_STORED, Receipt, SinkContext, SinkUnavailable
 from tests.bridge.delivery.fakes import ScriptedSink, pods
 from tests.bridge.delivery.world import World, virtual
 
@@ -23,7 +23,7 @@ class Swallowing(ScriptedSink):
         self._opens = opens
         self._swallows_in_open = swallows_in_open
 
-    async def open(self) -> None:
+    async def open(self, context: SinkContext) -> None:
         if self._swallows_in_open:
             await self._swallow()
         if not self._opens:

@@ -11,6 +11,7 @@ from bridge.delivery import TransactionWorker
 from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.record import Record, RetriedDeadLetter
 from bridge.model.status import PauseCause, SinkState
+from bridge.model.versions.progress import Progress
 from bridge.telemetry.facts.delivery import SinkFenced
 from sinks.base import Receipt, RetryLater
 from tests.bridge.delivery.fakes import FakeRecordSource, ScriptedSink, named, pods
@@ -36,7 +37,7 @@ class FakeTransactionSource(FakeRecordSource):
     async def begin(self) -> None:
         self.events.append("begin")
 
-    async def recover(self) -> None:
+    async def recover(self, committed: Progress | None) -> None:
         self.events.append("recover")
 
     def hand_over(self, fetch: Fetch[Record]) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from bridge.delivery.sink_feed import TransactionFeed
 from bridge.model.policies import StartPolicy
-from bridge.model.primitives.shard import Shard
 from bridge.model.record import NewDeadLetter, RetriedDeadLetter
 from bridge.model.versions.progress import LARGEST, Progress, decode_progress, encode_progress
 from bridge.outbox import Outbox
@@ -19,22 +18,12 @@ from tests.bridge.outbox.opened import AUDIT, crashed, feeds_of, opened
 from tests.kit.informed import Informed
 
 
-class StoredProgress:
-    """A sink as the feed knows it."""
-
-    def __init__(self, committed: Progress | None = None) -> None:
-        self.progress = Progress()
-        self.committed = committed
-        self.shard: Shard | None = None
-        self.doubted = False
-
-
 async def begun(outbox: Outbox, committed: Progress | None, facts: list[Fact], sink: str = "audit") -> TransactionFeed:
     feed = feeds_of(outbox).feed(sink, TransactionFeed)
     assert isinstance(feed, TransactionFeed)
-    feed.sink_with_progress, feed.report = StoredProgress(committed), facts.append
+    feed.report = facts.append
     await feed.begin()
-    await feed.recover()
+    await feed.recover(committed)
     return feed
 
 
@@ -42,7 +31,7 @@ async def stored(feed: TransactionFeed, limit: int) -> tuple[list[int], Progress
     """Delivered, and not settled: as right before a crash."""
     fetch = await feed.take(limit)
     feed.hand_over(fetch)
-    return [record.sequence for record in fetch.items], feed.sink_with_progress.progress
+    return [record.sequence for record in fetch.items], feed.progress()
 
 
 @pytest.fixture
@@ -130,7 +119,7 @@ async def test_a_delivered_dead_letter_is_none_after_a_crash(folder: Path) -> No
         await outbox.maintain()
         feed.hand_over_letters([RetriedDeadLetter(1, deltas[0])])
         left = crashed(folder / "first", folder / "left")
-        progress = feed.sink_with_progress.progress
+        progress = feed.progress()
     async with opened(left) as outbox:
         await begun(outbox, progress, facts)
         assert len(outbox.sinks.dead_letters["audit"]) == 1

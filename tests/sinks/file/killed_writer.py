@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sinks.base import ALL_STORED
+from sinks.base import ALL_STORED, SinkContext
 from sinks.file import closed_parts
 from sinks.file.options import FileOptions
 from sinks.file.parts import parts_of
@@ -60,7 +60,7 @@ async def write(folder: Path, last_step: int, rotation: dict[str, int]) -> None:
     sink = FileSink("copy", FileOptions.model_validate({"path": path, "rotation": rotation}), cluster="prod")
     acknowledged = os.open(folder / "acknowledged", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     kill_before(last_step)
-    await sink.open()
+    await sink.open(SinkContext())
     for start in range(1, 4 * BATCH, BATCH):
         assert await sink.deliver(changes(BATCH, first=start)) == ALL_STORED
         os.write(acknowledged, b"%d\n" % (start + BATCH - 1))

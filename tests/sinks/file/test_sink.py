@@ -10,18 +10,19 @@ import pytest
 from cloudevents.core.formats.json import JSONFormat
 
 from bridge.model.formats.content import Include
-from sinks.base import ALL_STORED, Format, SinkUnavailable
+from sinks.base import ALL_STORED, Format, SinkContext, SinkUnavailable
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
 from tests.kit.child import child
 from tests.kit.content import with_content
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, a_snapshot, changes
+from tests.kit.sinks import opened_sink, remembered
 
 
 async def opened(path: Path, **options: object) -> FileSink:
     sink = FileSink("copy", FileOptions.model_validate({"path": str(path), **options}), cluster="prod")
-    await sink.open()
+    await sink.open(SinkContext())
     return sink
 
 
@@ -118,20 +119,21 @@ async def test_close_after_a_failed_open_is_harmless(tmp_path: Path) -> None:
     sink = FileSink("copy", FileOptions(path=tmp_path / "missing" / "deltas.ndjson"), cluster="prod")
 
     with pytest.raises(SinkUnavailable):
-        await sink.open()
+        await sink.open(SinkContext())
     await sink.close()
 
 
 STANDARD_OUTPUT = """
 import asyncio
 from pathlib import Path
+from sinks.base import SinkContext
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
 from tests.kit.records import changes
 
 async def main():
     sink = FileSink("copy", FileOptions(path=Path("-")), cluster="prod")
-    await sink.open()
+    await sink.open(SinkContext())
     print(await sink.deliver(changes(100)), flush=True, file=__import__("sys").stderr)
     await sink.close()
 
@@ -150,14 +152,14 @@ def test_a_dash_is_standard_output() -> None:
 WRITE_UNTIL_KILLED = """
 import asyncio, sys
 from pathlib import Path
-from sinks.base import ALL_STORED
+from sinks.base import ALL_STORED, SinkContext
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
 from tests.kit.records import a_delta
 
 async def main(path):
     sink = FileSink("copy", FileOptions(path=path), cluster="prod")
-    await sink.open()
+    await sink.open(SinkContext())
     for n in range(1, 1_000_000, 50):
         batch = [a_delta(each, body=b'"' + b"x" * 20_000 + b'"') for each in range(n, n + 50)]
         assert await sink.deliver(batch) == ALL_STORED
@@ -191,11 +193,12 @@ async def open_and_close(path: Path) -> None:
 
 
 @pytest.mark.parametrize("saved", [b"gap/5/\xff", b"gap/5/9\r\nX: y", b"{"])
-def test_an_unreadable_saved_gap_is_an_unknown_gap(saved: bytes) -> None:
+async def test_an_unreadable_saved_gap_is_an_unknown_gap(tmp_path: Path, saved: bytes) -> None:
     """A flipped bit ends no start, and is in no header."""
-    sink = FileSink("copy", FileOptions.model_validate({"path": "deltas.ndjson", "format": "envelope"}), cluster="prod")
-    sink.memory = saved
-    assert sink.memory == b"gap/unknown"
+    options = FileOptions.model_validate({"path": tmp_path / "deltas.ndjson", "format": "envelope"})
+    sink = FileSink("copy", options, cluster="prod")
+    async with opened_sink(sink, SinkContext(memory=saved)):
+        assert sink.newest_gap == b"gap/unknown"
 
 
 async def test_among_envelopes_a_gap_is_named_by_every_later_line(tmp_path: Path) -> None:
@@ -203,13 +206,14 @@ async def test_among_envelopes_a_gap_is_named_by_every_later_line(tmp_path: Path
     path = tmp_path / "deltas.ndjson"
     options = FileOptions.model_validate({"path": path, "format": "envelope"})
     first = FileSink("copy", options, cluster="prod")
-    await first.open()
-    for batch in ([a_snapshot()], changes(2), [a_gap()], changes(1, first=10)):
+    await first.open(SinkContext())
+    for batch in ([a_snapshot()], changes(2)):
         assert await first.deliver(batch) == ALL_STORED
+    saved = await remembered(first, [a_gap()])
+    assert await first.deliver(changes(1, first=10)) == ALL_STORED
     await first.close()
     again = FileSink("copy", options, cluster="prod")
-    again.memory = first.memory
-    await again.open()
+    await again.open(SinkContext(memory=saved))
     assert await again.deliver(changes(1, first=11)) == ALL_STORED
     await again.close()
 

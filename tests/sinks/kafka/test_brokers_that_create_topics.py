@@ -12,7 +12,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
 from sinks import registry
-from sinks.base import ALL_STORED
+from sinks.base import ALL_STORED, SinkContext
 from sinks.kafka.options import KafkaOptions
 from tests.cluster.fixtures import fresh_name
 from tests.cluster.servers import Kafka, SecuredKafka
@@ -103,8 +103,8 @@ async def test_a_topic_deleted_in_use_comes_back_as_configured(secured_kafka: Se
     # The producer looks at its topics all the time, and would name the deleted one.
     properties = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 100}
     sink = the_sink(secured_kafka, **options, properties=properties)
-    sink.watched = lambda: [PODS]
-    async with opened_sink(sink), asyncio.timeout(60 * BUSY):
+    context = SinkContext(watched=lambda: [PODS])
+    async with opened_sink(sink, context), asyncio.timeout(60 * BUSY):
         assert await sink.deliver([a_delta(1)]) == ALL_STORED
         await asyncio.to_thread(secured_kafka.delete_topic, f"{prefix}.pods")
         batch, sequence = [a_delta(2)], 2

@@ -13,10 +13,11 @@ from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from bridge.model.change import Op
+from bridge.model.primitives.election import TermBegan
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Concern, Record, SnapshotEdge
 from bridge.model.versions.progress import Progress, decode_progress, encode_progress
-from sinks.base import ALL_STORED, ProgressSink, Receipt, RetryLater, SinkUnavailable, StatefulSink
+from sinks.base import ALL_STORED, Receipt, RetryLater, SinkContext, SinkUnavailable
 from sinks.kafka import TYPE
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.transactions.producer import TransactionalProducer
@@ -24,8 +25,8 @@ from sinks.kafka.transactions.sink import ExactlyOnceKafkaSink
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka, KafkaBehindALine
 from tests.kit.deadlines import BUSY
-from tests.kit.records import DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot, changes, ids_of
-from tests.kit.sinks import failure_of, opened_sink
+from tests.kit.records import DEPLOYMENTS, PODS, TIME, a_delta, a_gap, a_snapshot, changes, ids_of
+from tests.kit.sinks import failure_of
 from tests.kit.tcp_line import Line
 from tests.sinks.kafka.test_sink import ids, incompressible, read
 
@@ -39,6 +40,12 @@ class Place:
         self.server = server
         self.records = make(partitions=3, **config)
         self.progress = make(cleanup_policy="compact")
+        self.reached = Progress()
+        """What the present delivery reaches."""
+        self.committed: Progress | None = None
+        """What the newest sink found when it opened."""
+        self.memory: bytes | None = None
+        """Of the newest receipt."""
 
     def sink(self, **options: Any) -> ExactlyOnceKafkaSink:
         settings = {
@@ -54,11 +61,29 @@ class Place:
         # Of the test alone: brokers remember the name.
         return ExactlyOnceKafkaSink("audit", chosen, cluster=self.records)
 
+    def context(self, term: int = 0, in_doubt: int = 0, **members: Any) -> SinkContext:
+        began = TermBegan(term, 0, TIME) if term else None
+        return SinkContext(progress=lambda: self.reached, term=began, in_doubt=in_doubt, **members)
+
     @asynccontextmanager
-    async def opened(self, **options: Any) -> AsyncIterator[ExactlyOnceKafkaSink]:
+    async def opened(
+        self, context: SinkContext | None = None, /, **options: Any
+    ) -> AsyncIterator[ExactlyOnceKafkaSink]:
         sink = self.sink(**options)
-        async with opened_sink(sink):
+        try:
+            self.committed = await sink.open(context or self.context())
             yield sink
+        finally:
+            await sink.close()
+
+    async def deliver(self, sink: ExactlyOnceKafkaSink, batch: Sequence[Record]) -> None:
+        """As the bridge does it: again, as long as brokers are too busy to answer in time."""
+        self.reached = reaching(batch[-1].sequence)
+        async with asyncio.timeout(60 * BUSY):
+            while (receipt := await sink.deliver(batch)) != ALL_STORED:
+                assert not receipt.rejected
+                await asyncio.sleep(0.02)
+        self.memory = receipt.memory
 
     async def stored(self) -> list[str]:
         await asyncio.to_thread(self.server.settle_transactions, self.records)
@@ -83,37 +108,26 @@ def reaching(out: int) -> Progress:
     return Progress(start="this", out=out)
 
 
-async def deliver(sink: ExactlyOnceKafkaSink, batch: Sequence[Record], **more: Any) -> None:
-    """As the bridge does it: again, as long as brokers are too busy to answer in time. ``more``: of the progress."""
-    sink.progress = replace(reaching(batch[-1].sequence), **more)
-    async with asyncio.timeout(60 * BUSY):
-        while (receipt := await sink.deliver(batch)) != ALL_STORED:
-            assert not receipt.rejected
-            await asyncio.sleep(0.02)
-
-
 async def test_records_and_progress_come_together(place: Place) -> None:
     batch = changes(200, keys=7)
     async with place.opened() as sink:
-        assert isinstance(sink, ProgressSink)
-        assert isinstance(sink, StatefulSink)
-        assert sink.committed is None
-        await deliver(sink, batch[:150])
-        await deliver(sink, batch[150:])
+        assert place.committed is None
+        await place.deliver(sink, batch[:150])
+        await place.deliver(sink, batch[150:])
         newest = await place.newest_progress()
     assert Counter(await place.stored()) == Counter(ids_of(batch))
     assert (newest.out, newest.start, newest.number) == (200, "this", 2)
 
-    async with place.opened() as again:
-        assert again.committed is not None
-        assert (again.committed.out, again.committed.start) == (200, "this")
-        assert again.memory == again.committed.memory != b""
+    async with place.opened():
+        assert place.committed is not None
+        assert (place.committed.out, place.committed.start) == (200, "this")
+        assert place.committed.memory == place.memory != b""
 
 
 async def test_a_fenced_producer_stores_nothing_and_says_why(place: Place) -> None:
     batch = changes(30)
     async with place.opened() as old:
-        await deliver(old, batch[:10])
+        await place.deliver(old, batch[:10])
         async with place.opened() as new:
             first = await old.deliver(batch[10:20])
             assert "fenced" in failure_of(first)
@@ -122,9 +136,9 @@ async def test_a_fenced_producer_stores_nothing_and_says_why(place: Place) -> No
             assert second.failure is not None
             assert second.failure.fenced
             assert "the same transactional id" in second.failure.reason
-            await deliver(new, batch[20:])
+            await place.deliver(new, batch[20:])
             assert Counter(await place.stored()) == Counter(ids_of([*batch[:10], *batch[20:]]))
-            await deliver(old, batch[10:20])  # An operator has resumed it.
+            await place.deliver(old, batch[10:20])  # An operator has resumed it.
             assert "fenced" in failure_of(await new.deliver(batch[:5]))
     assert Counter(await place.stored()) == Counter(ids_of(batch))
 
@@ -133,12 +147,12 @@ async def test_a_transaction_that_brokers_timed_out_is_sent_again(place: Place) 
     """Which looks like a fence, and is none."""
     batch = changes(20)
     async with place.opened() as sink:
-        await deliver(sink, batch[:10])
+        await place.deliver(sink, batch[:10])
         settings = {"bootstrap.servers": place.server.bootstrap, "transactional.id": f"{place.records}/audit/0"}
         other = Producer({**settings, "log_level": 0})
         await asyncio.to_thread(other.init_transactions, 30 * BUSY)  # Takes the name as a coordinator does: silently.
         assert "fenced" in failure_of(await sink.deliver(batch[10:]))
-        await deliver(sink, batch[10:])
+        await place.deliver(sink, batch[10:])
     assert Counter(await place.stored()) == Counter(ids_of(batch))
 
 
@@ -159,7 +173,7 @@ async def test_a_cancelled_delivery_is_stored_once_however_far_it_came(place: Pl
     async with place.opened(connect_timeout=30) as sink:
         for number, (step, moment) in enumerate(STEPS):
             part = batch[20 * number :][:20]
-            sink.progress = reaching(part[-1].sequence)
+            place.reached = reaching(part[-1].sequence)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(TransactionalProducer, step, cancelling(step, moment))
                 delivering = asyncio.get_running_loop().create_task(sink.deliver(part))
@@ -214,7 +228,7 @@ def noted(step: str, calls: list[str]) -> Callable[..., Awaitable[Any]]:
 async def test_an_owner_whose_first_progress_was_aborted_owns_nothing(place: Place) -> None:
     batch = changes(20)
     async with place.opened(connect_timeout=30) as sink:
-        await deliver(sink, batch[:10])
+        await place.deliver(sink, batch[:10])
         name = f"{place.records}/audit/0"
         other = Producer({"bootstrap.servers": place.server.bootstrap, "transactional.id": name, "log_level": 0})
         await asyncio.to_thread(other.init_transactions, 30 * BUSY)
@@ -236,7 +250,7 @@ async def test_only_readers_of_uncommitted_records_see_aborted_ones(place: Place
         assert list(receipt.pending) == [0, 2, 3]
         assert "aborted" in failure_of(receipt)
         assert await place.stored() == []
-        await deliver(sink, [batch[index] for index in receipt.pending])
+        await place.deliver(sink, [batch[index] for index in receipt.pending])
     assert Counter(await place.stored()) == Counter(ids_of([batch[0], *batch[2:]]))
     assert Counter(await place.uncommitted())[batch[0].id] == 2
 
@@ -252,7 +266,7 @@ async def test_a_refused_record_is_found_in_its_batch_and_rejected(
     rejected: set[int] = set()
     left = list(range(40))
     async with place.opened() as sink:
-        sink.progress = reaching(40)
+        place.reached = reaching(40)
         for _ in range(6 * len(large)):
             if not left:
                 break
@@ -267,8 +281,8 @@ async def test_a_batch_that_is_too_large_only_as_a_whole_is_stored(kafka: Kafka,
     place = Place(kafka, kafka_topic, max_message_bytes="300000")
     batch = [a_delta(n, body=incompressible(60_000)) for n in range(1, 11)]
     async with place.opened() as sink:
-        await deliver(sink, batch)
-        await deliver(sink, changes(5, first=41))
+        await place.deliver(sink, batch)
+        await place.deliver(sink, changes(5, first=41))
     assert Counter(await place.stored()) == Counter(ids_of([*batch, *changes(5, first=41)]))
 
 
@@ -277,8 +291,8 @@ async def test_a_record_too_large_for_the_topic_is_trimmed(kafka: Kafka, kafka_t
     status = incompressible(30_000).decode()
     batch = [*changes(5), a_delta(6, key="shop/large", body=b'{"metadata":{},"status":%s}' % status.encode())]
     async with place.opened(too_large="trim") as sink:
-        await deliver(sink, batch)
-        await deliver(sink, changes(5, first=7))
+        await place.deliver(sink, batch)
+        await place.deliver(sink, changes(5, first=7))
     found = await read(kafka, place.records)
     assert Counter(ids(found)) == Counter(ids_of([*batch, *changes(5, first=7)]))
     assert [dict(each.headers)["ce_trimmed"] for each in found if b"shop/large" in (each.key or b"")] == [b"status"]
@@ -289,9 +303,9 @@ async def test_notices_markers_and_states_are_in_the_same_transaction(kafka: Kaf
     state = kafka_topic(cleanup_policy="compact")
     gap = replace(a_gap(2, 4), concerns=(Concern(PODS),), only=True)
     batch: list[Record] = [a_delta(1), gap, a_delta(5, op=Op.DELETED)]
-    async with place.opened(state_topic=state, notice_topic=place.records) as sink:
-        sink.watched = lambda: (PODS,)
-        await deliver(sink, batch)
+    context = place.context(watched=lambda: (PODS,))
+    async with place.opened(context, state_topic=state, notice_topic=place.records) as sink:
+        await place.deliver(sink, batch)
         assert (await place.newest_progress()).number == 1
     found = [each.removesuffix(f"/p{n}") for n in range(3) for each in await place.stored() if each.endswith(f"/p{n}")]
     assert found == [gap.id] * 3
@@ -305,10 +319,10 @@ async def test_the_end_of_a_snapshot_counts_once_through_an_abort(place: Place) 
     records = [a_delta(n, key=f"shop/p{n}", op=Op.ADDED, snapshot=began.snapshot) for n in range(1, 6)]
     large = a_delta(6, key="shop/large", body=incompressible(20_000), snapshot=began.snapshot)
     async with place.opened(max_message_bytes=10_000, notice_topic=place.records) as sink:
-        sink.progress = reaching(9)
+        place.reached = reaching(9)
         receipt = await sink.deliver([began, *records, large, ended])
         assert list(receipt.rejected) == [6]
-        await deliver(sink, [began, *records, ended])
+        await place.deliver(sink, [began, *records, ended])
     found = await read(place.server, place.records)
     counts = [each.value for each in found if b"/ended/p" in (dict(each.headers)["ce_id"] or b"")]
     assert sum(int((value or b"").split(b'"objects":')[1].split(b",")[0].rstrip(b"}")) for value in counts) == 5
@@ -322,7 +336,7 @@ async def test_a_cut_line_leaves_every_record_stored_once(kafka: KafkaBehindALin
         async with place.opened(bootstrap_servers=f"127.0.0.1:{kafka.line_port}", **soon) as sink:
             for number, start in enumerate(range(0, 200, 20)):
                 part = batch[start : start + 20]
-                sink.progress = reaching(part[-1].sequence)
+                place.reached = reaching(part[-1].sequence)
                 # At another moment of the transaction each time: also behind the request to end it.
                 line.cut_after(150 * number, back=bool(number % 2))
                 async with asyncio.timeout(60 * BUSY):
@@ -338,7 +352,7 @@ async def test_an_unacknowledged_record_gets_another_producer(
     """A broker may have it. librdkafka would give its number to the next one, which the broker then leaves out."""
     place, batch = Place(kafka, kafka_topic), changes(4)
     async with place.opened() as sink:
-        await deliver(sink, batch[:2])
+        await place.deliver(sink, batch[:2])
         before = sink._producers.transactional
 
         async def unacknowledged(_inner: object, records: Sequence[Record]) -> Receipt:
@@ -347,7 +361,7 @@ async def test_an_unacknowledged_record_gets_another_producer(
         with monkeypatch.context() as patched:
             patched.setattr(sink, "_send", unacknowledged)
             assert (await sink.deliver(batch[2:])).failure == RetryLater("no acknowledgement within 2 s")
-        await deliver(sink, batch[2:])
+        await place.deliver(sink, batch[2:])
         assert sink._producers.transactional is not before
     assert Counter(await place.stored()) == Counter(ids_of(batch))
 
@@ -359,20 +373,20 @@ async def test_check_fences_no_bridge_and_names_a_wrong_topic(kafka: Kafka, kafk
         assert "brokers" in await checked.check()
         assert await checked.check_destinations([PODS]) == []
         await checked.close()
-        await deliver(running, changes(3))
+        await place.deliver(running, changes(3))
     wrong = kafka_topic()
     refused = place.sink(progress_topic=wrong)
     assert await refused.check_destinations([PODS]) == [
         f"topic {wrong}: cleanup.policy is delete, which removes the newest records; set it to compact"
     ]
     with pytest.raises(SinkUnavailable, match=r"cleanup\.policy is delete"):
-        await refused.open()
+        await refused.open(SinkContext())
     await refused.close()
     missing = place.sink(progress_topic=fresh_name("missing"))
     [mistake] = await missing.check_destinations([DEPLOYMENTS])
     assert mistake.startswith("no topic missing")
     with pytest.raises(SinkUnavailable, match=r"does not exist; create it with cleanup\.policy compact"):
-        await missing.open()
+        await missing.open(SinkContext())
     await missing.close()
 
 
@@ -380,7 +394,7 @@ async def test_a_missing_progress_topic_is_made_compact(kafka: Kafka, kafka_topi
     place = Place(kafka, kafka_topic)
     place.progress = fresh_name("made")
     async with place.opened(create_topics={"partitions": 4}) as sink:
-        await deliver(sink, changes(3))
+        await place.deliver(sink, changes(3))
         assert await sink.check_destinations([PODS]) == []
     assert {each.partition for each in await read(kafka, place.progress)} == {0}
     await asyncio.to_thread(kafka.delete_topic, place.progress)
@@ -388,14 +402,14 @@ async def test_a_missing_progress_topic_is_made_compact(kafka: Kafka, kafka_topi
 
 async def test_progress_is_found_behind_thousands_of_others(place: Place) -> None:
     async with place.opened() as sink:
-        await deliver(sink, changes(3))
+        await place.deliver(sink, changes(3))
     crowd = Producer({"bootstrap.servers": place.server.bootstrap, "log_level": 0})
     for number in range(3000):
         crowd.produce(place.progress, b"{}", f"other/{number}", 0)
     await asyncio.to_thread(crowd.flush, 30 * BUSY)
-    async with place.opened() as again:
-        assert again.committed is not None
-        assert again.committed.out == 3
+    async with place.opened():
+        assert place.committed is not None
+        assert place.committed.out == 3
 
 
 async def test_unreadable_progress_stops_the_sink_with_a_way_out(place: Place) -> None:
@@ -404,39 +418,51 @@ async def test_unreadable_progress_stops_the_sink_with_a_way_out(place: Place) -
     await asyncio.to_thread(crowd.flush, 30 * BUSY)
     sink = place.sink()
     with pytest.raises(SinkUnavailable, match=r"version 9.*set another progress_topic"):
-        await sink.open()
+        await sink.open(SinkContext())
     await sink.close()
 
 
 async def test_a_leader_of_an_earlier_term_stores_nothing(place: Place) -> None:
     """It was frozen in the middle of its own takeover: it fences the leader, and must not keep the topics."""
     batch = changes(20)
-    async with place.opened() as leader:
-        leader.progress = Progress(term=2)
-        await deliver(leader, batch[:10], term=2)
+    async with place.opened(place.context(term=2)) as leader:
+        await place.deliver(leader, batch[:10])
         former = place.sink()
-        former.progress = Progress(term=1)
-        with pytest.raises(SinkUnavailable, match="term 2 has taken the topics over, and this replica led in term 1"):
-            await former.open()
+        theirs = "term 2 has taken the topics over, and this replica led in term 1"
+        with pytest.raises(SinkUnavailable, match=theirs) as found:
+            await former.open(place.context(term=1))
+        assert (found.value.fenced, found.value.in_doubt) == (True, 2)
         await former.close()
-        await deliver(leader, batch[10:], term=2)
+        await place.deliver(leader, batch[10:])
         assert (await place.newest_progress()).term == 2
+    assert Counter(await place.stored()) == Counter(ids_of(batch))
+
+
+async def test_a_confirmed_leader_of_an_earlier_term_goes_on(place: Place) -> None:
+    """As where the Lease was deleted, and its terms began anew. A term later than the one in doubt is another doubt."""
+    batch = changes(30)
+    async with place.opened(place.context(term=8)) as former:
+        await place.deliver(former, batch[:10])
+    async with place.opened(place.context(term=1, in_doubt=8)) as leader:
+        await place.deliver(leader, batch[10:20])
+        assert (await place.newest_progress()).term == 1
+    async with place.opened(place.context(term=9)) as later:
+        await place.deliver(later, batch[20:])
+    refused = place.sink()
+    with pytest.raises(SinkUnavailable, match="term 9 has taken the topics over"):
+        await refused.open(place.context(term=1, in_doubt=8))
+    await refused.close()
     assert Counter(await place.stored()) == Counter(ids_of(batch))
 
 
 async def test_a_shard_has_progress_of_its_own(place: Place) -> None:
     batch = changes(20)
     for index in (0, 1):
-        sink = place.sink()
-        sink.shard = Shard(2, index)
-        try:
-            await sink.open()
-            assert sink.committed is None
-            await deliver(sink, batch[10 * index : 10 * index + 10])
-        finally:
-            await sink.close()
-    async with place.opened() as all_objects:
-        assert all_objects.committed is None
+        async with place.opened(place.context(shard=Shard(2, index))) as sink:
+            assert place.committed is None
+            await place.deliver(sink, batch[10 * index : 10 * index + 10])
+    async with place.opened():
+        assert place.committed is None
     assert Counter(await place.stored()) == Counter(ids_of(batch))
     await asyncio.to_thread(place.server.settle_transactions, place.progress)
     keys = {each.key for each in await read(place.server, place.progress)}

@@ -13,7 +13,7 @@ import pytest
 
 from bridge.model.record import Concern, Delta, Gap, Record, SnapshotEdge
 from bridge.model.resource import Resource
-from sinks.base import ALL_STORED, RetryLater
+from sinks.base import ALL_STORED, RetryLater, SinkContext
 from sinks.kafka import memory
 from sinks.kafka.sink import KafkaSink
 from tests.cluster.fixtures import MakeTopic, fresh_name
@@ -54,8 +54,10 @@ def by_partition(records: Sequence[KafkaRecord]) -> dict[int, list[KafkaRecord]]
     return found
 
 
-async def deliver(sink: KafkaSink, *batches: Sequence[Record]) -> None:
-    """As a worker does it, which delivers again what waits: a refused marker may cost the producer."""
+async def deliver(sink: KafkaSink, *batches: Sequence[Record]) -> bytes:
+    """As a worker does it, which delivers again what waits: a refused marker may cost the producer. Returns the newest
+    memory."""
+    memory = b""
     for batch in batches:
         waiting = list(batch)
         async with asyncio.timeout(30 * BUSY):
@@ -63,6 +65,8 @@ async def deliver(sink: KafkaSink, *batches: Sequence[Record]) -> None:
                 assert isinstance(receipt.failure, RetryLater)
                 assert not receipt.rejected
                 waiting = [waiting[index] for index in receipt.pending]
+        memory = memory if receipt.memory is None else receipt.memory
+    return memory
 
 
 @pytest.fixture
@@ -103,12 +107,10 @@ async def test_a_reader_of_any_partition_sees_a_complete_snapshot(kafka: Kafka, 
     """Also where the sink was restarted in the middle of it, and unsaved records are delivered again."""
     objects = [*some(PODS, 1, 50, SNAPSHOT), *some(DEPLOYMENTS, 100, 2, SNAPSHOT)]
     async with opened(kafka, f"{topics}.{{resource}}") as sink:
-        await deliver(sink, [a_snapshot(SnapshotEdge.BEGAN, count=52)], objects[:20])
-        saved = sink.memory
+        saved = await deliver(sink, [a_snapshot(SnapshotEdge.BEGAN, count=52)], objects[:20])
         await deliver(sink, objects[20:40])
     reminded = the_sink(kafka, f"{topics}.{{resource}}")
-    reminded.memory = saved
-    await reminded.open()
+    await reminded.open(SinkContext(memory=saved))
     await deliver(reminded, objects[20:], [a_snapshot(SnapshotEdge.ENDED, count=52)], some(PODS, 300))
     await reminded.close()
 
@@ -146,11 +148,9 @@ async def test_compacted_records_name_the_newest_gap_without_markers(
     template = f"{topics}.{{resource}}"
     async with opened(kafka, template) as sink:
         await deliver(sink, some(NODES, 1), [a_gap_of(NODES, PODS, first=60, last=69)], some(NODES, 100))
-        await deliver(sink, [a_gap_of(PODS, first=200, last=209)], some(NODES, 300), some(PODS, 400))
-        saved = sink.memory
+        saved = await deliver(sink, [a_gap_of(PODS, first=200, last=209)], some(NODES, 300), some(PODS, 400))
     reminded = the_sink(kafka, template)
-    reminded.memory = saved
-    await reminded.open()
+    await reminded.open(SinkContext(memory=saved))
     reminded._topics._policies[f"{topics}.nodes"] = None  # As if describe_configs were refused.
     await deliver(reminded, [a_gap_of(NODES, first=500, last=509)], some(NODES, 600))
     await reminded.close()
@@ -207,8 +207,8 @@ async def test_beyond_the_bound_records_name_the_gap_without_markers(
 async def test_a_gap_about_anything_is_marked_in_every_used_topic(kafka: Kafka, topics: str) -> None:
     """What comes to be watched later learns of it by a header. Until discovery has answered, the gap waits."""
     watched: list[Sequence[Resource] | None] = [None]
-    async with opened(kafka, f"{topics}.{{resource}}") as sink:
-        sink.watched = lambda: watched[0]
+    context = SinkContext(watched=lambda: watched[0])
+    async with opened(kafka, f"{topics}.{{resource}}", context) as sink:
         await deliver(sink, some(PODS, 1))
         receipt = await sink.deliver([a_gap(100, 199)])
         assert list(receipt.pending) == [0]

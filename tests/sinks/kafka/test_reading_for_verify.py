@@ -15,7 +15,7 @@ from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.record import Record
 from bridge.model.versions.stored_record import ReadFilter
 from bridge.model.versions.stored_version import FOREIGN, StoredVersion
-from sinks.base import ALL_STORED, ReadPurpose, SinkUnavailable
+from sinks.base import ALL_STORED, ReadPurpose, SinkContext, SinkUnavailable
 from sinks.kafka import reader as readback
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.reader import KafkaReader
@@ -36,7 +36,7 @@ def options(server: Kafka, topic: str, **further: Any) -> KafkaOptions:
 
 async def write(chosen: KafkaOptions, records: Sequence[Record]) -> None:
     sink = KafkaSink("audit", chosen, cluster="prod")
-    await sink.open()
+    await sink.open(SinkContext())
     try:
         for where in split_at_notices(records):
             assert await sink.deliver(records[where]) == ALL_STORED

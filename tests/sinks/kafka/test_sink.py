@@ -14,7 +14,7 @@ import pytest
 from bridge.model.change import Op
 from bridge.model.record import Record
 from config.values import Duration
-from sinks.base import ALL_STORED, SinkUnavailable
+from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.sink import KafkaSink
 from tests.cluster.fixtures import MakeTopic, fresh_name
@@ -22,7 +22,7 @@ from tests.cluster.servers import Kafka, KafkaBehindALine, KafkaRecord, SecuredK
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, changes, ids_of
-from tests.kit.sinks import failure_of, opened_sink
+from tests.kit.sinks import ALONE, failure_of, opened_sink
 from tests.kit.tcp_line import Line
 
 
@@ -32,9 +32,11 @@ def the_sink(server: Kafka, topic: str, **options: Any) -> KafkaSink:
 
 
 @asynccontextmanager
-async def opened(server: Kafka, topic: str, **options: Any) -> AsyncIterator[KafkaSink]:
+async def opened(
+    server: Kafka, topic: str, context: SinkContext = ALONE, /, **options: Any
+) -> AsyncIterator[KafkaSink]:
     sink = the_sink(server, topic, **options)
-    async with opened_sink(sink):
+    async with opened_sink(sink, context):
         yield sink
 
 
@@ -255,7 +257,7 @@ async def test_what_close_dropped_is_stored_in_order_by_the_next_sink(kafka: Kaf
     topic = kafka_topic()
     first, batch = changes(1), changes(500, first=2)
     sink = the_sink(kafka, topic, properties={"linger.ms": 500})
-    await sink.open()
+    await sink.open(SinkContext())
     await until_stored(sink, first)
     with pytest.raises(TimeoutError):
         # The topic is known by now, so that all records are with the producer before the first wait.
@@ -264,7 +266,7 @@ async def test_what_close_dropped_is_stored_in_order_by_the_next_sink(kafka: Kaf
     await sink.close()
     sent = len(ids(await read(kafka, topic))) - len(first)
     sink = the_sink(kafka, topic)
-    await sink.open()
+    await sink.open(SinkContext())
     await until_stored(sink, batch)
     await sink.close()
 
@@ -275,7 +277,7 @@ async def test_close_does_not_wait_for_a_broker_that_is_away(kafka: KafkaBehindA
     by_the_line = f"127.0.0.1:{kafka.line_port}"
     async with Line(kafka.behind_the_line, kafka.line_port) as line:
         sink = the_sink(kafka, kafka_topic(), bootstrap_servers=by_the_line, ack_timeout=0.3)
-        await sink.open()
+        await sink.open(SinkContext())
         assert await sink.deliver(changes(3)) == ALL_STORED
         line.refusing = True
         line.cut()
@@ -290,7 +292,7 @@ async def test_nobody_listening_is_reported() -> None:
     sink = KafkaSink("audit", options, cluster="prod")
 
     with pytest.raises(SinkUnavailable, match=r"cannot reach 127\.0\.0\.1:\d+: .*Connection refused"):
-        await sink.open()
+        await sink.open(SinkContext())
     await sink.close()
 
 
@@ -298,7 +300,7 @@ async def test_settings_that_librdkafka_does_not_take_are_reported(tmp_path: Pat
     options = KafkaOptions(bootstrap_servers="127.0.0.1:1", properties={"lingerms": 5})
 
     with pytest.raises(SinkUnavailable, match='No such configuration property: "lingerms"'):
-        await KafkaSink("audit", options, cluster="prod").open()
+        await KafkaSink("audit", options, cluster="prod").open(SinkContext())
 
 
 async def test_check_says_who_answers(kafka: Kafka) -> None:
@@ -310,6 +312,6 @@ async def test_check_says_who_answers(kafka: Kafka) -> None:
 
 async def opened_once(sink: KafkaSink) -> None:
     try:
-        await sink.open()
+        await sink.open(SinkContext())
     finally:
         await sink.close()

@@ -10,12 +10,12 @@ from typing import Any
 from bridge.model.change import Op
 from bridge.model.record import Delta
 from sinks import registry
-from sinks.base import ALL_STORED, Sink
+from sinks.base import ALL_STORED, Sink, SinkContext
 from sinks.kafka.options import KafkaOptions
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka, KafkaRecord
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, a_gap, changes, ids_of
-from tests.kit.sinks import failure_of, opened_sink
+from tests.kit.sinks import ALONE, failure_of, opened_sink
 
 
 def compacted(make: MakeTopic, partitions: int = 1, max_message_bytes: str = "1048588") -> str:
@@ -28,10 +28,11 @@ def the_sink(server: Kafka, topic: str, state: str, **options: Any) -> Any:
 
 
 @asynccontextmanager
-async def opened(server: Kafka, topic: str, state: str, *, memory: bytes = b"", **options: Any) -> AsyncIterator[Sink]:
+async def opened(
+    server: Kafka, topic: str, state: str, context: SinkContext = ALONE, /, **options: Any
+) -> AsyncIterator[Sink]:
     sink = the_sink(server, topic, state, **options)
-    sink.memory = memory
-    async with opened_sink(sink):
+    async with opened_sink(sink, context):
         yield sink
 
 
@@ -63,8 +64,7 @@ async def test_the_state_has_the_newest_form_of_each_object(kafka: Kafka, kafka_
 
 async def test_notices_are_in_no_state_topic(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic, state = kafka_topic(), compacted(kafka_topic)
-    async with opened(kafka, topic, state) as sink:
-        sink.watched = lambda: [PODS]  # type: ignore[attr-defined]
+    async with opened(kafka, topic, state, SinkContext(watched=lambda: [PODS])) as sink:
         assert await sink.deliver([a_gap(1, 2)]) == ALL_STORED
         assert await sink.deliver([a_delta(3)]) == ALL_STORED
 
@@ -147,10 +147,11 @@ async def test_what_does_not_fit_is_trimmed_in_the_state(kafka: Kafka, kafka_top
 async def test_a_state_topic_of_a_known_sink_is_reported(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic, state = kafka_topic(), compacted(kafka_topic)
     async with opened(kafka, topic, state) as sink:
-        assert (await sink.deliver([a_delta(1)])).changed == "", "a new sink begins with a snapshot"
-        saved = sink.memory  # type: ignore[attr-defined]
+        receipt = await sink.deliver([a_delta(1)])
+        assert receipt.changed == "", "a new sink begins with a snapshot"
+        assert receipt.memory is not None
     other = compacted(kafka_topic)
-    async with opened(kafka, topic, other, memory=saved) as sink:
+    async with opened(kafka, topic, other, SinkContext(memory=receipt.memory)) as sink:
         receipt = await sink.deliver([a_delta(2)])
         assert await sink.deliver([a_delta(3)]) == ALL_STORED
 

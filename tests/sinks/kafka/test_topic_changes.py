@@ -11,7 +11,7 @@ import pytest
 
 from bridge.model.record import Concern, Record
 from bridge.model.resource import Resource
-from sinks.base import ALL_STORED, Receipt
+from sinks.base import ALL_STORED, Receipt, SinkContext
 from sinks.kafka.encode import topic_part
 from sinks.kafka.memory import TopicChanges, TopicState, changes_between
 from sinks.kafka.sink import KafkaSink
@@ -30,19 +30,21 @@ SOON = {"properties": {"topic.metadata.refresh.interval.ms": 200, "topic.metadat
 @asynccontextmanager
 async def running(sink: KafkaSink, memory: bytes = b"") -> AsyncIterator[KafkaSink]:
     """As the bridge opens it."""
-    sink.memory, sink.watched = memory, lambda: [PODS]
-    async with opened_sink(sink):
+    async with opened_sink(sink, SinkContext(memory=memory, watched=lambda: [PODS])):
         yield sink
 
 
 async def remembered(sink: KafkaSink, first: int = 1) -> bytes:
     """Delivers until the memory knows the topic, and returns it."""
+    memory = b""
     async with asyncio.timeout(30 * BUSY):
-        while b'"topics":{"' not in sink.memory:
-            assert await sink.deliver([a_delta(first)]) == ALL_STORED
+        while b'"topics":{"' not in memory:
+            receipt = await sink.deliver([a_delta(first)])
+            assert receipt == ALL_STORED
+            memory = memory if receipt.memory is None else receipt.memory
             first += 1
             await asyncio.sleep(0.01)  # The brokers are asked meanwhile.
-    return sink.memory
+    return memory
 
 
 async def until_reported(sink: KafkaSink, first: int) -> Receipt:
@@ -81,11 +83,10 @@ async def test_added_partitions_are_reported_once(kafka: Kafka, topics: str) -> 
         await remembered(sink)
         await asyncio.to_thread(kafka.add_partitions, f"{topics}.pods", 5)
         receipt = await until_reported(sink, 1001)
-        memory = sink.memory
     assert receipt.changed.startswith(f"topic {topics}.pods has 5 partitions, it had 2: ")
     assert (receipt.lost, receipt.pending) == ("", ())
 
-    async with running(the_sink_below(kafka, topics), memory) as sink:
+    async with running(the_sink_below(kafka, topics), receipt.memory or b"") as sink:
         assert await sink.deliver([a_delta(2001)]) == ALL_STORED
 
 
@@ -106,8 +107,7 @@ async def test_another_key_is_reported_once(kafka: Kafka, topics: str) -> None:
         receipt = await sink.deliver([a_delta(1001)])
         assert receipt.changed.startswith("key is uid, it was object: records in the topics keep their former keys")
         assert await sink.deliver([a_delta(1002)]) == ALL_STORED
-        memory = sink.memory
-    async with running(the_sink_below(kafka, topics, key="uid"), memory) as sink:
+    async with running(the_sink_below(kafka, topics, key="uid"), receipt.memory or b"") as sink:
         assert await sink.deliver([a_delta(1003)]) == ALL_STORED
 
     assert {each.key for each in await read(kafka, f"{topics}.pods")} >= {
@@ -127,7 +127,6 @@ async def test_a_topic_created_again_between_runs_begins_with_a_gap(kafka: Kafka
 
     async with running(the_sink_below(kafka, topics), memory) as sink:
         receipt = await sink.deliver([a_delta(n, key=f"shop/web-{n}") for n in range(1001, 1031)])
-        memory = sink.memory
         assert await sink.deliver([a_delta(1031)]) == ALL_STORED
     assert receipt.lost == f"created again, and so empty: {topics}.pods"
     found = await read(kafka, f"{topics}.pods")
@@ -139,7 +138,7 @@ async def test_a_topic_created_again_between_runs_begins_with_a_gap(kafka: Kafka
     assert b'"first":1,"last":1000,"count":null' in (notice.value or b"")
     assert b'"resources":["pods"]' in (notice.value or b"")
 
-    async with running(the_sink_below(kafka, topics), memory) as sink:
+    async with running(the_sink_below(kafka, topics), receipt.memory or b"") as sink:
         assert await sink.deliver([a_delta(2001)]) == ALL_STORED
 
 

@@ -15,12 +15,12 @@ from nats.js.kv import KeyValue
 from bridge.model.change import Op
 from bridge.model.record import Delta
 from sinks import registry
-from sinks.base import ALL_STORED, Sink, SinkUnavailable
+from sinks.base import ALL_STORED, Sink, SinkContext, SinkUnavailable
 from sinks.nats.options import NatsOptions
 from tests.cluster.fixtures import MakeStream, fresh_name
 from tests.cluster.servers import Nats
 from tests.kit.records import CLUSTER_ROLES, PODS, a_delta, a_gap, changes
-from tests.kit.sinks import failure_of, opened_sink
+from tests.kit.sinks import failure_of, opened_sink, remembered
 
 CREATE = {"create_stream": {"duplicate_window": 60}}
 
@@ -34,8 +34,7 @@ def the_sink(server: Nats, stream: Any, bucket: str, **options: Any) -> Any:
 @asynccontextmanager
 async def opened(server: Nats, stream: Any, bucket: str, *, memory: bytes = b"", **options: Any) -> AsyncIterator[Sink]:
     sink = the_sink(server, stream, bucket, **(CREATE | options))
-    sink.memory = memory
-    async with opened_sink(sink):
+    async with opened_sink(sink, SinkContext(memory=memory)):
         yield sink
 
 
@@ -155,7 +154,6 @@ async def test_a_bucket_deleted_under_a_sink_is_a_loss(nats_server: Nats, nats_s
             await connection.jetstream().delete_key_value(bucket)
         receipt = await sink.deliver([a_delta(2, key="shop/b")])
         again = await sink.deliver([a_delta(2, key="shop/b")])
-        saved = sink.memory  # type: ignore[attr-defined]
 
     assert (list(receipt.pending), receipt.created) == ([0], f"bucket {bucket}")
     assert "missing" in str(failure_of(receipt))
@@ -163,7 +161,7 @@ async def test_a_bucket_deleted_under_a_sink_is_a_loss(nats_server: Nats, nats_s
     assert f"bucket {bucket} was created again" in again.lost
     assert list(await state_in(nats_server, bucket)) == ["prod.core.pods.shop.b"]
     assert len(await nats_server.read_all(stream.name)) == 2
-    async with opened(nats_server, stream, bucket, memory=saved) as sink:
+    async with opened(nats_server, stream, bucket, memory=again.memory or b"") as sink:
         assert await sink.deliver([a_delta(3)]) == ALL_STORED
 
 
@@ -176,8 +174,7 @@ async def test_a_purged_bucket_is_a_loss(nats_server: Nats, nats_stream: MakeStr
     stream = await nats_stream()
     async with opened(nats_server, stream, bucket) as sink:
         await sink.deliver([a_delta(1, key="shop/a"), a_delta(2, key="shop/b")])
-        await sink.deliver([a_delta(3, key="shop/a", op=Op.DELETED), a_delta(4, key="shop/b")])
-        saved = sink.memory  # type: ignore[attr-defined]
+        saved = await remembered(sink, [a_delta(3, key="shop/a", op=Op.DELETED), a_delta(4, key="shop/b")])
     await purged(nats_server, bucket)
     async with opened(nats_server, stream, bucket, memory=saved) as sink:
         receipt, again = await sink.deliver([a_delta(5, key="shop/c")]), await sink.deliver([a_delta(6, key="shop/c")])
@@ -203,8 +200,8 @@ async def test_a_bucket_whose_objects_are_all_deleted_was_not_purged(
     stream = await nats_stream()
     async with opened(nats_server, stream, bucket) as sink:
         await sink.deliver([a_delta(1, key="shop/a"), a_delta(2, key="shop/b")])
-        await sink.deliver([a_delta(3, key="shop/b", op=Op.DELETED), a_delta(4, key="shop/a", op=Op.DELETED)])
-        saved = sink.memory  # type: ignore[attr-defined]
+        deleted = [a_delta(3, key="shop/b", op=Op.DELETED), a_delta(4, key="shop/a", op=Op.DELETED)]
+        saved = await remembered(sink, deleted)
     await purged(nats_server, bucket)
     async with opened(nats_server, stream, bucket, memory=saved) as sink:
         assert await sink.deliver([a_delta(5)]) == ALL_STORED
@@ -213,8 +210,7 @@ async def test_a_bucket_whose_objects_are_all_deleted_was_not_purged(
 async def test_a_bucket_of_a_known_sink_is_reported(nats_server: Nats, nats_stream: MakeStream, bucket: str) -> None:
     stream = await nats_stream()
     async with opened(nats_server, stream, bucket) as sink:
-        await sink.deliver([a_delta(1)])
-        saved = sink.memory  # type: ignore[attr-defined]
+        saved = await remembered(sink, [a_delta(1)])
     async with opened(nats_server, stream, f"{bucket}-2", memory=saved) as sink:
         receipt = await sink.deliver([a_delta(2)])
 

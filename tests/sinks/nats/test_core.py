@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
 
 from sinks import registry
-from sinks.base import ALL_STORED, CannotRead, ReadPurpose, SinkUnavailable
+from sinks.base import ALL_STORED, CannotRead, ReadPurpose, SinkContext, SinkUnavailable
 from sinks.nats.options import NatsOptions
 from sinks.nats.reader import NatsReader
 from sinks.nats.sink import NatsSink
@@ -190,7 +190,7 @@ async def test_a_server_that_is_away_is_reported(start_nats: StartNats) -> None:
     server = start_nats()
     await asyncio.to_thread(server.stop)
     with pytest.raises(SinkUnavailable, match="cannot connect to"):
-        await NatsSink("live", options(server, "k8s", connect_timeout=1), cluster="prod").open()
+        await NatsSink("live", options(server, "k8s", connect_timeout=1), cluster="prod").open(SinkContext())
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,19 @@ import nats
 import pytest
 from msgspec.structs import replace
 
-from bridge.delivery.attempts import SinkAttempts
-from bridge.delivery.circuit import Retry
+from bridge.delivery.attempts import SinkAttempts, WorkerSettings
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
 from bridge.model.versions.stored_version import StoredKind, StoredVersions
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import LeadershipDoubted
-from sinks.base import ALL_STORED, Receipt, SinkUnavailable
+from sinks.base import ALL_STORED, Receipt, SinkContext, SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MOST_IN_FLIGHT
 from sinks.nats.leading import StreamInDoubt
 from sinks.nats.reader import stored
 from sinks.nats.sink import NatsSink
+from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource
 from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats, NatsRecord
 from tests.kit.deadlines import BUSY
@@ -37,15 +37,17 @@ FORMER, NEXT = 1, 2
 TIME = "2026-11-23T09:41:01.613392Z"
 
 
-def a_leader(server: Nats, stream: NatsStream, term: int, in_doubt: int = 0) -> NatsSink:
-    sink = the_sink(server, stream.name, stream.prefix)
-    sink.term, sink.in_doubt = TermBegan(term, 3, TIME), in_doubt
-    return sink
+def a_sink(server: Nats, stream: NatsStream) -> NatsSink:
+    return the_sink(server, stream.name, stream.prefix)
+
+
+def of_leader(term: int, in_doubt: int = 0) -> SinkContext:
+    return SinkContext(term=TermBegan(term, 3, TIME), in_doubt=in_doubt)
 
 
 @asynccontextmanager
 async def leading(server: Nats, stream: NatsStream, term: int, in_doubt: int = 0) -> AsyncIterator[NatsSink]:
-    async with opened_sink(a_leader(server, stream, term, in_doubt)) as sink:
+    async with opened_sink(a_sink(server, stream), of_leader(term, in_doubt)) as sink:
         yield sink
 
 
@@ -130,7 +132,7 @@ async def test_a_former_leader_that_connects_anew_is_refused(nats_server: Nats, 
         refused = await former.deliver(in_term(FORMER, changes(3)))
         assert "is of a leader of term 2" in failure_of(refused)
         with pytest.raises(SinkUnavailable, match="is of a leader of term 2, and this leader has term 1"):
-            await a_leader(nats_server, stream, FORMER).open()
+            await a_sink(nats_server, stream).open(of_leader(FORMER))
 
     assert await ids_of_stream(nats_server, stream) == ["term/1", "term/2"]
 
@@ -152,13 +154,12 @@ async def test_a_takeover_ends_what_a_former_leader_has_in_flight(
         left: Sequence[Record] = in_term(NEXT, batch)
         in_doubt = 0
         while left:
-            sink = a_leader(nats_server, stream, NEXT, in_doubt)
             try:
-                async with opened_sink(sink):
+                async with leading(nats_server, stream, NEXT, in_doubt) as sink:
                     receipt = await sink.deliver(left)
                 left = [left[index] for index in receipt.pending]
-            except SinkUnavailable:
-                in_doubt = sink.in_doubt  # The former leader stored one more in between.
+            except SinkUnavailable as error:
+                in_doubt = error.in_doubt or in_doubt  # The former leader stored one more in between.
         with suppress(StreamInDoubt):
             await delivering
 
@@ -181,7 +182,7 @@ async def test_messages_in_flight_at_a_takeover_precede_the_notice(nats_server: 
         await held.reached.wait()
         noticed = MOST_IN_FLIGHT  # Those that begin the first term.
         await until_stored(nats_server, stream, noticed + 5)
-        successor = a_leader(nats_server, stream, NEXT)
+        successor = a_sink(nats_server, stream)
         with pytest.MonkeyPatch.context() as patch:
             publish = NatsConnection.publish
 
@@ -194,7 +195,7 @@ async def test_messages_in_flight_at_a_takeover_precede_the_notice(nats_server: 
 
             patch.setattr(NatsConnection, "publish", behind_three)
             with pytest.raises(StreamInDoubt, match="another publisher writes"):
-                await successor.open()
+                await successor.open(of_leader(NEXT))
         await successor.close()
         refused = await delivering
         async with leading(nats_server, stream, NEXT) as again:
@@ -228,25 +229,24 @@ async def test_a_leader_pauses_and_goes_on_once_its_lease_is_confirmed(
     nats_server: Nats, nats_stream: MakeStream
 ) -> None:
     stream, lease, facts = await nats_stream(), FakeLease(), list[Fact]()
-    made: list[NatsSink] = []
-
-    def make() -> NatsSink:
-        made.append(a_leader(nats_server, stream, FORMER, made[-1].in_doubt if made else 0))
-        return made[-1]
 
     async def no_pause(_cause: object) -> None:
         return
 
-    attempts = SinkAttempts(
-        "live",
-        make,
-        backlog_records=lambda: 0,
+    settings = WorkerSettings(
+        name="live",
+        make_sink=lambda: a_sink(nats_server, stream),
+        make_context=lambda: of_leader(FORMER),
+        pending=FakeRecordSource(),
+        dead_letters=FakeDeadLetters(),
         report=facts.append,
-        retry=Retry(),
+        now=lambda: TIME,
+        max_batch=100,
         jitter=lambda: 0.0,
         save_pause=no_pause,
         lease=lease,
     )
+    attempts = SinkAttempts(settings)
     async with leading(nats_server, stream, NEXT):
         pass
     opening = asyncio.get_running_loop().create_task(attempts.open())
@@ -266,8 +266,7 @@ async def test_a_leader_pauses_and_goes_on_once_its_lease_is_confirmed(
 async def test_a_leader_that_connects_again_begins_no_other_term(start_nats: StartNats) -> None:
     server, stream = start_nats(), NatsStream("K8S", "k8s")
     sink = the_sink(server, "K8S", "k8s", create_stream={})
-    sink.term = TermBegan(FORMER, 0, TIME)
-    async with opened_sink(sink):
+    async with opened_sink(sink, of_leader(FORMER)):
         assert (await sink.deliver(in_term(FORMER, changes(3)))).created
         for first in (4, 7):
             await asyncio.to_thread(server.kill9)
@@ -299,10 +298,9 @@ async def test_what_leaves_no_room_for_its_predecessor_is_rejected(start_nats: S
     config.write_text("max_payload: 20000\n")
     server, stream = start_nats("-c", str(config)), NatsStream("K8S", "k8s")
     sink = the_sink(server, "K8S", "k8s", create_stream={})
-    sink.term = TermBegan(FORMER, 0, TIME)
     [probe] = in_term(FORMER, [a_delta(5)])
     free = 20_000 - sink._encoder.encode(probe).size + len(a_delta(5).body)
-    async with opened_sink(sink):
+    async with opened_sink(sink, of_leader(FORMER)):
         receipt = await sink.deliver(
             in_term(FORMER, [a_delta(5, body=b"1" * (free - 100)), a_delta(6, key="shop/web-2", body=b"1" * free)])
         )
@@ -318,10 +316,9 @@ async def test_a_stream_without_its_last_message_waits_for_the_lease(
     async with leading(nats_server, stream, FORMER) as former, await nats.connect(nats_server.url) as operator:
         assert await former.deliver(in_term(FORMER, changes(3))) == ALL_STORED
         await operator.jetstream().purge_stream(stream.name)
-        successor = a_leader(nats_server, stream, NEXT)
-        with pytest.raises(SinkUnavailable, match="its last message 103 cannot be read"):
-            await successor.open()
-        async with leading(nats_server, stream, NEXT, successor.in_doubt) as confirmed:
+        with pytest.raises(StreamInDoubt, match="its last message 103 cannot be read") as found:
+            await a_sink(nats_server, stream).open(of_leader(NEXT))
+        async with leading(nats_server, stream, NEXT, found.value.in_doubt) as confirmed:
             assert await confirmed.deliver(in_term(NEXT, changes(3, first=4))) == ALL_STORED
 
     assert await ids_of_stream(nats_server, stream) == ["term/2", *ids_of(changes(3, first=4))]
@@ -334,10 +331,9 @@ async def test_an_unreadable_term_in_a_stream_waits_for_the_lease(
     stream = await nats_stream()
     async with await nats.connect(nats_server.url) as other:
         await other.jetstream().publish(f"{stream.prefix}.other", b"{}", headers={"ce-term": term})
-        successor = a_leader(nats_server, stream, NEXT)
-        with pytest.raises(SinkUnavailable, match="its last message 1 cannot be read"):
-            await successor.open()
-        async with leading(nats_server, stream, NEXT, successor.in_doubt) as confirmed:
+        with pytest.raises(StreamInDoubt, match="its last message 1 cannot be read") as found:
+            await a_sink(nats_server, stream).open(of_leader(NEXT))
+        async with leading(nats_server, stream, NEXT, found.value.in_doubt) as confirmed:
             assert await confirmed.deliver(in_term(NEXT, changes(3))) == ALL_STORED
 
 
@@ -353,11 +349,9 @@ async def test_without_the_right_to_read_a_message_the_lease_decides(start_nats:
         await owner.jetstream().add_stream(name="K8S", subjects=["k8s.>"])
         await owner.jetstream().publish("k8s.before", b"{}")
         first, confirmed = (the_sink(server, "K8S", "k8s", **limited) for _ in range(2))
-        first.term = confirmed.term = TermBegan(NEXT, 0, TIME)
-        with pytest.raises(SinkUnavailable, match="its last message 1 cannot be read"):
-            await first.open()
-        confirmed.in_doubt = first.in_doubt
-        async with opened_sink(confirmed):
+        with pytest.raises(StreamInDoubt, match="its last message 1 cannot be read") as found:
+            await first.open(of_leader(NEXT))
+        async with opened_sink(confirmed, of_leader(NEXT, found.value.in_doubt)):
             assert await confirmed.deliver(in_term(NEXT, changes(3))) == ALL_STORED
         assert (await owner.jetstream().stream_info("K8S")).state.messages == 104
 

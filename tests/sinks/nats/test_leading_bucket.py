@@ -14,7 +14,6 @@ import pytest
 from nats.js.api import DiscardPolicy, StreamConfig
 
 from bridge.model.change import Op
-from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Receipt, SinkUnavailable
 from sinks.nats.bucket import NatsSinkWithState
@@ -23,17 +22,16 @@ from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, changes
-from tests.kit.sinks import failure_of, opened_sink
+from tests.kit.sinks import ALONE, failure_of, opened_sink
 from tests.sinks.nats.test_bucket import CREATE, key_of, state_in, the_sink
 from tests.sinks.nats.test_bucket import bucket as bucket
-from tests.sinks.nats.test_leading import FORMER, NEXT, TIME, in_term
+from tests.sinks.nats.test_leading import FORMER, NEXT, in_term, of_leader
 
 TERM_KEY = "prod._.notice._._"
 
 
-def a_leader(server: Nats, stream: NatsStream, bucket: str, term: int, **options: Any) -> NatsSinkWithState:
+def a_sink(server: Nats, stream: NatsStream, bucket: str, **options: Any) -> NatsSinkWithState:
     sink: NatsSinkWithState = the_sink(server, stream, bucket, **(CREATE | options))
-    sink.term = TermBegan(term, 3, TIME)
     return sink
 
 
@@ -41,7 +39,7 @@ def a_leader(server: Nats, stream: NatsStream, bucket: str, term: int, **options
 async def leading(
     server: Nats, stream: NatsStream, bucket: str, term: int, **options: Any
 ) -> AsyncIterator[NatsSinkWithState]:
-    async with opened_sink(a_leader(server, stream, bucket, term, **options)) as sink:
+    async with opened_sink(a_sink(server, stream, bucket, **options), of_leader(term)) as sink:
         yield sink
 
 
@@ -172,8 +170,7 @@ async def test_a_bucket_refuses_a_former_leader_by_itself(
     stream, other, batch = await nats_stream(), await nats_stream(), objects(3)
     async with leading(nats_server, stream, bucket, NEXT) as successor:
         await store(successor, in_term(NEXT, batch))
-        former = a_leader(nats_server, other, bucket, FORMER)
-        async with opened_sink(former):
+        async with leading(nats_server, other, bucket, FORMER) as former:
             refused = await former.deliver(in_term(FORMER, batch))
 
     assert list(refused.pending) == [0, 1, 2]
@@ -201,12 +198,11 @@ async def test_a_takeover_of_a_bucket_ends_what_is_in_flight(
         left: Sequence[Record] = in_term(NEXT, batch)
         in_doubt = 0
         while left:
-            sink = a_leader(nats_server, stream, name, NEXT)
-            sink.in_doubt = in_doubt
-            with suppress(SinkUnavailable):
-                async with opened_sink(sink):
+            try:
+                async with opened_sink(a_sink(nats_server, stream, name), of_leader(NEXT, in_doubt)) as sink:
                     left = [left[index] for index in (await sink.deliver(left)).pending]
-            in_doubt = sink.in_doubt  # The former leader stored one more in between.
+            except SinkUnavailable as error:
+                in_doubt = error.in_doubt or in_doubt  # The former leader stored one more in between.
         with suppress(SinkUnavailable):
             await delivering
 
@@ -366,9 +362,8 @@ async def test_without_a_fence_entries_name_no_number(
     nats_server: Nats, nats_stream: MakeStream, bucket: str, options: dict[str, Any]
 ) -> None:
     stream, batch = await nats_stream(), objects(3)
-    sink = a_leader(nats_server, stream, bucket, FORMER, **options)
-    sink.term = sink.term if options else None
-    async with opened_sink(sink), await nats.connect(nats_server.url) as other:
+    sink = a_sink(nats_server, stream, bucket, **options)
+    async with opened_sink(sink, of_leader(FORMER) if options else ALONE), await nats.connect(nats_server.url) as other:
         assert (await sink.deliver(batch)).failure is None
         await (await other.jetstream().key_value(bucket)).put("mine", b"1")
         assert await sink.deliver(objects(3)) == ALL_STORED

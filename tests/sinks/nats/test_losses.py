@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nats.js import JetStreamContext
 from nats.js.api import StreamConfig
 
-from sinks.base import ALL_STORED, Receipt
+from sinks.base import ALL_STORED, Receipt, SinkContext
 from sinks.nats import sink as sink_module
 from sinks.nats.sink import NatsSink
 from sinks.nats.stream import KnownStream, StreamContents, StreamDescription, StreamLimits, loss_of
@@ -22,7 +22,7 @@ from tests.cluster.fixtures import MakeStream, NatsStream
 from tests.cluster.servers import Nats
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, changes, ids_of
-from tests.kit.sinks import opened_sink
+from tests.kit.sinks import opened_sink, remembered
 from tests.sinks.nats.test_sink import ids_in, the_sink
 
 # ── Against a real server ────────────────────────────────────────────────────────────────────────────────────────────
@@ -32,8 +32,7 @@ from tests.sinks.nats.test_sink import ids_in, the_sink
 async def running(server: Nats, stream: NatsStream, memory: bytes = b"", **options: Any) -> AsyncIterator[NatsSink]:
     """As the bridge opens it."""
     sink = the_sink(server, stream.name, stream.prefix, **options)
-    sink.memory = memory
-    async with opened_sink(sink):
+    async with opened_sink(sink, SinkContext(memory=memory)):
         yield sink
 
 
@@ -46,15 +45,13 @@ async def operator(server: Nats) -> AsyncIterator[JetStreamContext]:
 async def test_a_purge_between_two_runs_is_a_gap_in_the_stream(nats_server: Nats, nats_stream: MakeStream) -> None:
     stream = await nats_stream()
     async with running(nats_server, stream) as sink:
-        assert await sink.deliver(changes(20)) == ALL_STORED
-        memory = sink.memory
+        memory = await remembered(sink, changes(20))
     async with operator(nats_server) as jetstream:
         await jetstream.purge_stream(stream.name)
 
     async with running(nats_server, stream, memory) as sink:
         assert await sink.deliver(changes(5, first=21)) == Receipt(lost=f"stream {stream.name} was purged")
-        assert await sink.deliver(changes(5, first=26)) == ALL_STORED
-        memory = sink.memory
+        memory = await remembered(sink, changes(5, first=26))
     assert await ids_in(nats_server, stream) == ["gap/1/20", *ids_of(changes(10, first=21))]
     [gap, *_] = await nats_server.read_all(stream.name)
     assert b'"count":null' in gap.data
@@ -82,8 +79,7 @@ async def test_a_purge_under_a_sink_is_noticed_at_its_next_look(
 async def test_a_part_that_was_purged_is_a_gap_too(nats_server: Nats, nats_stream: MakeStream) -> None:
     stream = await nats_stream()
     async with running(nats_server, stream) as sink:
-        assert await sink.deliver(changes(20)) == ALL_STORED
-        memory = sink.memory
+        memory = await remembered(sink, changes(20))
     async with operator(nats_server) as jetstream:
         await jetstream.purge_stream(stream.name, keep=8)
 
@@ -97,8 +93,7 @@ async def test_a_stream_that_its_owner_creates_again_begins_with_a_gap(
 ) -> None:
     stream = await nats_stream()
     async with running(nats_server, stream) as sink, operator(nats_server) as jetstream:
-        assert await sink.deliver(changes(20)) == ALL_STORED
-        memory = sink.memory
+        memory = await remembered(sink, changes(20))
         await jetstream.delete_stream(stream.name)
         await jetstream.add_stream(StreamConfig(name=stream.name, subjects=[f"{stream.prefix}.>"]))
     # More messages than the sink knew: only the stream's own time of creation tells.
@@ -133,8 +128,7 @@ async def test_what_the_limits_of_a_stream_remove_is_no_loss(
     window = {"duplicate_window": 0.1} if "max_age" in limits else {}
     stream = await nats_stream(**limits, **window)
     async with running(nats_server, stream) as sink:
-        assert await sink.deliver(changes(20, keys=3)) == ALL_STORED
-        memory = sink.memory
+        memory = await remembered(sink, changes(20, keys=3))
     if "max_age" in limits:
         async with operator(nats_server) as jetstream, asyncio.timeout(60 * BUSY):
             while (await jetstream.stream_info(stream.name)).state.messages:
@@ -152,13 +146,12 @@ async def test_an_unreadable_memory_is_an_unknown_gap(nats_server: Nats, nats_st
             assert sink.newest_gap == b"gap/unknown"
 
 
-async def test_the_memory_is_the_same_object_until_it_changes(nats_server: Nats, nats_stream: MakeStream) -> None:
+async def test_a_receipt_has_the_memory_if_it_has_changed(nats_server: Nats, nats_stream: MakeStream) -> None:
     async with running(nats_server, await nats_stream()) as sink:
-        assert await sink.deliver([a_delta(1)]) == ALL_STORED
-        memory = sink.memory
-        assert sink.memory is memory
-        assert await sink.deliver([a_delta(2)]) == ALL_STORED
-        assert sink.memory != memory
+        memory = await remembered(sink, [a_delta(1)])
+        assert await remembered(sink, [a_delta(2)]) != memory
+        receipt = await sink.deliver([a_delta(2)])
+        assert (receipt, receipt.memory) == (ALL_STORED, None), "a duplicate, which the stream has"
 
 
 # ── The decision ─────────────────────────────────────────────────────────────────────────────────────────────────────

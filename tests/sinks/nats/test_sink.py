@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from nats.js.api import DiscardPolicy, RetentionPolicy, StreamConfig, StreamSour
 
 from bridge.model.record import Delta, Record
 from config.values import Duration
-from sinks.base import ALL_STORED, Receipt, SinkUnavailable, WrongOption
+from sinks.base import ALL_STORED, Receipt, SinkContext, SinkUnavailable, WrongOption
 from sinks.nats.encode import ROOM_FOR_SEQUENCE
 from sinks.nats.options import NatsOptions
 from sinks.nats.sink import NatsSink
@@ -81,7 +82,7 @@ async def test_one_byte_beyond_the_servers_maximum_is_rejected(start_nats: Start
     config.write_text("max_payload: 20000\n")
     server = start_nats("-c", str(config))
     sink = the_sink(server, "K8S", "k8s", create_stream={})
-    await sink.open()
+    await sink.open(SinkContext())
     probe = the_sink(server, "K8S", "k8s")._encoder.encode(a_delta(5)).size - len(a_delta(5).body)
     body = b'"' + b"x" * (20_000 - ROOM_FOR_SEQUENCE - probe - 2) + b'"'
 
@@ -131,13 +132,13 @@ async def test_a_missing_stream_is_reported_or_made(nats_server: Nats) -> None:
     with pytest.raises(
         SinkUnavailable, match=rf"no stream {name}; create it for made\.\*\.\*\.\*, or set create_stream"
     ):
-        await the_sink(nats_server, name, "made").open()
+        await the_sink(nats_server, name, "made").open(SinkContext())
     with pytest.raises(SinkUnavailable, match="or set create_stream"):
         await the_sink(nats_server, name, "made").check()
     assert (await the_sink(nats_server, name, "made", create_stream={}).check()).endswith("to be created")
 
     sink = the_sink(nats_server, name, "made", create_stream={"max_age": 3600, "duplicate_window": 120})
-    await sink.open()
+    await sink.open(SinkContext())
     try:
         assert await sink.deliver(changes(5)) == Receipt(created=f"stream {name}")
         async with await nats.connect(nats_server.url) as connection:
@@ -152,7 +153,7 @@ async def test_a_missing_stream_is_reported_or_made(nats_server: Nats) -> None:
 async def test_a_stream_that_is_deleted_under_the_sink_is_made_again(start_nats: StartNats, sole_writer: bool) -> None:
     server = start_nats()
     sink = the_sink(server, "K8S", "k8s", create_stream={"max_age": 3600}, sole_writer=sole_writer)
-    await sink.open()
+    await sink.open(SinkContext())
     assert await sink.deliver(changes(30)) == MADE
     async with await nats.connect(server.url) as operator:
         jetstream = operator.jetstream()
@@ -190,7 +191,7 @@ async def test_a_stream_that_vanishes_under_a_batch_loses_no_record(start_nats: 
     """The server answers nothing to messages that it had read before, so that the sink waits for its timeout."""
     server = start_nats()
     sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=1.0)
-    await sink.open()
+    await sink.open(SinkContext())
     assert await sink.deliver(changes(5)) == MADE
     made = 0
 
@@ -417,7 +418,7 @@ async def test_what_another_writer_moved_comes_behind_the_missing(nats_server: N
 async def test_a_frozen_server_fails_without_loss_or_doubles(start_nats: StartNats) -> None:
     server = start_nats()
     sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=3, connect_timeout=3)
-    await sink.open()
+    await sink.open(SinkContext())
     batch = changes(300)
     assert await sink.deliver(batch[:100]) == MADE
 
@@ -440,7 +441,7 @@ async def test_a_frozen_server_fails_without_loss_or_doubles(start_nats: StartNa
 async def test_more_than_the_sockets_hold_can_be_cancelled_when_frozen(start_nats: StartNats) -> None:
     server = start_nats()
     sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=60)
-    await sink.open()
+    await sink.open(SinkContext())
     assert await sink.deliver(changes(3, first=101)) == MADE
     server.pause()
     large = [a_delta(n, body=b'"' + b"x" * 500_000 + b'"') for n in range(1, 41)]
@@ -461,7 +462,7 @@ async def test_more_than_the_sockets_hold_can_be_cancelled_when_frozen(start_nat
 async def test_a_server_killed_under_a_large_batch_is_noticed_at_once(start_nats: StartNats) -> None:
     server = start_nats()
     sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=60)
-    await sink.open()
+    await sink.open(SinkContext())
     assert await sink.deliver(changes(3, first=101)) == MADE
     server.pause()
     large = [a_delta(n, body=b'"' + b"x" * 500_000 + b'"') for n in range(1, 41)]
@@ -481,7 +482,7 @@ async def test_a_server_that_goes_while_idle_is_noticed_quietly(
 ) -> None:
     server = start_nats()
     sink = the_sink(server, "K8S", "k8s", create_stream={})
-    await sink.open()
+    await sink.open(SinkContext())
     assert await sink.deliver(changes(3)) == MADE
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
@@ -515,12 +516,12 @@ async def test_secrets_come_from_files_and_are_never_reported(
 
     secret.write_text("wrong-secret\n")
     with pytest.raises(SinkUnavailable, match="Authorization Violation") as refused:
-        await the_sink(server, "K8S", "k8s", create_stream={}, **located).open()
+        await the_sink(server, "K8S", "k8s", create_stream={}, **located).open(SinkContext())
     assert "wrong-secret" not in str(refused.value)
 
     secret.write_text("hush\n")
     sink = the_sink(server, "K8S", "k8s", create_stream={}, **located)
-    await sink.open()
+    await sink.open(SinkContext())
     assert await sink.deliver(changes(3)) == MADE
     await sink.close()
 
@@ -533,7 +534,7 @@ async def test_an_nkey_user_signs_with_its_seed(start_nats: StartNats, tmp_path:
     server = start_nats("-c", str(tmp_path / "nats.conf"))
 
     sink = the_sink(server, "K8S", "k8s", create_stream={}, nkey_seed_file=tmp_path / "seed")
-    await sink.open()
+    await sink.open(SinkContext())
     assert await sink.deliver(changes(3)) == MADE
     await sink.close()
 
@@ -546,7 +547,7 @@ async def test_what_is_not_permitted_is_reported_at_once(start_nats: StartNats, 
     )
     server = start_nats("-c", str(tmp_path / "nats.conf"))
     sink = the_sink(server, "K8S", "k8s", create_stream={}, user="me", password_file=tmp_path / "password")
-    await sink.open()
+    await sink.open(SinkContext())
 
     receipt = await asyncio.wait_for(sink.deliver(changes(3)), 5)
     await sink.close()
@@ -565,15 +566,15 @@ async def test_tls_is_verified_by_the_authority_that_was_named(start_nats: Start
     own = {"ca_file": authority.certificate, "cert_file": client.certificate, "key_file": client.key}
 
     sink = the_sink(server, "K8S", "k8s", create_stream={}, **own)
-    await sink.open()
+    await sink.open(SinkContext())
     assert await sink.deliver(changes(3)) == MADE
     await sink.close()
 
     other = Authority.make(tmp_path / "other", "another authority")
     with pytest.raises(SinkUnavailable, match="; ca_file must name the authority that signed it"):
-        await the_sink(server, "K8S", "k8s", **own | {"ca_file": other.certificate}).open()
+        await the_sink(server, "K8S", "k8s", **own | {"ca_file": other.certificate}).open(SinkContext())
     with pytest.raises(SinkUnavailable, match="ca_file: "):
-        await the_sink(server, "K8S", "k8s", **own | {"ca_file": tmp_path / "missing"}).open()
+        await the_sink(server, "K8S", "k8s", **own | {"ca_file": tmp_path / "missing"}).open(SinkContext())
 
 
 @pytest.mark.parametrize("secret", [{"user": "me", "password_file": "secret"}, {"token_file": "secret"}, {}])
@@ -595,7 +596,7 @@ async def test_where_tls_is_wanted_nothing_is_sent_in_the_clear(tmp_path: Path, 
         url = f"tls://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         options = NatsOptions.model_validate({"servers": [url], "stream": "K8S", "connect_timeout": 1, **located})
         with pytest.raises(SinkUnavailable, match="secure connection not available"):
-            await NatsSink("live", options, cluster="prod").open()
+            await NatsSink("live", options, cluster="prod").open(SinkContext())
 
     assert b"hush" not in heard
 
@@ -606,7 +607,7 @@ async def test_nobody_listening_is_reported() -> None:
             "live",
             NatsOptions(servers=(f"nats://127.0.0.1:{reserve_port()}",), stream="K8S", connect_timeout=Duration(1)),
             cluster="prod",
-        ).open()
+        ).open(SinkContext())
 
 
 @pytest.mark.parametrize("what", ["acknowledges no message", "is sealed", "is a mirror of K8S"])
@@ -622,7 +623,7 @@ async def test_a_stream_that_never_acknowledges_is_refused(start_nats: StartNats
         if "mirror" in what:
             await jetstream.add_stream(StreamConfig("COPY", mirror=StreamSource("K8S")))
         sink = the_sink(server, "COPY" if "mirror" in what else "K8S", "k8s", ack_timeout=1)
-        for refused in (sink.check, sink.open):
+        for refused in (sink.check, partial(sink.open, SinkContext())):
             with pytest.raises(WrongOption, match=what) as raised:
                 await refused()
             assert raised.value.option == "stream"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sinks.base import ALL_STORED
+from sinks.base import ALL_STORED, SinkContext
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.openssl import KeyPair, verifies
@@ -24,7 +24,7 @@ LONG = b'{"spec": "' + b"x" * 3000 + b'"}'
 
 async def delivered(receiver: WebhookReceiver, *bodies: bytes, **options: Any) -> None:
     sink = WebhookSink("hook", WebhookOptions.model_validate({"url": receiver.url, **options}), cluster="prod")
-    await sink.open()
+    await sink.open(SinkContext())
     records = [a_delta(number, body=body) for number, body in enumerate(bodies, 1)]
     assert await sink.deliver(records) == ALL_STORED
     await sink.close()
@@ -81,7 +81,7 @@ async def test_signatures_are_about_the_bytes_that_are_sent(receiver: WebhookRec
 async def test_a_retry_sends_the_same_bytes(receiver: WebhookReceiver) -> None:
     receiver.answer = lambda posted: Answer(500)
     sink = WebhookSink("hook", WebhookOptions(url=receiver.url, compression="gzip"), cluster="prod")  # type: ignore[arg-type]
-    await sink.open()
+    await sink.open(SinkContext())
     record = a_delta(body=LONG)
     await sink.deliver([record])
     await sink.deliver([record])
@@ -96,7 +96,7 @@ async def test_an_endpoint_without_gzip_rejects_no_record(receiver: WebhookRecei
     receiver.answer = lambda posted: Answer(415) if "content-encoding" in posted.headers else ACCEPTED
     options = {"url": receiver.url, "compression": "gzip", "compress_above": 0, "batch": batch}
     sink = WebhookSink("hook", WebhookOptions.model_validate(options), cluster="prod")
-    await sink.open()
+    await sink.open(SinkContext())
     receipt = await sink.deliver(changes(5))
     await sink.close()
 

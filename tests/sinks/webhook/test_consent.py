@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sinks.base import ALL_STORED, SinkUnavailable
+from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.records import a_delta, changes
@@ -33,7 +33,7 @@ def granted(origin: str = ORIGIN, **more: str) -> Answer:
 async def test_the_endpoint_is_asked_once_before_the_first_delivery(receiver: WebhookReceiver, origin: str) -> None:
     receiver.permission = lambda posted: granted(origin, **{"WebHook-Allowed-Rate": "*"})
     sink = a_sink(receiver, concurrency=4)
-    await sink.open()
+    await sink.open(SinkContext())
     assert receiver.asked == [], "an open sink with no records bothers nobody"
     lanes = [changes(3, keys=1, first=1 + 3 * lane) for lane in range(4)]
     assert await asyncio.gather(*map(sink.deliver, lanes)) == [ALL_STORED] * 4
@@ -62,7 +62,7 @@ async def test_the_endpoint_is_asked_once_before_the_first_delivery(receiver: We
 async def test_without_permission_nothing_is_sent(receiver: WebhookReceiver, answer: Answer, reason: str) -> None:
     receiver.permission = lambda posted: answer
     sink = a_sink(receiver)
-    await sink.open()
+    await sink.open(SinkContext())
     receipt = await sink.deliver(changes(3))
     assert list(receipt.pending) == [0, 1, 2]
     assert not receipt.rejected
@@ -87,7 +87,7 @@ async def test_the_allowed_rate_is_kept(receiver: WebhookReceiver) -> None:
 
     receiver.answer = answer
     sink = a_sink(receiver, rate={"requests": 100_000, "burst": 1})
-    await sink.open()
+    await sink.open(SinkContext())
     began = time.monotonic()
     assert await sink.deliver(changes(6)) == ALL_STORED
     await sink.close()
@@ -100,7 +100,7 @@ async def test_the_allowed_rate_is_kept(receiver: WebhookReceiver) -> None:
 async def test_the_own_rate_is_asked_for(receiver: WebhookReceiver, rate: dict[str, Any], asked: str) -> None:
     receiver.permission = lambda posted: granted(**{"WebHook-Allowed-Rate": "100"})
     sink = a_sink(receiver, rate=rate)
-    await sink.open()
+    await sink.open(SinkContext())
     assert await sink.deliver([a_delta()]) == ALL_STORED
     await sink.close()
 
@@ -123,7 +123,7 @@ async def test_an_expired_token_does_not_block_the_permission(receiver: WebhookR
 
         receiver.permission = permission
         sink = a_sink(receiver, oauth2=tokens.options(client_secret_file=tmp_path / "client"))
-        await sink.open()
+        await sink.open(SinkContext())
         receiver.permission = lambda posted: Answer(401)
         refused = await sink.deliver([a_delta()])
         receiver.permission = permission

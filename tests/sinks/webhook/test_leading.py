@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sinks.base import ALL_STORED, WITHHELD, AsksToSend, Receipt
+from sinks.base import ALL_STORED, WITHHELD, Receipt, SinkContext
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.records import changes
@@ -22,8 +22,10 @@ from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
 class Term:
     def __init__(self) -> None:
         self.lasts = True
+        self.asked = 0
 
     def may_send(self) -> bool:
+        self.asked += 1
         return self.lasts
 
     def ending_with(self, answer: Answer) -> Callable[[Posted], Answer]:
@@ -45,9 +47,7 @@ def term() -> Term:
 async def leading(receiver: WebhookReceiver, term: Term, **options: Any) -> AsyncIterator[WebhookSink]:
     chosen = WebhookOptions.model_validate({"url": receiver.url, "timeout": 10, **options})
     sink = WebhookSink("hook", chosen, cluster="prod")
-    assert isinstance(sink, AsksToSend)
-    sink.may_send = term.may_send
-    async with opened_sink(sink):
+    async with opened_sink(sink, SinkContext(may_send=term.may_send)):
         yield sink
 
 
@@ -103,18 +103,11 @@ async def test_a_request_that_waited_for_a_connection(receiver: WebhookReceiver,
 
 
 async def test_a_request_whose_connection_was_made_meanwhile(receiver: WebhookReceiver, term: Term) -> None:
-    asked = 0
-
-    def may_send() -> bool:
-        nonlocal asked
-        asked += 1
-        return False
-
+    term.lasts = False
     async with leading(receiver, term) as sink:
-        sink.may_send = may_send
         assert await sink.deliver(changes(1)) == Receipt([0], WITHHELD)
-        assert (asked, receiver.asked) == (1, [])
-        sink.may_send = term.may_send
+        assert (term.asked, receiver.asked) == (1, [])
+        term.lasts = True
         assert await sink.deliver(changes(1)) == ALL_STORED
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.base import ALL_STORED, SinkUnavailable
+from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.webhook.client import NetworkPolicy
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
@@ -106,7 +106,7 @@ def a_sink(url: str, **options: Any) -> WebhookSink:
 @pytest.mark.parametrize("rebound", ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1"])
 async def test_a_name_that_comes_to_mean_another_address(receiver: WebhookReceiver, names: Names, rebound: str) -> None:
     sink = a_sink("http://hook.example/hook", timeout=5)
-    await sink.open()
+    await sink.open(SinkContext())
     names.addresses = ["127.0.0.1"]
     assert await sink.deliver([a_delta(1)]) == ALL_STORED
 
@@ -127,7 +127,7 @@ async def test_a_name_that_comes_to_mean_another_address(receiver: WebhookReceiv
 async def test_of_several_addresses_a_permitted_one_is_used(receiver: WebhookReceiver, names: Names) -> None:
     names.addresses = ["169.254.169.254", "fe80::1", "127.0.0.1"]
     sink = a_sink("http://hook.example/hook", timeout=5)
-    await sink.open()
+    await sink.open(SinkContext())
 
     assert await sink.deliver([a_delta()]) == ALL_STORED
     await sink.close()
@@ -135,7 +135,7 @@ async def test_of_several_addresses_a_permitted_one_is_used(receiver: WebhookRec
 
 async def test_an_address_outside_of_the_networks_is_not_asked(receiver: WebhookReceiver) -> None:
     sink = a_sink(receiver.url, allow_networks=["10.0.0.0/8"])
-    await sink.open()
+    await sink.open(SinkContext())
     receipt = await sink.deliver([a_delta()])
     with pytest.raises(SinkUnavailable, match=r"127\.0\.0\.1 is in none of allow_networks"):
         await sink.check()
@@ -147,7 +147,7 @@ async def test_an_address_outside_of_the_networks_is_not_asked(receiver: Webhook
 
 async def test_an_address_inside_of_the_networks_is_asked(receiver: WebhookReceiver) -> None:
     sink = a_sink(receiver.url, allow_networks=["127.0.0.0/8"])
-    await sink.open()
+    await sink.open(SinkContext())
     assert await sink.deliver([a_delta()]) == ALL_STORED
     await sink.close()
 
@@ -155,7 +155,7 @@ async def test_an_address_inside_of_the_networks_is_asked(receiver: WebhookRecei
 async def test_a_redirect_to_a_refused_address_is_not_followed(receiver: WebhookReceiver) -> None:
     receiver.answer = lambda posted: Answer(307, {"Location": "http://169.254.169.254/latest/meta-data"})
     sink = a_sink(receiver.url)
-    await sink.open()
+    await sink.open(SinkContext())
     receipt = await sink.deliver([a_delta()])
     await sink.close()
 
@@ -166,7 +166,7 @@ async def test_a_redirect_to_a_refused_address_is_not_followed(receiver: Webhook
 @pytest.mark.parametrize("host", ["2852039166", "0xA9FEA9FE", "169.254.43518"])
 async def test_unusual_spellings_of_an_address_are_no_way_around(host: str) -> None:
     sink = a_sink(f"http://{host}/", timeout=5)
-    await sink.open()
+    await sink.open(SinkContext())
     receipt = await sink.deliver([a_delta()])
     await sink.close()
 

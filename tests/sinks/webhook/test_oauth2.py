@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from sinks import registry
-from sinks.base import ALL_STORED, SinkUnavailable
+from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.records import a_delta, changes
@@ -57,7 +57,7 @@ async def test_requests_carry_a_token(
     tokens.client_id = "me & co"
     sink = a_sink(receiver, tokens.options(client_secret_file=secret, **more), concurrency=4)
     receiver.answer = only_newest_token(tokens)
-    await sink.open()
+    await sink.open(SinkContext())
     async with asyncio.TaskGroup() as group:
         deliveries = [group.create_task(sink.deliver([a_delta(n, key=f"shop/web-{n}")])) for n in range(1, 21)]
     await sink.close()
@@ -73,7 +73,7 @@ async def test_requests_carry_a_token(
 async def test_a_401_renews_the_token_once(receiver: WebhookReceiver, tokens: TokenServer, secret: Path) -> None:
     sink = a_sink(receiver, tokens.options(client_secret_file=secret))
     receiver.answer = only_newest_token(tokens)
-    await sink.open()
+    await sink.open(SinkContext())
     assert await sink.deliver([a_delta(1)]) == ALL_STORED
     tokens.given.append("revoked the first")
     assert await sink.deliver([a_delta(2)]) == ALL_STORED
@@ -96,7 +96,7 @@ async def test_lanes_that_are_refused_together_share_a_new_token(
 ) -> None:
     sink = a_sink(receiver, tokens.options(client_secret_file=secret), concurrency=8)
     receiver.answer = only_newest_token(tokens)
-    await sink.open()
+    await sink.open(SinkContext())
     await sink.deliver([a_delta(1)])
     tokens.given.append("revoked the first")
     async with asyncio.TaskGroup() as group:
@@ -110,7 +110,7 @@ async def test_lanes_that_are_refused_together_share_a_new_token(
 async def test_a_renewed_secret_is_used(receiver: WebhookReceiver, tokens: TokenServer, secret: Path) -> None:
     tokens.secret = "renewed"
     sink = a_sink(receiver, tokens.options(client_secret_file=secret))
-    await sink.open()
+    await sink.open(SinkContext())
     refused = await sink.deliver([a_delta()])
     secret.write_text("renewed")  # noqa: ASYNC240
     assert await sink.deliver([a_delta()]) == ALL_STORED
@@ -129,7 +129,7 @@ async def test_without_a_token_records_are_pending_and_not_sent(
     receiver: WebhookReceiver, tokens: TokenServer, secret: Path
 ) -> None:
     sink = a_sink(receiver, tokens.options(client_secret_file=secret))
-    await sink.open()
+    await sink.open(SinkContext())
     await tokens.stop()
     receipt = await sink.deliver(changes(5))
     assert list(receipt.pending) == [0, 1, 2, 3, 4]
@@ -150,7 +150,7 @@ async def test_a_busy_token_endpoint_says_how_long_to_wait(
 ) -> None:
     tokens.answer = lambda: web.Response(status=503, headers={"Retry-After": "17"})
     sink = a_sink(receiver, tokens.options(client_secret_file=secret))
-    await sink.open()
+    await sink.open(SinkContext())
     receipt = await sink.deliver([a_delta()])
     await sink.close()
 
@@ -189,8 +189,9 @@ async def test_an_answer_without_a_usable_token_is_a_failure(
 ) -> None:
     tokens.answer = answer
     sink = a_sink(receiver, tokens.options(client_secret_file=secret))
-    await sink.open()
+    await sink.open(SinkContext())
     receipt = await sink.deliver([a_delta()])
+    await sink.close()
     with pytest.raises(SinkUnavailable, match=reason):
         await sink.check()
 
@@ -210,7 +211,7 @@ async def test_lifetimes_are_taken_as_servers_write_them(
 ) -> None:
     tokens.lifetime = lifetime
     sink = a_sink(receiver, tokens.options(client_secret_file=secret))
-    await sink.open()
+    await sink.open(SinkContext())
     assert await sink.deliver(changes(3, keys=1)) == ALL_STORED
     await sink.close()
 
@@ -240,7 +241,7 @@ async def test_an_endless_token_answer_is_cut_off(receiver: WebhookReceiver, sec
     async with server:
         oauth2 = {"token_url": url, "client_id": "me", "client_secret_file": secret}
         sink = a_sink(receiver, oauth2)
-        await sink.open()
+        await sink.open(SinkContext())
         receipt = await sink.deliver([a_delta()])
         await sink.close()
 
@@ -261,7 +262,7 @@ async def test_a_token_answer_that_drips_is_a_failure(receiver: WebhookReceiver,
     server, url = await served(dripping)
     async with server:
         sink = a_sink(receiver, {"token_url": url, "client_id": "me", "client_secret_file": secret}, timeout=0.3)
-        await sink.open()
+        await sink.open(SinkContext())
         receipt = await sink.deliver([a_delta()])
         await sink.close()
 
@@ -272,7 +273,7 @@ async def test_a_token_answer_that_drips_is_a_failure(receiver: WebhookReceiver,
 async def test_an_echo_of_a_token_is_redacted(receiver: WebhookReceiver, tokens: TokenServer, secret: Path) -> None:
     sink = a_sink(receiver, tokens.options(client_secret_file=secret))
     receiver.answer = lambda posted: Answer(413, body=json.dumps(posted.headers).encode())
-    await sink.open()
+    await sink.open(SinkContext())
     receipt = await sink.deliver([a_delta()])
     await sink.close()
 
@@ -283,7 +284,7 @@ async def test_an_echo_of_a_token_is_redacted(receiver: WebhookReceiver, tokens:
 async def test_the_networks_hold_for_the_token_endpoint(receiver: WebhookReceiver, secret: Path) -> None:
     oauth2 = {"token_url": "http://169.254.169.254/token", "client_id": "me", "client_secret_file": secret}
     sink = a_sink(receiver, oauth2)
-    await sink.open()
+    await sink.open(SinkContext())
     receipt = await sink.deliver([a_delta()])
     await sink.close()
     kind = registry.types()["webhook"]

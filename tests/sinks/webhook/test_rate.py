@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.base import ALL_STORED
+from sinks.base import ALL_STORED, SinkContext
 from sinks.webhook.connection import RateLimit
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
@@ -91,7 +91,7 @@ async def test_a_sink_sends_no_faster_than_its_rate(receiver: WebhookReceiver) -
     receiver.answer = answer
     options = {"url": receiver.url, "rate": {"requests": 100, "per": "2s"}}
     sink = WebhookSink("hook", WebhookOptions.model_validate(options), cluster="prod")
-    await sink.open()
+    await sink.open(SinkContext())
     lanes = [changes(5, keys=1, first=1 + 5 * lane) for lane in range(4)]
     began = time.monotonic()
     assert await asyncio.gather(*map(sink.deliver, lanes)) == [ALL_STORED] * 4

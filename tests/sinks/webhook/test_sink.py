@@ -22,7 +22,7 @@ from standardwebhooks import Webhook
 from bridge.model.formats.content import Makes, OptionExpression
 from bridge.model.record import Record
 from config.values import Duration
-from sinks.base import ALL_STORED, SinkUnavailable
+from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.cluster.servers.ports import reserve_port
@@ -49,7 +49,7 @@ def mounted(folder: Path, content: str) -> Path:
 
 async def opened(receiver: WebhookReceiver, **options: Any) -> WebhookSink:
     sink = WebhookSink("hook", WebhookOptions.model_validate({"url": receiver.url, **options}), cluster="prod")
-    await sink.open()
+    await sink.open(SinkContext())
     return sink
 
 
@@ -246,7 +246,7 @@ async def test_an_answer_that_never_ends_is_cut_off(receiver: WebhookReceiver) -
     async with server:
         port = server.sockets[0].getsockname()[1]
         sink = WebhookSink("hook", WebhookOptions(url=f"http://127.0.0.1:{port}/"), cluster="prod")
-        await sink.open()
+        await sink.open(SinkContext())
         assert await sink.deliver([a_delta()]) == ALL_STORED
         await sink.close()
 
@@ -270,7 +270,7 @@ async def test_an_answer_that_does_not_end_in_time_is_a_failure() -> None:
         sink = WebhookSink(
             "hook", WebhookOptions(url=f"http://127.0.0.1:{port}/", timeout=Duration(0.2)), cluster="prod"
         )
-        await sink.open()
+        await sink.open(SinkContext())
         receipt = await sink.deliver([a_delta()])
         async with asyncio.timeout(10 * BUSY):
             await hung_up.wait()
@@ -289,7 +289,7 @@ async def test_an_answer_that_is_no_http_fails_the_batch() -> None:
     async with server:
         port = server.sockets[0].getsockname()[1]
         sink = WebhookSink("hook", WebhookOptions(url=f"http://127.0.0.1:{port}/?token=hush"), cluster="prod")
-        await sink.open()
+        await sink.open(SinkContext())
         receipt = await sink.deliver([a_delta()])
         await sink.close()
 
@@ -515,7 +515,7 @@ async def test_a_missing_secret_is_reported_at_open(receiver: WebhookReceiver, t
     sink = WebhookSink("hook", WebhookOptions(url=receiver.url, secret_file=tmp_path / "none"), cluster="prod")
 
     with pytest.raises(SinkUnavailable, match="cannot read the secret file"):
-        await sink.open()
+        await sink.open(SinkContext())
     await sink.close()
 
 
@@ -579,7 +579,7 @@ async def test_a_reconnected_endpoint_keeps_running_requests() -> None:
     port = reserve_port()
     server = await asyncio.start_server(slow_at_first, "127.0.0.1", port)
     sink = WebhookSink("hook", WebhookOptions(url=f"http://127.0.0.1:{port}/"), cluster="prod")
-    await sink.open()
+    await sink.open(SinkContext())
     async with asyncio.timeout(10 * BUSY), asyncio.TaskGroup() as group:
         first = group.create_task(sink.deliver([a_delta(1)]))
         await came.wait()
@@ -598,7 +598,7 @@ async def test_a_certificate_that_cannot_be_used_is_reported_at_open(tmp_path: P
     options = WebhookOptions(url="https://127.0.0.1:1/", ca_file=tmp_path / "missing.crt")
 
     with pytest.raises(SinkUnavailable, match="ca_file: "):
-        await WebhookSink("hook", options, cluster="prod").open()
+        await WebhookSink("hook", options, cluster="prod").open(SinkContext())
 
 
 async def test_http_to_an_https_port_rejects_nothing_and_says_so() -> None:
@@ -617,7 +617,7 @@ async def test_http_to_an_https_port_rejects_nothing_and_says_so() -> None:
             ("https", "HTTP on this port: write http:"),
         ):
             sink = WebhookSink("hook", WebhookOptions(url=f"{scheme}://127.0.0.1:{port}/"), cluster="prod")
-            await sink.open()
+            await sink.open(SinkContext())
             receipt = await sink.deliver([a_delta()])
             await sink.close()
             assert (receipt.pending, receipt.rejected) == ([0], {})
@@ -734,7 +734,7 @@ async def test_an_endless_refusal_is_read_no_further_than_it_must() -> None:
     async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
         sink = WebhookSink("hook", WebhookOptions.model_validate({"url": url}), cluster="prod")
-        await sink.open()
+        await sink.open(SinkContext())
         receipt = await sink.deliver([a_delta()])
         await sink.close()
 

@@ -1,24 +1,26 @@
-"""What a sink asks to be reminded of, and what it learns beside its records."""
+"""What a sink learns when it opens, and what is kept of it for the next one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 
+import pytest
+
 from bridge.delivery.feeds import Feeds
-from bridge.delivery.sink_feed import SinkFeed
-from bridge.delivery.sink_pipeline import SinkFactory, term_begun
-from bridge.model.primitives.election import TermBegan
+from bridge.delivery.sink_pipeline import context_of
+from bridge.model.primitives.shard import Shard
 from bridge.model.record import Gap, Record
-from bridge.model.resource import Resource
+from bridge.model.versions.progress import Progress
 from bridge.outbox import Outbox
 from bridge.plan.current_resources import CurrentResources
 from bridge.plan.plan import SinkPlan, Wanted
 from bridge.processor.shared_processor import SharedProcessor
-from sinks.base import Receipt, RetryLater
+from sinks.base import Lanes, Receipt, RetryLater, SinkContext
 from tests.bridge.app.test_bridge import QUICK, a_config_map, on_playground
+from tests.bridge.delivery.fakes import ScriptedSink, pods
+from tests.bridge.delivery.world import World, virtual
 from tests.bridge.outbox.opened import crashed, feeds_of, opened
 from tests.bridge.replication.pair import leading
 from tests.kit.informed import Informed
@@ -27,30 +29,24 @@ from tests.kit.sinks import RecordingSink
 
 
 class Counting(RecordingSink):
-    """Asks to be reminded of how many records it was ever given."""
+    """Its memory is the number of records that it was ever given."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.memory = b""
-        self.watched: Callable[[], Sequence[Resource] | None] = tuple
+        self.context = SinkContext()
+        self.count = 0
+
+    async def open(self, context: SinkContext) -> None:
+        self.context, self.count = context, int(context.memory or b"0")
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
-        receipt = await super().deliver(batch)
-        self.memory = b"%d" % (int(self.memory or b"0") + len(batch))
-        return receipt
+        await super().deliver(batch)
+        self.count += len(batch)
+        return Receipt(memory=b"%d" % self.count)
 
 
-class Fencing(RecordingSink):
-    term: TermBegan | None = None
-    in_doubt = 0
-
-
-def ends(
-    outbox: Outbox, watched: CurrentResources | None = None, kind: type[RecordingSink] = Counting
-) -> tuple[SinkFactory, SinkFeed]:
-    feed = feeds_of(outbox).feed("audit")
-    known = watched or CurrentResources()
-    return SinkFactory(kind, feed, outbox.sinks["audit"], known, partial(term_begun, outbox)), feed
+def context_in(outbox: Outbox, watched: CurrentResources | None = None) -> SinkContext:
+    return context_of(outbox, "audit", watched=watched or CurrentResources(), progress=Progress)
 
 
 async def test_a_checkpoint_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
@@ -58,78 +54,69 @@ async def test_a_checkpoint_survives_a_kill_at_any_moment(tmp_path: Path) -> Non
     async with opened(tmp_path) as outbox:
         informer = await Informed().begin(outbox)
         await informer.exports(outbox, *(f"added shop/p{n}" for n in range(10)))
-        sinks, stream = ends(outbox)
-        sink = sinks.make()
+        stream, sink = feeds_of(outbox).feed("audit"), Counting()
+        await sink.open(context_in(outbox))
         left = []
         for step in range(3):
             taken = await stream.take(3)
-            await sink.deliver(taken.items)
-            stream.settle(taken)
+            stream.settle(taken, (await sink.deliver(taken.items)).memory)
             taken = await stream.take(1)
-            await sink.deliver(taken.items)
+            receipt = await sink.deliver(taken.items)
             await outbox.maintain()  # The last record was delivered and is not settled.
             left.append(crashed(tmp_path, tmp_path / f"left-{step}"))
-            stream.settle(taken)
+            stream.settle(taken, receipt.memory)
             if step == 1:
                 break
     for step, copy in enumerate(left):
         async with opened(copy) as outbox:
-            sinks, stream = ends(outbox)
-            sink = sinks.make()
-            assert isinstance(sink, Counting)
-            before = int(sink.memory)
+            stream, sink = feeds_of(outbox).feed("audit"), Counting()
+            await sink.open(context_in(outbox))
+            before = sink.count
             while not stream.exhausted:
                 taken = await stream.take(100)
-                await sink.deliver(taken.items)
-                stream.settle(taken)
-            assert (before, sink.memory) == (3 + 4 * step, b"10")
+                stream.settle(taken, (await sink.deliver(taken.items)).memory)
+            assert (before, sink.count) == (3 + 4 * step, 10)
 
 
-async def test_a_recreated_sink_gets_the_checkpoint_of_the_former(tmp_path: Path) -> None:
-    async with opened(tmp_path) as outbox:
-        sinks, stream = ends(outbox)
-        assert stream.stateful is None
-        first = sinks.make()
-        assert isinstance(first, Counting)
-        assert first.memory == b""
-        outbox.sinks["audit"].remember(b"5")
-        again = sinks.make()
-        assert isinstance(again, Counting)
-        assert stream.stateful is again
-        assert again.memory == b"5"
+@pytest.mark.parametrize("lanes", [None, Lanes(concurrency=1)], ids=["batches", "lanes"])
+@virtual
+async def test_the_newest_memory_is_saved_with_its_records(lanes: Lanes | None) -> None:
+    """A receipt without one leaves it as it was."""
+    down = Receipt((0,), RetryLater("down"), memory=b"after a failure")
+    world = World(ScriptedSink(Receipt(), down, Receipt(), Receipt(memory=b"c"), Receipt()), lanes=lanes)
+    saved: list[bytes | None] = []
+    async with world.running() as worker:
+        for number, name in enumerate("abcd", 1):
+            world.pending.happened(*pods(name, number))
+            await worker.wait_idle()
+            saved.append(world.pending.memory)
+    assert saved == [None, b"after a failure", b"c", b"c"]
 
 
 async def test_watched_resources_are_unknown_before_discovery_answers(tmp_path: Path) -> None:
     watched = CurrentResources()
     async with opened(tmp_path) as outbox:
-        sink = ends(outbox, watched)[0].make()
-        assert isinstance(sink, Counting)
-        assert sink.watched() is None
+        context = context_in(outbox, watched)
+        assert context.watched() is None
         watched.replace([PODS])
-        assert sink.watched() == (PODS,)
+        assert context.watched() == (PODS,)
 
 
-async def test_a_fencing_sink_gets_the_term_and_the_doubt(tmp_path: Path) -> None:
+async def test_a_context_has_memory_shard_and_term(tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     async with opened(tmp_path / "alone") as outbox:
-        alone = ends(outbox, kind=Fencing)[0].make()
-        assert isinstance(alone, Fencing)
-        assert alone.term is None
+        alone = context_in(outbox)
+        assert (alone.memory, alone.shard, alone.term) == (b"", None, None)
+        outbox.sinks["audit"].remember(b"5")
+        outbox.sinks.shard = Shard(2, 1)
+        again = context_in(outbox)
+        assert (again.memory, again.shard) == (b"5", Shard(2, 1))
     async with leading(tmp_path / "leader", term=4) as leader:
-        feeds = Feeds(leader.outbox, SharedProcessor(targets=attrgetter("targets")))
-        feed = feeds.feed("audit")
-        sinks = SinkFactory(
-            Fencing, feed, leader.outbox.sinks["audit"], CurrentResources(), partial(term_begun, leader.outbox)
-        )
-        first = sinks.make()
-        assert isinstance(first, Fencing)
-        assert first.term is not None
-        assert first.term.term == 4
-        assert first.term.sequence == leader.outbox.sinks["audit"].settled
-        first.in_doubt = 17
-        again = sinks.make()
-        assert isinstance(again, Fencing)
-        assert again.in_doubt == 17
+        Feeds(leader.outbox, SharedProcessor(targets=attrgetter("targets"))).feed("audit")
+        context = context_in(leader.outbox)
+        assert context.term is not None
+        assert context.term.term == 4
+        assert context.term.sequence == leader.outbox.sinks["audit"].settled
 
 
 class WaitsForWhatIsWatched(Counting):
@@ -139,7 +126,7 @@ class WaitsForWhatIsWatched(Counting):
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         if any(isinstance(record, Gap) for record in batch):
-            if (watched := self.watched()) is None:
+            if (watched := self.context.watched()) is None:
                 return Receipt(pending=range(len(batch)), failure=RetryLater("nobody has said what is watched"))
             self.where = tuple(resource.name for resource in watched)
         return await super().deliver(batch)
@@ -164,4 +151,4 @@ async def test_a_rebuild_gap_is_exported_once_resources_are_known(tmp_path: Path
     assert set(sinks[0].where) == {"configmaps", "secrets"}
     assert isinstance(sinks[0].records[0], Gap)
     assert sinks[1].where == (), "it was reported once"
-    assert int(sinks[1].memory) == len(sinks[0].records) + len(sinks[1].records)
+    assert sinks[1].count == len(sinks[0].records) + len(sinks[1].records)
