@@ -18,7 +18,6 @@ from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.printable import counted
 from bridge.operations.cluster_view import ClusterRefuses, ClusterUnavailable, Version
 from bridge.operations.verify.compare import Difference, DifferenceKind
-from bridge.operations.verify.expected import ignoring_by, selected_by
 from bridge.operations.verify.verify import Verification
 from bridge.operations.verify.verify import verify as compare
 from bridge.plan.plan_from_settings import plan_of
@@ -40,21 +39,8 @@ def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -
         [mine] = [each for each in plan.sinks if each.name == sink]
         for option, reason in wrong_selections([mine]):
             return _fail(f"{option}: {reason}", Exit.CONFIG)
-        select = selected_by(plan, mine)
-        ignoring = ignoring_by(plan)
         with progress(quiet=as_json) as line:
-            comparing = compare(
-                plan.cluster,
-                plan.access,
-                plan.wanted,
-                reader,
-                settle=settle,
-                select=select,
-                ignoring=ignoring,
-                shard=plan.shard,
-                progress=line.show if line.on else None,
-            )
-            found = asyncio.run(comparing)
+            found = asyncio.run(compare(plan, mine, reader, settle=settle, progress=line.show if line.on else None))
     except ConfigError as error:
         return _fail(str(error), Exit.CONFIG)
     except CannotRead as error:

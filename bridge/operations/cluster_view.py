@@ -18,11 +18,10 @@ from bridge.model.formats.object_paths import partition_key
 from bridge.model.object import ApiObject
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
-from bridge.plan.entries import Desired, ignored_by, rules_for
-from bridge.plan.keys import likely_redaction
+from bridge.plan.entries import Desired, ignored_by
+from bridge.plan.keys import likely_transforms
 from bridge.plan.plan import Plan
 from bridge.transform.digest import IgnoredPaths
-from bridge.transform.transform import transform_for
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 """Gets a description, how many are done, and of how many (None if unknown)."""
@@ -143,15 +142,18 @@ def partition_of(cluster: str, resource: Resource, key: str) -> str:
     return partition_key(cluster, resource.group, resource.plural, namespace, name)
 
 
-def digests_by(plan: Plan, catalogue: Catalogue) -> Digests:
-    redaction = likely_redaction(plan)
+def digests_by(plan: Plan, catalogue: Catalogue) -> Digests | None:
+    """None for a plan that ignores no changes."""
+    if not any(each.ignore_changes for each in plan.wanted):
+        return None
+    transform_of = likely_transforms(plan, catalogue)
 
     def of(resource: Resource, scope: Scope) -> Digest | None:
         paths = ignored_by(plan.wanted, resource, scope, catalogue)
         if not paths:
             return None
         ignored = IgnoredPaths(paths)
-        transform = transform_for(resource, redaction.extended(rules_for(plan.wanted, resource, catalogue)))
+        transform = transform_of(resource)
         return lambda live: ignored.digest(transform(live).body)
 
     return of

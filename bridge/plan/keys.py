@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from bridge.kube import Catalogue
+from bridge.model.object import ApiObject
+from bridge.model.resource import Resource
 from bridge.outbox import KEY_FILES_OPTION, Cipher, EncryptionKey, StateError
+from bridge.plan.entries import rules_for
 from bridge.plan.plan import Plan
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import SHORTEST_KEY, RedactionKey
+from bridge.transform.transform import transform_for
 
 SHORTEST: Final = 32
 LONGEST: Final = 4096
@@ -104,11 +109,16 @@ def read_redaction_keys(key_file: Path | None, former: Sequence[Path], state: Pa
     return tuple(keys.values())
 
 
-def likely_redaction(plan: Plan) -> Redaction:
-    """The redaction of a run, for a command that only evaluates redacted objects. Before the first run there is no key
-    in the state directory, and any key does."""
+def likely_transforms(plan: Plan, catalogue: Catalogue) -> Callable[[Resource], Callable[[ApiObject], ApiObject]]:
+    """The transform of each resource as in a run, for a command that only evaluates or compares redacted objects.
+    Before the first run there is no key in the state directory, and any key does."""
     try:
         keys = read_redaction_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
     except StateError:
         keys = (RedactionKey(secrets.token_bytes(SHORTEST_KEY)),)
-    return Redaction(keys, plan.presets, plan.redact)
+    redaction = Redaction(keys, plan.presets, plan.redact)
+
+    def transform_of(resource: Resource) -> Callable[[ApiObject], ApiObject]:
+        return transform_for(resource, redaction.extended(rules_for(plan.wanted, resource, catalogue)))
+
+    return transform_of

@@ -186,8 +186,7 @@ def _other_shard(plan: Plan) -> Finding | None:
 async def _forecast(
     plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, look: StateInspection
 ) -> Finding:
-    ignoring = any(each.ignore_changes for each in plan.wanted)
-    digests = digests_by(plan, catalogue) if ignoring else None
+    digests = digests_by(plan, catalogue)
     view = ClusterView(plan.cluster, client, resolution.desired, most=MOST_OBJECTS, digests=digests, shard=plan.shard)
     try:
         changes = await forecast(plan.cluster, plan.wanted, resolution, view, look)

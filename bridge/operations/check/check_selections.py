@@ -23,10 +23,9 @@ from bridge.model.primitives.printable import counted
 from bridge.model.resource import Resource
 from bridge.operations.check.findings import CheckResult, Finding
 from bridge.outbox import utc_now
-from bridge.plan.entries import Resolution, resolve_entries, rules_for, unwatched_entries
-from bridge.plan.keys import likely_redaction
+from bridge.plan.entries import Resolution, resolve_entries, unwatched_entries
+from bridge.plan.keys import likely_transforms
 from bridge.plan.plan import Plan
-from bridge.transform.transform import transform_for
 from bridge.views.content_maker import ContentPart, WrongContent, compile_content
 from bridge.views.evaluation import Evaluation, Evaluator, Failures
 from bridge.views.language import CHANGED, TIME, Cel, EvaluationFailed, Expression, MissingLibrary
@@ -58,13 +57,12 @@ async def check_selections(
             tallies += [ContentTally(sink.name, part, selection) for part in content.parts]
     if not allowed or not tallies:
         return
-    redaction = likely_redaction(plan)
+    transform_of = likely_transforms(plan, catalogue)
     for (_, scope), resource in resolution.desired.items():
         here = {index: count for index, each in enumerate(tallies) if (count := each.counter(resource)) is not None}
         if here:
-            rules = rules_for(plan.wanted, resource, catalogue)
             lister = client.lister_watcher(resource, scope, managed_fields=False, shard=plan.shard)
-            reader = _Reader(lister, resource, transform_for(resource, redaction.extended(rules)))
+            reader = _Reader(lister, resource, transform_of(resource))
             found = [tallies[index] for index in here]
             if problem_of_list := await reader.evaluate(found, list(here.values()), plan.cluster):
                 yield Finding(f"resources: {resource}", CheckResult.NOTE, problem_of_list)

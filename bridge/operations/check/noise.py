@@ -36,10 +36,9 @@ from bridge.model.primitives.printable import counted
 from bridge.model.resource import Resource
 from bridge.model.versions.version import number_of
 from bridge.operations.check.findings import CheckResult, Finding, NoisyPath
-from bridge.plan.entries import Resolution, ignored_by, rules_for
-from bridge.plan.keys import likely_redaction
+from bridge.plan.entries import Resolution, ignored_by
+from bridge.plan.keys import likely_transforms
 from bridge.plan.plan import Plan
-from bridge.transform.transform import transform_for
 from bridge.views.differences import differences
 
 MOST_LISTED = 10_000
@@ -64,13 +63,12 @@ async def check_noise(
     tally = NoiseTally()
     states = _KnownStates()
     lists = asyncio.Semaphore(_LISTS)
-    redaction = likely_redaction(plan)
+    transform_of = likely_transforms(plan, catalogue)
     watches = []
     for (_, scope), resource in resolution.desired.items():
-        transform = transform_for(resource, redaction.extended(rules_for(plan.wanted, resource, catalogue)))
         ignored = tuple(ignored_by(plan.wanted, resource, scope, catalogue))
         lister = client.lister_watcher(resource, scope, managed_fields=False, shard=plan.shard)
-        watches.append(_NoiseWatch(resource, lister, transform, ignored, tally, states, lists, seconds))
+        watches.append(_NoiseWatch(resource, lister, transform_of(resource), ignored, tally, states, lists, seconds))
     for each, reasons in zip(watches, await asyncio.gather(*(each.run() for each in watches)), strict=True):
         for reason in reasons:
             yield Finding(f"noise: {each.resource}", CheckResult.NOTE, reason)

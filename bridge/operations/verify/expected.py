@@ -8,11 +8,8 @@ the bridge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
 
 from bridge.kube import Catalogue
 from bridge.model.change import Op
@@ -20,13 +17,12 @@ from bridge.model.formats.object_paths import object_name
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
 from bridge.model.versions.version import is_older
-from bridge.operations.cluster_view import Digests, Matches, digests_by, partition_of
+from bridge.operations.cluster_view import Matches, partition_of
 from bridge.operations.verify.compare import Difference, DifferenceKind
 from bridge.outbox import Damaged, LedgerObject, StateError, look_at
-from bridge.plan.entries import Resolution, resolve_entries, rules_for
-from bridge.plan.keys import likely_redaction
+from bridge.plan.entries import Resolution, resolve_entries
+from bridge.plan.keys import likely_transforms
 from bridge.plan.plan import Plan, SinkPlan
-from bridge.transform.transform import transform_for
 from bridge.views.decisions import Views
 from bridge.views.language import Cel
 from bridge.views.selector import compile_selection
@@ -41,14 +37,33 @@ _COMPARED = {
 """Finding → the steps that the sink must get for certain."""
 
 
-@dataclass(frozen=True, slots=True)
 class Expected:
     """What a sink with a selection has to have."""
 
-    matching: Callable[[Resource], Matches]
-    """Makes a condition on the live objects of a resource."""
-    sure: Callable[[str], frozenset[Op]]
-    """Name of a resource → the steps that the sink gets for certain."""
+    def __init__(self, plan: Plan, sink: SinkPlan, catalogue: Catalogue, resolution: Resolution) -> None:
+        """Raises WrongSelection and MissingLibrary for a selection that ``preflight`` finds wrong."""
+        entries, _ = resolve_entries(sink.select or (), resolution, catalogue, {})
+        self._sink = sink.name
+        self._selection = compile_selection(entries, f"sinks.{sink.name}.select", Cel)
+        self._views = Views({sink.name: self._selection}, plan.cluster)
+        self._transform_of = likely_transforms(plan, catalogue)
+        self._watched = {resource.name: resource for resource in resolution.desired.values()}
+
+    def matching(self, resource: Resource) -> Matches:
+        """A condition on the live objects of the resource."""
+        here = self._views.of(resource)
+        transform = self._transform_of(resource)
+
+        def matches(live: ApiObject) -> bool:
+            thing = transform(live)
+            return here.selections[self._sink].matches(here.evaluator.evaluation(thing.key, thing.body))
+
+        return matches
+
+    def sure(self, name: str) -> frozenset[Op]:
+        """The steps of this resource that the sink gets for certain."""
+        # A resource that is not served has no version here, by which an entry could cover it.
+        return (self._selection.of(self._watched[name]) if name in self._watched else self._selection).sure
 
     def counts(self, difference: Difference) -> bool:
         """Whether the sink cannot have this difference by the choice of its steps. A last step that the sink did not
@@ -74,54 +89,7 @@ class Expected:
                 yield f"the select of the sink chooses steps of {resource}, so these were not sought: {these}"
 
 
-SelectedBy: TypeAlias = Callable[[Catalogue, Resolution], Expected]
-"""Called once the cluster is known."""
-
-
-def selected_by(plan: Plan, sink: SinkPlan) -> SelectedBy | None:
-    """None for a sink without a selection. The result raises WrongSelection and MissingLibrary for a selection that
-    ``preflight`` finds wrong."""
-    if sink.select is None:
-        return None
-    written = sink.select
-
-    def select(catalogue: Catalogue, resolution: Resolution) -> Expected:
-        entries, _ = resolve_entries(written, resolution, catalogue, {})
-        selection = compile_selection(entries, f"sinks.{sink.name}.select", Cel)
-        views = Views({sink.name: selection}, plan.cluster)
-        redaction = likely_redaction(plan)
-        watched = {resource.name: resource for resource in resolution.desired.values()}
-
-        def matching(resource: Resource) -> Matches:
-            here = views.of(resource)
-            transform = transform_for(resource, redaction.extended(rules_for(plan.wanted, resource, catalogue)))
-
-            def matches(live: ApiObject) -> bool:
-                thing = transform(live)
-                return here.selections[sink.name].matches(here.evaluator.evaluation(thing.key, thing.body))
-
-            return matches
-
-        def sure(name: str) -> frozenset[Op]:
-            # A resource that is not served has no version here, by which an entry could cover it.
-            return (selection.of(watched[name]) if name in watched else selection).sure
-
-        return Expected(matching, cache(sure))
-
-    return select
-
-
 # ── Ignored changes ──────────────────────────────────────────────────────────
-
-IgnoringBy: TypeAlias = Callable[[Catalogue], tuple[Digests, "IgnoredStates"]]
-"""Called once the cluster is known."""
-
-
-def ignoring_by(plan: Plan) -> IgnoringBy | None:
-    """None if the plan ignores no changes."""
-    if not any(each.ignore_changes for each in plan.wanted):
-        return None
-    return lambda catalogue: (digests_by(plan, catalogue), IgnoredStates(plan.state, plan.cluster))
 
 
 class IgnoredStates:

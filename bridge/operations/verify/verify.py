@@ -9,16 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from bridge.kube import ApiError, ClusterAccess, connect
+from bridge.kube import ApiError, connect
 from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.printable import counted
-from bridge.model.primitives.shard import Shard
 from bridge.model.versions.stored_version import StoredVersions
-from bridge.operations.cluster_view import ClusterUnavailable, ClusterView, Progress, Version
+from bridge.operations.cluster_view import ClusterUnavailable, ClusterView, Progress, Version, digests_by
 from bridge.operations.verify.compare import Candidate, Coverage, Difference, Holdings, differences
-from bridge.operations.verify.expected import Expected, IgnoredStates, IgnoringBy, SelectedBy
+from bridge.operations.verify.expected import Expected, IgnoredStates
 from bridge.plan.entries import resolve_wanted
-from bridge.plan.plan import Wanted
+from bridge.plan.plan import Plan, SinkPlan
 from bridge.telemetry.facts import discard
 from sinks.base import RecordReader
 
@@ -51,41 +50,34 @@ class Verification:
 
 
 async def verify(
-    cluster: str,
-    access: ClusterAccess,
-    wanted: Sequence[Wanted],
-    reader: RecordReader,
-    *,
-    settle: float,
-    select: SelectedBy | None = None,
-    ignoring: IgnoringBy | None = None,
-    shard: Shard | None = None,
-    progress: Progress | None = None,
+    plan: Plan, sink: SinkPlan, reader: RecordReader, *, settle: float, progress: Progress | None = None
 ) -> Verification:
     """Compares both sides, and repeats the comparison of differing objects for ``settle`` seconds, since recent changes
     may be on their way.
 
-    ``select``: chooses the live objects that the destination has to have; None for all. ``ignoring``: knows the changes
-    that are ignored; None if none are. ``shard``: only its objects are compared; None for all. ``progress``: is called
-    after each part of either side.
-    ``reader`` is passed unopened, and is closed on return. Raises ClusterUnavailable, ClusterRefuses,
-    CredentialsError and SinkUnavailable.
+    ``reader`` is passed unopened, and is closed on return. ``progress`` is called after each part of either side.
+    Raises ClusterUnavailable, ClusterRefuses, CredentialsError and SinkUnavailable.
     """
     try:
         source = await reader.open()
-        async with connect(access, report=discard) as client:
+        async with connect(plan.access, report=discard) as client:
             catalogue = await client.discover()
-            meant = resolve_wanted(wanted, catalogue)
-            expected = None if select is None else select(catalogue, meant)
-            digests, states = (None, None) if ignoring is None else ignoring(catalogue)
-            matching = None if expected is None else expected.matching
+            meant = resolve_wanted(plan.wanted, catalogue)
+            expected = None if sink.select is None else Expected(plan, sink, catalogue, meant)
+            digests = digests_by(plan, catalogue)
             view = ClusterView(
-                cluster, client, meant.desired, matching=matching, digests=digests, shard=shard, progress=progress
+                plan.cluster,
+                client,
+                meant.desired,
+                matching=None if expected is None else expected.matching,
+                digests=digests,
+                shard=plan.shard,
+                progress=progress,
             )
-            coverage = Coverage(wanted, view.listed, catalogue.resources, meant.unresolved)
-            comparison = _Comparison(
-                reader, view, coverage, Holdings(cluster, coverage, shard), StoredVersions(), expected, states, progress
-            )
+            coverage = Coverage(plan.wanted, view.listed, catalogue.resources, meant.unresolved)
+            states = None if digests is None else IgnoredStates(plan.state, plan.cluster)
+            holdings = Holdings(plan.cluster, coverage, plan.shard)
+            comparison = _Comparison(reader, view, coverage, holdings, StoredVersions(), expected, states, progress)
             unknown = tuple(f"{name}: {reason}" for name, reason in meant.unresolved.items())
             return await comparison.run(source, unknown, settle)
     except ApiError as error:
@@ -105,7 +97,7 @@ class _Comparison:
     """None for a sink that has to have every object."""
     states: IgnoredStates | None
     """None if no changes are ignored."""
-    progress: Progress | None = None
+    progress: Progress | None
 
     async def run(self, source: str, notes: tuple[str, ...], settle: float) -> Verification:
         await self._read_on()

@@ -10,7 +10,6 @@ import pytest
 
 from bridge.kube import ClusterAccess
 from bridge.model.change import Op
-from bridge.operations.verify.expected import selected_by
 from bridge.operations.verify.verify import Verification, verify
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.views.selector import SelectorText
@@ -33,7 +32,7 @@ async def compared(cluster: Playground, destination: Destination, *select: Selec
     plan = Plan(cluster="prod", access=access, wanted=wanted, sinks=(sink,), state=folder)
     reader: Any = destination
     async with asyncio.timeout(30 * BUSY):
-        return await verify("prod", access, wanted, reader, settle=SOON, select=selected_by(plan, sink))
+        return await verify(plan, sink, reader, settle=SOON)
 
 
 def differ(cluster: Playground, destination: Destination) -> None:

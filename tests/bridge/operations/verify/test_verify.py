@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -19,11 +20,12 @@ from bridge.model.versions.stored_record import ReadFilter, StoredRecord
 from bridge.operations.cluster_view import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView
 from bridge.operations.verify.compare import DifferenceKind
 from bridge.operations.verify.verify import Verification, verify
-from bridge.plan.plan import Wanted
+from bridge.plan.plan import Plan, SinkPlan, Wanted
 from sinks.base import SinkUnavailable
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.records import PODS
+from tests.kit.sinks import RecordingSink
 
 SOON = 0.05
 """Seconds to settle, where what differs is to stay."""
@@ -83,10 +85,13 @@ async def compared(
     cluster: Playground, destination: Destination, *names: str, settle: float = SOON, namespaces: Sequence[str] = ()
 ) -> Verification:
     scopes = tuple(Scope(each) for each in namespaces) or (Scope(),)
-    wanted = [Wanted(name, scopes) for name in names or ("configmaps",)]
+    wanted = tuple(Wanted(name, scopes) for name in names or ("configmaps",))
+    sink = SinkPlan(name="sink", type="fake", make=RecordingSink, max_batch=10)
+    access = ClusterAccess(server=cluster.url)
+    plan = Plan(cluster="prod", access=access, wanted=wanted, sinks=(sink,), state=Path("no state"))
     reader: Any = destination
     async with asyncio.timeout(30 * BUSY):
-        return await verify("prod", ClusterAccess(server=cluster.url), wanted, reader, settle=settle)
+        return await verify(plan, sink, reader, settle=settle)
 
 
 def reported(found: Verification) -> dict[str, DifferenceKind]:
