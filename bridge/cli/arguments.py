@@ -75,19 +75,26 @@ class Argument:
         action.completes = self._completes  # type: ignore[attr-defined]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSpec:
     """A command, or an action of a command."""
 
-    name: str
-    help: str
-    function: str = ""
-    """``module:function``. The module is imported when the command is chosen, so that a command loads only its own
-    libraries. Empty for a command that needs an action."""
-    arguments: Sequence[Argument] = ()
-    actions: Sequence[CommandSpec] = ()
-    adjust: Callable[[argparse.ArgumentParser, dict[str, Any]], None] | None = None
-    """Checks the parsed values together, and changes them to parameters of the function. Raises UsageError."""
+    def __init__(
+        self,
+        name: str,
+        help: str,
+        function: str = "",
+        *arguments: Argument,
+        actions: Sequence[CommandSpec] = (),
+        adjust: Callable[[argparse.ArgumentParser, dict[str, Any]], None] | None = None,
+    ) -> None:
+        """``function``: ``module:function``; empty for a command that needs an action. ``adjust``: checks the parsed
+        values together, and changes them to parameters of the function. Raises UsageError."""
+        self.name = name
+        self.help = help
+        self.function = function
+        self.arguments = arguments
+        self.actions = actions
+        self.adjust = adjust
 
 
 # ── The configuration file ───────────────────────────────────────────────────

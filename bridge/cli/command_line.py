@@ -43,27 +43,23 @@ from bridge.cli.terminal import complain
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"
 _ADMIN = "bridge.cli.admin"
-_SCHEMA = "bridge.cli.schema"
 _RESOURCE = Argument(
     "--resource", metavar="R", completes=Completes.RESOURCES, help="only this resource (kubectl's name)"
 )
 _NAMESPACE = Argument("--namespace", metavar="N", help="only objects in this namespace")
 
 RUN = CommandSpec(
-    name="run",
-    help="watch the configured resources and deliver their deltas, until SIGTERM",
-    function="bridge.cli.running:run",
-    arguments=(
-        CONFIG,
-        Argument(
-            "--profile-stages",
-            action="store_true",
-            help="print CPU time by stage and wake-ups by thread to standard error: at the end, and at each SIGUSR1 "
-            "since the last table",
-        ),
+    "run",
+    "watch the configured resources and deliver their deltas, until SIGTERM",
+    "bridge.cli.running:run",
+    CONFIG,
+    Argument(
+        "--profile-stages",
+        action="store_true",
+        help="print CPU time by stage and wake-ups by thread to standard error: at the end, and at each SIGUSR1 since "
+        "the last table",
     ),
 )
-
 
 # ── Before a run ─────────────────────────────────────────────────────────────
 
@@ -81,56 +77,48 @@ def _choose_noise(parser: argparse.ArgumentParser, values: dict[str, Any]) -> No
 
 
 CHECK = CommandSpec(
-    name="check",
-    help="check the file, the permissions and every sink, without delivering records",
-    function="bridge.cli.commands:check",
-    arguments=(
-        CONFIG,
-        Argument("--offline", action="store_true", help="check only the file"),
-        Argument(
-            "--noise",
-            metavar="TIME",
-            type=duration,
-            nargs="?",
-            const=_NOISE_TIME,
-            help="watch updates for a time, e.g. 30s, and print the paths that change most often (on a terminal: 10s)",
-        ),
-        Argument("--no-noise", dest="noise", action="store_const", const=0.0, help="do not watch updates"),
+    "check",
+    "check the file, the permissions and every sink, without delivering records",
+    "bridge.cli.commands:check",
+    CONFIG,
+    Argument("--offline", action="store_true", help="check only the file"),
+    Argument(
+        "--noise",
+        metavar="TIME",
+        type=duration,
+        nargs="?",
+        const=_NOISE_TIME,
+        help="watch updates for a time, e.g. 30s, and print the paths that change most often (on a terminal: 10s)",
     ),
+    Argument("--no-noise", dest="noise", action="store_const", const=0.0, help="do not watch updates"),
     adjust=_choose_noise,
 )
 RBAC = CommandSpec(
-    name="rbac",
-    help="print the roles and bindings that the file needs, as YAML",
-    function="bridge.cli.commands:rbac",
-    arguments=(
-        CONFIG,
-        Argument(
-            "--namespaced", action="store_true", help="only Roles in namespaces; an error if a resource needs more"
-        ),
-        Argument(
-            "--service-account",
-            metavar="NAMESPACE/NAME",
-            type=account,
-            default=account("kubedelta/kubedelta"),
-            help="who gets the rights (default: kubedelta/kubedelta)",
-        ),
-        Argument("--name", default="kubedelta", help="of roles and bindings (default: kubedelta)"),
+    "rbac",
+    "print the roles and bindings that the file needs, as YAML",
+    "bridge.cli.commands:rbac",
+    CONFIG,
+    Argument("--namespaced", action="store_true", help="only Roles in namespaces; an error if a resource needs more"),
+    Argument(
+        "--service-account",
+        metavar="NAMESPACE/NAME",
+        type=account,
+        default=account("kubedelta/kubedelta"),
+        help="who gets the rights (default: kubedelta/kubedelta)",
     ),
+    Argument("--name", default="kubedelta", help="of roles and bindings (default: kubedelta)"),
 )
 DEMO = CommandSpec(
-    name="demo",
-    help="show the deltas of a simulated cluster on the terminal",
-    function="bridge.cli.demo:demo",
-    arguments=(
-        Argument("--for", dest="seconds", metavar="TIME", type=duration, help="end after, e.g. 5s or 2m"),
-        Argument(
-            "--rate",
-            type=rate,
-            default=5.0,
-            metavar="N",
-            help="changes per second, as far as this machine can (default: 5)",
-        ),
+    "demo",
+    "show the deltas of a simulated cluster on the terminal",
+    "bridge.cli.demo:demo",
+    Argument("--for", dest="seconds", metavar="TIME", type=duration, help="end after, e.g. 5s or 2m"),
+    Argument(
+        "--rate",
+        type=rate,
+        default=5.0,
+        metavar="N",
+        help="changes per second, as far as this machine can (default: 5)",
     ),
 )
 
@@ -141,90 +129,83 @@ def _without_reference(parser: argparse.ArgumentParser, values: dict[str, Any]) 
 
 
 SCHEMA = CommandSpec(
-    name="schema",
-    help="print the JSON Schema of the configuration file; of events; an AsyncAPI document",
-    function=f"{_SCHEMA}:schema",
-    arguments=(Argument("--reference", action="store_true", help="print every option as a commented file instead"),),
+    "schema",
+    "print the JSON Schema of the configuration file; of events; an AsyncAPI document",
+    "bridge.cli.schema:schema",
+    Argument("--reference", action="store_true", help="print every option as a commented file instead"),
     actions=(
         CommandSpec(
-            name="events",
-            help="print the JSON Schema of the records that a sink sends",
-            function=f"{_SCHEMA}:events",
-            arguments=(CONFIG, Argument("--sink", metavar="NAME", completes=Completes.SINKS, help="only this sink")),
+            "events",
+            "print the JSON Schema of the records that a sink sends",
+            "bridge.cli.schema:events",
+            CONFIG,
+            Argument("--sink", metavar="NAME", completes=Completes.SINKS, help="only this sink"),
             adjust=_without_reference,
         ),
         CommandSpec(
-            name="asyncapi",
-            help="print an AsyncAPI 3 document of all sinks",
-            function=f"{_SCHEMA}:asyncapi",
-            arguments=(CONFIG,),
+            "asyncapi",
+            "print an AsyncAPI 3 document of all sinks",
+            "bridge.cli.schema:asyncapi",
+            CONFIG,
             adjust=_without_reference,
         ),
     ),
 )
 COMPLETION = CommandSpec(
-    name="completion",
-    help="print the completion script for a shell",
-    function="bridge.cli.completion:completion",
-    arguments=(
-        Argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"),
-        Argument("--names", choices=("sinks", "resources"), help=argparse.SUPPRESS),
-        Argument("--config", dest="file", help=argparse.SUPPRESS),
-    ),
+    "completion",
+    "print the completion script for a shell",
+    "bridge.cli.completion:completion",
+    Argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"),
+    Argument("--names", choices=("sinks", "resources"), help=argparse.SUPPRESS),
+    Argument("--config", dest="file", help=argparse.SUPPRESS),
 )
 
 
 # ── The running bridge, and its destinations ─────────────────────────────────
 
 STATUS = CommandSpec(
-    name="status",
-    help="what is wrong, and the next command to type; exits 0 if all is well",
-    function="bridge.cli.status:status",
-    arguments=(
-        CONFIG,
-        AS_JSON,
-        Argument("-o", dest="as_json", metavar="json", type=json_form, help="the same as --json, as kubectl has it"),
-    ),
+    "status",
+    "what is wrong, and the next command to type; exits 0 if all is well",
+    "bridge.cli.status:status",
+    CONFIG,
+    AS_JSON,
+    Argument("-o", dest="as_json", metavar="json", type=json_form, help="the same as --json, as kubectl has it"),
 )
 TOP = CommandSpec(
-    name="top",
-    help="show resources and sinks of the running bridge: rates, lag, backlog, errors",
-    function="bridge.cli.top:top",
-    arguments=(
-        CONFIG,
-        Argument("--once", action="store_true", help="print one table and end"),
-        Argument(
-            "--interval",
-            dest="seconds",
-            metavar="TIME",
-            type=duration,
-            default=2.0,
-            help="between two looks; rates are of the last one (default: 2s)",
-        ),
-        Argument(
-            "--sort",
-            dest="order",
-            choices=("name", "rate", "lag", "errors"),
-            default="name",
-            help="the order of rows, or the largest first (default: name)",
-        ),
+    "top",
+    "show resources and sinks of the running bridge: rates, lag, backlog, errors",
+    "bridge.cli.top:top",
+    CONFIG,
+    Argument("--once", action="store_true", help="print one table and end"),
+    Argument(
+        "--interval",
+        dest="seconds",
+        metavar="TIME",
+        type=duration,
+        default=2.0,
+        help="between two looks; rates are of the last one (default: 2s)",
+    ),
+    Argument(
+        "--sort",
+        dest="order",
+        choices=("name", "rate", "lag", "errors"),
+        default="name",
+        help="the order of rows, or the largest first (default: name)",
     ),
 )
 RELOAD = CommandSpec(
-    name="reload",
-    help="let the running bridge read its configuration again, and print what changed",
-    function=f"{_ADMIN}:reload",
-    arguments=(
-        CONFIG,
-        Argument(
-            "--allow-deletes",
-            metavar="N",
-            type=count,
-            default=0,
-            help="accept a change that exports up to N objects as deleted (default: 1000)",
-        ),
-        AS_JSON,
+    "reload",
+    "let the running bridge read its configuration again, and print what changed",
+    f"{_ADMIN}:reload",
+    CONFIG,
+    Argument(
+        "--allow-deletes",
+        metavar="N",
+        type=count,
+        default=0,
+        help="accept a change that exports up to N objects as deleted (default: 1000)",
     ),
+    AS_JSON,
 )
 
 
@@ -239,106 +220,86 @@ def _one_beginning(parser: argparse.ArgumentParser, values: dict[str, Any]) -> N
 
 
 TAIL = CommandSpec(
-    name="tail",
-    help="print the records of a file or a sink as they come",
-    function="bridge.cli.tail:tail",
-    arguments=(
-        Argument(
-            "target",
-            metavar="SINK|FILE",
-            nargs="?",
-            completes=Completes.SINKS_OR_FILES,
-            help="a file of deltas, through its rotations; or a sink of the configuration: its file, topics, stream or "
-            "subjects, or what the running bridge commits for it; without a name, for all",
-        ),
-        OWN_CONFIG,
-        _RESOURCE,
-        _NAMESPACE,
-        Argument("--where", metavar="CEL", help="only records for which this holds: object.spec.replicas > 1"),
-        Argument("--lines", metavar="N", type=count, help="begin with the last N records (default: 10)"),
-        Argument("--since", metavar="TIME", type=moment, help="begin at a time: 10m ago, or 2026-11-21T08:30:00Z"),
-        Argument(
-            "--from-beginning", "--from-start", dest="from_start", action="store_true", help="begin with the oldest"
-        ),
-        Argument(
-            "--follow",
-            action=argparse.BooleanOptionalAction,
-            default=True,
-            help="wait for further records (default), or end",
-        ),
-        Argument("--json", dest="as_json", action="store_true", help="print the records as JSON, a line each"),
+    "tail",
+    "print the records of a file or a sink as they come",
+    "bridge.cli.tail:tail",
+    Argument(
+        "target",
+        metavar="SINK|FILE",
+        nargs="?",
+        completes=Completes.SINKS_OR_FILES,
+        help="a file of deltas, through its rotations; or a sink of the configuration: its file, topics, stream or "
+        "subjects, or what the running bridge commits for it; without a name, for all",
     ),
+    OWN_CONFIG,
+    _RESOURCE,
+    _NAMESPACE,
+    Argument("--where", metavar="CEL", help="only records for which this holds: object.spec.replicas > 1"),
+    Argument("--lines", metavar="N", type=count, help="begin with the last N records (default: 10)"),
+    Argument("--since", metavar="TIME", type=moment, help="begin at a time: 10m ago, or 2026-11-21T08:30:00Z"),
+    Argument("--from-beginning", "--from-start", dest="from_start", action="store_true", help="begin with the oldest"),
+    Argument(
+        "--follow",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="wait for further records (default), or end",
+    ),
+    Argument("--json", dest="as_json", action="store_true", help="print the records as JSON, a line each"),
     adjust=_one_beginning,
 )
 VERIFY = CommandSpec(
-    name="verify",
-    help="compare the records at a sink's destination with the cluster",
-    function="bridge.cli.verify:verify",
-    arguments=(
-        Argument(
-            "sink", metavar="SINK", completes=Completes.SINKS, help="a file, Kafka or NATS sink of the configuration"
-        ),
-        CONFIG,
-        Argument(
-            "--settle",
-            metavar="TIME",
-            type=duration,
-            default=10.0,
-            help="how long to wait for records on their way, e.g. 30s (default: 10s)",
-        ),
-        Argument("--limit", metavar="N", type=count, default=100, help="differences to print (default: 100)"),
-        AS_JSON,
+    "verify",
+    "compare the records at a sink's destination with the cluster",
+    "bridge.cli.verify:verify",
+    Argument("sink", metavar="SINK", completes=Completes.SINKS, help="a file, Kafka or NATS sink of the configuration"),
+    CONFIG,
+    Argument(
+        "--settle",
+        metavar="TIME",
+        type=duration,
+        default=10.0,
+        help="how long to wait for records on their way, e.g. 30s (default: 10s)",
     ),
+    Argument("--limit", metavar="N", type=count, default=100, help="differences to print (default: 100)"),
+    AS_JSON,
 )
 
 
 # ── The state ────────────────────────────────────────────────────────────────
 
+
+def _of_sink(name: str, help: str) -> CommandSpec:
+    return CommandSpec(name, help, f"{_ADMIN}:{name}_sink", SINK, CONFIG, AS_JSON)
+
+
 SINKS = CommandSpec(
-    name="sinks",
-    help="list the types of sinks; retry, pause or resume a sink",
-    function="bridge.cli.commands:sinks",
+    "sinks",
+    "list the types of sinks; retry, pause or resume a sink",
+    "bridge.cli.commands:sinks",
     actions=(
-        CommandSpec(
-            name="retry",
-            help="end a sink's wait for its next attempt",
-            function=f"{_ADMIN}:retry_sink",
-            arguments=(SINK, CONFIG, AS_JSON),
-        ),
-        CommandSpec(
-            name="pause",
-            help="stop deliveries to a sink until it is resumed, also across restarts",
-            function=f"{_ADMIN}:pause_sink",
-            arguments=(SINK, CONFIG, AS_JSON),
-        ),
-        CommandSpec(
-            name="resume",
-            help="resume deliveries to a paused sink",
-            function=f"{_ADMIN}:resume_sink",
-            arguments=(SINK, CONFIG, AS_JSON),
-        ),
+        _of_sink("retry", "end a sink's wait for its next attempt"),
+        _of_sink("pause", "stop deliveries to a sink until it is resumed, also across restarts"),
+        _of_sink("resume", "resume deliveries to a paused sink"),
     ),
 )
 REPLAY = CommandSpec(
-    name="replay",
-    help="deliver settled records to a sink again",
-    function=f"{_ADMIN}:replay",
-    arguments=(
-        SINK,
-        Argument(
-            "--from",
-            dest="start",
-            metavar="START",
-            type=start,
-            required=True,
-            help="a sequence number, a time such as 2026-11-21T08:30:00Z, or beginning",
-        ),
-        _RESOURCE,
-        _NAMESPACE,
-        Argument("--wait", action="store_true", help="wait until a running bridge has delivered them"),
-        CONFIG,
-        AS_JSON,
+    "replay",
+    "deliver settled records to a sink again",
+    f"{_ADMIN}:replay",
+    SINK,
+    Argument(
+        "--from",
+        dest="start",
+        metavar="START",
+        type=start,
+        required=True,
+        help="a sequence number, a time such as 2026-11-21T08:30:00Z, or beginning",
     ),
+    _RESOURCE,
+    _NAMESPACE,
+    Argument("--wait", action="store_true", help="wait until a running bridge has delivered them"),
+    CONFIG,
+    AS_JSON,
 )
 
 
@@ -353,22 +314,20 @@ def _one_purpose(parser: argparse.ArgumentParser, values: dict[str, Any]) -> Non
 
 
 SNAPSHOT = CommandSpec(
-    name="snapshot",
-    help="deliver the known objects to a sink once more; its progress, and its end before its time",
-    function=f"{_ADMIN}:snapshot",
-    arguments=(
-        Argument(
-            "sink", metavar="SINK", nargs="?", completes=Completes.SINKS, help="the sink; with --status, all without it"
-        ),
-        _RESOURCE,
-        _NAMESPACE,
-        Argument("--where", metavar="CEL", help="only objects for which this holds: object.spec.replicas > 1"),
-        Argument("--wait", action="store_true", help="wait until a running bridge has delivered it"),
-        Argument("--status", action="store_true", help="print the newest snapshot, and how far it is delivered"),
-        Argument("--cancel", action="store_true", help="end the snapshot behind the objects that the sink has taken"),
-        CONFIG,
-        AS_JSON,
+    "snapshot",
+    "deliver the known objects to a sink once more; its progress, and its end before its time",
+    f"{_ADMIN}:snapshot",
+    Argument(
+        "sink", metavar="SINK", nargs="?", completes=Completes.SINKS, help="the sink; with --status, all without it"
     ),
+    _RESOURCE,
+    _NAMESPACE,
+    Argument("--where", metavar="CEL", help="only objects for which this holds: object.spec.replicas > 1"),
+    Argument("--wait", action="store_true", help="wait until a running bridge has delivered it"),
+    Argument("--status", action="store_true", help="print the newest snapshot, and how far it is delivered"),
+    Argument("--cancel", action="store_true", help="end the snapshot behind the objects that the sink has taken"),
+    CONFIG,
+    AS_JSON,
     adjust=_one_purpose,
 )
 _NUMBERS = Argument("numbers", metavar="NUMBER", type=number, nargs="*", help="numbers from the list")
@@ -382,68 +341,48 @@ def _numbers_or_all(parser: argparse.ArgumentParser, values: dict[str, Any]) -> 
     values["numbers"] = values["numbers"] or None
 
 
+def _of_dead_letters(name: str, help: str) -> CommandSpec:
+    return CommandSpec(name, help, f"{_ADMIN}:{name}", SINK, _NUMBERS, _ALL, CONFIG, AS_JSON, adjust=_numbers_or_all)
+
+
 DEAD_LETTERS = CommandSpec(
-    name="dead-letters",
-    help="rejected and parked records: list, show, retry, drop",
+    "dead-letters",
+    "rejected and parked records: list, show, retry, drop",
     actions=(
         CommandSpec(
-            name="list",
-            help="a line for each dead letter, oldest first",
-            function=f"{_ADMIN}:list_dead_letters",
-            arguments=(
-                Argument("sink", metavar="SINK", nargs="?", completes=Completes.SINKS, help="only this sink"),
-                CONFIG,
-                Argument(
-                    "--json",
-                    dest="as_json",
-                    action="store_true",
-                    help="print a JSON object per dead letter instead, a line each",
-                ),
+            "list",
+            "a line for each dead letter, oldest first",
+            f"{_ADMIN}:list_dead_letters",
+            Argument("sink", metavar="SINK", nargs="?", completes=Completes.SINKS, help="only this sink"),
+            CONFIG,
+            Argument(
+                "--json",
+                dest="as_json",
+                action="store_true",
+                help="print a JSON object per dead letter instead, a line each",
             ),
         ),
         CommandSpec(
-            name="show",
-            help="a dead letter with its object",
-            function=f"{_ADMIN}:show_dead_letter",
-            arguments=(Argument("number", metavar="NUMBER", type=number), CONFIG, AS_JSON),
+            "show",
+            "a dead letter with its object",
+            f"{_ADMIN}:show_dead_letter",
+            Argument("number", metavar="NUMBER", type=number),
+            CONFIG,
+            AS_JSON,
         ),
-        CommandSpec(
-            name="retry",
-            help="deliver dead letters again, with the records parked behind them",
-            function=f"{_ADMIN}:retry",
-            arguments=(SINK, _NUMBERS, _ALL, CONFIG, AS_JSON),
-            adjust=_numbers_or_all,
-        ),
-        CommandSpec(
-            name="drop",
-            help="drop dead letters; records parked behind them are delivered",
-            function=f"{_ADMIN}:drop",
-            arguments=(SINK, _NUMBERS, _ALL, CONFIG, AS_JSON),
-            adjust=_numbers_or_all,
-        ),
+        _of_dead_letters("retry", "deliver dead letters again, with the records parked behind them"),
+        _of_dead_letters("drop", "drop dead letters; records parked behind them are delivered"),
     ),
 )
-CURSORS = CommandSpec(
-    name="cursors",
-    help="each sink's cursor and backlog",
-    function=f"{_ADMIN}:cursors",
-    arguments=(CONFIG, AS_JSON),
+CURSORS = CommandSpec("cursors", "each sink's cursor and backlog", f"{_ADMIN}:cursors", CONFIG, AS_JSON)
+_STATE_CHECK = CommandSpec(
+    "check",
+    "check integrity, print counts and sizes; exits 1 if the state has problems",
+    f"{_ADMIN}:state_check",
+    CONFIG,
+    AS_JSON,
 )
-STATE = CommandSpec(
-    name="state",
-    help="the state directory: check",
-    actions=(
-        CommandSpec(
-            name="check",
-            help="check integrity, print counts and sizes; exits 1 if the state has problems",
-            function=f"{_ADMIN}:state_check",
-            arguments=(CONFIG, AS_JSON),
-        ),
-    ),
-)
-
-
-# ── Every command ────────────────────────────────────────────────────────────
+STATE = CommandSpec("state", "the state directory: check", actions=(_STATE_CHECK,))
 
 COMMANDS = (
     RUN,
@@ -464,6 +403,7 @@ COMMANDS = (
     STATE,
     COMPLETION,
 )
+"""In the order of the help."""
 
 
 # ── The parser ───────────────────────────────────────────────────────────────

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from time import time
 
 import msgspec
+from msgspec.structs import replace
 
-from bridge.model.status import InformerStatus, SinkStatus, StatusSnapshot
+from bridge.model.status import SinkStatus, StatusSnapshot
 
 _WINDOW = 5.0
 """Seconds over which a rate is measured."""
 _LONGEST_REASON = 2000
 """Characters."""
+_FIGURES = (
+    "outbox_records",
+    "outbox_bytes",
+    "outbox_oldest_seconds",
+    "disk_free_bytes",
+)
+"""Members of a StatusSnapshot that a picture has as they are."""
 
 
 class Painter:
@@ -30,26 +37,34 @@ class Painter:
         self._of_sinks = Rates()
 
     def paint(self, snapshot: StatusSnapshot, now: float) -> bytes:
-        """``now``: seconds of the event loop's clock."""
+        """All that a viewer sees, except records: the status of each resource and sink, whether it is well, and records
+        in a second; as JSON. ``now``: seconds of the event loop's clock."""
         of_resources = {each.resource: self.committed[each.resource] for each in snapshot.informers}
         of_sinks = self._of_sinks.look(now, {sink.name: sink.delivered for sink in snapshot.sinks})
         configuration = snapshot.configuration
-        return msgspec.json.encode(
-            Picture(
-                time=time(),
-                ready=snapshot.ready,
-                intake_blocked=_cut(snapshot.intake_blocked),
-                resources=[ResourcePicture(_bounded(each), each.ready) for each in snapshot.informers],
-                rates=self._of_resources.look(now, of_resources),
-                sinks=[SinkPicture(_bounded_sink(each), each.well, of_sinks[each.name]) for each in snapshot.sinks],
-                outbox_records=snapshot.outbox_records,
-                outbox_bytes=snapshot.outbox_bytes,
-                outbox_oldest_seconds=snapshot.outbox_oldest_seconds,
-                disk_free_bytes=snapshot.disk_free_bytes,
-                ledger_objects=snapshot.ledger_objects,
-                refused="" if configuration is None else _cut(configuration.refused),
-            )
-        )
+        picture = {
+            "ready": snapshot.ready,
+            "intake_blocked": _cut(snapshot.intake_blocked),
+            "resources": [
+                {"status": replace(each, reason=_cut(each.reason)), "ready": each.ready} for each in snapshot.informers
+            ],
+            "rates": self._of_resources.look(now, of_resources),
+            "sinks": [
+                {
+                    "status": replace(each, last_error=_cut(each.last_error)),
+                    "well": each.well,
+                    "rate": of_sinks[each.name],
+                }
+                for each in snapshot.sinks
+            ],
+            "refused": "" if configuration is None else _cut(configuration.refused),
+        }
+        return msgspec.json.encode(picture | {name: getattr(snapshot, name) for name in _FIGURES})
+
+
+def _cut(text: str) -> str:
+    # A reason may hold bytes that are not UTF-8, which JSON cannot.
+    return text[:_LONGEST_REASON].encode(errors="replace").decode()
 
 
 class Rates:
@@ -69,53 +84,6 @@ class Rates:
         if seconds <= 0:
             return dict.fromkeys(counts, 0.0)
         return {name: round(max(0, count - before.get(name, count)) / seconds, 2) for name, count in counts.items()}
-
-
-class Picture(msgspec.Struct, frozen=True):
-    """All that a viewer sees, except records."""
-
-    time: float
-    """Seconds since 1970."""
-    ready: bool
-    intake_blocked: str
-    resources: list[ResourcePicture]
-    rates: dict[str, float]
-    """Resource → records in a second."""
-    sinks: list[SinkPicture]
-    outbox_records: int
-    outbox_bytes: int
-    outbox_oldest_seconds: float
-    disk_free_bytes: int | None
-    ledger_objects: int
-    refused: str
-    """Why the configuration file is not in effect; empty if it is."""
-
-
-class ResourcePicture(msgspec.Struct, frozen=True):
-    """A resource in a scope."""
-
-    status: InformerStatus
-    ready: bool
-
-
-class SinkPicture(msgspec.Struct, frozen=True):
-    status: SinkStatus
-    well: bool
-    rate: float
-    """Records delivered in a second."""
-
-
-def _bounded(informer: InformerStatus) -> InformerStatus:
-    return msgspec.structs.replace(informer, reason=_cut(informer.reason))
-
-
-def _bounded_sink(sink: SinkStatus) -> SinkStatus:
-    return msgspec.structs.replace(sink, last_error=_cut(sink.last_error))
-
-
-def _cut(text: str) -> str:
-    # A reason may hold bytes that are not UTF-8, which JSON cannot.
-    return text[:_LONGEST_REASON].encode(errors="replace").decode()
 
 
 # ── Backlogs of the last hour ────────────────────────────────────────────────
