@@ -8,11 +8,11 @@ scope, or where a list fails, a further finding says how far the counts go.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Protocol
+from functools import cache, partial
 
 from bridge.informer.controller import Transform
 from bridge.kube import Catalogue, KubeClient
@@ -26,7 +26,7 @@ from bridge.outbox import utc_now
 from bridge.plan.entries import Resolution, resolve_entries, unwatched_entries
 from bridge.plan.keys import likely_transforms
 from bridge.plan.plan import Plan
-from bridge.views.content_maker import ContentPart, WrongContent, compile_content
+from bridge.views.content_maker import SinkContent, WrongContent, compile_content
 from bridge.views.evaluation import Evaluation, Evaluator, Failures
 from bridge.views.language import CHANGED, TIME, Cel, EvaluationFailed, Expression, MissingLibrary
 from bridge.views.selector import Selector, SinkSelection, WrongSelection, compile_selection
@@ -52,9 +52,8 @@ async def check_selections(
         with suppress(WrongSelection, WrongContent, MissingLibrary):
             if sink.select is not None:
                 selection = compile_selection(entries, path, language)
-                tallies += selector_tallies(path, selection.selectors)
-            content = compile_content(sink.content, f"sinks.{sink.name}", language)
-            tallies += [ContentTally(sink.name, part, selection) for part in content.parts]
+                tallies += _of_selection(path, selection)
+            tallies += _of_content(sink.name, selection, compile_content(sink.content, f"sinks.{sink.name}", language))
     if not allowed or not tallies:
         return
     transform_of = likely_transforms(plan, catalogue)
@@ -113,44 +112,35 @@ class _Reader:
 # ── Counts of values ─────────────────────────────────────────────────────────
 
 
-class Tally(Protocol):
-    """An expression of a sink."""
+@dataclass(slots=True, kw_only=True)
+class Tally(ABC):
+    """An expression of a sink, and its values on the live objects of which the bridge would evaluate it."""
 
-    reason: str
+    path: str
+    expression: Expression
+    conditions: Sequence[Expression]
+    """Further expressions that decide whether the bridge would evaluate it."""
+    reason: str = ""
     """Of the first failure; empty without any."""
 
-    @property
-    def expression(self) -> Expression: ...
-
-    @property
-    def conditions(self) -> Iterator[Expression]:
-        """Further expressions that decide whether the bridge would evaluate it."""
-
+    @abstractmethod
     def counter(self, resource: Resource) -> Callable[[Evaluation], None] | None:
         """Counts an object of the resource; None if the expression is not about objects of it."""
 
     @property
+    @abstractmethod
     def finding(self) -> Finding: ...
 
 
-@dataclass(slots=True)
-class SelectorTally:
-    """An expression of an entry of ``select``, and its values on the live objects that the entry's other conditions
-    choose."""
+@dataclass(slots=True, kw_only=True)
+class SelectorTally(Tally):
+    """An expression of an entry of ``select``, on the objects that the entry's other conditions choose."""
 
-    path: str
     selector: Selector
-    expression: Expression
     is_step: bool
     """True for ``when``."""
     keys: dict[bool | None, list[str]] = field(default_factory=lambda: {True: [], False: [], None: []})
     """Value → objects; None where the expression fails."""
-    reason: str = ""
-
-    @property
-    def conditions(self) -> Iterator[Expression]:
-        if self.selector.where is not None:
-            yield self.selector.where
 
     def counter(self, resource: Resource) -> Callable[[Evaluation], None] | None:
         return self._count if self.selector.covers(resource) else None
@@ -178,26 +168,15 @@ class SelectorTally:
         return Finding(self.path, CheckResult.NOTE if self.keys[None] else CheckResult.RIGHT, detail)
 
 
-@dataclass(slots=True)
-class ContentTally:
-    """An expression that makes content, and whether it has a value on the live objects that the sink gets."""
+@dataclass(slots=True, kw_only=True)
+class ContentTally(Tally):
+    """An expression that makes content, on the objects that the sink gets."""
 
-    sink: str
-    part: ContentPart
     selection: SinkSelection | None
     """None if the sink gets all objects."""
     made: int = 0
     failed: list[str] = field(default_factory=list)
     """Objects."""
-    reason: str = ""
-
-    @property
-    def expression(self) -> Expression:
-        return self.part.expression
-
-    @property
-    def conditions(self) -> Iterator[Expression]:
-        return iter(()) if self.selection is None else self.selection.expressions
 
     def counter(self, resource: Resource) -> Callable[[Evaluation], None] | None:
         if self.selection is None:
@@ -218,20 +197,28 @@ class ContentTally:
     @property
     def finding(self) -> Finding:
         here = counted(self.made + len(self.failed), "live object")
-        path = f"sinks.{self.sink}.{self.part.option}"
-        if self.part.makes is Makes.TEXT:
-            path += f" {{{self.expression.text}}}"
         if not self.failed:
-            return Finding(path, CheckResult.RIGHT, f"it has a value on each of {here}")
+            return Finding(self.path, CheckResult.RIGHT, f"it has a value on each of {here}")
         fails = f"{len(self.failed)} ({self.failed[0]}: {self.reason})"
         detail = f"of {here}, it has no value on {fails}: their records would become dead letters"
-        return Finding(path, CheckResult.NOTE, detail)
+        return Finding(self.path, CheckResult.NOTE, detail)
 
 
-def selector_tallies(path: str, selectors: Sequence[Selector]) -> Iterator[Tally]:
-    """``path``: of the list of these entries."""
-    for index, each in enumerate(selectors):
+def _of_selection(path: str, selection: SinkSelection) -> Iterator[Tally]:
+    """``path``: of the list of its entries."""
+    for index, each in enumerate(selection.selectors):
+        where = () if each.where is None else (each.where,)
+        of_entry = partial(SelectorTally, conditions=where, selector=each)
         if each.where is not None:
-            yield SelectorTally(f"{path}[{index}].where", each, each.where, is_step=False)
+            yield of_entry(path=f"{path}[{index}].where", expression=each.where, is_step=False)
         if each.when is not None:
-            yield SelectorTally(f"{path}[{index}].when", each, each.when, is_step=True)
+            yield of_entry(path=f"{path}[{index}].when", expression=each.when, is_step=True)
+
+
+def _of_content(sink: str, selection: SinkSelection | None, content: SinkContent) -> Iterator[Tally]:
+    conditions = () if selection is None else tuple(selection.expressions)
+    for part in content.parts:
+        path = f"sinks.{sink}.{part.option}"
+        if part.makes is Makes.TEXT:
+            path += f" {{{part.expression.text}}}"
+        yield ContentTally(path=path, expression=part.expression, conditions=conditions, selection=selection)
