@@ -14,7 +14,7 @@ commands        check, rbac, sinks
 completion      completion
 console         the console of displays
 demo            a bridge on a simulated cluster, shown on the terminal
-exits           exit codes
+exits           exit codes, and which error ends a command with which
 process         core dumps, memory, foreign packages and signals of the process
 profile         the tables of --profile-stages
 progress        a line with the progress of what takes long

@@ -2,15 +2,14 @@
 check`` and ``reload``. Each is a function that returns its exit code, with its table for people behind it.
 
 All but ``reload`` are decorated with ``_on_state``, which reaches the operations wherever they are, in the running
-bridge or in the files of a stopped bridge; ``_run`` words every failure. A snapshot is begun on demand, shown with its
-progress, and cancelled. A reload needs the running bridge, because no other process can put a changed configuration
-into effect.
+bridge or in the files of a stopped bridge. A snapshot is begun on demand, shown with its progress, and cancelled. A
+reload needs the running bridge, because no other process can put a changed configuration into effect.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -36,9 +35,7 @@ from bridge.model.admin import (
 from bridge.model.diagnosis import Trouble, troubles_of
 from bridge.model.primitives.printable import counted
 from bridge.model.status import SnapshotState, SnapshotStatus
-from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
-from bridge.outbox import Damaged, StateError
-from config.errors import ConfigError
+from bridge.operations.admin.client import AdminClient
 
 # ── Access to the state ──────────────────────────────────────────────────────
 
@@ -46,8 +43,7 @@ _Asked = ParamSpec("_Asked")
 
 
 def _on_state(ask: Callable[Concatenate[StateAccess, _Asked], Awaitable[Exit]]) -> Callable[..., int]:
-    """Makes a command line's function of ``ask``: it takes the configuration's path in place of the access, and words
-    what goes wrong."""
+    """Makes a command line's function of ``ask``, which takes the configuration's path in place of the access."""
 
     @wraps(ask)
     def command(path: Path, *values: _Asked.args, **named: _Asked.kwargs) -> int:
@@ -55,29 +51,9 @@ def _on_state(ask: Callable[Concatenate[StateAccess, _Asked], Awaitable[Exit]]) 
             async with admin_of(operator_settings(path)) as access:
                 return await ask(access, *values, **named)
 
-        return _run(asked())
+        return asyncio.run(asked())
 
     return command
-
-
-def _run(asked: Coroutine[Any, Any, int]) -> int:
-    try:
-        return asyncio.run(asked)
-    except UnknownTarget as error:
-        return _refuse(plain(str(error)), Exit.NO)
-    except (NoAnswer, NotRunning) as error:
-        return _refuse(error, Exit.UNAVAILABLE)
-    except CommandFailed as error:
-        return _refuse(f"the running bridge failed: {plain(str(error))}", Exit.SOFTWARE)
-    except (ConfigError, StateError) as error:
-        return _refuse(error, Exit.CONFIG)
-    except Damaged as error:
-        return _refuse(f"the state is damaged; the next start moves it aside: {error}", Exit.NO)
-
-
-def _refuse(why: object, code: Exit) -> int:
-    complain(why)
-    return code
 
 
 def _say(access: StateAccess, said: str, *, as_json: bool, **result: object) -> Exit:
@@ -420,7 +396,7 @@ _LOOK_EVERY = 0.25
 def reload(path: Path, *, allow_deletes: int, as_json: bool) -> int:
     """Finds the bridge by the file's ``state.directory``; the file itself is for the bridge to judge. 1: the bridge
     refuses the change, or a part of the change fails."""
-    return _run(_reload(path, ReloadRequest(allow_deletes), as_json=as_json))
+    return asyncio.run(_reload(path, ReloadRequest(allow_deletes), as_json=as_json))
 
 
 async def _reload(path: Path, request: ReloadRequest, *, as_json: bool) -> int:

@@ -29,6 +29,7 @@ from bridge.cli.arguments import (
     DefaultFile,
     IntermixedParser,
     Parser,
+    UsageError,
     account,
     count,
     default_file,
@@ -39,6 +40,7 @@ from bridge.cli.arguments import (
     rate,
     start,
 )
+from bridge.cli.exits import end_of
 from bridge.cli.terminal import complain
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"
@@ -423,12 +425,22 @@ def parse(arguments: Sequence[str]) -> Command:
     _import_lean()
     module, _, function = spec.function.partition(":")
     command = partial(getattr(import_module(module), function), **values)
-    return command if default is None or spec is RUN else partial(_naming, default, command)
+    return partial(_ended, command, None if spec is RUN else default)
 
 
-def _naming(default: DefaultFile, command: Command) -> int:
-    """A command that fails names the file that nobody named. ``run`` logs it in any case."""
-    if code := command():
+def _ended(command: Command, default: DefaultFile | None) -> int:
+    """Words what went wrong. A command that fails names the file that nobody named; ``run`` logs it in any case."""
+    try:
+        code = command()
+    except (UsageError, BrokenPipeError):
+        raise
+    except Exception as error:
+        end = end_of(error)
+        if end is None:
+            raise
+        complain(end)
+        code = end.code
+    if code and default is not None:
         complain(f"the configuration is {default}; -c names another")
     return code
 

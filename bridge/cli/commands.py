@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bridge.cli.exits import Exit
-from bridge.cli.settings import load_settings, of_cluster
+from bridge.cli.settings import load_settings
 from bridge.cli.terminal import complain, say, shortened, table
-from bridge.kube import ApiError, Catalogue, CredentialsError, UnknownResource, connect
+from bridge.kube import ApiError, Catalogue, CredentialsError, connect
 from bridge.model.primitives.printable import escaped
 from bridge.operations.check.check import check_all
 from bridge.operations.check.findings import CheckResult, Finding, NoisyPath
 from bridge.operations.rights import (
     IDENTITY,
-    ClusterWide,
     Right,
     Subject,
     built_in_catalogue,
@@ -29,7 +28,6 @@ from bridge.operations.rights import (
 from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import wrong_election, wrong_selections
-from config.errors import ConfigError
 from sinks import registry
 
 _LONGEST_PATH = 120
@@ -44,10 +42,7 @@ _EXIT_OF = {
 def check(path: Path, *, offline: bool, noise: float | None) -> int:
     """Checks the file, and unless ``offline`` the machine, the cluster and the sinks. Delivers no records. ``noise``:
     seconds for which updates are watched, to find their noise; None for none."""
-    try:
-        plan = plan_of(load_settings(path), path)
-    except ConfigError as error:
-        return _refuse(error)
+    plan = plan_of(load_settings(path), path)
     if offline and (mistakes := [*wrong_election(plan), *wrong_selections(plan.sinks)]):
         for option, reason in mistakes:
             say(str(Finding(option, CheckResult.WRONG, reason)))
@@ -82,23 +77,9 @@ def rbac(path: Path, *, namespaced: bool, service_account: tuple[str, str], name
     """Prints the rights that the file needs, bound to the service account (namespace, name). Asks the cluster only
     about entries that the names of Kubernetes' own resources leave open. ``namespaced``: only Roles, so an entry
     without namespaces is an error."""
-    try:
-        plan = plan_of(load_settings(path), path)
-    except ConfigError as error:
-        return _refuse(error)
-    try:
-        catalogue = asyncio.run(_catalogue(plan))
-        rights = _needed(plan, catalogue, namespaced=namespaced)
-        rights += election_rights(plan.election, service_account[0])
-    except CredentialsError as error:
-        return _refuse(of_cluster(error))
-    except ApiError as error:
-        complain(f"cluster: {error}")
-        return Exit.UNAVAILABLE
-    except UnknownResource as error:
-        return _refuse(f"resources: {error}")
-    except ClusterWide as error:
-        return _refuse(error)
+    plan = plan_of(load_settings(path), path)
+    rights = _needed(plan, asyncio.run(_catalogue(plan)), namespaced=namespaced)
+    rights += election_rights(plan.election, service_account[0])
     namespace, account = service_account
     say(manifests(rights, name=name, subject=Subject(account, namespace)))
     return Exit.OK
@@ -139,8 +120,3 @@ def sinks() -> int:
     for point, why in registry.unusable().items():
         say(f"{point:<10} cannot be used: {why}")
     return Exit.OK
-
-
-def _refuse(error: object) -> int:
-    complain(error)
-    return Exit.CONFIG

@@ -1,5 +1,11 @@
-"""Exit codes: 0 and 1 in the meaning of ``grep`` and ``diff``, 128 + signal as in shells, others from BSD's
-sysexits."""
+"""How commands end. Exit codes: 0 and 1 in the meaning of ``grep`` and ``diff``, 128 + signal as in shells, others from
+BSD's sysexits.
+
+``end_of`` has the code and the words for each error of the rooms that an operator can mend, so a command catches
+only errors to which it adds something. ``run`` logs its end instead.
+"""
+
+from __future__ import annotations
 
 from enum import IntEnum
 
@@ -24,3 +30,52 @@ class Exit(IntEnum):
     not."""
     TERMINATED = 143
     """SIGTERM, except the first in ``run`` and ``demo``."""
+
+
+class CommandEnds(Exception):
+    """The command ends with ``code``. The message is for the operator."""
+
+    def __init__(self, code: Exit, reason: object) -> None:
+        super().__init__(str(reason))
+        self.code = code
+
+
+def end_of(error: Exception) -> CommandEnds | None:
+    """None for a bug. Imports the rooms only here, since most commands do not fail."""
+    from bridge.cli.terminal import plain
+    from bridge.kube import ApiError, CredentialsError, UnknownResource
+    from bridge.model.admin import UnknownTarget
+    from bridge.operations.admin.client import CommandFailed, NoAnswer, NotRunning
+    from bridge.operations.cluster_view import ClusterRefuses, ClusterUnavailable
+    from bridge.operations.rights import ClusterWide
+    from bridge.outbox import Damaged, StateError
+    from config.errors import ConfigError
+
+    match error:
+        case CommandEnds():
+            return error
+        case ConfigError() | StateError() | ClusterWide():
+            return CommandEnds(Exit.CONFIG, error)
+        case CredentialsError():
+            return CommandEnds(Exit.CONFIG, of_cluster(error))
+        case ClusterRefuses():
+            return CommandEnds(Exit.CONFIG, f"cluster: {error}")
+        case UnknownResource():
+            return CommandEnds(Exit.CONFIG, f"resources: {error}")
+        case ClusterUnavailable() | ApiError():
+            return CommandEnds(Exit.UNAVAILABLE, f"cluster: {error}")
+        case NoAnswer() | NotRunning():
+            return CommandEnds(Exit.UNAVAILABLE, error)
+        case UnknownTarget():
+            return CommandEnds(Exit.NO, plain(str(error)))
+        case CommandFailed():
+            return CommandEnds(Exit.SOFTWARE, f"the running bridge failed: {plain(str(error))}")
+        case Damaged():
+            return CommandEnds(Exit.NO, f"the state is damaged; the next start moves it aside: {error}")
+        case _:
+            return None
+
+
+def of_cluster(error: Exception) -> str:
+    """An error of credentials behind its option; behind ``cluster`` if no option is to blame."""
+    return str(error) if str(error).startswith("cluster.") else f"cluster: {error}"

@@ -19,10 +19,10 @@ from typing import TextIO, cast
 
 from bridge.app.bridge import Bridge
 from bridge.app.reloader import ConfigurationFile, Reloader
-from bridge.cli.exits import Exit
+from bridge.cli.exits import Exit, of_cluster
 from bridge.cli.process import WITHOUT_MEANING, handle_signals, ignore_early, tune_memory
 from bridge.cli.progress import ProgressLine
-from bridge.cli.settings import load_settings, of_cluster
+from bridge.cli.settings import load_settings
 from bridge.cli.terminal import complain
 from bridge.http.access import TokenFile
 from bridge.http.server import WebServer

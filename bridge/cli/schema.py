@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from bridge.cli.exits import Exit
+from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.settings import load_settings, sink_options
-from bridge.cli.terminal import complain, say
+from bridge.cli.terminal import say
 from bridge.model.formats.definitions import Definitions, JsonSchema
-from config.errors import ConfigError
 from config.reference import json_schema
 from config.reference import reference as reference_file
 from config.schema import Settings
@@ -42,16 +41,8 @@ def asyncapi(path: Path) -> int:
 
 
 def _print(path: Path, document: Callable[[Settings], object]) -> int:
-    try:
-        say(json.dumps(document(load_settings(path)), indent=2))
-    except (ConfigError, NoSchema) as error:
-        complain(error)
-        return Exit.CONFIG
+    say(json.dumps(document(load_settings(path)), indent=2))
     return Exit.OK
-
-
-class NoSchema(Exception):
-    """There is no such sink, or its type does not describe its records. The message names the sink."""
 
 
 # ── Schemas of records ───────────────────────────────────────────────────────
@@ -61,7 +52,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def events_schema(settings: Settings) -> JsonSchema:
-    """The schemas of all sinks, each with an id of its own. Raises NoSchema."""
+    """The schemas of all sinks, each with an id of its own. Raises CommandEnds."""
     schemas = {sink: schema_of(settings, sink) for sink in settings.sinks}
     return {
         "$schema": _DIALECT,
@@ -73,19 +64,19 @@ def events_schema(settings: Settings) -> JsonSchema:
 
 def schema_of(settings: Settings, sink: str) -> JsonSchema:
     """The schema of a sink's payloads. ``$defs.Headers`` is the schema of the headers, if the sink sends any. Raises
-    NoSchema."""
+    Failed."""
     definitions = Definitions(REFERENCE)
     return payload_schema(sink, channels_of(settings, sink, definitions), definitions)
 
 
 def channels_of(settings: Settings, sink: str, definitions: Definitions) -> Sequence[Channel]:
-    """The channels of a sink; the definitions of their schemas are added. Raises NoSchema."""
+    """The channels of a sink; the definitions of their schemas are added. Raises CommandEnds."""
     if sink not in settings.sinks:
-        raise NoSchema(f"sinks: there is no sink {sink}; allowed: {', '.join(settings.sinks)}")
+        raise CommandEnds(Exit.CONFIG, f"sinks: there is no sink {sink}; allowed: {', '.join(settings.sinks)}")
     chosen = settings.sinks[sink]
     kind = registry.types()[chosen.type]
     if kind.channels is None:
-        raise NoSchema(f"sinks.{sink}: the type {chosen.type} does not describe its records")
+        raise CommandEnds(Exit.CONFIG, f"sinks.{sink}: the type {chosen.type} does not describe its records")
     return kind.channels(chosen.options, settings.cluster.name, definitions)
 
 
@@ -118,7 +109,7 @@ _BINDINGS = {"kafka": "kafka", "kafka-secure": "kafka"}
 
 def asyncapi_document(settings: Settings) -> JsonSchema:
     """Servers, channels and operations of all sinks. A webhook's channel has no address, since a URL may be a
-    credential. Raises NoSchema."""
+    credential. Raises CommandEnds."""
     servers: JsonSchema = {}
     channels: JsonSchema = {}
     operations: JsonSchema = {}

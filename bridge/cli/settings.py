@@ -1,4 +1,4 @@
-"""Loads the configuration of a command, and words errors in it."""
+"""Loads the configuration of a command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.cli.terminal import complain
-from bridge.kube import CredentialsError
 from config.errors import ConfigError, Problem
 from config.load import load, state_directory
 from config.schema import Settings, SinkOptionTypes
@@ -63,8 +62,3 @@ def operator_settings(path: Path) -> OperatorSettings:
 def sink_options() -> SinkOptionTypes:
     """Options of each installed type of sink."""
     return {name: kind.options for name, kind in registry.types().items()}
-
-
-def of_cluster(error: CredentialsError) -> str:
-    """The error behind its option; behind ``cluster`` if no option is to blame."""
-    return str(error) if str(error).startswith("cluster.") else f"cluster: {error}"

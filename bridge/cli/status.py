@@ -18,7 +18,7 @@ from bridge.app.reloader import ConfigurationFile
 from bridge.cli.admin_access import directory_of, on_files
 from bridge.cli.exits import Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
-from bridge.cli.terminal import complain, plain, say
+from bridge.cli.terminal import plain, say
 from bridge.model.admin import About, CursorStatus, UnknownTarget
 from bridge.model.diagnosis import Rejected, Trouble, troubles_of, troubles_of_sink
 from bridge.model.primitives.printable import counted
@@ -46,12 +46,7 @@ class _Report(msgspec.Struct, frozen=True):
 
 def status(path: Path, *, as_json: bool) -> int:
     """0: all is well. 1: something is wrong. 69: no bridge runs, or it does not answer."""
-    try:
-        found = operator_settings(path)
-    except ConfigError as error:
-        complain(error)
-        return Exit.CONFIG
-    report = asyncio.run(_report(found))
+    report = asyncio.run(_report(operator_settings(path)))
     say(msgspec.json.encode(report).decode() if as_json else "\n".join(_lines(report, path)))
     if not report.running:
         return Exit.UNAVAILABLE

@@ -18,16 +18,16 @@ import msgspec
 
 from bridge.cli.admin_access import directory_of
 from bridge.cli.arguments import NO_FILE, UsageError, default_file
-from bridge.cli.exits import Exit
+from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
 from bridge.cli.terminal import Colours, complain, flush, plain, say, say_escaped
 from bridge.kube import SHORT_NAMES
-from bridge.model.admin import Followed, UnknownTarget
+from bridge.model.admin import Followed
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.printable import counted
 from bridge.model.resource import Resource, ResourceName
 from bridge.model.versions.followed_record import FollowedRecord, followed, record_in
-from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
+from bridge.operations.admin.client import AdminClient, NoAnswer, NotRunning
 from bridge.views.evaluation import Evaluator, FailedEvaluation, Failures
 from bridge.views.language import Cel, Expression, ExpressionProblem, MissingLibrary, Purpose
 from config.errors import ConfigError
@@ -40,10 +40,6 @@ POLL_EVERY = 0.25
 _RETRY_EVERY = 0.5
 """Seconds between two looks for a bridge."""
 _FILE = "file"
-
-
-class _NotFollowed(Exception):
-    """The message says why the target cannot be followed."""
 
 
 def tail(
@@ -71,19 +67,14 @@ def tail(
             of_sink = found is not None
             return asyncio.run(_tail(target or "", reader, printer, lines, since, follow=follow, of_sink=of_sink))
         if found is None or lines is None or not follow:
-            raise _NotFollowed(f"{target or 'the bridge'} is followed from now on alone, as the bridge commits records")
-
+            source = target or "the bridge"
+            raise CommandEnds(Exit.NO, f"{source} is followed from now on alone, as the bridge commits records")
         found.warn()
         return follow_bridge(found, target, printer)
-    except ConfigError as error:
-        complain(error)
-        return Exit.CONFIG
-    except (_NotFollowed, CannotRead) as error:
-        complain(error)
-        return Exit.NO
+    except CannotRead as error:
+        raise CommandEnds(Exit.NO, error) from error
     except SinkUnavailable as error:
-        complain(f"{target}: {error}")
-        return Exit.UNAVAILABLE
+        raise CommandEnds(Exit.UNAVAILABLE, f"{target}: {error}") from error
 
 
 def _configuration(path: Path | None) -> OperatorSettings | None:
@@ -95,7 +86,7 @@ def _configuration(path: Path | None) -> OperatorSettings | None:
 
 def _reader(target: str | None, found: OperatorSettings | None) -> RecordReader | None:
     """None for the running bridge: without a target, for a sink whose destination cannot be read, and for any sink of
-    an invalid configuration. Raises CannotRead and _NotFollowed."""
+    an invalid configuration. Raises CannotRead and CommandEnds."""
     if found is not None:
         sinks = None if isinstance(found.settings, ConfigError) else found.settings.sinks
         if target is None or (sinks is None and not Path(target).exists()):
@@ -104,10 +95,10 @@ def _reader(target: str | None, found: OperatorSettings | None) -> RecordReader 
             return _of_sink(target, sinks[target], found.required().cluster.name)
         if not Path(target).exists():
             known = f"sinks of {found.path}: {', '.join(sinks or ())}"
-            raise _NotFollowed(f"there is no sink and no file {target}; {known}")
+            raise CommandEnds(Exit.NO, f"there is no sink and no file {target}; {known}")
     kind = registry.types()[_FILE]
     if kind.reader is None or target is None:
-        raise _NotFollowed("no file is named")
+        raise CommandEnds(Exit.NO, "no file is named")
     return kind.reader()(target, kind.options.model_validate({"path": target}), cluster="", purpose=ReadPurpose.TAIL)
 
 
@@ -180,12 +171,6 @@ async def _follow(found: OperatorSettings, sink: str | None, printer: Printer) -
             async with AdminClient(directory) as admin, aclosing(admin.follow(sink)) as followed:
                 async for each in followed:
                     _print(each, printer)
-        except UnknownTarget as error:
-            complain(plain(str(error)))
-            return Exit.NO
-        except CommandFailed as error:
-            complain(f"the running bridge failed: {plain(str(error))}")
-            return Exit.SOFTWARE
         except (NoAnswer, NotRunning):
             pass
         printer.wait_for(f"a bridge on {directory}")

@@ -28,7 +28,7 @@ from bridge.cli.admin_access import directory_of, fetched
 from bridge.cli.console import ScreenConsole
 from bridge.cli.exits import Exit
 from bridge.cli.settings import operator_settings
-from bridge.cli.terminal import complain, plain
+from bridge.cli.terminal import plain
 from bridge.cli.top_figures import (
     Answer,
     Cell,
@@ -44,7 +44,6 @@ from bridge.cli.top_figures import (
 )
 from bridge.model.admin import UnknownTarget
 from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
-from config.errors import ConfigError
 
 _FIXED_LINES = 4
 """Lines beside the two tables."""
@@ -53,11 +52,7 @@ _FIXED_LINES = 4
 def top(path: Path, *, once: bool, seconds: float, order: str) -> int:
     """Shows resources and sinks until ``q``; prints them ``once`` where standard output is no terminal. Rates are
     those of the last ``seconds``."""
-    try:
-        found = operator_settings(path)
-    except ConfigError as error:
-        complain(error)
-        return Exit.CONFIG
+    found = operator_settings(path)
     found.warn()
     console = ScreenConsole()
     source = _Source(asyncio.run(directory_of(found)))
@@ -89,16 +84,9 @@ async def _counts(listen: str) -> Counts | None:
 
 
 async def _print_once(console: ScreenConsole, source: _Source, seconds: float, order: Order) -> int:
-    try:
-        before = await source.answer()
-        await asyncio.sleep(seconds)
-        figures = figures_of(await source.answer(), before)
-    except (NoAnswer, NotRunning) as error:
-        complain(error)
-        return Exit.UNAVAILABLE
-    except (CommandFailed, UnknownTarget) as error:
-        complain(plain(str(error)))
-        return Exit.SOFTWARE
+    before = await source.answer()
+    await asyncio.sleep(seconds)
+    figures = figures_of(await source.answer(), before)
     width = console.width if console.is_terminal else None
     for line in _lines(figures, order, width, None):
         console.print(line, soft_wrap=True)

@@ -9,20 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bridge.cli.exits import Exit
+from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.progress import progress
-from bridge.cli.settings import load_settings, of_cluster
-from bridge.cli.terminal import complain, plain, say
-from bridge.kube import CredentialsError
+from bridge.cli.settings import load_settings
+from bridge.cli.terminal import plain, say
 from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.printable import counted
-from bridge.operations.cluster_view import ClusterRefuses, ClusterUnavailable, Version
+from bridge.operations.cluster_view import Version
 from bridge.operations.verify.compare import Difference, DifferenceKind
 from bridge.operations.verify.verify import Verification
 from bridge.operations.verify.verify import verify as compare
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import wrong_selections
-from config.errors import ConfigError
 from config.schema import Settings
 from sinks import registry
 from sinks.base import CannotRead, ReadPurpose, RecordReader, SinkUnavailable
@@ -30,29 +28,22 @@ from sinks.base import CannotRead, ReadPurpose, RecordReader, SinkUnavailable
 
 def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -> int:
     """Prints the differences. Returns OK without differences, else NO."""
+    settings = load_settings(path)
     try:
-        settings = load_settings(path)
         reader = _reader(settings, sink)
-        plan = plan_of(settings)
-        if plan.unknown_shard:
-            return _fail(f"shard.index: {plan.unknown_shard}", Exit.CONFIG)
-        [mine] = [each for each in plan.sinks if each.name == sink]
-        for option, reason in wrong_selections([mine]):
-            return _fail(f"{option}: {reason}", Exit.CONFIG)
+    except CannotRead as error:
+        raise CommandEnds(Exit.CONFIG, f"sinks.{sink}: {error}") from error
+    plan = plan_of(settings)
+    if plan.unknown_shard:
+        raise CommandEnds(Exit.CONFIG, f"shard.index: {plan.unknown_shard}")
+    [mine] = [each for each in plan.sinks if each.name == sink]
+    for option, reason in wrong_selections([mine]):
+        raise CommandEnds(Exit.CONFIG, f"{option}: {reason}")
+    try:
         with progress(quiet=as_json) as line:
             found = asyncio.run(compare(plan, mine, reader, settle=settle, progress=line.show if line.on else None))
-    except ConfigError as error:
-        return _fail(str(error), Exit.CONFIG)
-    except CannotRead as error:
-        return _fail(f"sinks.{sink}: {error}", Exit.CONFIG)
-    except CredentialsError as error:
-        return _fail(of_cluster(error), Exit.CONFIG)
-    except ClusterRefuses as error:
-        return _fail(f"cluster: {error}", Exit.CONFIG)
-    except ClusterUnavailable as error:
-        return _fail(f"cluster: {error}", Exit.UNAVAILABLE)
     except SinkUnavailable as error:
-        return _fail(f"sinks.{sink}: {error}", Exit.UNAVAILABLE)
+        raise CommandEnds(Exit.UNAVAILABLE, f"sinks.{sink}: {error}") from error
     with suppress(BrokenPipeError):  # A reader that closes the pipe still gets the exit code.
         say(_document(sink, found, limit) if as_json else _text(sink, found, limit))
         sys.stdout.flush()
@@ -70,11 +61,6 @@ def _reader(settings: Settings, sink: str) -> RecordReader:
         able = ", ".join(name for name, kind in kinds.items() if kind.reader)
         raise CannotRead(f"a sink of type {chosen.type} cannot be read back; these types can: {able}")
     return load()(sink, chosen.options, cluster=settings.cluster.name, purpose=ReadPurpose.VERIFY)
-
-
-def _fail(reason: str, code: Exit) -> Exit:
-    complain(reason)
-    return code
 
 
 # ── For people ───────────────────────────────────────────────────────────────

@@ -82,9 +82,9 @@ def test_a_terminal_gets_the_noise_without_a_word(
 ) -> None:
     for is_terminal, seconds in ((True, on_a_terminal), (False, behind_a_pipe)):
         monkeypatch.setattr(sys.stdout, "isatty", lambda answer=is_terminal: answer)
-        command = parse(["check", "-c", "kubedelta.yaml", *words])
-        assert isinstance(command, partial)
-        assert command.keywords["noise"] == seconds
+        ended = parse(["check", "-c", "kubedelta.yaml", *words])
+        assert isinstance(ended, partial)
+        assert ended.args[0].keywords["noise"] == seconds
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
