@@ -15,6 +15,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
 from bridge.model.status import SinkState
 from bridge.operations.admin.client import AdminClient
+from bridge.operations.admin.commands import COMMANDS
 from bridge.operations.admin.operations import OfflineOperations
 from bridge.outbox import Outbox, Retention
 from bridge.telemetry.facts import discard
@@ -67,6 +68,10 @@ async def rejected_and_parked(world: World) -> None:
     await rejected(world)
     world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
     await world.until(lambda: world.bridge.snapshot().sinks[0].parked == 1)
+
+
+def test_every_declared_command_is_carried_out() -> None:
+    assert set(COMMANDS) - set(vars(OfflineOperations)) == set()
 
 
 @pytest.mark.parametrize("name", ["cm", "configmap", "ConfigMap", "configmaps"])
