@@ -6,7 +6,7 @@ Each function runs in a transaction. A plan that replaces another one covers eve
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -38,12 +38,29 @@ _CHUNK = 10_000
 """Rows read in each transaction."""
 
 
+@dataclass(frozen=True, slots=True)
+class Received:
+    """How far a sink has come when it gets a plan."""
+
+    sink: str
+    settled: int
+    """It has settled the log up to this sequence number."""
+    taken: int
+    """It has received the log up to this sequence number, unless it reads a backfill."""
+    backfill: Backfill | None
+
+    @property
+    def planned_through(self) -> int:
+        """The sink has received the log up to this sequence number, or gets that from its backfill."""
+        return self.taken if self.backfill is None else self.backfill.resumes_after
+
+
 def plan_compacted(
-    database: apsw.Connection, sink: str, backfill: Backfill | None, taken: int, through: int, uncertain_through: int
+    database: apsw.Connection, received: Received, through: int, uncertain_through: int
 ) -> tuple[int, list[BackfillItem]]:
     """Plans the newest record of each object through ``through``, between the notices that were waiting. Returns the
-    number of records before, and the items. ``taken``: the sink has received the log up to here, unless it reads a
-    backfill. The function reads row by row, since a backlog may exceed memory."""
+    number of records before, and the items. The function reads row by row, since a backlog may exceed memory."""
+    backfill = received.backfill
     if backfill is not None:
         # A replay repeats records that the sink may have received long ago, so none of them certainly is new to it.
         uncertain_through = max(uncertain_through, backfill.starts_after)
@@ -53,7 +70,7 @@ def plan_compacted(
 
     def waiting() -> Iterator[BacklogRecord]:
         nonlocal count
-        for each in _waiting(database, sink, backfill, taken, through):
+        for each in _waiting(database, received, through):
             item = each.item
             count += 1
             if item.time is not None or item.op == record_codec.GAP:
@@ -72,22 +89,20 @@ def plan_compacted(
             planned.append(BackfillItem(kept.sequence, kept.op.value, before_sequence=kept.before, before=before))
     if backfill is None or backfill.snapshot_op is None:
         return count, _bracketed(notices, planned)
-    of_snapshot = objects_left(database, sink, backfill, backfill.read_through)
+    of_snapshot = objects_left(database, received.sink, backfill, backfill.read_through)
     stays = sum(each.op == backfill.snapshot_op and each.sequence <= backfill.through for each in planned)
     return count, _bracketed([_without(of_snapshot - stays, notice) for notice in notices], planned)
 
 
-def plan_dropped(
-    database: apsw.Connection, sink: str, backfill: Backfill | None, taken: int, through: int, time: str
-) -> list[BackfillItem]:
+def plan_dropped(database: apsw.Connection, received: Received, through: int, time: str) -> list[BackfillItem]:
     """Plans a Gap in place of all records of the log through ``through`` that the sink has not received; a Gap that is
     waiting already grows instead. The Gap is the last item."""
-    start = taken if backfill is None else backfill.resumes_after
+    start = received.planned_through
     first, count = start + 1, 0
     notices: list[BackfillItem] = []
     kept: list[BackfillItem] = []
     concerns = GapConcerns()
-    for each in _waiting(database, sink, backfill, taken, through):
+    for each in _waiting(database, received, through):
         item = each.item
         if item.op == record_codec.GAP and item.time is not None:
             first, count = min(first, item.first or first), count + (item.records or 0)
@@ -106,17 +121,10 @@ def plan_dropped(
 
 
 def replan(
-    database: apsw.Connection,
-    sink: str,
-    kind: BackfillKind,
-    backfill: Backfill | None,
-    settled: int,
-    taken: int,
-    through: int,
-    planned: Iterable[BackfillItem],
+    database: apsw.Connection, received: Received, kind: BackfillKind, through: int, planned: Iterable[BackfillItem]
 ) -> Backfill:
     """Replaces everything up to ``through`` that the sink has not received with the items ``planned``."""
-    base = backfill or with_in_flight(database, sink, Backfill(kind, taken, taken, 0, 0), settled)
+    sink, base = received.sink, _base(database, received, kind)
     database.execute("DELETE FROM backfill_items WHERE sink = ? AND item > ?", (sink, base.read_through))
     begin = max(base.read_through, 0)
     numbered = list(enumerate(planned, begin + 1))
@@ -128,12 +136,10 @@ def replan(
     return save(database, sink, replace(changed, objects=ends[0]) if ends else changed)
 
 
-def extend(
-    database: apsw.Connection, sink: str, backfill: Backfill | None, settled: int, taken: int, through: int
-) -> Backfill:
+def extend(database: apsw.Connection, received: Received, through: int) -> Backfill:
     """Makes items of the sink's records up to ``through``, as they are: the log can be trimmed that far, however many
     records there are for other sinks."""
-    base = backfill or with_in_flight(database, sink, Backfill(BackfillKind.SELECTED, taken, taken, 0, 0), settled)
+    sink, base = received.sink, _base(database, received, BackfillKind.SELECTED)
     op, seen = selections.seen_by(database, sink)
     begin = max(base.last_item, 0)
     database.execute(
@@ -145,22 +151,17 @@ def extend(
     return save(database, sink, replace(base, resumes_after=through, last_item=last_item))
 
 
-# ── Replays, and the beginning of a sink ─────────────────────────────────────────
+# ── Replays, and the beginning of a sink ─────────────────────────────────────
 
 
 def begin_replay(
-    database: apsw.Connection,
-    sink: str,
-    *,
-    which: Condition,
-    settled: int,
-    taken: int,
-    judged: JudgedRecords | None,
+    database: apsw.Connection, received: Received, which: Condition, judged: JudgedRecords | None
 ) -> tuple[Backfill | None, Replayed]:
-    """Plans these records of the log, through ``taken``, once more; for a sink with a selection those of ``judged``.
-    Returns the backfill (None for no records), and the range of its records. The replay's number becomes durable with
-    the items: a replay that goes on after a crash keeps its number, and no other replay of this database gets the
-    same."""
+    """Plans these records of the log, of those that the sink has taken, once more; for a sink with a selection those of
+    ``judged``. Returns the backfill (None for no records), and the range of its records. The replay's number becomes
+    durable with the items: a replay that goes on after a crash keeps its number, and no other replay of this database
+    gets the same."""
+    sink, taken = received.sink, received.taken
     log_start = one(database, "SELECT log_start FROM meta")
     if judged is not None:
         insert(database, sink, enumerate(judged.items(log_start), 1))
@@ -182,7 +183,7 @@ def begin_replay(
         return None, planned
     number = one(database, "UPDATE meta SET replays = replays + 1 RETURNING replays")
     backfill = Backfill(BackfillKind.REPLAY, taken, taken, 0, planned.records, number)
-    return save(database, sink, with_in_flight(database, sink, backfill, settled)), planned
+    return save(database, sink, with_in_flight(database, backfill, received)), planned
 
 
 def begin_first_snapshot(database: apsw.Connection, sink: str, time: str) -> Backfill:
@@ -238,10 +239,14 @@ class _Waiting(NamedTuple):
     uid: Any
 
 
-def _waiting(
-    database: apsw.Connection, sink: str, backfill: Backfill | None, taken: int, through: int
-) -> Iterator[_Waiting]:
+def _base(database: apsw.Connection, received: Received, kind: BackfillKind) -> Backfill:
+    """The backfill that a plan changes: the present one, or an empty one of this kind."""
+    return received.backfill or with_in_flight(database, Backfill(kind, received.taken, received.taken, 0, 0), received)
+
+
+def _waiting(database: apsw.Connection, received: Received, through: int) -> Iterator[_Waiting]:
     """All items and records that the sink has not received, in order."""
+    sink, backfill = received.sink, received.backfill
     if backfill is not None:
         items = (
             f"SELECT s.item, {ITEM_COLUMNS}, l.resource, l.kind, l.key, l.uid FROM backfill_items s"
@@ -251,7 +256,7 @@ def _waiting(
             yield _Waiting(BackfillItem._make(values), resource, kind, key, uid)
     op, seen = selections.seen_by(database, sink)
     log = f"SELECT seq, {op}, resource, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {seen} ORDER BY seq"
-    start = taken if backfill is None else backfill.resumes_after
+    start = received.planned_through
     for sequence, op, resource, kind, key, uid in _in_chunks(database, log, start, through, selections.quoted(sink)):
         yield _Waiting(BackfillItem(sequence, op), resource, kind, key, uid)
 
@@ -265,8 +270,9 @@ def _in_chunks(database: apsw.Connection, query: str, after: int, *values: Any) 
         after = chunk[-1][0]
 
 
-def with_in_flight(database: apsw.Connection, sink: str, backfill: Backfill, settled: int) -> Backfill:
+def with_in_flight(database: apsw.Connection, backfill: Backfill, received: Received) -> Backfill:
     """Adds the records that the sink has received and not settled as items, with indexes from 0 down."""
+    sink, settled = received.sink, received.settled
     op, seen = selections.seen_by(database, sink)
     found = database.execute(
         f"SELECT seq, {op} FROM log WHERE seq > ? AND seq <= ? AND {seen} ORDER BY seq",

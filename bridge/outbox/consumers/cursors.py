@@ -16,6 +16,7 @@ from bridge.model.status import PauseCause
 from bridge.outbox.consumers import backfill as backfills
 from bridge.outbox.consumers import backfill_plans, selections
 from bridge.outbox.consumers.backfill import Backfill, BackfillKind
+from bridge.outbox.consumers.backfill_plans import Received
 from bridge.outbox.ledger import PRESENT
 from bridge.outbox.log import statements
 from bridge.outbox.storage.database import columns, one, row, rows_of
@@ -62,6 +63,10 @@ class SinkCursor:
     def has_in_flight(self) -> bool:
         """True while records that the sink received before the backfill was planned are unsettled."""
         return self.backfill is not None and bool(self.backfill.in_flight) and self.settled < self.backfill.starts_after
+
+    def received(self, taken: int) -> Received:
+        """How far the sink has come, with the log received up to ``taken``."""
+        return Received(self.sink, self.settled, taken, self.backfill)
 
     @property
     def progress(self) -> CursorProgress:

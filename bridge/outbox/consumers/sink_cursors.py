@@ -127,15 +127,8 @@ class SinkCursors:
         Returns the number of records before and after."""
         cursor = self._cursors[sink]
         through = max(taken, self._end.last)  # A sink may receive a record just before ``last`` counts it.
-        plan = partial(
-            backfill_plans.plan_compacted,
-            sink=sink,
-            backfill=cursor.backfill,
-            taken=taken,
-            through=through,
-            uncertain_through=uncertain_through,
-        )
-        before, planned = await self._store.ask(plan)
+        plan = partial(backfill_plans.plan_compacted, received=cursor.received(taken), through=through)
+        before, planned = await self._store.ask(partial(plan, uncertain_through=uncertain_through))
         await self._replan(cursor, BackfillKind.COMPACTED, taken, through, planned)
         return before, len(planned)
 
@@ -143,25 +136,16 @@ class SinkCursors:
         """Replaces everything up to ``through`` that the sink has not received with a Gap. Returns the first sequence
         number and the number of the dropped records."""
         cursor = self._cursors[sink]
-        plan = partial(
-            backfill_plans.plan_dropped,
-            sink=sink,
-            backfill=cursor.backfill,
-            taken=taken,
-            through=through,
-            time=self._clock(),
-        )
-        planned = await self._store.ask(plan)
+        plan = partial(backfill_plans.plan_dropped, received=cursor.received(taken), through=through)
+        planned = await self._store.ask(partial(plan, time=self._clock()))
         await self._replan(cursor, BackfillKind.DROPPED, taken, through, planned)
         return planned[-1].first or 0, planned[-1].records or 0
 
     async def replay(self, sink: str, *, which: Condition, taken: int, judged: JudgedRecords | None = None) -> Replayed:
         """Plans another delivery of the log through ``taken``; of a sink with a selection, of the records ``judged``.
         Returns the range of its records. Raises UnknownTarget while the sink has a backfill."""
-        cursor = self.without_backfill(sink)
-        begin = partial(
-            backfill_plans.begin_replay, sink=sink, which=which, settled=cursor.settled, taken=taken, judged=judged
-        )
+        received = self.without_backfill(sink).received(taken)
+        begin = partial(backfill_plans.begin_replay, received=received, which=which, judged=judged)
         _, found = await self._store.write(begin, committed=lambda begun: self[sink].follow(begun[0]), asked=True)
         return found
 
@@ -187,33 +171,17 @@ class SinkCursors:
     async def extend(self, sink: str, taken: int, through: int) -> None:
         """See ``backfill_plans.extend``."""
         cursor = self._cursors[sink]
-        extend = partial(
-            backfill_plans.extend,
-            sink=sink,
-            backfill=cursor.backfill,
-            settled=cursor.settled,
-            taken=taken,
-            through=through,
-        )
+        extend = partial(backfill_plans.extend, received=cursor.received(taken), through=through)
         await self._store.write(extend, committed=partial(cursor.follow, compacts=False), shrinks=True)
 
     async def _replan(
         self, cursor: SinkCursor, kind: BackfillKind, taken: int, through: int, planned: Sequence[BackfillItem]
     ) -> None:
-        await self._store.write(
-            partial(
-                backfill_plans.replan,
-                sink=cursor.sink,
-                kind=kind,
-                backfill=cursor.backfill,
-                settled=cursor.settled,
-                taken=taken,
-                through=through,
-                planned=planned,
-            ),
-            committed=cursor.follow,
-            shrinks=True,  # The sink waits for the plan, and a full disk must not stop deliveries.
-        )
+        # The sink may have settled records while the plan was made.
+        received = cursor.received(taken)
+        replan = partial(backfill_plans.replan, received=received, kind=kind, through=through, planned=planned)
+        # It shrinks: the sink waits for the plan, and a full disk must not stop deliveries.
+        await self._store.write(replan, committed=cursor.follow, shrinks=True)
 
     # ── Pauses ───────────────────────────────────────────────────────────────
 

@@ -37,7 +37,7 @@ from bridge.outbox.consumers.backfill import (
     scope_of,
     scope_text,
 )
-from bridge.outbox.consumers.backfill_plans import with_in_flight
+from bridge.outbox.consumers.backfill_plans import Received, with_in_flight
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.sink_cursors import SinkCursors
 from bridge.outbox.storage.database import one
@@ -68,12 +68,10 @@ class Snapshots:
     ) -> SnapshotStatus:
         """Plans a snapshot of these states as of ``taken``, also of none. Durable on return. Raises UnknownTarget while
         the sink has a backfill."""
-        cursor = self._sinks.without_backfill(sink)
+        received = self._sinks.without_backfill(sink).received(taken)
         begin = partial(
             begin_snapshot,
-            sink=sink,
-            settled=cursor.settled,
-            taken=taken,
+            received=received,
             states=states,
             scope=scope_text(scope),
             time=self._clock(),
@@ -187,10 +185,7 @@ def states_as_of(
 
 def begin_snapshot(
     database: apsw.Connection,
-    sink: str,
-    *,
-    settled: int,
-    taken: int,
+    received: Received,
     states: Sequence[int],
     scope: str,
     time: str,
@@ -199,6 +194,7 @@ def begin_snapshot(
     """Plans these ``states`` as of ``taken``, between two notices. The log behind ``taken`` follows: so each change of
     an object comes behind its state here. The number becomes durable with the items, as that of a replay.
     ``scheduled``: the time counts for the sink's schedule."""
+    sink, taken = received.sink, received.taken
     number = one(database, "UPDATE meta SET replays = replays + 1 RETURNING replays")
     count = len(states)
     edge = BackfillItem(taken, SnapshotEdge.BEGAN, records=count, time=time, concerns=scope)
@@ -218,7 +214,7 @@ def begin_snapshot(
     backfill = Backfill(
         BackfillKind.SNAPSHOT, taken, taken, 0, count + 2, number, through=taken, objects=count, scope=scope
     )
-    return save(database, sink, with_in_flight(database, sink, backfill, settled))
+    return save(database, sink, with_in_flight(database, backfill, received))
 
 
 def cancel_snapshot(database: apsw.Connection, sink: str, backfill: Backfill, time: str) -> tuple[Backfill, int]:
