@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Self
 
-from bridge.delivery.sink_feed import SelectedLog, SinkFeed, view_of
+from bridge.delivery.sink_feed import SelectedLog, SinkFeed
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Record, body_bytes
@@ -66,8 +66,17 @@ class Feeds:
         )
         return cls(outbox, processor)
 
-    def feed(self, sink: str, kind: type[SinkFeed] = SinkFeed, *, window: int = 1000, resync: float = 0.0) -> SinkFeed:
-        """Begins where the sink's cursor is. ``window``: records in memory; ``resync``: seconds, 0 for never.
+    def feed(
+        self,
+        sink: str,
+        kind: type[SinkFeed] = SinkFeed,
+        *,
+        window: int = 1000,
+        resync: float = 0.0,
+        redact: Callable[[Record], Record] | None = None,
+    ) -> SinkFeed:
+        """Begins where the sink's cursor is. ``window``: records in memory; ``resync``: seconds, 0 for never;
+        ``redact``: see SinkFeed.
         Raises UnknownTarget for a sink without a cursor, and ListenerExists for a second feed: ``end`` the first."""
         cursor = self.outbox.sinks[sink]
         selection = self.outbox.selections.stored.get(sink)
@@ -76,10 +85,8 @@ class Feeds:
         # The feed before this one was ended, perhaps with records in flight; and so was the process before.
         uncertain_through = self.outbox.last if sink in self._fed else self.outbox.last_at_start
         self._fed.add(sink)
-        feed = kind(sink, listener, self.outbox.sinks, uncertain_through, self.outbox.selections.turns)
-        if selection is not None:
-            feed.view, feed.held = view_of(selection), bool(selection.start)
-        return feed
+        sinks, turns = self.outbox.sinks, self.outbox.selections.turns
+        return kind(sink, listener, sinks, uncertain_through, turns, selection=selection, redact=redact)
 
     def end(self, sink: str) -> None:
         """Removes the feed of a sink, whose worker has ended."""

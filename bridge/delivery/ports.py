@@ -8,6 +8,7 @@ from typing import Protocol
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import NewDeadLetter, OrderingKey, Record, RetriedDeadLetter
 from bridge.model.versions.progress import Progress
+from bridge.telemetry.facts.delivery import ProgressRead
 
 
 class RecordSource(Protocol):
@@ -51,9 +52,9 @@ class TransactionSource(RecordSource, Protocol):
         """Before the sink is opened. Durable on return."""
         ...
 
-    async def recover(self, committed: Progress | None) -> None:
+    async def recover(self, committed: Progress | None) -> ProgressRead | None:
         """After the sink is opened, before the first ``take``: records that the destination has are not taken again.
-        ``committed``: its newest progress; None if it has none."""
+        ``committed``: its newest progress; None if it has none. Returns the fact to report."""
         ...
 
     def hand_over(self, fetch: Fetch[Record]) -> None:

@@ -127,7 +127,7 @@ class Selecting:
     def let_judge(self, sink: str) -> None:
         """Lets the feed of a sink judge records for replays, if the sink has a selection. That is in effect."""
         if sink in self._selections.stored:
-            self._pipelines[sink].feed.judge = partial(judge_anew, self._selections, sink, self._cluster)
+            self._pipelines[sink].feed.judge_by(partial(judge_anew, self._selections, sink, self._cluster))
 
     async def run(self) -> None:
         """Reports failed evaluations, until cancelled."""

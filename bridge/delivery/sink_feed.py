@@ -33,7 +33,6 @@ from bridge.outbox import (
     condition,
 )
 from bridge.processor.shared_processor import ProcessorListener
-from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.delivery import ProgressRead
 
 
@@ -105,19 +104,21 @@ class SinkFeed:
         sinks: SinkCursors,
         uncertain_through: int,
         turns: Turns,
+        *,
+        selection: StoredSelection | None = None,
+        redact: Callable[[Record], Record] | None = None,
     ) -> None:
-        """``uncertain_through``: an earlier feed of the sink may have handed out the log up to here. Records are
-        redacted in ``turns``."""
+        """``uncertain_through``: an earlier feed of the sink may have handed out the log up to here. ``selection``:
+        None for a sink that gets everything. ``redact``: makes the sink's form of a record, in which it is delivered
+        and kept as a dead letter; None for the record as it is. It is called in ``turns``."""
         self.sink = sink
         self._uncertain_through = uncertain_through
-        self.redact: Callable[[Record], Record] | None = None
-        """Makes the sink's form of a record, in which it is delivered and kept as a dead letter."""
-        self.view: Callable[[Record], Record | None] | None = None
+        self.redact = redact
+        self.view = None if selection is None else view_of(selection)
         """Makes the record that a sink with a selection gets of a record of the log; None if it gets none. The items of
         a backfill were selected when it was planned."""
-        self.judge: Judge | None = None
-        """Judges records for a replay to a sink with a selection, once that is in effect."""
-        self.held = False
+        self._judge: Judge | None = None
+        self.held = selection is not None and bool(selection.start)
         """True for a new sink with a selection, until ``begin_selection``: ``take`` returns no records."""
         self._listener = listener
         self._sinks = sinks
@@ -267,6 +268,10 @@ class SinkFeed:
             self.held = False
             self._advanced.set()
 
+    def judge_by(self, judge: Judge) -> None:
+        """The selection is in effect: from now on there are replays, for which this judges the records."""
+        self._judge = judge
+
     async def compact(self) -> tuple[int, int]:
         """See SinkCursors.compact. (0, 0) if the feed has ended."""
         async with self._between_takes():
@@ -314,9 +319,9 @@ class SinkFeed:
             self._sinks.without_backfill(self.sink)
             judged = None
             if self.view is not None:
-                if self.judge is None:
+                if self._judge is None:
                     raise UnknownTarget(f"the selection of sink {self.sink} is not in effect yet: ask again later")
-                judged = await self.judge(start=start, through=self.taken, kind=kind, namespace=namespace)
+                judged = await self._judge(start=start, through=self.taken, kind=kind, namespace=namespace)
             which = condition(start, kind, namespace)
             return await self._sinks.replay(self.sink, which=which, taken=self.taken, judged=judged)
 
@@ -325,7 +330,6 @@ class TransactionFeed(SinkFeed):
     """The TransactionSource of a sink's worker (see delivery.ports). The destination knows better than the cursor on
     disk, which is saved twice a second, what it has."""
 
-    report: Report
     _progress = Progress()
 
     def progress(self) -> Progress:
@@ -336,7 +340,7 @@ class TransactionFeed(SinkFeed):
         """See delivery.ports.TransactionSource, as for the next three."""
         await self._sinks.progress.begin()
 
-    async def recover(self, committed: Progress | None) -> None:
+    async def recover(self, committed: Progress | None) -> ProgressRead | None:
         cursor, progress, before = self._cursor, self._sinks.progress, self.backlog_records
         unknown = "" if committed is None else progress.starts.unknown(committed, cursor)
         if committed is not None and not unknown:
@@ -344,8 +348,9 @@ class TransactionFeed(SinkFeed):
             await self._forget_letters(committed)
         if cursor.settled > self._listener.taken:
             self._listener.skip(cursor.settled)
-        if committed is not None:
-            self.report(ProgressRead(self.sink, 0 if unknown else before - self.backlog_records, unknown))
+        if committed is None:
+            return None
+        return ProgressRead(self.sink, 0 if unknown else before - self.backlog_records, unknown)
 
     def hand_over(self, fetch: Fetch[Record]) -> None:
         self._progress = self._sinks.progress.after(self._cursor, fetch)

@@ -1,8 +1,8 @@
 """Makes a sink's pipeline: its feed from the outbox, and the worker that delivers from it; and runs and ends pipelines.
 
-``make_pipelines`` joins for each sink what its plan names: the factory of the sink, the feed with the sink's own
-redaction, the maker of its content, and the worker of its kind. ``RunningSinks`` has the pipelines of the configured
-sinks and the tasks of their workers: begun at the start, and replaced at a change of the configuration.
+``make_pipelines`` joins for each sink what its plan names: the context with which it opens, the feed with the sink's
+own redaction, the maker of its content, and the worker of its kind. ``RunningSinks`` has the pipelines of the
+configured sinks and the tasks of their workers: begun at the start, and replaced at a change of the configuration.
 ``ContentThread`` makes content that is long in a thread, so that the event loop goes on.
 """
 
@@ -143,10 +143,8 @@ def _make_pipeline(
     outbox = feeds.outbox
     window = max(plan.window, plan.max_batch)
     kind = SinkFeed if plan.transactions is None else TransactionFeed
-    feed = feeds.feed(plan.name, kind, window=window, resync=plan.resync_seconds)
-    if isinstance(feed, TransactionFeed):
-        feed.report = report
-    feed.redact = redact_for_sink(plan.redact, redaction) if plan.redact else None
+    redact = redact_for_sink(plan.redact, redaction) if plan.redact else None
+    feed = feeds.feed(plan.name, kind, window=window, resync=plan.resync_seconds, redact=redact)
     progress = feed.progress if isinstance(feed, TransactionFeed) else Progress
     make_context = partial(context_of, outbox, plan.name, watched=watched, progress=progress)
     dead_letters = outbox.sinks.dead_letters[plan.name]

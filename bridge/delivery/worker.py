@@ -300,7 +300,8 @@ class TransactionWorker(Worker):
         await super().run()
 
     async def _work(self) -> None:
-        await self._source.recover(self._attempts.committed)
+        if (read := await self._source.recover(self._attempts.committed)) is not None:
+            self._report(read)
         clock = asyncio.get_running_loop().time
         while True:
             # A dead letter of before a kill may stand in front of the settled log: its record comes again, and is known

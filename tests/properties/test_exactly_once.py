@@ -59,9 +59,9 @@ class Story:
     async def begin(cls, outbox: Outbox, destination: Destination, facts: list[Fact]) -> Story:
         feed = feeds_of(outbox).feed("audit", TransactionFeed)
         assert isinstance(feed, TransactionFeed)
-        feed.report = facts.append
         await feed.begin()
-        await feed.recover(destination.committed)
+        if (read := await feed.recover(destination.committed)) is not None:
+            facts.append(read)
         return cls(outbox, destination, facts, await Informed().begin(outbox), feed)
 
     async def step(self, name: str, number: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.record import Delta, NewDeadLetter, OrderingKey, Record, RetriedDeadLetter
-from sinks.base import ALL_STORED, Receipt, SinkContext
+from sinks.base import ALL_STORED, Progress, Receipt, SinkContext
 from tests.kit.records import a_delta
 
 
@@ -223,10 +223,11 @@ class ScriptedSink:
         self.at_once = 0
         self.most_at_once = 0
 
-    async def open(self, context: SinkContext) -> None:
+    async def open(self, context: SinkContext) -> Progress | None:
         self.context = context
         if self.opens and (error := self.opens.pop(0)):
             raise error
+        return None
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         assert batch

@@ -12,8 +12,8 @@ from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.record import Record, RetriedDeadLetter
 from bridge.model.status import PauseCause, SinkState
 from bridge.model.versions.progress import Progress
-from bridge.telemetry.facts.delivery import SinkFenced
-from sinks.base import Receipt, RetryLater
+from bridge.telemetry.facts.delivery import ProgressRead, SinkFenced
+from sinks.base import Receipt, RetryLater, SinkContext
 from tests.bridge.delivery.fakes import FakeRecordSource, ScriptedSink, named, pods
 from tests.bridge.delivery.world import World, now, virtual
 from tests.kit.records import a_gap
@@ -37,8 +37,9 @@ class FakeTransactionSource(FakeRecordSource):
     async def begin(self) -> None:
         self.events.append("begin")
 
-    async def recover(self, committed: Progress | None) -> None:
+    async def recover(self, committed: Progress | None) -> ProgressRead | None:
         self.events.append("recover")
+        return None if committed is None else ProgressRead("audit", committed.out)
 
     def hand_over(self, fetch: Fetch[Record]) -> None:
         self.handed.append(named(fetch.items))
@@ -75,6 +76,21 @@ async def test_changes_share_a_transaction_and_one_alone_does_not_wait() -> None
         assert 0.1 <= now() - began < 0.11
     assert world.source.events == ["begin", "recover"]
     assert world.source.handed == [["a1"], ["b2", "c3", "d4"]]
+
+
+class CommittingSink(ScriptedSink):
+    """Its destination has progress."""
+
+    async def open(self, context: SinkContext) -> Progress | None:
+        await super().open(context)
+        return Progress(out=7)
+
+
+@virtual
+async def test_the_progress_that_open_found_is_recovered_and_reported() -> None:
+    world = Transactions(CommittingSink(), pods("a"))
+    await world.run_until_idle()
+    assert world.reported(ProgressRead) == [ProgressRead("audit", 7)]
 
 
 @virtual

@@ -21,9 +21,9 @@ from tests.kit.informed import Informed
 async def begun(outbox: Outbox, committed: Progress | None, facts: list[Fact], sink: str = "audit") -> TransactionFeed:
     feed = feeds_of(outbox).feed(sink, TransactionFeed)
     assert isinstance(feed, TransactionFeed)
-    feed.report = facts.append
     await feed.begin()
-    await feed.recover(committed)
+    if (read := await feed.recover(committed)) is not None:
+        facts.append(read)
     return feed
 
 
