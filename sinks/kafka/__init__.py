@@ -1,29 +1,34 @@
 """The Kafka sink produces deltas as records of topics, keyed by object. A record is stored when its delivery report
 says so: acks=all, by an idempotent producer that never times out.
 
-config         makes librdkafka's properties of the options, and tells which option a refusal is about
-delivery       produces the messages of a batch until each is stored, rejected or left; smaller forms of records
-encode         makes a record a message: topic, key, value, headers; and a notice a marker
-examine        checks options before the bridge runs, and names the claims on topics
-memory         keeps what survives a restart: the newest gap, counts of a snapshot, topics as last seen
-notices        puts gaps and ends of snapshots as markers into the partitions that they are about
-options        declares the options of the sink, and the rules between them
-producer       runs a producer and its poll thread, and replaces it when it fails
-reader         reads the topics again for ``kubedelta verify`` and ``kubedelta tail``
-sink           KafkaSink: joins the parts, and delivers a batch on the short way where that is possible
-state_topic    KafkaSinkWithState: keeps the newest record of each object in a compacted topic
-tokens         runs the command that prints tokens for OAUTHBEARER, with bounds on its time and output
-topic_watch    notices topics that were created again or have more partitions, and changed options
-topics         knows names of topics, and what brokers say of topics; creates missing ones
-transactions   exactly once: each delivery is a transaction
-verdicts       judges an error of librdkafka: whose fault it is, and for how long
+config           makes librdkafka's properties of the options, and tells which option a refusal is about
+delivery         produces the messages of a batch until each is stored, rejected or left; in transactions, too
+encode           makes a record a message: topic, key, value, headers; and a notice a marker
+exactly_once     KafkaTransactions: makes each delivery a transaction that stores the progress with the records
+examine          checks options before the bridge runs, and names the claims on topics
+memory           keeps what survives a restart: the newest gap, counts of a snapshot, topics as last seen
+notices          puts gaps and ends of snapshots as markers into the partitions that they are about
+options          declares the options of the sink, and the rules between them
+producer         runs a producer and its poll thread, and replaces it when it fails; its variant with transactions
+progress_topic   reads and writes the progress of each sink with transactions
+reader           reads the topics again for ``kubedelta verify`` and ``kubedelta tail``
+sink             KafkaSink: connects, checks and closes; TopicWriter: sends a batch, on the short way where possible
+state_topic      keeps the newest record of each object in a compacted topic
+tokens           runs the command that prints tokens for OAUTHBEARER, with bounds on its time and output
+topic_watch      notices topics that were created again or have more partitions, and changed options
+topics           knows names of topics, and what brokers say of topics; creates missing ones
+trimmed          makes smaller forms of a record that is too large
+verdicts         judges an error of librdkafka: whose fault it is, and for how long
 
-``sink`` encodes a batch and hands its messages to the present producer; nearly every batch ends there. Whatever stands
-in the way (an unknown topic, a full queue, an error of a record, records in flight from an earlier ``deliver``) goes to
-a ``BatchSender`` in ``delivery``, which makes attempts until the brokers take no more. ``topics`` answers whether a
-topic can be written to, ``verdicts`` whether an error is the record's, the topic's or the brokers' fault. Notices go to
-their topic, and through ``notices`` in front of the records that they are about. Calls of librdkafka that may block run
-in threads of the sink.
+There is one way to the brokers. ``sink`` encodes a batch and hands its messages to the present producer; nearly every
+batch ends there. Whatever stands in the way (an unknown topic, a full queue, an error of a record, records in flight
+from an earlier ``deliver``) goes to a ``Sender`` in ``delivery``, which makes attempts until the brokers take no more,
+or a single one in a transaction. ``topics`` answers whether a topic can be written to, ``verdicts`` whether an error is
+the record's, the topic's or the brokers' fault. Notices go to their topic, and through ``notices`` in front of the
+records that they are about. Calls of librdkafka that may block run in threads of the sink.
+
+A transaction is a frame around that way: ``exactly_once`` begins one, has a writer write the batch, and ends it with
+the progress. What an aborted transaction left behind is forgotten as a whole, with its writer.
 
 Invariants, each with its test:
 
@@ -34,6 +39,8 @@ Invariants, each with its test:
 - A topic that refuses waits alone: records of other topics pass it. ``tests/sinks/kafka/test_topics_that_refuse.py``
 - Brokers create a topic only where the sink asks them to, and none that must be compacted.
   ``tests/sinks/kafka/test_brokers_that_create_topics.py``
+- With transactions, readers of committed records see each record once, whatever is killed, and two owners never write
+  at once. ``tests/sinks/kafka/test_exactly_once.py``
 """
 
 from collections.abc import Sequence
@@ -47,18 +54,6 @@ def _load() -> type[Sink]:
     from sinks.kafka.sink import KafkaSink
 
     return KafkaSink
-
-
-def _load_for(options: KafkaOptions) -> type[Sink]:
-    if options.exactly_once:
-        from sinks.kafka.transactions.sink import ExactlyOnceKafkaSink
-
-        return ExactlyOnceKafkaSink
-    if options.state_topic is None:
-        return _load()
-    from sinks.kafka.state_topic import KafkaSinkWithState
-
-    return KafkaSinkWithState
 
 
 def _load_reader() -> type[RecordReader]:
@@ -93,7 +88,6 @@ TYPE = SinkType(
     name="kafka",
     options=KafkaOptions,
     load=_load,
-    load_for=_load_for,
     transactions=_transactions,
     max_batch=1000,
     summary="CloudEvents in Kafka topics, keyed by object, by an idempotent producer",

@@ -1,46 +1,72 @@
-"""Stores the messages of a batch: attempts follow one another until each record is stored or rejected, or brokers take
-no more now.
+"""Stores the messages of a batch, or says what is left of it.
 
-``BatchSender`` decides about the next attempt: which records go, whether one by one, and what the refusals of an
-attempt say about topics. ``KafkaDelivery`` is one attempt: it produces, waits for the reports, and puts each error with
-a record, a topic or the brokers. ``InFlightRecords`` holds the records that stay in flight from one ``deliver`` to the
-next, so that none is produced twice. ``TrimmedForms`` makes smaller forms of a record that is too large (option
-``too_large``).
+``KafkaDelivery`` is one attempt: it produces, waits for the reports, and puts each error with a record, a topic or the
+brokers. A ``Sender`` decides what follows an attempt. ``BatchSender`` makes further attempts until each record is
+stored or rejected, or brokers take no more now: it decides which records go, whether one by one, and what the refusals
+of an attempt say about topics. ``TransactionSender`` makes one attempt, since a record that fails ends the transaction,
+and ``Refusals`` finds out afterwards which record it was. ``InFlightRecords`` holds the records that stay in flight
+from one ``deliver`` to the next, so that none is produced twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from bridge.model.formats.cloudevent import GAP_HEADER
-from bridge.model.formats.content import Content
-from bridge.model.object import bare_body
 from bridge.model.record import Delta, Record
-from sinks.kafka.encode import TRIMMED, KafkaMessage
-from sinks.kafka.options import KafkaOptions
-from sinks.kafka.producer import InFlight, KafkaProducer, Producers
+from sinks.kafka.encode import KafkaMessage
+from sinks.kafka.options import KafkaOptions, WhenTooLarge
+from sinks.kafka.producer import InFlight, KafkaProducer, Producers, TransactionalProducer, TransactionFailed
 from sinks.kafka.topics import Topics
+from sinks.kafka.trimmed import TrimmedForms
 from sinks.kafka.verdicts import NEIGHBOURS, REFUSALS, TOO_LARGE, TOPIC_ERRORS
 from sinks.receipt import ALL_STORED, WITHHELD, BatchResult, NotLeading, Receipt, RetryLater, SinkUnavailable
 
-# ── Attempts ─────────────────────────────────────────────────────────────────
+# ── Senders ──────────────────────────────────────────────────────────────────
 
 
-class Sender(Protocol):
-    """Stores the messages of a batch, or says what is left."""
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """What knows the brokers. It outlives what a writer remembers of its records."""
 
-    in_flight: InFlightRecords
+    threads: Executor
+    """Threads of the sink's own: a silent broker blocks calls of librdkafka, and must not use up shared threads."""
+    producers: Producers
+    topics: Topics
+    refusals: Refusals | None = None
+    """What is known of refused records, for a sink with transactions; None for others."""
 
-    @property
-    def refused_together(self) -> Collection[object]:
-        """Not empty while records of an earlier batch need care: then every batch goes through ``send``."""
-        ...
 
+class Sender(ABC):
+    """Stores the messages of a batch, or says what is left. Each kind of message of a record has a sender of its own,
+    because a record's messages have the same id."""
+
+    refused_together: Collection[object]
+    """Not empty while records of an earlier batch need care: then every batch goes through ``send``."""
+
+    def __init__(
+        self,
+        options: KafkaOptions,
+        brokers: Brokers,
+        trimmed: TrimmedForms | None,
+        count: Count | None,
+    ) -> None:
+        """``trimmed``: smaller forms of records that are too large; None if these are rejected. ``count``: see
+        Count."""
+        self._options = options
+        self._producers = brokers.producers
+        self._topics = brokers.topics
+        self._trimmed = trimmed
+        self._count = count
+        self.in_flight = InFlightRecords()
+
+    @abstractmethod
     async def send(
         self, result: BatchResult, messages: dict[int, KafkaMessage], sent: Mapping[int, InFlight] | None = None
     ) -> Receipt:
@@ -48,27 +74,49 @@ class Sender(Protocol):
         index."""
         ...
 
+    def _delivery(
+        self,
+        producer: KafkaProducer,
+        result: BatchResult,
+        messages: Mapping[int, KafkaMessage],
+        sent: Mapping[int, InFlight] | None,
+        unusable_topics: dict[str, str],
+    ) -> KafkaDelivery:
+        return KafkaDelivery(
+            producer,
+            messages,
+            result,
+            unusable_topics=unusable_topics,
+            in_flight=self.in_flight,
+            idle_timeout=self._options.ack_timeout,
+            count=self._count,
+            sent=sent,
+            trimmed=self._trimmed,
+        )
 
-class BatchSender:
-    """Remembers between two batches which records are in flight, and which were refused together. Each kind of message
-    of a record has a sender of its own, because a record's messages have the same id."""
+
+def sender(
+    options: KafkaOptions,
+    brokers: Brokers,
+    encode: Callable[[Record], KafkaMessage],
+    count: Count | None = None,
+) -> Sender:
+    """``encode``: makes the messages that it sends, for their smaller forms."""
+    trimmed = None
+    if options.too_large is WhenTooLarge.TRIM:
+        trimmed = TrimmedForms(encode, includes=options.include is not None)
+    if brokers.refusals is None:
+        return BatchSender(options, brokers, trimmed, count)
+    return TransactionSender(options, brokers, trimmed, count, brokers.refusals)
+
+
+class BatchSender(Sender):
+    """Remembers between two batches which records are in flight, and which were refused together."""
 
     def __init__(
-        self,
-        options: KafkaOptions,
-        producers: Producers,
-        topics: Topics,
-        trimmed: TrimmedForms | None,
-        count: Count | None = None,
+        self, options: KafkaOptions, brokers: Brokers, trimmed: TrimmedForms | None, count: Count | None
     ) -> None:
-        """``trimmed``: smaller forms of records that are too large; None if these are rejected. ``count``: see
-        Count."""
-        self._options = options
-        self._producers = producers
-        self._topics = topics
-        self._trimmed = trimmed
-        self._count = count
-        self.in_flight = InFlightRecords()
+        super().__init__(options, brokers, trimmed, count)
         self.refused_together: set[RecordId] = set()
         """Records of a batch that was refused because of one of them."""
 
@@ -103,17 +151,8 @@ class BatchSender:
         present = self._producers.present
         producer = present if sent and present else await self._producers.current(gapless=not one_by_one)
         topics = {each.topic for each in messages.values()}
-        delivery = KafkaDelivery(
-            producer,
-            messages,
-            result,
-            unusable_topics={} if topics <= self._topics.usable else await self._topics.unusable(producer, topics),
-            in_flight=self.in_flight,
-            idle_timeout=self._options.ack_timeout,
-            count=self._count,
-            sent=sent,
-            trimmed=self._trimmed,
-        )
+        unusable = {} if topics <= self._topics.usable else await self._topics.unusable(producer, topics)
+        delivery = self._delivery(producer, result, messages, sent, unusable)
         outcome = await delivery.run(one_by_one=one_by_one)
         self.refused_together = {record_id(batch[index]) for index in outcome.refused_together}
         if outcome.pending:
@@ -391,66 +430,136 @@ class KafkaDelivery:
         return record.error.str() if record.reported and record.error is not None else ""
 
 
-# ── Smaller forms ────────────────────────────────────────────────────────────
+# ── In transactions ──────────────────────────────────────────────────────────
 
-_INCLUDED = "include"
-_ANNOTATIONS = "metadata.annotations"
-_STATUS = "status"
-_BARE = "object"
-
-_read = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_write = msgspec.json.Encoder().encode
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+_REFUSED = "a broker refused a batch for a record in it, and so the transaction was aborted"
 
 
-class TrimmedForms:
-    """The forms of a record, each smaller than the one before: without what the option ``include`` adds, without
-    annotations, without the status, and the bare object. Parts that a record lacks anyway make no form."""
+class TransactionSender(Sender):
+    """Makes a single attempt: if a record fails, the whole transaction is aborted, and the next one has another sender.
+    So nothing stays in flight."""
 
-    def __init__(self, encode: Callable[[Record], KafkaMessage], *, includes: bool) -> None:
-        """``includes``: records have what ``include`` adds."""
-        self._encode = encode
-        self._parts = ([_INCLUDED] if includes else []) + [_ANNOTATIONS, _STATUS, _BARE]
+    def __init__(
+        self,
+        options: KafkaOptions,
+        brokers: Brokers,
+        trimmed: TrimmedForms | None,
+        count: Count | None,
+        refusals: Refusals,
+    ) -> None:
+        super().__init__(options, brokers, trimmed, count)
+        self._refusals = refusals
+        self.refused_together = refusals.smaller
 
-    def next(self, record: Record, message: KafkaMessage) -> KafkaMessage | None:
-        """The form after ``message``, which is the record as it was encoded, or a form of it. None behind the bare
-        object, and for a notice. Raises ValueError as ``encode`` does."""
-        if not isinstance(record, Delta):
-            return None
-        had = message.headers.get(TRIMMED, b"").decode().split(",")
-        gone = [part for part in had if part]
-        if _BARE in gone:
-            return None
-        trimmed = record
-        for part in self._parts:
-            smaller = _without(trimmed, part)
-            if part not in gone and smaller is not trimmed:
-                again = self._encode(smaller)
-                again.headers[TRIMMED] = ",".join([*gone, part]).encode()
-                return again
-            trimmed = smaller
-        return None
+    async def send(
+        self, result: BatchResult, messages: dict[int, KafkaMessage], sent: Mapping[int, InFlight] | None = None
+    ) -> Receipt:
+        """See Sender."""
+        batch = result.batch
+        if not messages:
+            return result.receipt()
+        if self._refusals.smaller:
+            messages = self._refusals.replaced(batch, messages)
+        topics = {message.topic for message in messages.values()}
+        try:
+            producer = await self._producers.current(gapless=True)
+            if unusable := {} if topics <= self._topics.usable else await self._topics.unusable(producer, topics):
+                return result.receipt(list(messages), RetryLater("; ".join(unusable.values())))
+        except SinkUnavailable as error:
+            return result.receipt(list(messages), RetryLater(str(error), unavailable=True))
+        delivery = self._delivery(producer, result, messages, sent, {})
+        outcome = await delivery.run(one_by_one=False)
+        for topic in delivery.failed_topics():
+            self._topics.forget(topic)
+        for index in outcome.refused_together:
+            self._refusals.suspects.append(Suspect(batch[index], delivery.message(index), self._trimmed))
+        if not (outcome.pending or result.rejected):
+            return ALL_STORED
+        failure = outcome.failure or RetryLater(_REFUSED)
+        return result.receipt(outcome.pending, failure if outcome.pending else None)
 
 
-def _without(delta: Delta, part: str) -> Delta:
-    """The same delta if it lacks the part."""
-    if part in (_INCLUDED, _BARE):
-        if part == _INCLUDED and delta.before is None:
-            return delta
-        body = bare_body(delta.resource, delta.key, delta.uid, delta.resource_version) if part == _BARE else delta.body
-        return msgspec.structs.replace(delta, body=body, before=None, content=delta.content and Content())
-    smaller = _body_without(delta.body, part)
-    return delta if smaller is None else msgspec.structs.replace(delta, body=smaller)
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A record of a batch that a broker refused, as it was sent."""
+
+    record: Record
+    message: KafkaMessage
+    trimmed: TrimmedForms | None
 
 
-def _body_without(body: bytes, part: str) -> bytes | None:
-    """None if the object lacks the part, or cannot be read. Every other member keeps its bytes."""
-    *parents, member = part.split(".")
-    try:
-        found = _read(body)
-        if parents:
-            inner = _body_without(bytes(found[parents[0]]), member)
-            return None if inner is None else _write(found | {parents[0]: msgspec.Raw(inner)})
-        return None if found.pop(member, None) is None else _write(found)
-    except (KeyError, *_UNREADABLE):
-        return None
+class Refusals:
+    """Brokers refuse a whole batch for one record in it, and that ends the transaction. What is known of it outlives
+    the transaction."""
+
+    def __init__(self) -> None:
+        self.suspects: list[Suspect] = []
+        """Of the transaction that failed."""
+        self.refused: dict[RecordId, str] = {}
+        """Records that are to be rejected → why."""
+        self.smaller: dict[tuple[str, RecordId], KafkaMessage] = {}
+        """Topic and record → the form that is sent in place of one that was too large."""
+        self._taken_alone: set[RecordId] = set()
+
+    def replaced(self, batch: Sequence[Record], messages: Mapping[int, KafkaMessage]) -> dict[int, KafkaMessage]:
+        """The messages, by index in the batch, in the forms that are sent."""
+        smaller = self.smaller
+        return {
+            index: smaller.get((message.topic, record_id(batch[index])), message) for index, message in messages.items()
+        }
+
+    async def find(self, renew: Callable[[], Awaitable[TransactionalProducer]], idle_timeout: float) -> bool:
+        """Sends the suspects one by one, in transactions that are aborted: a record that is refused alone is refused.
+        Returns False if each of them is taken alone, so that only smaller batches help. ``renew`` makes a new producer:
+        librdkafka's would purge the messages behind a refused one, in the next transaction as well. Raises
+        SinkUnavailable."""
+        suspects, self.suspects = self.suspects, []
+        if len(suspects) == 1:
+            self._refuse(suspects[0], "the broker refuses it; see max_message_bytes and too_large")
+            return True
+        producer: TransactionalProducer | None = None
+        found = False
+        for suspect in suspects:
+            if record_id(suspect.record) in self._taken_alone:
+                continue
+            if producer is None:
+                producer = await renew()
+                await producer.begin()
+            error = await producer.store(suspect.message, idle_timeout)
+            if error is None:
+                self._taken_alone.add(record_id(suspect.record))
+                continue
+            if error.code() not in REFUSALS:
+                raise TransactionFailed(error.str())
+            self._refuse(suspect, error.str())
+            await producer.abort()
+            producer, found = None, True
+        if producer is not None:
+            await producer.abort()
+        return found
+
+    def take(self, batch: Sequence[Record]) -> dict[int, str]:
+        """The first record of each object that brokers refused, by its index. They are sent again if they come
+        again."""
+        refused, self.refused = self.refused, {}
+        if not refused:
+            return {}
+        result = BatchResult(batch)
+        for index, each in enumerate(batch):
+            if (reason := refused.get(record_id(each))) is not None and result.sendable([index]):
+                result.reject(index, reason)
+        return result.rejected
+
+    def clear(self) -> None:
+        """The batch is stored."""
+        self.smaller.clear()
+        self._taken_alone.clear()
+
+    def _refuse(self, suspect: Suspect, reason: str) -> None:
+        smaller = None if suspect.trimmed is None else suspect.trimmed.next(suspect.record, suspect.message)
+        if smaller is None:
+            self.refused[record_id(suspect.record)] = reason
+            return
+        if gap := suspect.message.headers.get(GAP_HEADER):
+            smaller.headers[GAP_HEADER] = gap
+        self.smaller[smaller.topic, record_id(suspect.record)] = smaller

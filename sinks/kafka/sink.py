@@ -1,55 +1,35 @@
-"""The Kafka sink: it produces batches and waits until all in-sync replicas have them. ``Parts`` are what knows the
-brokers; sinks around a Kafka sink (``transactions``) bring their own.
+"""The Kafka sink: ``KafkaSink`` connects, checks and closes. A ``TopicWriter`` encodes its batches, hands them to the
+present producer, and waits until all in-sync replicas have them. With ``exactly_once`` each batch is a transaction, and
+behind one that is aborted there is another writer: what this one remembers is worth nothing then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TypeAlias
 
 from bridge.model.record import Delta, Notice, Record
 from bridge.model.resource import Resource
+from bridge.model.versions.progress import Progress
 from sinks.base import SinkContext
 from sinks.gaps import gap_before
 from sinks.kafka.config import ClientConfig
-from sinks.kafka.delivery import BatchSender, Count, Sender, TrimmedForms
+from sinks.kafka.delivery import Brokers, Refusals, sender
 from sinks.kafka.encode import KafkaEncoder, KafkaMessage
+from sinks.kafka.exactly_once import KafkaTransactions
 from sinks.kafka.notices import NoticeMarkers
-from sinks.kafka.options import KafkaOptions, WhenTooLarge
-from sinks.kafka.producer import InFlight, Producers
+from sinks.kafka.options import KafkaOptions
+from sinks.kafka.producer import InFlight, Producers, TransactionalProducers
+from sinks.kafka.progress_topic import ProgressTopic
+from sinks.kafka.state_topic import StateTopic
 from sinks.kafka.topic_watch import TopicWatch
 from sinks.kafka.topics import TopicNames, Topics
 from sinks.receipt import ALL_STORED, WITHHELD, BatchResult, NotLeading, Receipt, RetryLater, SinkUnavailable
-
-MakeSender: TypeAlias = Callable[[KafkaOptions, Producers, Topics, TrimmedForms | None, Count | None], Sender]
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """They outlive what a sink remembers of its records."""
-
-    threads: ThreadPoolExecutor
-    """Threads of the sink's own: a silent broker blocks calls of librdkafka, and must not use up shared threads."""
-    config: ClientConfig
-    producers: Producers
-    topics: Topics
-    sender: MakeSender = BatchSender
-
-    @classmethod
-    def of(cls, name: str, options: KafkaOptions) -> Parts:
-        """Of a sink without transactions."""
-        threads, config = sink_threads(name), ClientConfig(options)
-        return cls(threads, config, Producers(options, config, threads), Topics(options, config, threads))
-
-
-def sink_threads(name: str, most: int = 2) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=most, thread_name_prefix=f"sink-{name}")
-
+from sinks.state import StateBesideHistory
 
 _CLOSE_TIMEOUT = 3.0
 """Seconds that ``close`` waits for delivery reports. Shorter than the time between the moment when a leader loses its
@@ -57,6 +37,73 @@ Lease and the moment when another replica may take it: 5 s by default."""
 
 
 class KafkaSink:
+    """See Sink. How a record is stored: see TopicWriter, and KafkaTransactions."""
+
+    def __init__(self, name: str, options: KafkaOptions, *, cluster: str) -> None:
+        self._options = options
+        # A call that outlives its transaction keeps a thread until its timeout.
+        workers = 4 if options.exactly_once else 2
+        self._threads = threads = ThreadPoolExecutor(max_workers=workers, thread_name_prefix=f"sink-{name}")
+        config = ClientConfig(options)
+        self._topics = topics = Topics(options, config, threads)
+        make_writer = partial(TopicWriter if options.state_topic is None else TopicWriterWithState, options, cluster)
+        self._transactions: KafkaTransactions | None = None
+        self._producers: Producers
+        self._checked: Producers
+        """Those of ``check``. With a transactional id of their own: that of the sink would fence a running bridge."""
+        if options.exactly_once:
+            ids, refusals = f"{cluster}/{name}/", Refusals()
+            self._producers = producers = TransactionalProducers(options, config, threads)
+            self._checked = TransactionalProducers(options, config, threads, f"{ids}check")
+            brokers = Brokers(threads, producers, topics, refusals)
+            progress = ProgressTopic(options, config, threads)
+            self._transactions = KafkaTransactions(
+                options, ids, producers, topics, refusals, progress, partial(make_writer, brokers)
+            )
+        else:
+            self._producers = self._checked = Producers(options, config, threads)
+            brokers = Brokers(threads, self._producers, topics)
+        self._writer = make_writer(brokers)
+
+    async def open(self, context: SinkContext) -> Progress | None:
+        if self._transactions is not None:
+            return await self._transactions.open(context)
+        await self._producers.open(context.may_send)
+        await self._writer.restore(context)
+        return None
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        if self._transactions is not None:
+            return await self._transactions.deliver(batch)
+        return await self._writer.deliver(batch)
+
+    async def check(self) -> str:
+        try:
+            return await self._checked.open()
+        finally:
+            await self._checked.close(0)
+
+    async def check_destinations(self, resources: Sequence[Resource]) -> Sequence[str]:
+        found = await self._writer.check_destinations(resources)
+        if self._transactions is None:
+            return found
+        return [*found, *await self._topics.mistakes([self._options.topic_of_progress])]
+
+    async def close(self) -> None:
+        try:
+            if self._transactions is not None:
+                await self._transactions.close()
+            else:
+                await self._producers.close(_CLOSE_TIMEOUT)
+        finally:
+            # Not waited for: a call of librdkafka to a silent broker may still block there.
+            self._threads.shutdown(wait=False)
+
+
+# ── Batches ──────────────────────────────────────────────────────────────────
+
+
+class TopicWriter:
     """A record is stored when its delivery report says so: acks=all, by an idempotent producer that never times out.
 
     **A broker that is down.** After ``ack_timeout`` without a delivery report ``deliver`` reports a failure, but the
@@ -79,18 +126,12 @@ class KafkaSink:
     again: such a record may be stored twice, with equal ids.
     """
 
-    def __init__(self, name: str, options: KafkaOptions, *, cluster: str, parts: Parts | None = None) -> None:
-        """``parts``: those of a sink around this one; None for parts of its own."""
+    def __init__(self, options: KafkaOptions, cluster: str, brokers: Brokers) -> None:
         self._options = options
         events = options.events(cluster)
         self._encoder = KafkaEncoder(events, options, cluster)
-        trimmed: TrimmedForms | None = None
-        if options.too_large is WhenTooLarge.TRIM:
-            trimmed = TrimmedForms(self._encoder.encode, includes=options.include is not None)
-        self._parts = parts = parts or Parts.of(name, options)
-        self._threads = parts.threads
-        self._producers = parts.producers
-        self._topics = parts.topics
+        self._producers = brokers.producers
+        self._topics = brokers.topics
         self._notices = NoticeMarkers(
             TopicNames(options.topic, cluster, self._encoder.topic),
             events,
@@ -99,13 +140,9 @@ class KafkaSink:
             marked=options.format.has_notices,
             idle_timeout=options.ack_timeout,
         )
-        self._watch = TopicWatch(options, self._topics, self._threads)
+        self._watch = TopicWatch(options, self._topics, brokers.threads)
         self._context = SinkContext()
-        self._sender = parts.sender(options, self._producers, self._topics, trimmed, self._count)
-
-    async def open(self, context: SinkContext) -> None:
-        await self._producers.open(context.may_send)
-        await self.restore(context)
+        self._sender = sender(options, brokers, self._encoder.encode, self._count)
 
     async def restore(self, context: SinkContext) -> None:
         """Goes on with the memory. The brokers can be reached."""
@@ -118,7 +155,7 @@ class KafkaSink:
         wherever that fails."""
         if self._watch.at <= monotonic():
             self._watch.turn()
-            return self._remembered(await KafkaSink.deliver(self, batch))
+            return self._remembered(await TopicWriter.deliver(self, batch))
         if self._watch.has_changes:
             return await self._deliver_behind_changes(batch)
         if not isinstance(batch[0], Delta) or batch[0].snapshot is not None:
@@ -147,21 +184,8 @@ class KafkaSink:
             return ALL_STORED
         return await self._deliver(batch, dict(enumerate(sent)))
 
-    async def check(self) -> str:
-        try:
-            return await self._producers.open()
-        finally:
-            await self._producers.close(0)
-
     async def check_destinations(self, resources: Sequence[Resource]) -> Sequence[str]:
         return await self._topics.mistakes(self._encoder.topics_for(resources))
-
-    async def close(self) -> None:
-        try:
-            await self._producers.close(_CLOSE_TIMEOUT)
-        finally:
-            # Not waited for: a call of librdkafka to a silent broker may still block there.
-            self._threads.shutdown(wait=False)
 
     async def _deliver_behind_changes(self, batch: Sequence[Record]) -> Receipt:
         """Reports changes of topics, and puts a Gap in front of the batch for a topic that was created again."""
@@ -177,7 +201,7 @@ class KafkaSink:
                 if receipt.pending:
                     return Receipt(pending=range(len(batch)), failure=receipt.failure)
         changed = self._watch.settle()
-        receipt = replace(await KafkaSink.deliver(self, batch), lost=reason, changed=changed)
+        receipt = replace(await TopicWriter.deliver(self, batch), lost=reason, changed=changed)
         return self._remembered(receipt)
 
     async def _came_back(self, messages: Iterable[KafkaMessage]) -> bool:
@@ -230,3 +254,20 @@ class KafkaSink:
         except NotLeading:
             return Receipt(pending=[0], failure=WITHHELD)
         return Receipt(pending=[0], failure=RetryLater(reason)) if reason else receipt
+
+
+class TopicWriterWithState(TopicWriter):
+    """Both go through the same producer."""
+
+    def __init__(self, options: KafkaOptions, cluster: str, brokers: Brokers) -> None:
+        super().__init__(options, cluster, brokers)
+        self._state = StateTopic(options, cluster, self._encoder.encode, brokers)
+        self._both = StateBesideHistory(super().deliver, self._state.deliver, self._state.key)
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        return await self._both.deliver(batch)
+
+    async def check_destinations(self, resources: Sequence[Resource]) -> Sequence[str]:
+        states = self._state.names(resources)
+        self._topics.compact_only |= set(states)
+        return await self._topics.mistakes([*self._encoder.topics_for(resources), *states])

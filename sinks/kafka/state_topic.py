@@ -1,4 +1,4 @@
-"""A Kafka sink with state topics: beside the history, a compacted topic has the newest record of each object, and a
+"""State topics: beside the history, a compacted topic has the newest record of each object, and a
 record without a value after a delete.
 """
 
@@ -11,12 +11,10 @@ import msgspec
 from bridge.model.change import Op
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource
-from sinks.kafka.delivery import TrimmedForms
+from sinks.kafka.delivery import Brokers, sender
 from sinks.kafka.encode import KafkaMessage, checked_topic, topic_part
-from sinks.kafka.options import KafkaOptions, RecordKey, WhenTooLarge
-from sinks.kafka.sink import KafkaSink, Parts
+from sinks.kafka.options import KafkaOptions, RecordKey
 from sinks.receipt import BatchResult, Receipt
-from sinks.state import StateBesideHistory
 from sinks.template import Template
 
 
@@ -29,17 +27,14 @@ class StateTopic:
         options: KafkaOptions,
         cluster: str,
         encode: Callable[[Record], KafkaMessage],
-        parts: Parts,
+        brokers: Brokers,
     ) -> None:
         """``encode``: a record as a message of the history."""
         self._encode_history = encode
         self._template = Template(options.state_topic or "", cluster, topic_part)
         self._by_uid = options.key is RecordKey.UID
-        self._topics = parts.topics
-        trimmed = None
-        if options.too_large is WhenTooLarge.TRIM:
-            trimmed = TrimmedForms(self._encode, includes=options.include is not None)
-        self._sender = parts.sender(options, parts.producers, parts.topics, trimmed, None)
+        self._topics = brokers.topics
+        self._sender = sender(options, brokers, self._encode)
 
     def key(self, delta: Delta) -> Hashable:
         """Equal for two records of which the topic keeps one."""
@@ -62,20 +57,3 @@ class StateTopic:
         deleted = isinstance(record, Delta) and record.op is Op.DELETED
         topic = checked_topic(self._template.render(record))
         return msgspec.structs.replace(message, topic=topic, values=(None,) if deleted else message.values[:1])
-
-
-class KafkaSinkWithState(KafkaSink):
-    """Both go through the same producer."""
-
-    def __init__(self, name: str, options: KafkaOptions, *, cluster: str, parts: Parts | None = None) -> None:
-        super().__init__(name, options, cluster=cluster, parts=parts)
-        self._state = StateTopic(options, cluster, self._encoder.encode, self._parts)
-        self._both = StateBesideHistory(super().deliver, self._state.deliver, self._state.key)
-
-    async def deliver(self, batch: Sequence[Record]) -> Receipt:
-        return await self._both.deliver(batch)
-
-    async def check_destinations(self, resources: Sequence[Resource]) -> Sequence[str]:
-        states = self._state.names(resources)
-        self._topics.compact_only |= set(states)
-        return await self._topics.mistakes([*self._encoder.topics_for(resources), *states])

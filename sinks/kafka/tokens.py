@@ -27,9 +27,9 @@ from sinks.receipt import WrongOption
 
 # ── The command ──────────────────────────────────────────────────────────────
 
-MOST_PRINTED = 64 * 1024
+MAX_OUTPUT_BYTES = 64 * 1024
 """Bytes of standard output. Tokens have a few thousand."""
-MOST_COMPLAINED = 4096
+MAX_ERROR_BYTES = 4096
 """Bytes kept from the end of standard error."""
 
 _PIECE = 64 * 1024
@@ -38,7 +38,7 @@ _PIECE = 64 * 1024
 @dataclass(frozen=True, slots=True)
 class EndedCommand:
     printed: bytes | None
-    """Standard output; None beyond MOST_PRINTED bytes."""
+    """Standard output; None beyond MAX_OUTPUT_BYTES bytes."""
     code: int
     """The exit code; negative for a signal."""
 
@@ -68,7 +68,7 @@ def run_command(command: Sequence[str], *, timeout: float, complain: Callable[[s
 
 
 def _read(process: subprocess.Popen[bytes], complaint: bytearray, deadline: float) -> bytes | None:
-    """Standard output until both pipes end; None beyond MOST_PRINTED bytes. Raises TimeoutError."""
+    """Standard output until both pipes end; None beyond MAX_OUTPUT_BYTES bytes. Raises TimeoutError."""
     assert process.stdout is not None  # noqa: S101 (they are pipes)
     assert process.stderr is not None  # noqa: S101
     printed = bytearray()
@@ -87,8 +87,8 @@ def _read(process: subprocess.Popen[bytes], complaint: bytearray, deadline: floa
                     printed += piece
                 else:
                     complaint += piece
-                    del complaint[:-MOST_COMPLAINED]
-            if len(printed) > MOST_PRINTED:
+                    del complaint[:-MAX_ERROR_BYTES]
+            if len(printed) > MAX_OUTPUT_BYTES:
                 return None
     return bytes(printed)
 
@@ -169,7 +169,7 @@ class CommandTokens:
         except OSError as error:
             raise self._failed(f"cannot be run: {error.strerror}") from error
         if ended.printed is None:
-            raise self._failed(f"printed more than {MOST_PRINTED >> 10} KiB")
+            raise self._failed(f"printed more than {MAX_OUTPUT_BYTES >> 10} KiB")
         if ended.code:
             raise self._failed(f"ended with {ended.code}; its standard error is logged at level debug")
         return ended.printed

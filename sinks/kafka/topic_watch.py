@@ -11,20 +11,59 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from time import monotonic
 
-from sinks.kafka.memory import (
-    MOST_TOPICS,
-    KafkaMemory,
-    TopicChanges,
-    TopicState,
-    changes_between,
-    in_words,
-    key_in_words,
-    state_in_words,
-)
+from sinks.kafka.memory import KafkaMemory, TopicState
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.topics import Topics
+
+# ── Changes ──────────────────────────────────────────────────────────────────
+
+MAX_WATCHED_TOPICS = 200
+"""Topics whose changes are noticed: they are saved with the cursor."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChanges:
+    """What happened to topics since they were last seen. Names of topics."""
+
+    created_again: tuple[str, ...] = ()
+    grown: tuple[str, ...] = ()
+
+
+def changes_between(known: Mapping[str, TopicState], found: Mapping[str, TopicState]) -> TopicChanges:
+    """A topic that is missing in ``found`` has not changed: it may be created again later."""
+    both = [(name, known[name], found[name]) for name in sorted(known.keys() & found.keys())]
+    created_again = [name for name, before, now in both if before.id and now.id and before.id != now.id]
+    grown = [name for name, before, now in both if name not in created_again and now.partitions > before.partitions]
+    return TopicChanges(tuple(created_again), tuple(grown))
+
+
+def in_words(changes: TopicChanges, known: Mapping[str, TopicState], found: Mapping[str, TopicState]) -> Iterator[str]:
+    """A sentence for each topic that has grown."""
+    for name in changes.grown:
+        yield (
+            f"topic {name} has {found[name].partitions} partitions, it had {known[name].partitions}: later records of"
+            " an object may be in another partition than its earlier ones, and between the two there is no order"
+        )
+
+
+def key_in_words(before: str, now: str) -> str:
+    """A sentence about the option ``key``."""
+    return (
+        f"key is {now}, it was {before}: records in the topics keep their former keys, so later records of an object"
+        " may be in another partition, and compacted topics keep its last record under each key"
+    )
+
+
+def state_in_words(topic: str) -> str:
+    """A sentence about a ``state_topic`` that a sink has got since it began."""
+    late = "gets the objects that change from now on; kubedelta snapshot writes the others"
+    return f"state_topic {topic} is new, and {late}"
+
+
+# ── The watch ────────────────────────────────────────────────────────────────
 
 _INTERVAL = "topic.metadata.refresh.interval.ms"
 _DEFAULT_INTERVAL = 300.0
@@ -76,7 +115,7 @@ class TopicWatch:
         if self._looking is None:
             self.at = _NEVER
             known = dict.fromkeys((*self._memory.topics, *sorted(self._topics.usable)))
-            self._looking = self._ask([*known][:MOST_TOPICS])
+            self._looking = self._ask([*known][:MAX_WATCHED_TOPICS])
             self._looking.add_done_callback(lambda _: self._answered())
         elif self._looking.done():
             looking, self._looking = self._looking, None

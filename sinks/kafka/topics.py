@@ -188,11 +188,11 @@ class Topics:
         """Topics that were used once, and were missing or refused later."""
         self.held: dict[str, HeldTopic] = {}
         """Topics that refused their last record, although they can be described."""
-        self.compact_only: set[str] = set()
+        self.compact_only = {options.topic_of_progress} if options.exactly_once else set[str]()
         """Topics that must keep the newest record of each key for ever. Names stay here."""
-        self.single = ""
+        self.single = options.topic_of_progress if options.exactly_once else ""
         """The topic that is made with a single partition."""
-        self.unmarkable: set[str] | None = None
+        self.unmarkable: set[str] | None = set() if options.exactly_once else None
         """Topics that refused markers; None for a sink that tries again at the next notice."""
         self._policies: dict[str, str | None] = {}
         """``cleanup.policy``; None where asking is not permitted."""

@@ -84,7 +84,7 @@ class FakeProducer:
 
 def a_sink(broker: Broker, memory: bytes, *, may_ask: bool) -> KafkaSink:
     sink = KafkaSink("audit", KafkaOptions(bootstrap_servers="b:1"), cluster="prod")
-    sink._notices.restore(memory)  # As ``open`` does.
+    sink._writer._notices.restore(memory)  # As ``open`` does.
     sink._producers.present = FakeProducer(broker)  # type: ignore[assignment]
     sink._topics._cleanup_policies = lambda topics: {  # type: ignore[method-assign]
         topic: ("compact" if topic in COMPACTED else "delete") if may_ask else None for topic in topics

@@ -18,10 +18,9 @@ from bridge.model.primitives.shard import Shard
 from bridge.model.record import Concern, Record, SnapshotEdge
 from bridge.model.versions.progress import Progress, decode_progress, encode_progress
 from sinks.base import ALL_STORED, Receipt, RetryLater, SinkContext, SinkUnavailable
-from sinks.kafka import TYPE
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.transactions.producer import TransactionalProducer
-from sinks.kafka.transactions.sink import ExactlyOnceKafkaSink
+from sinks.kafka.producer import TransactionalProducer
+from sinks.kafka.sink import KafkaSink
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka, KafkaBehindALine
 from tests.kit.deadlines import BUSY
@@ -31,6 +30,12 @@ from tests.kit.tcp_line import Line
 from tests.sinks.kafka.test_sink import ids, incompressible, read
 
 pytestmark = pytest.mark.java
+
+
+def producer_of(sink: KafkaSink) -> TransactionalProducer:
+    producer = sink._producers.present
+    assert isinstance(producer, TransactionalProducer)
+    return producer
 
 
 class Place:
@@ -47,7 +52,7 @@ class Place:
         self.memory: bytes | None = None
         """Of the newest receipt."""
 
-    def sink(self, **options: Any) -> ExactlyOnceKafkaSink:
+    def sink(self, **options: Any) -> KafkaSink:
         settings = {
             "bootstrap_servers": self.server.bootstrap,
             "topic": self.records,
@@ -56,19 +61,15 @@ class Place:
             **options,
         }
         chosen = KafkaOptions.model_validate(settings)
-        assert TYPE.load_for is not None
-        assert TYPE.load_for(chosen) is ExactlyOnceKafkaSink
         # Of the test alone: brokers remember the name.
-        return ExactlyOnceKafkaSink("audit", chosen, cluster=self.records)
+        return KafkaSink("audit", chosen, cluster=self.records)
 
     def context(self, term: int = 0, in_doubt: int = 0, **members: Any) -> SinkContext:
         began = TermBegan(term, 0, TIME) if term else None
         return SinkContext(progress=lambda: self.reached, term=began, in_doubt=in_doubt, **members)
 
     @asynccontextmanager
-    async def opened(
-        self, context: SinkContext | None = None, /, **options: Any
-    ) -> AsyncIterator[ExactlyOnceKafkaSink]:
+    async def opened(self, context: SinkContext | None = None, /, **options: Any) -> AsyncIterator[KafkaSink]:
         sink = self.sink(**options)
         try:
             self.committed = await sink.open(context or self.context())
@@ -76,7 +77,7 @@ class Place:
         finally:
             await sink.close()
 
-    async def deliver(self, sink: ExactlyOnceKafkaSink, batch: Sequence[Record]) -> None:
+    async def deliver(self, sink: KafkaSink, batch: Sequence[Record]) -> None:
         """As the bridge does it: again, as long as brokers are too busy to answer in time."""
         self.reached = reaching(batch[-1].sequence)
         async with asyncio.timeout(60 * BUSY):
@@ -353,16 +354,16 @@ async def test_an_unacknowledged_record_gets_another_producer(
     place, batch = Place(kafka, kafka_topic), changes(4)
     async with place.opened() as sink:
         await place.deliver(sink, batch[:2])
-        before = sink._producers.transactional
+        before = producer_of(sink)
 
-        async def unacknowledged(_inner: object, records: Sequence[Record]) -> Receipt:
+        async def unacknowledged(_writer: object, records: Sequence[Record]) -> Receipt:
             return Receipt(range(len(records)), RetryLater("no acknowledgement within 2 s"))
 
         with monkeypatch.context() as patched:
-            patched.setattr(sink, "_send", unacknowledged)
+            patched.setattr(sink._transactions, "_send", unacknowledged)
             assert (await sink.deliver(batch[2:])).failure == RetryLater("no acknowledgement within 2 s")
         await place.deliver(sink, batch[2:])
-        assert sink._producers.transactional is not before
+        assert producer_of(sink) is not before
     assert Counter(await place.stored()) == Counter(ids_of(batch))
 
 

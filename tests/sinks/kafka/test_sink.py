@@ -231,7 +231,7 @@ async def test_a_cancelled_deliver_doubles_nothing_and_the_sink_works(kafka: Kaf
                 async with asyncio.timeout(pause):
                     await sink.deliver(batch)
         assert await sink.deliver(batch) == ALL_STORED
-        assert not sink._sender.in_flight.records
+        assert not sink._writer._sender.in_flight.records
 
     assert ids(await read(kafka, topic)) == ids_of(batch)
 

@@ -13,8 +13,9 @@ from bridge.model.record import Concern, Record
 from bridge.model.resource import Resource
 from sinks.base import ALL_STORED, Receipt, SinkContext
 from sinks.kafka.encode import topic_part
-from sinks.kafka.memory import TopicChanges, TopicState, changes_between
+from sinks.kafka.memory import TopicState
 from sinks.kafka.sink import KafkaSink
+from sinks.kafka.topic_watch import TopicChanges, changes_between
 from sinks.kafka.topics import TopicNames
 from sinks.template import Template
 from tests.cluster.fixtures import fresh_name

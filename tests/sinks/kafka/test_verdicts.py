@@ -7,8 +7,7 @@ from confluent_kafka import KafkaError
 
 from sinks.kafka.delivery import InFlightRecords, KafkaDelivery
 from sinks.kafka.encode import KafkaMessage
-from sinks.kafka.producer import InFlight
-from sinks.kafka.transactions.producer import ProducerFenced, failure_of
+from sinks.kafka.producer import InFlight, ProducerFenced, failure_of
 from sinks.kafka.verdicts import TOPIC_ERRORS, VERDICTS, Fault
 from sinks.receipt import BatchResult
 from tests.kit.records import DEPLOYMENTS, a_delta

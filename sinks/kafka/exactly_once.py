@@ -1,121 +1,57 @@
-"""A Kafka sink whose deliveries are transactions: ``ExactlyOnceKafkaSink`` begins one, has an inner Kafka sink send the
-batch through a ``TransactionSender``, and stores the progress with it.
+"""Exactly once (option ``exactly_once``): ``KafkaTransactions`` makes each delivery of a Kafka sink a transaction,
+which stores records, markers, states and progress as a whole or not at all.
+
+The last record of a transaction is the progress, and only readers of committed records see it when it ends. Whoever
+begins to write (``init_transactions``) ends the transactions of every earlier writer with the same transactional id,
+and then reads how far that writer came. So there is no moment at which a record could be delivered by two, or by
+nobody.
+
+The destination has records and progress together, so after a crash it alone knows how far it came: the sink ends the
+transactions of its predecessor, reads the progress, and moves the cursor on disk forward to it, as Kafka Connect
+(KIP-618) and Materialize do. Consumers who leave out known ids are served by every sink; those who count records need
+this. An outcome that is unknown is never guessed. The price: 50 to 70 ms for each transaction, readers that must ask
+for committed records, and a further topic; so it is an option. ``tests/sinks/kafka/test_exactly_once.py``
+
+A fenced sink pauses until an operator resumes it: to open again at once would fence the other bridge, which would do
+the same. Brokers report a transaction that they timed out in the same words as a takeover; the owner that each progress
+names tells these apart.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from msgspec.structs import replace as replace_fields
 
 from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.record import Record
-from bridge.model.resource import Resource
 from bridge.model.versions.progress import Progress
 from sinks.base import SinkContext
-from sinks.kafka.config import ClientConfig
-from sinks.kafka.delivery import Count, InFlightRecords, KafkaDelivery, RecordId, TrimmedForms, record_id
-from sinks.kafka.encode import KafkaMessage
+from sinks.kafka.delivery import RecordId, Refusals, record_id
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.producer import InFlight, Producers
-from sinks.kafka.sink import KafkaSink, Parts, sink_threads
-from sinks.kafka.state_topic import KafkaSinkWithState
+from sinks.kafka.producer import TransactionalProducer, TransactionalProducers, TransactionFailed
+from sinks.kafka.progress_topic import ProgressTopic
 from sinks.kafka.topics import Topics
-from sinks.kafka.transactions.producer import (
-    TransactionalProducer,
-    TransactionalProducers,
-    TransactionFailed,
-    earlier_term,
-    other_owner,
-)
-from sinks.kafka.transactions.progress import ProgressTopic
-from sinks.kafka.transactions.refusals import Refusals, Suspect, nothing_stored
-from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater, SinkUnavailable
+from sinks.receipt import BatchResult, Receipt, RetryLater, SinkUnavailable
 
-_REFUSED = "a broker refused a batch for a record in it, and so the transaction was aborted"
-
-
-class TransactionSender:
-    """A Sender with a single attempt: if a record fails, the whole transaction is aborted, and nothing stays in
-    flight."""
-
-    def __init__(
-        self,
-        options: KafkaOptions,
-        producers: Producers,
-        topics: Topics,
-        trimmed: TrimmedForms | None,
-        count: Count | None = None,
-        *,
-        refusals: Refusals,
-    ) -> None:
-        """See BatchSender."""
-        self._options = options
-        self._producers = producers
-        self._topics = topics
-        self._trimmed = trimmed
-        self._count = count
-        self._refusals = refusals
-        self.in_flight = InFlightRecords()
-
-    @property
-    def refused_together(self) -> Collection[object]:
-        return self._refusals.smaller
-
-    async def send(
-        self, result: BatchResult, messages: dict[int, KafkaMessage], sent: Mapping[int, InFlight] | None = None
-    ) -> Receipt:
-        """See Sender."""
-        batch = result.batch
-        if not messages:
-            return result.receipt()
-        if self._refusals.smaller:
-            messages = self._refusals.replaced(batch, messages)
-        topics = {message.topic for message in messages.values()}
-        try:
-            producer = await self._producers.current(gapless=True)
-            if unusable := {} if topics <= self._topics.usable else await self._topics.unusable(producer, topics):
-                return result.receipt(list(messages), RetryLater("; ".join(unusable.values())))
-        except SinkUnavailable as error:
-            return result.receipt(list(messages), RetryLater(str(error), unavailable=True))
-        delivery = KafkaDelivery(
-            producer,
-            messages,
-            result,
-            unusable_topics={},
-            in_flight=InFlightRecords(),
-            idle_timeout=self._options.ack_timeout,
-            count=self._count,
-            sent=sent,
-            trimmed=self._trimmed,
-        )
-        outcome = await delivery.run(one_by_one=False)
-        for topic in delivery.failed_topics():
-            self._topics.forget(topic)
-        for index in outcome.refused_together:
-            self._refusals.suspects.append(Suspect(batch[index], delivery.message(index), self._trimmed))
-        if not (outcome.pending or result.rejected):
-            return ALL_STORED
-        failure = outcome.failure or RetryLater(_REFUSED)
-        return result.receipt(outcome.pending, failure if outcome.pending else None)
-
+if TYPE_CHECKING:
+    from sinks.kafka.sink import TopicWriter
 
 _UNSHARDED = "0"
 _ABORT_TIMEOUT = 2.0
 """Seconds."""
 
 
-class ExactlyOnceKafkaSink:
-    """Inside, a Kafka sink sends the records of a batch; around it, a transaction stores all of them with the progress,
-    or nothing.
+class KafkaTransactions:
+    """A writer sends the records of a batch; around it, a transaction stores all of them with the progress, or nothing.
 
-    **A transaction that fails** is aborted, and a new inner sink, with the memory of the last stored transaction, sends
-    the batch again. If its end is unknown (a commit without an answer, a cancelled ``deliver``), a new producer takes
+    **A transaction that fails** is aborted, and a new writer, with the memory of the last stored transaction, sends the
+    batch again. If its end is unknown (a commit without an answer, a cancelled ``deliver``), a new producer takes
     the place of the old one, which ends what is open, and the progress tells whether the batch is stored.
 
     **A refused record** ends the transaction, too. It is found, and rejected before anything of its batch is stored: so
@@ -126,23 +62,25 @@ class ExactlyOnceKafkaSink:
     them.
     """
 
-    def __init__(self, name: str, options: KafkaOptions, *, cluster: str) -> None:
+    def __init__(
+        self,
+        options: KafkaOptions,
+        ids: str,
+        producers: TransactionalProducers,
+        topics: Topics,
+        refusals: Refusals,
+        progress: ProgressTopic,
+        make_writer: Callable[[], TopicWriter],
+    ) -> None:
+        """``ids``: the beginning of transactional ids."""
         self._options = options
-        self._prefix = f"{cluster}/{name}/"
-        # A call that outlives its ``deliver`` keeps a thread until its timeout.
-        threads, config = sink_threads(name, most=4), ClientConfig(options)
-        self._producers = TransactionalProducers(options, config, threads)
-        self._checked = TransactionalProducers(options, config, threads, f"{self._prefix}check")
-        topics = Topics(options, config, threads)
-        topics.compact_only.add(options.topic_of_progress)
-        topics.single, topics.unmarkable = options.topic_of_progress, set()
-        self._refusals = Refusals()
-        sender = partial(TransactionSender, refusals=self._refusals)
-        self._parts = Parts(threads, config, self._producers, topics, sender)
-        self._topic = ProgressTopic(options, config, threads)
-        kind = KafkaSink if options.state_topic is None else KafkaSinkWithState
-        self._make_inner = partial(kind, name, options, cluster=cluster, parts=self._parts)
-        self._inner: KafkaSink | None = None
+        self._ids = ids
+        self._producers = producers
+        self._topics = topics
+        self._refusals = refusals
+        self._topic = progress
+        self._make_writer = make_writer
+        self._writer: TopicWriter | None = None
         """None while the end of the last transaction is unknown."""
         self._owner = uuid4().hex
         self._owns = False
@@ -168,60 +106,45 @@ class ExactlyOnceKafkaSink:
         self._term = 0 if context.term is None else context.term.term
         self._in_doubt = context.in_doubt
         shard = _UNSHARDED if context.shard is None else context.shard.name
-        self._producers.transactional_id = self._topic.key = self._prefix + shard
+        self._producers.transactional_id = self._topic.key = self._ids + shard
         await self._take_over()
         return self._committed
 
     async def deliver(self, batch: Sequence[Record]) -> Receipt:
         try:
-            inner = self._inner
-            if inner is None:
-                inner = await self._take_over()
+            writer = self._writer
+            if writer is None:
+                writer = await self._take_over()
             left: Sequence[int] = range(len(batch))
             if self._stored:
                 stored, self._stored = self._stored, frozenset()
                 if not (left := [index for index in left if record_id(batch[index]) not in stored]):
                     return Receipt(memory=self._memory)
-            receipt = Receipt(left).followed_by(await self._transact(inner, [batch[index] for index in left]))
+            receipt = Receipt(left).followed_by(await self._transact(writer, [batch[index] for index in left]))
             return replace(receipt, memory=self._memory)
         except SinkUnavailable as error:
-            self._inner = None
+            self._writer = None
             return Receipt(range(len(batch)), error.retry_later())
         except BaseException:  # Cancelled: whether the transaction was stored is unknown.
-            self._inner = None
+            self._writer = None
             raise
 
-    async def check(self) -> str:
-        """With a transactional id of its own: that of the sink would fence a running bridge."""
-        try:
-            return await self._checked.open()
-        finally:
-            await self._checked.close(0)
-
-    async def check_destinations(self, resources: Sequence[Resource]) -> Sequence[str]:
-        inner = self._make_inner()
-        found = await inner.check_destinations(resources)
-        return [*found, *await self._parts.topics.mistakes([self._options.topic_of_progress])]
-
     async def close(self) -> None:
-        try:
-            if self._inner is None:
-                # An open transaction would hold up readers until it times out.
-                await self._end_open()
-            await self._producers.close(0)
-        finally:
-            self._parts.threads.shutdown(wait=False)
+        if self._writer is None:
+            # An open transaction would hold up readers until it times out.
+            await self._end_open()
+        await self._producers.close(0)
 
-    # ── Transactions ─────────────────────────────────────────────────────────
+    # ── KafkaTransactions ─────────────────────────────────────────────────────────
 
-    async def _transact(self, inner: KafkaSink, batch: Sequence[Record]) -> Receipt:
+    async def _transact(self, writer: TopicWriter, batch: Sequence[Record]) -> Receipt:
         """Raises SinkUnavailable if the end of the transaction is unknown."""
         if refused := self._refusals.take(batch):
             return nothing_stored(batch, Receipt(rejected=refused))
         producer = self._producers.transactional
         await producer.begin()
-        self._inner = None
-        receipt = await self._send(inner, batch)
+        self._writer = None
+        receipt = await self._send(writer, batch)
         if receipt.pending or receipt.rejected:
             return await self._abort(producer, batch, receipt)
         number = self._number + 1
@@ -229,18 +152,18 @@ class ExactlyOnceKafkaSink:
         memory = self._memory if receipt.memory is None else receipt.memory
         await self._store(producer, replace_fields(self._context.progress(), number=number), memory)
         await producer.commit()
-        self._number, self._unknown, self._inner = number, (), inner
+        self._number, self._unknown, self._writer = number, (), writer
         self._refusals.clear()
         self._memory = memory
         return receipt
 
-    async def _send(self, inner: KafkaSink, batch: Sequence[Record]) -> Receipt:
+    async def _send(self, writer: TopicWriter, batch: Sequence[Record]) -> Receipt:
         """Ends with the first part that has a failure."""
         lost: list[str] = []
         changed: list[str] = []
         memory: bytes | None = None
         for where in split_at_notices(batch):
-            receipt = await inner.deliver(batch[where])
+            receipt = await writer.deliver(batch[where])
             lost.append(receipt.lost)
             changed.append(receipt.changed)
             memory = memory if receipt.memory is None else receipt.memory
@@ -257,7 +180,7 @@ class ExactlyOnceKafkaSink:
         # A message without an acknowledgement may be in the log. librdkafka gives its number to the next message of the
         # partition, which the broker then takes for the same one and leaves out. A new producer has another epoch.
         if receipt.failure is None:
-            self._inner = await self._new_inner()
+            self._writer = await self._new_writer()
         return nothing_stored(batch, receipt)
 
     async def _store(self, producer: TransactionalProducer, progress: Progress, memory: bytes) -> None:
@@ -267,10 +190,10 @@ class ExactlyOnceKafkaSink:
 
     # ── Taking over ──────────────────────────────────────────────────────────
 
-    async def _take_over(self) -> KafkaSink:
+    async def _take_over(self) -> TopicWriter:
         """Ends the transactions of earlier producers, and finds out what they stored. Raises SinkUnavailable."""
         producer, topic = await self._new_producer(), self._options.topic_of_progress
-        if unusable := await self._parts.topics.unusable(producer, [topic]):
+        if unusable := await self._topics.unusable(producer, [topic]):
             raise SinkUnavailable(unusable[topic])
         found = await self._topic.read()
         if found is not None and found.term > max(self._term, self._in_doubt):
@@ -288,8 +211,8 @@ class ExactlyOnceKafkaSink:
             self._number, self._memory = found.number, found.memory
             self._stored = frozenset(map(record_id, self._unknown))
         self._unknown = ()
-        self._inner = await self._new_inner()
-        return self._inner
+        self._writer = await self._new_writer()
+        return self._writer
 
     async def _new_producer(self) -> TransactionalProducer:
         # librdkafka ends the process (an assertion about txn_req_cnt) where a producer is closed in the moment in which
@@ -318,8 +241,35 @@ class ExactlyOnceKafkaSink:
         self._owns = False
         raise other_owner()
 
-    async def _new_inner(self) -> KafkaSink:
+    async def _new_writer(self) -> TopicWriter:
         """Without what an aborted transaction left behind."""
-        inner = self._make_inner()
-        await inner.restore(replace(self._context, memory=self._memory))
-        return inner
+        writer = self._make_writer()
+        await writer.restore(replace(self._context, memory=self._memory))
+        return writer
+
+
+def nothing_stored(batch: Sequence[Record], receipt: Receipt) -> Receipt:
+    """``receipt``: of the records that ended the transaction."""
+    result = BatchResult(batch)
+    for index, reason in receipt.rejected.items():
+        result.reject(index, reason)
+    left = [index for index in range(len(batch)) if index not in receipt.rejected]
+    aborted = RetryLater("the transaction was aborted, because a record of it was rejected")
+    # Records behind a rejected one of their object wait for no other reason.
+    failure = (receipt.failure or aborted) if result.sendable(left) else None
+    return Receipt(left, failure, receipt.rejected, receipt.answers)
+
+
+def other_owner() -> SinkUnavailable:
+    """Another process owns the newest progress."""
+    return SinkUnavailable(
+        "another process uses the same transactional id, and has taken the topics over: a bridge with the same names of"
+        " cluster and sink; end one of them, then resume the sink here",
+        fenced=True,
+    )
+
+
+def earlier_term(theirs: int, own: int) -> SinkUnavailable:
+    """The leader of a later term owns the newest progress."""
+    reason = f"the leader of term {theirs} has taken the topics over, and this replica led in term {own}"
+    return SinkUnavailable(reason, fenced=True, in_doubt=theirs)
