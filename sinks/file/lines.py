@@ -66,7 +66,7 @@ MAX_LINE = 64 * 1024 * 1024
 _BLOCK = 64 * 1024
 _PACKED_BLOCK = 1024
 """Bytes. Unpacked they are no more than a line may be: zstd makes at most 128 KiB of four bytes."""
-_MOST_INFLATED = 1000
+_MAX_INFLATION = 1000
 """Times its size that a part may have unpacked, as with gzip by its nature. The ids of records alone differ by more."""
 _LEAST_BOUND = 1 << 20
 """Bytes."""
@@ -120,8 +120,8 @@ def _bounded(file: BinaryIO, unpacked: Iterator[bytes]) -> Iterator[bytes]:
     inflated = 0
     for block in unpacked:
         inflated += len(block)
-        if inflated > _LEAST_BOUND + _MOST_INFLATED * file.tell():
-            raise InflatesTooMuch(f"unpacked it has more than {_MOST_INFLATED} times its size")
+        if inflated > _LEAST_BOUND + _MAX_INFLATION * file.tell():
+            raise InflatesTooMuch(f"unpacked it has more than {_MAX_INFLATION} times its size")
         yield block
 
 

@@ -11,7 +11,6 @@ exchange     the state of one exchange: numbers, answers, duplicates, messages i
 leading      takes the stream over for the leader of a term
 memory       declares what survives a restart: the newest gap, the stream and the bucket as last seen
 options      declares the options of the sink
-places       names subjects and bucket for schemas and documents
 reader       reads the stream again for ``kubedelta verify`` and ``kubedelta tail``
 sink         NatsSink: connects, looks for losses, encodes and delivers
 stream       finds or creates the stream, describes it, and tells whether it has lost messages
@@ -73,7 +72,7 @@ def _claims(options: NatsOptions) -> Sequence[Claim]:
 
 
 def _channels(options: NatsOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
-    from sinks.nats.places import channels
+    from sinks.nats.bucket import channels
 
     return channels(options, cluster, definitions)
 

@@ -4,7 +4,7 @@ object under a key of its own.
 A bucket is a stream with a subject for each key (``Bucket``), and an entry is a message of it (``EntryEncoder``): the
 payload and headers of the history, or a purge marker for a deleted object. ``NatsSinkWithState`` delivers a batch to
 the history and then the newest record of each key to the bucket, through the same connection. For the leader of a term
-``take_over`` takes the bucket over, so that it stores nothing more of a former leader.
+``take_over_bucket`` takes the bucket over, so that it stores nothing more of a former leader.
 """
 
 from __future__ import annotations
@@ -13,27 +13,31 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 from nats.js.api import DiscardPolicy, StorageType, StoreCompression, StreamConfig, StreamInfo
 
 from bridge.model.change import Op
+from bridge.model.formats.definitions import Definitions
+from bridge.model.formats.schema import NOTICE_KINDS, TERM_NOTICE
 from bridge.model.primitives.election import TermBegan
 from bridge.model.record import Delta, Record
 from sinks.base import SinkContext
-from sinks.channels import Channel, SentMessage
+from sinks.channels import Channel, SentMessage, notice_messages, object_messages
 from sinks.nats.connection import NatsConnection
-from sinks.nats.delivery import MOST_IN_FLIGHT, NatsDelivery
+from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT, NatsDelivery
 from sinks.nats.encode import (
     EXPECTED_STREAM,
     MAX_SUBJECT,
     MSG_ID,
+    NATS_NAMES,
     ROOM_FOR_SEQUENCE,
     NatsMessage,
     escaped,
     headers_size,
 )
-from sinks.nats.exchange import Duplicates
+from sinks.nats.exchange import LostDuplicates
 from sinks.nats.leading import StreamInDoubt, append_all, term_at_end
 from sinks.nats.memory import KnownBucket
 from sinks.nats.options import CreateStream, NatsOptions
@@ -45,7 +49,7 @@ from sinks.template import Template
 
 # ── The bucket ───────────────────────────────────────────────────────────────
 
-OTHER_WRITER = (
+OTHER_PUBLISHER_OF_BUCKET = (
     "another publisher writes into the bucket {}: give this sink a bucket of its own, or set sole_writer: false, which"
     " lets a former leader write there, too"
 )
@@ -63,7 +67,7 @@ class Bucket(NatsStream):
         self.fenced_options = options.model_copy(update={"stream": bucket})
         """For entries of a leader, which name it."""
         super().__init__(self.options, [f"$KV.{options.state}.>"])
-        self.other_writer = OTHER_WRITER.format(options.state)
+        self.other_writer = OTHER_PUBLISHER_OF_BUCKET.format(options.state)
         self.expires_markers = False
         """The bucket removes the marker of a deleted key after the time that the marker names. Known after ``find``."""
 
@@ -162,25 +166,6 @@ def key_part(value: str) -> str:
     return escaped(value).replace(":", "=3A")
 
 
-def channel_of_state(
-    options: NatsOptions, cluster: str, objects: Sequence[SentMessage], protocol: str, host: str
-) -> Iterator[Channel]:
-    """The bucket, if the options name one."""
-    if options.state is not None:
-        template = Template(f"$KV.{options.state}.{KEY}", cluster, key_part)
-        gone = "A purge marker: the object is gone."
-        begun = f" Under {template.of_notices()}: a leader begins its term." if options.fences else ""
-        marker = {"type": "string", "maxLength": 0, "description": gone + begun}
-        yield Channel(
-            name="state",
-            address=template.of_cluster(),
-            messages=(*objects, SentMessage("Purge", marker, objects[0].headers)),
-            protocol=protocol,
-            host=host,
-            parameters=template.parameters(),
-        )
-
-
 # ── Taking over ──────────────────────────────────────────────────────────────
 
 
@@ -188,21 +173,21 @@ class BucketInDoubt(StreamInDoubt):
     """The bucket may have a later leader, or has another writer."""
 
 
-async def take_over(
+async def take_over_bucket(
     bucket: Bucket, connection: NatsConnection, entries: EntryEncoder, began: TermBegan, last: int, in_doubt: int
 ) -> int:
     """Returns the number of the message behind which this leader may store its next entry. ``last``: of the last
     message in the bucket. ``in_doubt``: the message that may be of any leader. Raises BucketInDoubt, and
     SinkUnavailable if the bucket cannot be read or takes no message.
 
-    It writes ``MOST_IN_FLIGHT`` markers with no other message in between. An earlier leader, or an earlier connection
-    of this one, has read a number before the markers, or finds them at the end; so its messages name numbers before
-    that of the last marker, and the bucket refuses them from then on. Why one marker is not enough: see the stream's
-    ``take_over``."""
+    It writes ``MAX_MESSAGES_IN_FLIGHT`` markers with no other message in between. An earlier leader, or an earlier
+    connection of this one, has read a number before the markers, or finds them at the end; so its messages name numbers
+    before that of the last marker, and the bucket refuses them from then on. Why one marker is not enough: see
+    ``leading.take_over_stream``."""
     try:
         await term_at_end(bucket, connection, began, last, in_doubt)
         marker = entries.term(replace(began, behind=last), expires=bucket.expires_markers)
-        return await append_all(bucket.fenced_options, bucket, connection, [marker] * MOST_IN_FLIGHT, last)
+        return await append_all(bucket.fenced_options, bucket, connection, [marker] * MAX_MESSAGES_IN_FLIGHT, last)
     except StreamInDoubt as doubt:
         raise BucketInDoubt(str(doubt), doubt.in_doubt) from doubt
     except OtherWriter as error:
@@ -223,7 +208,7 @@ class NatsSinkWithState(NatsSink):
     the sink has written and not deleted, shows a purge.
 
     **With an election** and ``sole_writer``, the leader takes the bucket over behind the history, with every new
-    connection and every failure. From then on the bucket stores no entry of a former leader (``take_over``).
+    connection and every failure. From then on the bucket stores no entry of a former leader (``take_over_bucket``).
     """
 
     def __init__(self, name: str, options: NatsOptions, *, cluster: str) -> None:
@@ -295,10 +280,12 @@ class NatsSinkWithState(NatsSink):
         bucket = self._bucket
         if not self._fences:
             options, ask = bucket.options, self._context.may_send
-            return await NatsDelivery(options, connection, bucket, Duplicates(), messages, result, may_send=ask).run()
+            return await NatsDelivery(
+                options, connection, bucket, LostDuplicates(), messages, result, may_send=ask
+            ).run()
         last, self._last_entry = self._last_entry, None  # Unknown if this is cancelled.
         delivery = NatsDelivery(
-            bucket.fenced_options, connection, bucket, Duplicates(), messages, result, last, fences=True
+            bucket.fenced_options, connection, bucket, LostDuplicates(), messages, result, last, fences=True
         )
         receipt = await delivery.run()
         self._last_entry = delivery.last
@@ -332,9 +319,9 @@ class NatsSinkWithState(NatsSink):
             self._last_entry = last
 
     async def _take_over_bucket(self, connection: NatsConnection, term: TermBegan, last: int) -> int:
-        """See ``take_over``."""
+        """See ``take_over_bucket``."""
         try:
-            return await take_over(self._bucket, connection, self._entries, term, last, self._entry_in_doubt)
+            return await take_over_bucket(self._bucket, connection, self._entries, term, last, self._entry_in_doubt)
         except BucketInDoubt as doubt:
             self._entry_in_doubt = doubt.in_doubt
             raise
@@ -372,3 +359,52 @@ def _key(delta: Delta) -> Hashable:
 
 def _joined(*texts: str) -> str:
     return "; ".join(filter(None, texts))
+
+
+# ── For schemas and documents ────────────────────────────────────────────────
+
+
+def channels(options: NatsOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
+    """The subjects of objects, the subject of notices, and the bucket."""
+    template = Template(options.subject, cluster, escaped)
+    server = urlsplit(options.servers[0])
+    host = server.netloc.rpartition("@")[2]
+    kinds = (*NOTICE_KINDS, TERM_NOTICE) if options.fences else NOTICE_KINDS
+    objects = object_messages(options, cluster, definitions, NATS_NAMES)
+    return [
+        Channel(
+            name="objects",
+            address=template.of_cluster(),
+            messages=objects,
+            protocol=server.scheme,
+            host=host,
+            parameters=template.parameters(),
+        ),
+        Channel(
+            name="notices",
+            address=template.of_notices(),
+            messages=notice_messages(options, cluster, definitions, NATS_NAMES, kinds),
+            protocol=server.scheme,
+            host=host,
+        ),
+        *_channel_of_state(options, cluster, objects, server.scheme, host),
+    ]
+
+
+def _channel_of_state(
+    options: NatsOptions, cluster: str, objects: Sequence[SentMessage], protocol: str, host: str
+) -> Iterator[Channel]:
+    """The bucket, if the options name one."""
+    if options.state is not None:
+        template = Template(f"$KV.{options.state}.{KEY}", cluster, key_part)
+        gone = "A purge marker: the object is gone."
+        begun = f" Under {template.of_notices()}: a leader begins its term." if options.fences else ""
+        marker = {"type": "string", "maxLength": 0, "description": gone + begun}
+        yield Channel(
+            name="state",
+            address=template.of_cluster(),
+            messages=(*objects, SentMessage("Purge", marker, objects[0].headers)),
+            protocol=protocol,
+            host=host,
+            parameters=template.parameters(),
+        )

@@ -27,16 +27,16 @@ from sinks.secret_files import TlsFiles, read_secret
 OnAnswer: TypeAlias = Callable[[int, Mapping[str, str] | None, bytes], None]
 """Number of the publish, headers and payload of the answer."""
 
-MOST_UNANSWERED = 4 * 1024 * 1024
+MAX_UNANSWERED_BYTES = 4 * 1024 * 1024
 """Bytes of messages that senders have in flight. The client holds them until the socket takes them."""
 
 _PENDING_SIZE = 1 << 40
 """Bytes: the client's own limit is out of reach, because its wait for room swallows cancellation
-(``Client._flush_pending``), and a cancelled ``flush`` ends its reading (``Client._process_pong``). ``MOST_UNANSWERED``
-bounds the client's buffer instead."""
+(``Client._flush_pending``), and a cancelled ``flush`` ends its reading (``Client._process_pong``).
+``MAX_UNANSWERED_BYTES`` bounds the client's buffer instead."""
 
-_MOST_UNREAD = 10_000
-_MOST_UNREAD_BYTES = 64 << 20
+_MAX_UNREAD_MESSAGES = 10_000
+_MAX_UNREAD_BYTES = 64 << 20
 """Of a subscription. The client drops what comes beyond."""
 
 _CLOSE_TIMEOUT = 2.0
@@ -158,7 +158,7 @@ class NatsConnection:
     async def subscribe(self, subject: str, receive: Callable[[Msg], Awaitable[None]]) -> None:
         """Calls ``receive`` for each message that comes to the subject. Raises errors of the client."""
         await self._client.subscribe(
-            subject, cb=receive, pending_msgs_limit=_MOST_UNREAD, pending_bytes_limit=_MOST_UNREAD_BYTES
+            subject, cb=receive, pending_msgs_limit=_MAX_UNREAD_MESSAGES, pending_bytes_limit=_MAX_UNREAD_BYTES
         )
 
     async def request(self, subject: str, timeout: float, payload: bytes = b"") -> bytes:

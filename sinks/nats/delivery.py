@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bridge.model.record import OrderingKey
 from sinks.base import always
-from sinks.nats.connection import MOST_UNANSWERED, NatsConnection
+from sinks.nats.connection import MAX_UNANSWERED_BYTES, NatsConnection
 from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsMessage
-from sinks.nats.exchange import Duplicates, MessageRejected, Numbering, PublishWindow
+from sinks.nats.exchange import LostDuplicates, MessageRejected, Numbering, PublishWindow
 from sinks.nats.options import NatsOptions
 from sinks.nats.stream import NatsStream
 from sinks.receipt import WITHHELD, BatchResult, Receipt, RetryLater, SinkUnavailable
@@ -58,7 +58,7 @@ class CoreDelivery:
         part: list[int] = []
         for index in indexes:
             size += self._messages[index].size
-            if part and size > MOST_UNANSWERED:
+            if part and size > MAX_UNANSWERED_BYTES:
                 break
             part.append(index)
         return part
@@ -84,7 +84,7 @@ class CoreDelivery:
 
 # ── To a stream ──────────────────────────────────────────────────────────────
 
-MOST_IN_FLIGHT = 100
+MAX_MESSAGES_IN_FLIGHT = 100
 """Messages of a leader, and those that a takeover writes. Never a larger number: the leader of an earlier version would
 write too few of them."""
 
@@ -109,7 +109,7 @@ class NatsDelivery:
         options: NatsOptions,
         connection: NatsConnection,
         stream: NatsStream,
-        duplicates: Duplicates,
+        duplicates: LostDuplicates,
         messages: dict[int, NatsMessage],
         result: BatchResult,
         last: int | None = None,
@@ -119,9 +119,9 @@ class NatsDelivery:
     ) -> None:
         """``messages``: by index in the batch of ``result``. ``last``: the number of the last message in the stream,
         known with ``sole_writer``. ``fences``: a message names a number that is larger than the last known one by less
-        than ``MOST_IN_FLIGHT``, and none is sent behind a message of which the writer is unknown. Those in flight are
-        of different objects: while a later leader takes the stream over, it may store one without those before it.
-        ``may_send``: see SinkContext."""
+        than ``MAX_MESSAGES_IN_FLIGHT``, and none is sent behind a message of which the writer is unknown. Those in
+        flight are of different objects: while a later leader takes the stream over, it may store one without those
+        before it. ``may_send``: see SinkContext."""
         if options.sole_writer and last is None:
             raise ValueError("the number of the stream's last message is unknown")
         self._options = options
@@ -216,7 +216,7 @@ class NatsDelivery:
                         limit.reschedule(clock())
 
                 # The timeout is one of idleness: every answer extends it.
-                window = PublishWindow(extend, self.last, MOST_IN_FLIGHT if self._fences else None)
+                window = PublishWindow(extend, self.last, MAX_MESSAGES_IN_FLIGHT if self._fences else None)
                 with connection.listening(window.answered, end):
                     await self._publish(indexes, window)
                     await window.all_answered()

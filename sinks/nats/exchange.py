@@ -10,7 +10,7 @@ on all servers and for good; a record above the stream's largest size is enough.
 of 1,000 records: 400 known ones in front cost 7 exchanges in place of 1; every second one known, 500 exchanges, with 9
 messages for each record.
 
-``Duplicates`` decides about messages that the stream calls duplicates but no longer has. They are verified with the
+``LostDuplicates`` decides about messages that the stream calls duplicates but no longer has. They are verified with the
 first and the last number of the stream: a request for each exchange with a duplicate, and requests for single messages
 only where the stream has holes. Ids that are never used twice would store every record in flight at a kill a second
 time. While duplicates are expected (after a start, a broken connection, a failure) no two messages of an object are in
@@ -29,7 +29,7 @@ import msgspec
 
 from bridge.model.record import NO_OBJECT, OrderingKey, Record
 from sinks.excerpt import Secrets, excerpt
-from sinks.nats.connection import MOST_UNANSWERED
+from sinks.nats.connection import MAX_UNANSWERED_BYTES
 from sinks.nats.verdicts import STORE_FAILED, TOO_LARGE_FOR_THE_STORE, VERDICTS, JetStreamFault
 
 # ── Answers ──────────────────────────────────────────────────────────────────
@@ -177,10 +177,10 @@ class Numbering:
             self.ascending, self._guessed_again = not self.ascending, True
 
 
-# ── Duplicates ───────────────────────────────────────────────────────────────
+# ── Lost duplicates ──────────────────────────────────────────────────────────
 
 
-class Duplicates:
+class LostDuplicates:
     """Decides which messages are sent again. Remembers for each object the newest record that was sent again, or was
     stored while messages may be out of order."""
 
@@ -281,7 +281,7 @@ class PublishWindow:
 
     def _has_room(self, size: int) -> bool:
         # A message that is larger than the window is sent when the window is empty.
-        return not self._bytes or self._bytes + size <= MOST_UNANSWERED
+        return not self._bytes or self._bytes + size <= MAX_UNANSWERED_BYTES
 
     def _is_near(self, named: int, key: OrderingKey | None) -> bool:
         if self._most is None or self.last is None or named - self.last >= self._most:

@@ -6,13 +6,13 @@ proof, since a former leader that connects anew would read that of the notice; s
 message. To wait for a renewal of the Lease after each read would hold up every takeover for two seconds; that is left
 for a last message that is gone.
 
-At most ``MOST_IN_FLIGHT`` messages are in flight, of different objects, and a takeover writes one notice less than that
-in front of its own (``take_over`` says why). Those in front name the former term, since some of its records may come
-between them. Equal notices would not do (a reader that drops a former term behind the first would lose records), nor
-the last number of the notices' subject (a replicated stream has one such message in flight), nor atomic batches (an
-option of the stream, since 2.12). The price: a hundred messages and 4 ms for each takeover (14 ms on two busy cores), a
-further right, and notices that consumers meet; and in the stream of an undeclared second writer, a record that comes
-again may stand behind an older one of its object.
+At most ``MAX_MESSAGES_IN_FLIGHT`` messages are in flight, of different objects, and a takeover writes one notice less
+than that in front of its own (``take_over_stream`` says why). Those in front name the former term, since some of its
+records may come between them. Equal notices would not do (a reader that drops a former term behind the first would lose
+records), nor the last number of the notices' subject (a replicated stream has one such message in flight), nor atomic
+batches (an option of the stream, since 2.12). The price: a hundred messages and 4 ms for each takeover (14 ms on two
+busy cores), a further right, and notices that consumers meet; and in the stream of an undeclared second writer, a
+record that comes again may stand behind an older one of its object.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from msgspec.structs import replace
 
 from bridge.model.primitives.election import TermBegan
 from sinks.nats.connection import NatsConnection
-from sinks.nats.delivery import MOST_IN_FLIGHT, NatsDelivery
+from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT, NatsDelivery
 from sinks.nats.encode import LastTerm, NatsEncoder, NatsMessage
-from sinks.nats.exchange import Duplicates
+from sinks.nats.exchange import LostDuplicates
 from sinks.nats.options import NatsOptions
 from sinks.nats.stream import NatsStream, OtherWriter
 from sinks.receipt import BatchResult, SinkUnavailable
@@ -41,7 +41,7 @@ class StreamInDoubt(SinkUnavailable):
         super().__init__(reason, doubted=True, in_doubt=in_doubt)
 
 
-async def take_over(
+async def take_over_stream(
     options: NatsOptions,
     stream: NatsStream,
     connection: NatsConnection,
@@ -54,10 +54,10 @@ async def take_over(
     begins the term, or ``last`` if the term has begun. ``last``: of the last message in the stream. ``in_doubt``: see
     SinkContext. Raises StreamInDoubt, and SinkUnavailable if the stream cannot be read or takes no message.
 
-    In front of the notice it writes ``MOST_IN_FLIGHT - 1`` others, and the notice only when no other message is in
-    between. An earlier leader has read a number before all of them, or finds a later term at the end; so its messages
-    name numbers before that of the notice, and the stream refuses them from then on. Those that it stores in between
-    stand in front of the notice.
+    In front of the notice it writes ``MAX_MESSAGES_IN_FLIGHT - 1`` others, and the notice only when no other message is
+    in between. An earlier leader has read a number before all of them, or finds a later term at the end; so its
+    messages name numbers before that of the notice, and the stream refuses them from then on. Those that it stores in
+    between stand in front of the notice.
 
     The others are there because a stream compares a number, and nothing else. A former leader that was frozen, or whose
     messages are late, has messages on their way that name L, L + 1, L + 2 …, L being the last number that it knew. A
@@ -70,7 +70,7 @@ async def take_over(
         return last
     former = found.term if found is not None and found.term < began.term else 0
     began = replace(began, behind=last)
-    before = [encoder.before_term(began, former, number) for number in range(1, MOST_IN_FLIGHT)]
+    before = [encoder.before_term(began, former, number) for number in range(1, MAX_MESSAGES_IN_FLIGHT)]
     try:
         last = await append_all(options, stream, connection, before, last)
         return await append_all(options, stream, connection, [encoder.term(replace(began, behind=last))], last)
@@ -82,7 +82,7 @@ async def term_at_end(
     stream: NatsStream, connection: NatsConnection, began: TermBegan, last: int, in_doubt: int
 ) -> LastTerm | None:
     """The term of the last message: none that is later than ``began``, but for the message ``in_doubt``. Raises
-    StreamInDoubt, and SinkUnavailable. The parameters are those of ``take_over``."""
+    StreamInDoubt, and SinkUnavailable. The parameters are those of ``take_over_stream``."""
     found = await stream.term_at(connection, last) if last else LastTerm(0)
     if last != in_doubt and (found is None or found.term > began.term):
         whose = "cannot be read" if found is None else f"is of a leader of term {found.term}"
@@ -95,10 +95,11 @@ async def term_at_end(
 async def append_all(
     options: NatsOptions, stream: NatsStream, connection: NatsConnection, messages: Sequence[NatsMessage], last: int
 ) -> int:
-    """Stores all messages, in their order and with no other in between; at most ``MOST_IN_FLIGHT``. ``last``: the
-    number of the last message in the stream. Returns that of the last one. Raises OtherWriter and SinkUnavailable."""
+    """Stores all messages, in their order and with no other in between; at most ``MAX_MESSAGES_IN_FLIGHT``. ``last``:
+    the number of the last message in the stream. Returns that of the last one. Raises OtherWriter and
+    SinkUnavailable."""
     indexed, result = dict(enumerate(messages)), BatchResult(())
-    delivery = NatsDelivery(options, connection, stream, Duplicates(), indexed, result, last, fences=True)
+    delivery = NatsDelivery(options, connection, stream, LostDuplicates(), indexed, result, last, fences=True)
     window = await delivery.publish(range(len(messages)))
     failure = await delivery.failure_of(window)
     if failure is not None and not failure.doubted:

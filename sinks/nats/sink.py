@@ -18,8 +18,8 @@ from sinks.gaps import NamesGaps, gap_before
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import CoreDelivery, NatsDelivery
 from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsEncoder, NatsMessage, stream_subjects
-from sinks.nats.exchange import Duplicates
-from sinks.nats.leading import StreamInDoubt, take_over
+from sinks.nats.exchange import LostDuplicates
+from sinks.nats.leading import StreamInDoubt, take_over_stream
 from sinks.nats.memory import KnownBucket, NatsMemory
 from sinks.nats.options import DeliveryMode, NatsOptions
 from sinks.nats.stream import KnownStream, NatsStream, StreamDescription, loss_of
@@ -48,7 +48,7 @@ class NatsSink(NamesGaps):
     the stream's own limits may have removed are no loss.
 
     **With an election** and ``sole_writer``, ``open`` begins the leader's term with a notice, behind which the stream
-    stores nothing of a former leader (``leading.take_over``).
+    stores nothing of a former leader (``leading.take_over_stream``).
 
     With ``mode: core`` there is no stream: a record is stored when the server has read it (``CoreDelivery``).
     """
@@ -62,7 +62,7 @@ class NatsSink(NamesGaps):
         self._stream = NatsStream(options, stream_subjects(options, cluster))
         self._connection: NatsConnection | None = None
         self._servers: list[str] = []
-        self._duplicates = Duplicates()
+        self._duplicates = LostDuplicates()
         self._known: KnownStream | None = None
         self.known_bucket: KnownBucket | None = None
         """The bucket of a sink with state."""
@@ -213,10 +213,10 @@ class NatsSink(NamesGaps):
         return self._context.term is not None and self._options.fences
 
     async def _take_over(self, connection: NatsConnection, term: TermBegan, last: int) -> int:
-        """See ``leading.take_over``."""
+        """See ``leading.take_over_stream``."""
         try:
             stream, encoder = self._stream, self._encoder
-            return await take_over(self._options, stream, connection, encoder, term, last, self._in_doubt)
+            return await take_over_stream(self._options, stream, connection, encoder, term, last, self._in_doubt)
         except StreamInDoubt as doubt:
             self._in_doubt = doubt.in_doubt
             raise

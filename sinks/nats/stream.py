@@ -115,7 +115,7 @@ _CONCURRENCY = 16
 """Requests for messages at the same time. The server sends each message with its payload."""
 
 
-OTHER_WRITER = (
+OTHER_PUBLISHER_OF_STREAM = (
     "another publisher writes into the stream {}: set sole_writer: false, or give this sink a stream of its own"
 )
 
@@ -137,7 +137,7 @@ class NatsStream:
         self._options = options
         self.name = self._name = options.stream_name
         self._subjects = subjects
-        self.other_writer = OTHER_WRITER.format(self._name)
+        self.other_writer = OTHER_PUBLISHER_OF_STREAM.format(self._name)
         """For the operator, when the last message of the stream is not the expected one."""
         self.created = False
         """``find`` created the stream. The sink resets this when a receipt has reported it."""

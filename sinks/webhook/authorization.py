@@ -11,11 +11,10 @@ from __future__ import annotations
 import asyncio
 import re
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
@@ -31,68 +30,45 @@ from sinks.webhook.responses import seconds_of
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
-class FileAuthorization(Protocol):
+class FileAuthorization:
     """Makes the header of a file that may change while the bridge runs."""
+
+    def __init__(self, option: str, path: Path, username: str | None) -> None:
+        """``option``: names the file. ``username``: for a file with a password; None for one with a token."""
+        self._option = option
+        self._path = path
+        self._username = username
+        self._file = SecretFile(path, option)
+        self.secret = ""
+        """The text that must not be logged, as of the last ``read``."""
 
     def read(self) -> str:
         """The value of Authorization, from the present content. Raises WrongOption, without the content."""
-        ...
-
-    @property
-    def secrets(self) -> Iterator[str]:
-        """Texts that must not be logged, as of the last ``read``."""
-        ...
-
-
-class BasicAuthorization:
-    def __init__(self, username: str, password_file: Path) -> None:
-        self._username = username
-        self._path = password_file
-        self._file = SecretFile(password_file, "password_file")
-        self._password = ""
-
-    def read(self) -> str:
+        if self._username is None:
+            token = self._file.read().strip()
+            if not _is_token(token):
+                raise WrongOption(self._option, f"{self._path} holds no token: one word of printable ASCII")
+            self.secret = token
+            return f"Bearer {token}"
         password = self._file.read()
         if not password.isprintable():
-            raise WrongOption("password_file", f"{self._path} is not one line of printable text")
-        self._password = password
+            raise WrongOption(self._option, f"{self._path} is not one line of printable text")
+        self.secret = password
         return f"Basic {b64encode(f'{self._username}:{password}'.encode()).decode()}"
-
-    @property
-    def secrets(self) -> Iterator[str]:
-        yield self._password
-
-
-class BearerAuthorization:
-    def __init__(self, token_file: Path) -> None:
-        self._path = token_file
-        self._file = SecretFile(token_file, "bearer_token_file")
-        self._token = ""
-
-    def read(self) -> str:
-        token = self._file.read().strip()
-        if not is_token(token):
-            raise WrongOption("bearer_token_file", f"{self._path} holds no token: one word of printable ASCII")
-        self._token = token
-        return f"Bearer {token}"
-
-    @property
-    def secrets(self) -> Iterator[str]:
-        yield self._token
-
-
-def is_token(text: str) -> bool:
-    """Whether the text can stand behind ``Bearer``."""
-    return _TOKEN.fullmatch(text) is not None
 
 
 def authorization_of(options: WebhookOptions) -> FileAuthorization | None:
     """None without an option for it."""
-    if options.username is not None and options.password_file is not None:
-        return BasicAuthorization(options.username, options.password_file)
+    if options.password_file is not None:
+        return FileAuthorization("password_file", options.password_file, options.username)
     if options.bearer_token_file is not None:
-        return BearerAuthorization(options.bearer_token_file)
+        return FileAuthorization("bearer_token_file", options.bearer_token_file, None)
     return None
+
+
+def _is_token(text: str) -> bool:
+    """Whether the text can stand behind ``Bearer``."""
+    return _TOKEN.fullmatch(text) is not None
 
 
 # ── By OAuth 2.0 ─────────────────────────────────────────────────────────────
@@ -243,7 +219,7 @@ class TokenEndpoint:
             raise self._failed("answers without an access token as JSON (access_token, token_type)") from None
         if answer.token_type.lower() != "bearer":
             raise self._failed("answers with a token of another type than Bearer")
-        if len(answer.access_token) > _LONGEST or not is_token(answer.access_token):
+        if len(answer.access_token) > _LONGEST or not _is_token(answer.access_token):
             raise self._failed(f"answers with a token that no header can hold: up to {_LONGEST} printable characters")
         if not lifetime > 0:
             raise self._failed("answers with a token that has ended already (expires_in)")

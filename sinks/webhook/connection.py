@@ -224,7 +224,7 @@ class WebhookConnection:
         values = [self.headers[name.lower()] for name in self._secret_headers]
         values += [sent[name] for name in ("authorization",) if name in sent]
         if self._authorization is not None:
-            values += self._authorization.secrets
+            values.append(self._authorization.secret)
         public = (sent.get(name.lower(), value) for name, value in self._options.headers.items())
         values += [value for value in public if len(value) >= _LONG]
         values += sent.get("webhook-signature", "").split()

@@ -225,9 +225,9 @@ class RateOptions(BaseModel):
 
 # ── Templates ────────────────────────────────────────────────────────────────
 
-MOST_TARGET = 8000
+MAX_TARGET_BYTES = 8000
 """Bytes of path and query. RFC 9110 (4.1) asks servers to take as many."""
-MOST_HEADER = 4096
+MAX_HEADER_BYTES = 4096
 """Bytes of a header's value."""
 
 _SPLIT = re.compile("(https?://[^/?]*)(.*)", re.DOTALL)
@@ -283,8 +283,8 @@ class UrlTemplate:
                 in_query = in_query or "?" in part
                 rendered.append(part)
         target = "".join(rendered)
-        if len(target) > MOST_TARGET:
-            raise ValueError(f"url: path and query would have {len(target)} bytes; {MOST_TARGET} are the most")
+        if len(target) > MAX_TARGET_BYTES:
+            raise ValueError(f"url: path and query would have {len(target)} bytes; {MAX_TARGET_BYTES} are the most")
         # Servers and proxies resolve such a segment, also when it is encoded.
         if any(unquote(segment) in (".", "..") for segment in urlsplit(target).path.split("/")):
             raise ValueError("url: a segment of the path would be . or .., which leads to another path")
@@ -303,8 +303,8 @@ class HeaderTemplate:
         that is to be left out. Raises ValueError for a value that is too long."""
         parts = [_encoded(texts[part]) if index % 2 else part for index, part in enumerate(self._parts)]
         value = "".join(parts).strip()
-        if len(value) > MOST_HEADER:
-            raise ValueError(f"headers.{self.name} would have {len(value)} bytes; {MOST_HEADER} are the most")
+        if len(value) > MAX_HEADER_BYTES:
+            raise ValueError(f"headers.{self.name} would have {len(value)} bytes; {MAX_HEADER_BYTES} are the most")
         return value
 
 

@@ -21,7 +21,7 @@ from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import LeadershipDoubted
 from sinks.base import ALL_STORED, Receipt, SinkContext, SinkUnavailable
 from sinks.nats.connection import NatsConnection
-from sinks.nats.delivery import MOST_IN_FLIGHT
+from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT
 from sinks.nats.leading import StreamInDoubt
 from sinks.nats.reader import stored
 from sinks.nats.sink import NatsSink
@@ -180,7 +180,7 @@ async def test_messages_in_flight_at_a_takeover_precede_the_notice(nats_server: 
         held = Held(former, behind=5)
         delivering = asyncio.get_running_loop().create_task(former.deliver(in_term(FORMER, batch)))
         await held.reached.wait()
-        noticed = MOST_IN_FLIGHT  # Those that begin the first term.
+        noticed = MAX_MESSAGES_IN_FLIGHT  # Those that begin the first term.
         await until_stored(nats_server, stream, noticed + 5)
         successor = a_sink(nats_server, stream)
         with pytest.MonkeyPatch.context() as patch:
@@ -361,7 +361,7 @@ async def test_readers_take_the_notice_for_a_notice(nats_server: Nats, nats_stre
     async with leading(nats_server, stream, NEXT):
         pass
     *before, notice = await nats_server.read_all(stream.name)
-    assert len(before) == MOST_IN_FLIGHT - 1
+    assert len(before) == MAX_MESSAGES_IN_FLIGHT - 1
     assert {each.data for each in before} == {b'{"term":0}'}, "records of any earlier leader may come"
     assert len({each.headers["ce-id"] for each in before}) == len(before)
     assert {each.headers["ce-term"] for each in before} == {"2"}
@@ -370,7 +370,7 @@ async def test_readers_take_the_notice_for_a_notice(nats_server: Nats, nats_stre
     assert notice.headers["ce-type"] == "kubedelta.term.began.v1"
     assert notice.headers["ce-sequence"] == f"{3:020d}"
     async with await nats.connect(nats_server.url) as connection:
-        for number in (1, MOST_IN_FLIGHT):
+        for number in (1, MAX_MESSAGES_IN_FLIGHT):
             message = await connection.jetstream().get_msg(stream.name, number)
             [version] = StoredVersions().of(stored(message))  # type: ignore[arg-type]
             assert version.kind is StoredKind.NOTICE

@@ -17,7 +17,7 @@ from bridge.model.change import Op
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED, Receipt, SinkUnavailable
 from sinks.nats.bucket import NatsSinkWithState
-from sinks.nats.delivery import MOST_IN_FLIGHT
+from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT
 from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats
 from tests.kit.deadlines import BUSY
@@ -147,7 +147,7 @@ async def test_entries_in_flight_are_refused_at_their_numbers(
     nats_server: Nats, nats_stream: MakeStream, bucket: str
 ) -> None:
     """The first is refused at the marker; the numbers of the next ones would come, marker by marker."""
-    stream, batch = await nats_stream(), objects(MOST_IN_FLIGHT)
+    stream, batch = await nats_stream(), objects(MAX_MESSAGES_IN_FLIGHT)
     async with leading(nats_server, stream, bucket, FORMER) as former:
         last, connection = former._last_entry, former._connection
         assert last is not None
@@ -160,7 +160,7 @@ async def test_entries_in_flight_are_refused_at_their_numbers(
             await connection._client.flush()
             state = (await reader.jetstream().stream_info(f"KV_{bucket}")).state
 
-    assert (state.messages, state.last_seq) == (1, last + MOST_IN_FLIGHT), "the last marker"
+    assert (state.messages, state.last_seq) == (1, last + MAX_MESSAGES_IN_FLIGHT), "the last marker"
 
 
 async def test_a_bucket_refuses_a_former_leader_by_itself(
@@ -241,7 +241,7 @@ async def test_a_leader_that_is_alone_writes_its_markers_once(
     async with await nats.connect(nats_server.url) as reader:
         state = (await reader.jetstream().stream_info(f"KV_{bucket}")).state
 
-    assert (state.last_seq, state.messages) == (MOST_IN_FLIGHT + 9, 4)
+    assert (state.last_seq, state.messages) == (MAX_MESSAGES_IN_FLIGHT + 9, 4)
 
 
 async def test_a_full_bucket_is_named(nats_server: Nats, nats_stream: MakeStream, bucket: str) -> None:

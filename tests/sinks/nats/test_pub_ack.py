@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sinks.nats.connection import MOST_UNANSWERED
+from sinks.nats.connection import MAX_UNANSWERED_BYTES
 from sinks.nats.exchange import (
     STREAM_MISSING,
     Acknowledged,
@@ -136,7 +136,7 @@ async def test_answers_to_earlier_exchanges_do_not_count() -> None:
 
 async def test_only_so_much_is_under_way_at_once() -> None:
     window = a_window(0)
-    waiting = asyncio.get_running_loop().create_task(window.room_for(MOST_UNANSWERED))
+    waiting = asyncio.get_running_loop().create_task(window.room_for(MAX_UNANSWERED_BYTES))
     await asyncio.sleep(0)
     assert not waiting.done()
 
@@ -146,7 +146,7 @@ async def test_only_so_much_is_under_way_at_once() -> None:
 
 
 async def test_a_message_larger_than_what_may_be_under_way_goes_alone() -> None:
-    await asyncio.wait_for(a_window().room_for(MOST_UNANSWERED + 1), 5 * BUSY)
+    await asyncio.wait_for(a_window().room_for(MAX_UNANSWERED_BYTES + 1), 5 * BUSY)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from nats.js.errors import APIError
 
 from bridge.model.record import Delta, Record
 from sinks.base import ALL_STORED
-from sinks.nats.delivery import MOST_IN_FLIGHT
+from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT
 from sinks.nats.leading import StreamInDoubt
 from sinks.nats.sink import NatsSink
 from tests.cluster.fixtures import NatsStream
@@ -111,7 +111,7 @@ async def test_late_messages_of_a_former_leader_are_refused(cluster: Sequence[Na
     choice of the stream's leader. The first one names a number before the notice. The second one would name that of the
     notice, if no others were in front of it, and the stream would store it, and all behind it."""
     await make(cluster)
-    server, batch = cluster[0], [a_delta(n, key=f"a/{n}") for n in range(1, MOST_IN_FLIGHT + 1)]
+    server, batch = cluster[0], [a_delta(n, key=f"a/{n}") for n in range(1, MAX_MESSAGES_IN_FLIGHT + 1)]
     async with leading(server, STREAM, FORMER) as former:
         last, connection = former._last, former._connection
         assert last is not None
