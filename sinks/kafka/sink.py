@@ -5,12 +5,13 @@ behind one that is aborted there is another writer: what this one remembers is w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic
+from typing import Any
 
 from bridge.model.record import Delta, Notice, Record
 from bridge.model.resource import Resource
@@ -64,6 +65,9 @@ class KafkaSink:
             self._producers = self._checked = Producers(options, config, threads)
             brokers = Brokers(threads, self._producers, topics)
         self._writer = make_writer(brokers)
+        self.deliver: Callable[[Sequence[Record]], Coroutine[Any, Any, Receipt]]
+        """See Sink. The one that delivers: a batch takes no further step on its way."""
+        self.deliver = self._writer.deliver if self._transactions is None else self._transactions.deliver
 
     async def open(self, context: SinkContext) -> Progress | None:
         if self._transactions is not None:
@@ -71,11 +75,6 @@ class KafkaSink:
         await self._producers.open(context.may_send)
         await self._writer.restore(context)
         return None
-
-    async def deliver(self, batch: Sequence[Record]) -> Receipt:
-        if self._transactions is not None:
-            return await self._transactions.deliver(batch)
-        return await self._writer.deliver(batch)
 
     async def check(self) -> str:
         try:
