@@ -25,7 +25,7 @@ from tests.contracts.rules import (
     until,
     what_is_left,
 )
-from tests.kit.child import child
+from tests.kit.commands import child
 from tests.kit.deadlines import BUSY
 from tests.kit.records import changes
 

@@ -1,13 +1,16 @@
-"""The command line in a process of its own, which is forked from one that has imported the bridge."""
+"""The command line, or code, in a process of its own, which is forked from one that has imported the bridge."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from tempfile import TemporaryFile
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from tests.kit.deadlines import BUSY
-from tests.kit.fork_server import fork_server
+from tests.kit.fork_server import Forked, fork_server
 
 
 class Ended(NamedTuple):
@@ -23,3 +26,27 @@ def in_a_process(*words: str, environ: Mapping[str, str] | None = None) -> Ended
         out.seek(0)
         err.seek(0)
         return Ended(code, out.read().decode(), err.read().decode())
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    process: Forked
+    output: BinaryIO
+    """Its standard output."""
+
+
+@contextmanager
+def child(code: str, *words: str, modules: Sequence[str] = ()) -> Iterator[Child]:
+    """As ``python -c CODE WORDS…``, with the standard error of the tests. ``modules`` are imported before the fork. It
+    is killed at the end of the block."""
+    reading, writing = os.pipe()
+    try:
+        process = fork_server().start(words, writing, 2, code=code, modules=modules)
+    finally:
+        os.close(writing)
+    with os.fdopen(reading, "rb") as output:
+        try:
+            yield Child(process, output)
+        finally:
+            process.kill()
+            process.wait()

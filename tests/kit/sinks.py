@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from bridge.model.record import Delta, Record
-from sinks.base import ALL_STORED, Receipt, Sink, SinkContext
+from sinks.base import ALL_STORED, BatchResult, Receipt, RetryLater, Sink, SinkContext
 from tests.kit.deadlines import BUSY
 
 S = TypeVar("S", bound=Sink)
@@ -20,6 +20,20 @@ ALONE = SinkContext()
 def failure_of(receipt: Receipt) -> str:
     assert receipt.failure is not None
     return receipt.failure.reason
+
+
+def receipt_of(
+    batch: Sequence[Record],
+    *,
+    pending: Collection[int] = (),
+    failure: RetryLater | None = None,
+    rejected: Mapping[int, str] | None = None,
+) -> Receipt:
+    """As a sink makes it, with these indexes pending and rejected."""
+    result = BatchResult(batch)
+    for index, reason in (rejected or {}).items():
+        result.reject(index, reason)
+    return result.receipt(pending, failure)
 
 
 @asynccontextmanager

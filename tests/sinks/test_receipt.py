@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from bridge.model.record import Record
 from sinks.base import ALL_STORED, BatchResult, Receipt, RetryLater
 from tests.contracts.rules import checked
-from tests.kit.receipts import receipt_of
 from tests.kit.records import a_delta
+from tests.kit.sinks import receipt_of
 
 DOWN = RetryLater("down")
 

@@ -17,8 +17,8 @@ from bridge.telemetry.facts.delivery import CircuitClosed, CircuitOpened, Delive
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, SinkUnavailable
 from tests.bridge.delivery.fakes import ScriptedSink, a_pod, named, pods
 from tests.bridge.delivery.world import World, now, virtual
-from tests.kit.receipts import receipt_of
 from tests.kit.records import a_gap, a_snapshot
+from tests.kit.sinks import receipt_of
 
 ALONE = Lanes(concurrency=4)
 DOWN = RetryLater("down")

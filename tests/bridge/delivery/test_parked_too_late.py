@@ -10,7 +10,7 @@ from sinks.base import Lanes
 from tests.bridge.delivery.fakes import ScriptedSink, a_pod, named, pods
 from tests.bridge.delivery.world import World, virtual
 from tests.kit.deadlines import BUSY
-from tests.kit.receipts import receipt_of
+from tests.kit.sinks import receipt_of
 
 
 @pytest.mark.parametrize("lanes", [None, Lanes(concurrency=4)])

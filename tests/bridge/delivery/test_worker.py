@@ -25,8 +25,8 @@ from bridge.telemetry.facts.outbox import ListenerOverrun
 from sinks.base import ALL_STORED, Receipt, RetryLater, SinkUnavailable
 from tests.bridge.delivery.fakes import ScriptedSink, named, pods
 from tests.bridge.delivery.world import World, now, virtual
-from tests.kit.receipts import receipt_of
 from tests.kit.records import a_gap, a_snapshot
+from tests.kit.sinks import receipt_of
 
 DOWN = RetryLater("down")
 AWAY = RetryLater("away", unavailable=True)

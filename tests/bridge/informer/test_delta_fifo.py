@@ -12,7 +12,7 @@ from bridge.informer.delta_fifo import DeltaFIFO
 from bridge.informer.deltas import Deltas, DeltaType, FifoClosed, QueuedDelta, Span
 from bridge.model.answers import EventType
 from bridge.model.change import Evidence
-from tests.kit.drained import Drained, drained
+from tests.bridge.informer.drained import Drained, drained
 from tests.kit.objects import a_pod
 
 WEB, DB, CACHE = a_pod("web"), a_pod("db"), a_pod("cache")

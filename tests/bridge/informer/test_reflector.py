@@ -49,7 +49,7 @@ from bridge.telemetry.facts.informer import (
     WatchEnded,
     WatchOpened,
 )
-from tests.kit.drained import Drained, drained
+from tests.bridge.informer.drained import Drained, drained
 from tests.kit.objects import PODS, a_pod
 from tests.kit.scripted_source import (
     InParts,

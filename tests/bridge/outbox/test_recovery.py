@@ -19,7 +19,7 @@ from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxOpened
 from tests.bridge.outbox.opened import alter, everything, opened
-from tests.kit.child import child
+from tests.kit.commands import child
 from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed
 from tests.kit.small_disk import CannotMount, mounted_small_disk

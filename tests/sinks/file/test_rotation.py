@@ -27,7 +27,7 @@ from sinks.file.options import FileOptions, Rotation
 from sinks.file.parts import PartRetention, ReadingLock, name_of_part, parts_of, unread
 from sinks.file.reader import FileReader
 from sinks.file.sink import FileSink
-from tests.kit.child import child
+from tests.kit.commands import child
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, changes
 from tests.kit.sinks import opened_sink

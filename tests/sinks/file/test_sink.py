@@ -13,7 +13,7 @@ from bridge.model.formats.content import Include
 from sinks.base import ALL_STORED, Format, SinkContext, SinkUnavailable
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
-from tests.kit.child import child
+from tests.kit.commands import child
 from tests.kit.content import with_content
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, a_snapshot, changes
