@@ -87,7 +87,7 @@ test-scenarios: $(READY) ## whole processes between real servers, one story per 
 	$(BIN)/pytest -rP -m "$(QUICK)" tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
 test-long: $(READY) ## the longest stories, as a part of `make e2e`; seven to nine minutes
-	$(BIN)/pytest -rP -m "long and not soak" tests/scenarios tests/deploy tests/sinks $(ARGS)
+	$(BIN)/pytest -rP -m "long and not soak" tests/scenarios tests/deploy tests/sinks/nats $(ARGS)
 
 check: $(READY) ## style, types, who imports whom, the Dockerfile
 	$(BIN)/ruff check .
