@@ -37,6 +37,11 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
+def is_redacted(text: str) -> bool:
+    """Whether redaction has put this text in place of another one."""
+    return text == MASKED or is_digest_in(text)
+
+
 def is_digest_in(text: str) -> bool:
     """Whether redaction has put a digest into this text."""
     return DIGEST_PREFIX in text
@@ -54,6 +59,38 @@ def bare_body(resource: Resource, key: str, uid: str, resource_version: str) -> 
     if namespace:
         metadata["namespace"] = namespace
     return _encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
+
+
+_LONGEST_BARE = 2048
+"""Bytes: names, versions and uids are short."""
+
+
+class _BareMetadata(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    uid: str
+    resourceVersion: str
+    namespace: str = ""
+
+
+class _Bare(msgspec.Struct, forbid_unknown_fields=True):
+    kind: str
+    apiVersion: str
+    metadata: _BareMetadata
+
+
+_decode_bare = msgspec.json.Decoder(_Bare).decode
+
+
+def is_bare(body: bytes) -> bool:
+    """Whether an object is reduced to its identity (``bare_body``): too deep, too long, or of a shape that redaction
+    cannot read. Its missing members say nothing about it."""
+    if len(body) > _LONGEST_BARE:
+        return False
+    try:
+        _decode_bare(body)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
 
 
 class ApiObject(msgspec.Struct, frozen=True, gc=False):

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from bridge.model.object import ApiObject
+from bridge.model.object import ApiObject, is_bare, is_redacted
 from bridge.model.resource import Scope
 
 
@@ -77,13 +77,24 @@ class LabelSelector(msgspec.Struct, frozen=True):
 
 
 def in_scope(scope: Scope, thing: ApiObject) -> bool:
-    """Whether the selectors of a scope match this state of an object. A selector that only the API server can read
-    does."""
+    """Whether the selectors of a scope may match this state of an object, as the bridge keeps it. A selector that only
+    the API server can read may match, and so may any of a bare object, or of a label or field that redaction replaced:
+    a delete of such an object must not be taken for one that is none."""
+    if not (scope.label_selector or scope.field_selector) or is_bare(thing.body):
+        return True
     try:
         labels = LabelSelector.parse(scope.label_selector)
     except SelectorError:
         return True
-    return (not labels or labels.matches(thing.labels())) and _has_fields(scope.field_selector, thing)
+    return (not labels or _may_match(labels, thing.labels())) and _has_fields(scope.field_selector, thing)
+
+
+def _may_match(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    return all(
+        requirement.holds(labels)
+        or (requirement.operator is not Operator.NOT_EXISTS and is_redacted(labels.get(requirement.key, "")))
+        for requirement in selector.requirements
+    )
 
 
 def _has_fields(selector: str, thing: ApiObject) -> bool:
@@ -108,7 +119,7 @@ def _has_field(term: str, value: Any) -> bool:
     if isinstance(value, dict | list):
         return True
     found = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    return (found == expected.removeprefix("=").strip()) is not field.endswith("!")
+    return is_redacted(found) or (found == expected.removeprefix("=").strip()) is not field.endswith("!")
 
 
 _TOKEN = re.compile(r"==|!=|[=!,()<>]|[^\s=!,()<>]++")

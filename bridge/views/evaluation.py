@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from bridge.model.change import Op
+from bridge.model.object import is_bare
 from bridge.model.resource import Resource
 from bridge.views.language.expression import (
     EVIDENCE,
@@ -112,26 +113,8 @@ class Failures:
 _MISSING: Any = object()
 _UNDECODED: Any = object()
 _encode = msgspec.json.Encoder().encode
-_LONGEST_BARE = 2048
-"""Bytes: names, versions and uids are short."""
 _NO_PATHS = PathTree()
 _LABELS = PathTree(members={"metadata": PathTree(members={"labels": PathTree(values=PathTree())})})
-
-
-class _BareMetadata(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    uid: str
-    resourceVersion: str
-    namespace: str = ""
-
-
-class _Bare(msgspec.Struct, forbid_unknown_fields=True):
-    kind: str
-    apiVersion: str
-    metadata: _BareMetadata
-
-
-_decode_bare = msgspec.json.Decoder(_Bare).decode
 
 
 class _Reader:
@@ -336,7 +319,8 @@ class Evaluation:
         if part is _MISSING:
             evaluator = self._evaluator
             if self._decoded is _MISSING:
-                if len(self._body) <= _LONGEST_BARE and not evaluator.takes_bare and _is_bare(self._body):
+                # Such an object must not slip out of a selection by its missing members.
+                if not evaluator.takes_bare and is_bare(self._body):
                     raise EvaluationFailed("bare object")
                 self._decoded = _decoded_for_all(evaluator.decode, self._body)
             if self._decoded is _UNDECODED:
@@ -357,16 +341,6 @@ class Evaluation:
             if evaluator.is_divided_before and reader.before
             else self._decoded_before
         )
-
-
-def _is_bare(body: bytes) -> bool:
-    """Whether an object is reduced to its identity: too deep, too long, or of a shape that redaction cannot read. Such
-    an object must not slip out of a selection by its missing members."""
-    try:
-        _decode_bare(body)
-    except (msgspec.MsgspecError, RecursionError):
-        return False
-    return True
 
 
 def _key(expression: Expression, op: Op, evidence: str) -> Any:

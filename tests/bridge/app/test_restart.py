@@ -219,6 +219,27 @@ async def test_what_a_changed_selector_leaves_out_is_no_delete(tmp_path: Path, r
     ]
 
 
+async def test_a_delete_of_what_redaction_changed_is_a_delete(tmp_path: Path) -> None:
+    """The state that the bridge keeps has a digest in place of the label that the selector reads, or no labels."""
+    wanted = tuple(Wanted(resource, (Scope("default", "tier=web"),)) for resource in ("secrets", "configmaps"))
+    deep: Any = "x"
+    for _ in range(600):
+        deep = [deep]
+    metadata = {"name": "gone", "namespace": "default", "labels": {"tier": "web"}}
+    async with Playground(bookmark_interval=0.2) as cluster:
+        cluster.create("secrets", {"metadata": metadata, "data": {}})
+        cluster.create("configmaps", {"metadata": metadata, "data": {"deep": deep}})
+        async with life(tmp_path, cluster, wanted):
+            pass
+        cluster.delete("secrets", "gone")
+        cluster.delete("configmaps", "gone")
+        cluster.misbehave.expire_history()
+        async with life(tmp_path, cluster, wanted) as second:
+            pass
+
+    assert evidence(second.sink.deltas) == [("deleted", "default/gone", "relisted")] * 2
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 500, 503])
 async def test_a_list_that_is_refused_deletes_nothing(tmp_path: Path, status: int) -> None:
     """Lost rights, a group whose server is away, a server that fails: 404 too, while discovery has the resource."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.model.object import ApiObject
-from bridge.model.resource import Scope
+from bridge.model.object import ApiObject, bare_body
+from bridge.model.resource import Resource, Scope
 from bridge.model.selector import LabelSelector, Operator, Requirement, SelectorError, in_scope
 
 
@@ -120,6 +120,33 @@ POD = (
 )
 def test_a_scope_has_the_states_that_its_selectors_match(labels: str, fields: str, is_in: bool) -> None:
     assert in_scope(Scope(None, labels, fields), ApiObject("shop/a", "u", "1", POD)) is is_in
+
+
+REDACTED = (
+    b'{"metadata":{"name":"a","namespace":"shop","labels":{"tier":"hmac-sha256:0123456789abcdef","env":"[redacted]"}},'
+    b'"type":"hmac-sha256:0123456789abcdef"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("labels", "fields", "is_in"),
+    [
+        ("tier=web", "", True),
+        ("tier!=web,env in (prod)", "", True),
+        ("tier", "", True),
+        ("!tier", "", False),
+        ("tier=web,other=x", "", False),
+        ("", "type=Opaque", True),
+        ("", "type!=Opaque,metadata.name=b", False),
+    ],
+)
+def test_what_redaction_replaced_may_match(labels: str, fields: str, is_in: bool) -> None:
+    assert in_scope(Scope(None, labels, fields), ApiObject("shop/a", "u", "1", REDACTED)) is is_in
+
+
+def test_a_bare_object_may_be_in_every_scope() -> None:
+    body = bare_body(Resource("", "v1", "pods", "Pod", namespaced=True), "shop/a", "u", "1")
+    assert in_scope(Scope(None, "tier=web", "status.phase=Running"), ApiObject("shop/a", "u", "1", body))
 
 
 def test_a_label_too_long_for_a_number_is_none() -> None:
