@@ -21,7 +21,7 @@ from tests.kit.expressions import Pump, pumps
 from tests.kit.growth import LONGEST, LONGEST_OPTION, is_linear
 
 ROOT = Path(__file__).parents[1]
-HOUSES = ("bridge", "sinks", "config")
+HOUSES = ("bridge", "sinks", "config", "reader/kubedelta_reader")
 SEARCHING = frozenset({"search", "finditer", "findall", "sub", "subn", "split"})
 METHODS = SEARCHING | {"match", "fullmatch"}
 
@@ -37,8 +37,11 @@ class Expression(NamedTuple):
 
 @cache
 def trees() -> Mapping[Path, ast.Module]:
-    paths = sorted(path for house in HOUSES for path in (ROOT / house).rglob("*.py"))
-    return {path.relative_to(ROOT): ast.parse(path.read_text()) for path in paths}
+    return {
+        path.relative_to(house.parent): ast.parse(path.read_text())
+        for house in (ROOT / each for each in HOUSES)
+        for path in sorted(house.rglob("*.py"))
+    }
 
 
 def module_of(path: Path) -> ModuleType:
