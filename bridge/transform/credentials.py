@@ -70,6 +70,8 @@ _WHOLE_ASSIGNMENT = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*+)=(.*+)", re.DOTALL)
 _MOST_HARMLESS: Final = 4096
 _LONGEST_HARMLESS: Final = 4096
 """Bytes, or characters."""
+LARGEST_HARMLESS: Final = 2 << 20
+"""The same, of all texts together: whoever may write objects chooses them, and each resource has four such sets."""
 _SHELL_ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*+=\S++\s")
 _BEFORE_SCRIPT = re.compile("-[a-z]{0,8}c")
 
@@ -90,13 +92,19 @@ def redacted_setting(text: str, digest: Digest) -> str:
 
 
 class Harmless(set[T]):
-    """Texts without credentials, which most updates of an object repeat. Bounded: few texts, and none that is long."""
+    """Texts without credentials, which most updates of an object repeat. Bounded: few texts, none that is long, and no
+    more than ``LARGEST_HARMLESS`` together."""
+
+    size = 0
 
     def remember(self, text: T) -> None:
-        if len(text) <= _LONGEST_HARMLESS:
-            if len(self) >= _MOST_HARMLESS:
-                self.clear()
-            self.add(text)
+        if len(text) > _LONGEST_HARMLESS or text in self:
+            return
+        if len(self) >= _MOST_HARMLESS or self.size + len(text) > LARGEST_HARMLESS:
+            self.clear()
+            self.size = 0
+        self.add(text)
+        self.size += len(text)
 
 
 def redacted_arguments(arguments: Sequence[str], digest: Digest, harmless: Harmless[str]) -> list[str]:

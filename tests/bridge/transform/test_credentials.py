@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bridge.transform import credentials
 from bridge.transform.credentials import (
+    LARGEST_HARMLESS,
     LONGEST_TEXT,
     Harmless,
     is_secret_name,
@@ -275,6 +276,17 @@ def test_only_short_names_are_remembered() -> None:
     assert not is_secret_name("x" * 1_000_000)
 
     assert credentials._remembered.cache_info().currsize == 0
+
+
+def test_harmless_texts_are_remembered_within_a_bound() -> None:
+    harmless, most = Harmless[str](), 0
+    for number in range(2_000):
+        harmless.remember(f"{number:04}".ljust(4_000))
+        harmless.remember(f"{number:04}".ljust(4_000))
+        most = max(most, sum(map(len, harmless)))
+
+    assert LARGEST_HARMLESS / 2 < most <= LARGEST_HARMLESS
+    assert "1999".ljust(4_000) in harmless
 
 
 @given(st.text(max_size=40), st.sampled_from(["PASSWORD=", "--token=", "--api-key "]), st.text("abc123", min_size=8))
