@@ -8,6 +8,7 @@ excerpt        cuts a safe excerpt out of a destination's answer
 file           lines of JSON in a file or a pipe
 gaps           names the newest gap in later envelopes
 kafka          records of Kafka topics
+keys           reads keys of Standard Webhooks, and signs requests and seals with them
 nats           messages of a JetStream stream
 options        declares options that sinks have in common
 reader         the promise of those who read a destination again

@@ -8,8 +8,10 @@ record says is read behind it: its version by ``stored_version``, all of it by `
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol
 
 from bridge.model.versions.stored_record import ANY_OBJECT, ReadFilter, StoredRecord
@@ -78,3 +80,20 @@ class RecordReader(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSeals:
+    """What the seals of a file's closed parts say."""
+
+    seals: Path
+    faults: Sequence[str]
+    """Sentences for the operator; empty where everything is as it was sealed."""
+    sealed: int
+    """Parts that are there and as they were sealed."""
+    removed: int
+    """Parts that retention removed."""
+    unsealed: Sequence[str]
+    """Parts without a seal: closed a moment ago, or before sealing began."""
+    last: str
+    """SHA-256 of the last line. Kept elsewhere, it shows later whether lines at the end are missing."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from sinks import file, kafka, nats, webhook
 from sinks.base import Sink, SinkOptions, SinkType
+from sinks.reader import CheckedSeals
 
 GROUP = "kubedelta.sinks"
 """An entry point of this group names the type and leads to a SinkType: ``redis = "my_package:REDIS"``."""
@@ -49,6 +51,13 @@ def create(name: str, type: str, options: SinkOptions, cluster: str) -> Sink:
         raise UnknownSinkType(_unknown(type))
     make = kind.load() if kind.load_for is None else kind.load_for(options)
     return make(name, options, cluster=cluster)
+
+
+def check_seals(folder: Path, public_keys: Sequence[str]) -> Sequence[CheckedSeals]:
+    """See ``sinks.file.seals.check_seals``."""
+    from sinks.file.seals import check_seals as check
+
+    return check(folder, public_keys)
 
 
 def find(built_in: Iterable[SinkType], offers: Iterable[EntryPoint]) -> InstalledTypes:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from bridge.cli.arguments import (
@@ -249,12 +250,43 @@ TAIL = CommandSpec(
     Argument("--json", dest="as_json", action="store_true", help="print the records as JSON, a line each"),
     adjust=_one_beginning,
 )
+
+
+def _sink_or_seals(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
+    if (values["sink"] is None) == (values["seals"] is None):
+        parser.error("name a sink, or a folder with --seals")
+    if values["key"] is not None and values["seals"] is None:
+        parser.error("--key has no effect without --seals")
+    if values["seals"] is not None:
+        values["path"] = values["seals"]  # Else a default configuration would be sought, which seals do not need.
+
+
 VERIFY = CommandSpec(
     "verify",
-    "compare the records at a sink's destination with the cluster",
+    "compare the records at a sink's destination with the cluster; check the seals of a file sink",
     "bridge.cli.verify:verify",
-    Argument("sink", metavar="SINK", completes=Completes.SINKS, help="a file, Kafka or NATS sink of the configuration"),
+    Argument(
+        "sink",
+        metavar="SINK",
+        nargs="?",
+        completes=Completes.SINKS,
+        help="a file, Kafka or NATS sink of the configuration",
+    ),
     CONFIG,
+    Argument(
+        "--seals",
+        metavar="DIR",
+        type=Path,
+        completes=Completes.FILES,
+        help="check that the sealed parts of file sinks in this folder are as they were, without a cluster",
+    ),
+    Argument(
+        "--key",
+        metavar="FILE",
+        type=Path,
+        completes=Completes.FILES,
+        help="with --seals: the public keys (whpk_), one a line, by one of which each seal must be signed",
+    ),
     Argument(
         "--settle",
         metavar="TIME",
@@ -264,6 +296,7 @@ VERIFY = CommandSpec(
     ),
     Argument("--limit", metavar="N", type=count, default=100, help="differences to print (default: 100)"),
     AS_JSON,
+    adjust=_sink_or_seals,
 )
 
 

@@ -1,10 +1,12 @@
-"""``kubedelta verify``: compares the records at a sink's destination with the cluster."""
+"""``kubedelta verify``: compares the records at a sink's destination with the cluster, or the closed parts of a file
+sink with their seals."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,15 @@ from bridge.plan.preflight import wrong_selections
 from config.schema import Settings
 from sinks import registry
 from sinks.base import CannotRead, ReadPurpose, RecordReader, SinkUnavailable
+from sinks.reader import CheckedSeals
 
 
-def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -> int:
+def verify(
+    path: Path, sink: str | None, *, seals: Path | None, key: Path | None, settle: float, limit: int, as_json: bool
+) -> int:
     """Prints the differences. Returns OK without differences, else NO."""
+    if sink is None:
+        return _verify_seals(seals or path, key, as_json=as_json)
     settings = load_settings(path)
     try:
         reader = _reader(settings, sink)
@@ -48,6 +55,48 @@ def verify(path: Path, sink: str, *, settle: float, limit: int, as_json: bool) -
         say(_document(sink, found, limit) if as_json else _text(sink, found, limit))
         sys.stdout.flush()
     return Exit.NO if found.differences else Exit.OK
+
+
+def _verify_seals(folder: Path, key: Path | None, *, as_json: bool) -> int:
+    """Of each file whose parts are sealed. Returns OK where all are as they were; NO also where there is none."""
+    try:
+        keys = [] if key is None else [line for line in key.read_text().splitlines() if line.strip()]
+        found = registry.check_seals(folder, keys)
+    except ValueError as error:
+        raise CommandEnds(Exit.CONFIG, f"--key: {key}: {error}") from error
+    except OSError as error:
+        raise CommandEnds(Exit.CONFIG, f"cannot read {error.filename or folder}: {error.strerror}") from error
+    if not found:
+        raise CommandEnds(Exit.NO, f"{folder} has no file *.seals: see rotation.seal of file sinks")
+    with suppress(BrokenPipeError):
+        say(_seals_document(found) if as_json else "\n".join(line for each in found for line in _seals_text(each)))
+        sys.stdout.flush()
+    return Exit.NO if any(each.faults for each in found) else Exit.OK
+
+
+def _seals_text(found: CheckedSeals) -> list[str]:
+    numbers = f"{found.sealed} sealed, {found.removed} removed by retention, {len(found.unsealed)} without a seal"
+    return [
+        *(f"{plain(found.seals.name)}: {plain(fault)}" for fault in found.faults),
+        f"{plain(found.seals.name)}: {counted(len(found.faults), 'fault')}; parts: {numbers}; last line {found.last}",
+    ]
+
+
+def _seals_document(found: Sequence[CheckedSeals]) -> str:
+    return json.dumps(
+        [
+            {
+                "seals": str(each.seals),
+                "faults": list(each.faults),
+                "sealed": each.sealed,
+                "removed": each.removed,
+                "unsealed": list(each.unsealed),
+                "last": each.last,
+            }
+            for each in found
+        ],
+        indent=2,
+    )
 
 
 def _reader(settings: Settings, sink: str) -> RecordReader:

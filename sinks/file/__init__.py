@@ -1,7 +1,7 @@
 """The file sink appends deltas as lines of JSON to a file, to standard output, or into a pipe. A record is stored when
 its whole line is on the disk (``fsync: batch``) or with the operating system.
 
-closed_parts   compresses and removes closed parts, on a thread of its own
+closed_parts   seals, compresses and removes closed parts, on a thread of its own
 connection     opens and locks the file, cuts a torn last line, closes parts, forces lines onto the disk
 delivery       appends lines to a file or a pipe
 examine        checks options before the bridge runs, and names the claims on the file
@@ -9,13 +9,15 @@ lines          finds lines in plain and compressed files, and the sequence numbe
 options        declares the options of the sink
 parts          decides when a part is closed, its name, and when it is removed
 reader         reads the file again for ``kubedelta verify`` and ``kubedelta tail``, through its rotations
+seals          writes and checks the seals of closed parts
 sink           FileSink: a record becomes a line, and a batch is appended
 
 A batch goes from ``sink`` (encoding, in the event loop) to ``delivery`` (writing, on the single thread of the sink),
 which asks ``connection`` for the descriptor of the present file. Where the file was moved away, by logrotate for
 instance, or is old or large enough, the lines go to a new one. Closed parts belong to ``closed_parts`` from then on,
-and its failures never reach the deliveries. The reader shares ``lines`` and ``parts`` with the writer, and locks the
-part that comes next for ``kubedelta verify``, which the sink respects for an hour.
+and its failures never reach the deliveries; with ``rotation.seal`` it writes the ``seals``. The reader shares ``lines``
+and ``parts`` with the writer, and locks the part that comes next for ``kubedelta verify``, which the sink respects for
+an hour.
 
 Invariants, each with its test:
 
@@ -23,6 +25,7 @@ Invariants, each with its test:
   at the next start: its record was never acknowledged, and comes again. ``tests/sinks/file/test_delivery.py``
 - A reader gets each line once and in order, whatever is closed, moved, compressed or removed meanwhile.
   ``tests/sinks/file/test_reading_for_tail.py``, ``tests/sinks/file/test_rotation.py``
+- A sealed part that is changed, cut, or gone without retention is found. ``tests/sinks/file/test_seals.py``
 """
 
 from collections.abc import Sequence

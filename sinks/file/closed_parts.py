@@ -1,4 +1,4 @@
-"""Compresses and removes closed parts, on a thread of its own. The folder is its only queue, so a restart goes on."""
+"""Seals, compresses and removes closed parts, on a thread of its own. The folder is its queue, also over a restart."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sinks.file.connection import sync_folder
 from sinks.file.lines import DAMAGED, blocks_of
 from sinks.file.options import PartCompression, Rotation
 from sinks.file.parts import TEMPORARY, ClosedPart, PartRetention, leftovers_of, parts_of, unread
+from sinks.file.seals import Seals
 
 _CHUNK = 256 * 1024
 """Bytes. A stop waits for the compression of one chunk."""
@@ -31,11 +32,12 @@ class ClosedParts:
     """Keeps the closed parts of a file as the options want them. A failure never reaches the deliveries: the part stays
     as it is, and its turn comes again at the next rotation, after a minute, and at the next start."""
 
-    def __init__(self, path: Path, rotation: Rotation, name: str) -> None:
-        """Begins with the parts that are there. ``name``: of the sink."""
+    def __init__(self, path: Path, rotation: Rotation, name: str, seals: Seals | None) -> None:
+        """Begins with the parts that are there. ``name``: of the sink. ``seals``: None without ``rotation.seal``."""
         self._path = path
         self._rotation = rotation
         self._retention = PartRetention(rotation)
+        self._seals = seals
         self._foreign: set[Path] = set()
         """Files with the name of a compressed part that have another content. They are left alone."""
         self._awake = threading.Event()
@@ -69,7 +71,8 @@ class ClosedParts:
         """Seconds until there is something to do again; None if that depends on the next rotation."""
         for leftover in leftovers_of(self._path):
             leftover.unlink()
-        succeeded = self._remove_surplus(by_size=False)
+        succeeded = self._seals is None or self._seals.seal(self._own_parts())
+        succeeded &= self._remove_surplus(by_size=False)
         if self._rotation.compression is PartCompression.ZSTD:
             for part in parts_of(self._path):
                 if part.is_own and not part.packed:
@@ -107,6 +110,8 @@ class ClosedParts:
         with unread(part.path) as is_free:
             if not is_free and self._retention.may_stay(part):
                 return False
+            if self._seals is not None:
+                self._seals.removing(part)
             packed = part.path.with_name(f"{part.path.name}.zst")
             if not part.packed and os.path.lexists(packed):
                 if packed in self._foreign or not self._has_content_of(packed, part.path):

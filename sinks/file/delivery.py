@@ -15,6 +15,7 @@ from sinks.file.closed_parts import ClosedParts
 from sinks.file.connection import FileConnection, Syncing, expect_rotatable, open_pipe
 from sinks.file.options import STANDARD_OUTPUT, FileOptions
 from sinks.file.parts import Age
+from sinks.file.seals import Seals, seal_key
 from sinks.receipt import SinkUnavailable
 
 
@@ -77,7 +78,10 @@ class FileWriter:
         self._rotation = options.rotation
         self._age = Age(options.rotation.age if options.rotation else 0)
         self._age.begin(self._connection.current()[0])
-        self._parts = ClosedParts(options.path, options.rotation, name) if options.rotation else None
+        self._parts: ClosedParts | None = None
+        if (rotation := options.rotation) is not None:
+            seals = Seals(options.path, seal_key(rotation)) if rotation.seal else None
+            self._parts = ClosedParts(options.path, rotation, name, seals)
 
     def append(self, lines: Sequence[bytes]) -> None:
         self._syncing.begin()

@@ -16,11 +16,12 @@ from functools import partial
 from sinks.base import Claim
 from sinks.file.connection import expect_rotatable
 from sinks.file.options import STANDARD_OUTPUT, FileOptions
+from sinks.file.seals import seal_key
 from sinks.receipt import WrongOption, wrong_options
 
 
 def examine(options: FileOptions) -> Sequence[WrongOption]:
-    return wrong_options([partial(_expect_file, options)])
+    return wrong_options([partial(_expect_file, options), partial(_expect_key, options)])
 
 
 def _expect_file(options: FileOptions) -> None:
@@ -29,6 +30,11 @@ def _expect_file(options: FileOptions) -> None:
             expect_rotatable(options.path)
         if options.path != STANDARD_OUTPUT and options.path.is_dir():
             raise WrongOption("path", f"cannot write to {options.path}: it is a folder")
+
+
+def _expect_key(options: FileOptions) -> None:
+    if options.rotation is not None:
+        seal_key(options.rotation)
 
 
 def claims(options: FileOptions) -> Sequence[Claim]:

@@ -6,9 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from config.rules import Given, Is, Rule
+from config.rules import Given, Is, Rule, Ruled
 from config.values import Between, Count, Duration, Matching, Positive, Size
 from sinks.options import EventOptions
 
@@ -32,7 +32,7 @@ class PartCompression(StrEnum):
     NONE = "none"
 
 
-class Rotation(BaseModel):
+class Rotation(Ruled):
     """When the file is closed as a part and begun anew."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -73,6 +73,22 @@ class Rotation(BaseModel):
         description="A part is removed this long after it was closed (Kafka's retention.ms). With snapshot.every "
         "below it, the parts that are left lead to the whole state.",
         examples=["30d"],
+    )
+
+    seal: bool = Field(
+        default=False,
+        description="A line in <path>.seals for each closed part, with its SHA-256 and that of the line before: "
+        "kubedelta verify --seals finds parts that were changed or taken away later.",
+    )
+    seal_key_file: Path | None = Field(
+        default=None,
+        description="A private key (whsk_ and base64, as of webhooks) that signs each seal. Whoever has it can make "
+        "seals; verify takes the public key alone.",
+        examples=["/etc/kubedelta/seal/key"],
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(Given("seal_key_file"), Is("seal", True), "seal_key_file has no effect without seal: true"),
     )
 
 

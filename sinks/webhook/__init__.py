@@ -8,7 +8,6 @@ encode          makes a record the target, headers and body of a request
 examine         checks options before the bridge runs
 options         declares the options of the sink, and templates of URLs and headers
 responses       judges a response: what it means for the posted records
-signature       signs requests after Standard Webhooks, symmetric and asymmetric
 sink            WebhookSink: posts the messages of a batch, and judges the responses
 
 A batch is encoded first; each message has the route that its expressions make. ``sink`` posts request after request

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from bridge.model.primitives.network import BEGINNING, wants_https
+from sinks.keys import WebhookKey, keys_in
 from sinks.receipt import WrongOption
 from sinks.secret_files import SecretFile, TlsFiles
 from sinks.webhook.authorization import TokenCache, TokenEndpoint, authorization_of
@@ -21,7 +22,6 @@ from sinks.webhook.client import HttpEndpoint, HttpResponse, NetworkPolicy, Requ
 from sinks.webhook.examine import header_value
 from sinks.webhook.options import UrlTemplate, WebhookOptions, has_expressions
 from sinks.webhook.responses import UNAUTHORIZED, EndpointRefusals
-from sinks.webhook.signature import WebhookKey, keys_in
 
 
 class RateLimit:

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sinks.keys import keys_in
 from sinks.receipt import WrongOption, wrong_options
 from sinks.secret_files import Step, check_tls_files, read_secret
 from sinks.webhook.authorization import authorization_of, trusted_authorities
 from sinks.webhook.client import NetworkPolicy
 from sinks.webhook.options import HEADER_VALUE, WebhookOptions
-from sinks.webhook.signature import keys_in
 
 
 def examine(options: WebhookOptions) -> Sequence[WrongOption]:

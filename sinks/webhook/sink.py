@@ -16,13 +16,13 @@ from bridge.model.record import Record
 from sinks.base import SinkContext, always
 from sinks.excerpt import Secrets, excerpt
 from sinks.gaps import NamesGaps
+from sinks.keys import signature
 from sinks.receipt import WITHHELD, BatchResult, NotLeading, Receipt, RetryLater, SinkUnavailable
 from sinks.webhook.client import HttpResponse, RequestFailed
 from sinks.webhook.connection import WebhookConnection
 from sinks.webhook.encode import WebhookEncoder, WebhookMessage, batch_of, compressed
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.responses import UNAUTHORIZED, PostAccepted, PostFailed, PostRejected, PostResult, result_of
-from sinks.webhook.signature import signature
 
 _NO_WITNESS = "it has accepted no other event since, so the connection or an option may be at fault: see url, cert_file"
 _PRECONDITION_FAILED = 412

@@ -11,7 +11,7 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from sinks.base import SinkUnavailable
-from sinks.webhook.signature import WebhookKey, keys_in, signature
+from sinks.keys import WebhookKey, keys_in, signature
 from tests.kit.openssl import KeyPair, verifies
 
 OLD, NEW, OTHER = ("whsec_" + b64encode(secrets.token_bytes(size)).decode() for size in (24, 32, 64))

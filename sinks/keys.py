@@ -1,7 +1,8 @@
-"""Signatures of Standard Webhooks (https://www.standardwebhooks.com): ``v1`` by HMAC-SHA256, ``v1a`` by Ed25519.
+"""Keys in the form of Standard Webhooks (https://www.standardwebhooks.com), and what sinks sign with them: requests
+(``v1`` by HMAC-SHA256, ``v1a`` by Ed25519), and seals of closed files (Ed25519).
 
-The signed content is ``id.timestamp.body``, where ``body`` has the bytes as they are sent: compressed, if the request
-has a Content-Encoding.
+The signed content of a request is ``id.timestamp.body``, where ``body`` has the bytes as they are sent: compressed, if
+the request has a Content-Encoding.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from sinks.receipt import WrongOption
 
 if TYPE_CHECKING:
-    from nacl.signing import SigningKey
+    from nacl.signing import SigningKey, VerifyKey
 
 _SECRET, _PRIVATE, _PUBLIC = "whsec_", "whsk_", "whpk_"
 _MIN_BYTES, _MAX_BYTES = 24, 64
@@ -57,7 +58,10 @@ class PrivateKey:
         self.encoded: tuple[str, ...] = (b64encode(seed + public).decode(), b64encode(seed).decode())
 
     def sign(self, content: bytes) -> str:
-        return f"v1a,{b64encode(self._key.sign(content).signature).decode()}"
+        return f"v1a,{b64encode(self.signature(content)).decode()}"
+
+    def signature(self, content: bytes) -> bytes:
+        return self._key.sign(content).signature
 
 
 def keys_in(text: str, path: Path) -> tuple[WebhookKey, ...]:
@@ -74,6 +78,30 @@ def keys_in(text: str, path: Path) -> tuple[WebhookKey, ...]:
     if not keys:
         raise WrongOption("secret_file", f"{path} holds no secret")
     return tuple(keys)
+
+
+def private_key_in(text: str, path: Path, option: str) -> PrivateKey:
+    """The one key (``whsk_…``) of a file. Raises WrongOption for ``option``, without the content."""
+    try:
+        key = _key(text.strip())
+    except ValueError as error:
+        raise WrongOption(option, f"{path}: {error}") from None
+    if not isinstance(key, PrivateKey):
+        raise WrongOption(option, f"{path} has no private key of Ed25519, which begins with {_PRIVATE}")
+    return key
+
+
+def public_key(text: str) -> VerifyKey:
+    """Of ``whpk_…``. Raises ValueError."""
+    from nacl.signing import VerifyKey
+
+    try:
+        key = b64decode(text.strip().removeprefix(_PUBLIC), validate=True)
+    except binascii.Error:
+        raise ValueError(f"not base64; a public key is {_PUBLIC} and base64") from None
+    if len(key) != _SEED_BYTES or not text.strip().startswith(_PUBLIC):
+        raise ValueError(f"a public key is {_PUBLIC} and {_SEED_BYTES} bytes in base64")
+    return VerifyKey(key)
 
 
 def signature(keys: Sequence[WebhookKey], message_id: str, timestamp: int, body: bytes) -> str:

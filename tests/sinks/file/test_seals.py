@@ -1,0 +1,209 @@
+"""Seals of closed parts: what changes behind a seal is found, and what the sink does itself is no fault."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from nacl.signing import SigningKey
+
+from bridge.cli.command_line import parse
+from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
+from sinks.file.examine import examine
+from sinks.file.options import FileOptions
+from sinks.file.seals import check_seals
+from sinks.file.sink import FileSink
+from sinks.reader import CheckedSeals
+from tests.kit.deadlines import BUSY
+from tests.kit.records import changes
+from tests.kit.sinks import opened_sink
+
+PLAIN: dict[str, Any] = {"bytes": 4096, "compression": "none", "seal": True}
+PACKED: dict[str, Any] = {"bytes": 4096, "seal": True}
+
+
+async def written(path: Path, count: int, *, first: int = 1, **rotation: Any) -> None:
+    """Waits until every closed part has its seal, and is compressed where it shall be."""
+    options = FileOptions.model_validate({"path": path, "rotation": rotation})
+    async with opened_sink(FileSink("copy", options, cluster="prod")) as sink:
+        for start in range(first, first + count, 10):
+            assert await sink.deliver(changes(10, first=start)) == ALL_STORED
+        await until(lambda: not checked(path).unsealed and ("compression" in rotation or not plain_parts(path)))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60 * BUSY):
+        while not holds():  # noqa: ASYNC110 (a thread of the sink works)
+            await asyncio.sleep(0.01)
+
+
+def checked(path: Path, keys: Sequence[str] = ()) -> CheckedSeals:
+    found = check_seals(path.parent, keys)
+    return found[0] if found else CheckedSeals(path, (), 0, 0, ("no seals yet",), "")
+
+
+def plain_parts(path: Path) -> list[Path]:
+    return sorted(each for each in path.parent.glob(f"{path.name}.2*") if each.suffix not in (".zst", ".tmp"))
+
+
+def lines_of(path: Path) -> list[bytes]:
+    return path.with_name(f"{path.name}.seals").read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("rotation", [PLAIN, PACKED])
+async def test_each_closed_part_has_a_seal(tmp_path: Path, rotation: dict[str, Any]) -> None:
+    path = tmp_path / "deltas"
+    await written(path, 100, **rotation)
+
+    found = checked(path)
+    seals = [json.loads(each) for each in lines_of(path)]
+    assert found.faults == []
+    assert found.sealed == len(seals) > 2
+    assert [seal["first"] for seal in seals[1:]] == [seal["last"] + 1 for seal in seals[:-1]]
+    assert seals[0]["first"] == 1
+    assert all(seal["lines"] == seal["last"] - seal["first"] + 1 for seal in seals)
+
+
+async def test_a_restart_goes_on_with_the_chain(tmp_path: Path) -> None:
+    path = tmp_path / "deltas"
+    await written(path, 50, **PLAIN)
+    seals = path.with_name("deltas.seals")
+    before = len(lines_of(path))
+    seals.write_bytes(seals.read_bytes() + lines_of(path)[0][:50])  # A crash cut a line.
+    await written(path, 50, first=51, **PLAIN)
+
+    assert checked(path).faults == []
+    assert len(lines_of(path)) > before
+
+
+def changed(path: Path) -> str:
+    part = plain_parts(path)[1]
+    part.write_bytes(part.read_bytes().replace(b"watched", b"deduced", 1))
+    return f"{part.name} was changed"
+
+
+def shortened(path: Path) -> str:
+    part = plain_parts(path)[1]
+    part.write_bytes(b"".join(part.read_bytes().splitlines(keepends=True)[:-1]))
+    return f"{part.name} was changed"
+
+
+def replaced_by_a_torn_archive(path: Path) -> str:
+    part = plain_parts(path)[1]
+    packed = zstandard.compress(part.read_bytes())
+    part.with_name(f"{part.name}.zst").write_bytes(packed[:-10])
+    part.unlink()
+    return f"{part.name} cannot be unpacked"
+
+
+def taken_away(path: Path) -> str:
+    part = plain_parts(path)[1]
+    part.unlink()
+    return f"{part.name} is missing"
+
+
+def line_taken_out(path: Path) -> str:
+    path.with_name("deltas.seals").write_bytes(b"".join(lines_of(path)[:1] + lines_of(path)[2:]))
+    return "line 2 does not follow the line before it"
+
+
+def line_changed(path: Path) -> str:
+    lines = lines_of(path)
+    lines[1] = lines[1].replace(b'"lines":', b'"lines":1')
+    path.with_name("deltas.seals").write_bytes(b"".join(lines))
+    return "line 3 does not follow the line before it"
+
+
+def line_of_another_program(path: Path) -> str:
+    lines = lines_of(path)
+    path.with_name("deltas.seals").write_bytes(b"".join([*lines, b"\xff" + b"x" * 50 + b"\n"]))
+    return f"line {len(lines) + 1} is no seal"
+
+
+def line_without_an_end(path: Path) -> str:
+    lines = lines_of(path)
+    path.with_name("deltas.seals").write_bytes(b"".join([*lines, b"x" * 10_000_000]))
+    return f"line {len(lines) + 1} is cut, or longer"
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        changed,
+        shortened,
+        replaced_by_a_torn_archive,
+        taken_away,
+        line_taken_out,
+        line_changed,
+        line_of_another_program,
+        line_without_an_end,
+    ],
+)
+async def test_what_changes_behind_a_seal_is_found(tmp_path: Path, tamper: Callable[[Path], str]) -> None:
+    path = tmp_path / "deltas"
+    await written(path, 100, **PLAIN)
+    fault = tamper(path)
+
+    assert any(each.startswith(fault) for each in checked(path).faults), checked(path).faults
+
+
+async def test_what_retention_removes_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "deltas"
+    await written(path, 200, **PLAIN, retain_parts=2)
+    await until(lambda: len(plain_parts(path)) <= 2)
+
+    found = checked(path)
+    assert found.faults == []
+    assert found.removed > 2
+    assert found.sealed == len(plain_parts(path))
+
+
+async def test_a_signature_shows_that_another_chain_was_written(tmp_path: Path) -> None:
+    path, key, other = tmp_path / "deltas", SigningKey.generate(), SigningKey.generate()
+    file = tmp_path / "key"
+    file.write_text(f"whsk_{b64encode(bytes(key)).decode()}\n")
+    await written(path, 100, **PLAIN, seal_key_file=str(file))
+    public = [f"whpk_{b64encode(bytes(each.verify_key)).decode()}" for each in (other, key)]
+
+    assert checked(path, public).faults == []
+    assert "line 1 is not signed by a key that you gave" in checked(path, public[:1]).faults
+    # Somebody writes the whole chain anew, around a part that is changed.
+    changed(path)
+    path.with_name("deltas.seals").unlink()
+    await written(path, 10, first=101, **PLAIN)
+    assert checked(path).faults == []
+    assert "line 1 is not signed by a key that you gave" in checked(path, public).faults
+
+
+async def test_a_key_that_cannot_sign_is_named_with_its_option(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("whsec_" + b64encode(b"x" * 32).decode())
+    options = FileOptions.model_validate(
+        {"path": tmp_path / "deltas", "rotation": {**PLAIN, "seal_key_file": str(file)}}
+    )
+    [wrong] = examine(options)
+
+    assert str(wrong).startswith(f"rotation.seal_key_file: {file} has no private key")
+    with pytest.raises(SinkUnavailable, match=r"rotation\.seal_key_file"):
+        await FileSink("copy", options, cluster="prod").open(SinkContext())
+    with pytest.raises(ValueError, match="seal_key_file has no effect without seal: true"):
+        FileOptions.model_validate({"path": "d", "rotation": {"seal_key_file": str(file)}})
+
+
+async def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "deltas"
+    assert parse(["verify", "--seals", str(tmp_path)])() == 1
+    await written(path, 100, **PLAIN)
+
+    assert parse(["verify", "--seals", str(tmp_path)])() == 0
+    assert f"last line {checked(path).last}" in capsys.readouterr().out
+    taken_away(path)
+    assert parse(["verify", "--seals", str(tmp_path), "--json"])() == 1
+    [document] = json.loads(capsys.readouterr().out)
+    assert len(document["faults"]) == 1
