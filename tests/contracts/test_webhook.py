@@ -20,6 +20,7 @@ from tests.contracts.destinations import PATIENCE, AnEndpoint
 from tests.contracts.rules import Results, assert_holds, deliver
 from tests.kit.deadlines import BUSY
 from tests.kit.records import changes
+from tests.kit.sinks import ALONE
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted
 
 
@@ -149,10 +150,10 @@ async def test_a_secret_that_is_no_header_fails_without_its_text(
 
     assert results.failures == [f"header_files.Authorization: {file} is not one line of printable ASCII"]
     file.write_text(secret)
-    for call in ("open", "check"):
+    for refused in (lambda sink: sink.open(ALONE), lambda sink: sink.check()):
         sink = endpoint.sink(header_files={"Authorization": file})
         with pytest.raises(SinkUnavailable, match=r"header_files.Authorization: .* is not one line"):
-            await getattr(sink, call)()
+            await refused(sink)
         await sink.close()
 
 
