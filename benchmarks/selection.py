@@ -19,7 +19,7 @@ from bridge.transform.digest import IgnoredPaths
 from bridge.transform.transform import stripped
 from bridge.views.decisions import Decisions, Views
 from bridge.views.language import Cel
-from bridge.views.selector import SelectorText, compile_selection
+from bridge.views.selection import SelectorText, compile_selection
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 OBJECTS = Path(__file__).parent / "load" / "objects"

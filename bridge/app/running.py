@@ -23,7 +23,8 @@ from bridge.app.operators import RunningSources, open_to_operators
 from bridge.app.reloader import Reloader
 from bridge.app.watched_resources import WatchedResources
 from bridge.delivery import HeldLease
-from bridge.delivery.backpressure import Backpressure, Exporter
+from bridge.delivery.backpressure import Backpressure
+from bridge.delivery.exporter import Exporter
 from bridge.delivery.feeds import Feeds
 from bridge.delivery.live_tail import LiveTail
 from bridge.delivery.selecting import Selecting

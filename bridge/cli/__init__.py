@@ -18,7 +18,7 @@ exits           exit codes, and which error ends a command with which
 process         core dumps, memory, foreign packages and signals of the process
 profile         the tables of --profile-stages
 progress        a line with the progress of what takes long
-running         run
+run             run
 schema          schema of the configuration and of events, AsyncAPI document
 settings        loads the configuration file of a command
 status          status

@@ -54,7 +54,7 @@ _NAMESPACE = Argument("--namespace", metavar="N", help="only objects in this nam
 RUN = CommandSpec(
     "run",
     "watch the configured resources and deliver their deltas, until SIGTERM",
-    "bridge.cli.running:run",
+    "bridge.cli.run:run",
     CONFIG,
     Argument(
         "--profile-stages",

@@ -1,8 +1,9 @@
 """Carries changes from the informers into the outbox, and from the outbox to the sinks, with a worker for each sink.
 
 attempts        makes an attempt at a sink: through its circuit, under the Lease, timed, counted and reported
-backpressure    takes the informers' batches into the outbox, and keeps each sink's backlog within its bounds
+backpressure    keeps each sink's backlog within its bounds
 circuit         the circuit breaker: when an attempt may begin
+exporter        takes the informers' batches into the outbox
 feeds           opens a feed out of the outbox for each sink
 lane_worker     the worker of sinks that deliver record by record, several at once
 live_tail       shows what is committed to people who watch

@@ -1,27 +1,24 @@
-"""Takes batches of the informers into the outbox, and keeps every sink's backlog within its bounds, by the sink's
-policy: stops the intake, compacts, or drops.
+"""Keeps every sink's backlog within its bounds, by the sink's policy: stops the intake, compacts, or drops.
 
-``Exporter.export`` appends a batch and returns when it is durable; before that, it waits while a backlog stops the
-intake. The backlogs are looked at a few times a second, beside the hot path. A sink with a selection that holds much of
-the log for few records of its own is moved out of the way, so that the log can be trimmed behind it.
+The ``Exporter`` waits while a backlog stops the intake. The backlogs are looked at a few times a second, beside the hot
+path. A sink with a selection that holds much of the log for few records of its own is moved out of the way, so that the
+log can be trimmed behind it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 from bridge.delivery.sink_feed import SinkFeed
 from bridge.delivery.sink_pipeline import SinkPipeline
-from bridge.model.change import ChangeBatch, Op
 from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.primitives.backoff import PollInterval
-from bridge.model.record import Delta
 from bridge.outbox import Outbox, why_full
 from bridge.plan.plan import SinkPlan
 from bridge.telemetry.facts import Report
-from bridge.telemetry.facts.outbox import BacklogCompacted, BacklogDropped, BatchCommitted, IntakeBlocked, IntakeResumed
+from bridge.telemetry.facts.outbox import BacklogCompacted, BacklogDropped, IntakeBlocked, IntakeResumed
 
 CHECK_INTERVAL = 0.25
 """Seconds between two checks of the backlogs. Bounds are in records, so a backlog grows little in between."""
@@ -146,34 +143,3 @@ def _min_new_records(bound: int | None, left: int) -> int:
     if bound is not None and left < bound <= _COMPACT_AFTER:
         return 1
     return max(min(_COMPACT_AFTER, bound or _COMPACT_AFTER), left)
-
-
-class Exporter:
-    """Takes batches of every informer. When ``export`` returns, the batch is durable, and every listener has it. The
-    informer waits for that before it processes its next batch."""
-
-    def __init__(self, outbox: Outbox, backlogs: Backpressure, report: Report) -> None:
-        self._outbox = outbox
-        self._backlogs = backlogs
-        self._report = report
-
-    async def export(self, batch: ChangeBatch) -> Sequence[Delta]:
-        """The records of the changes."""
-        if batch.changes and self._backlogs.can_block:
-            await self._backlogs.admit()
-        deltas = await self._outbox.append(batch)
-        if not deltas:
-            return deltas
-        ops = [delta.op for delta in deltas]
-        self._report(
-            BatchCommitted(
-                batch.resource,
-                batch.scope,
-                records=len(deltas),
-                bytes=sum(len(delta.body) for delta in deltas),
-                added=ops.count(Op.ADDED),
-                updated=ops.count(Op.UPDATED),
-                deleted=ops.count(Op.DELETED),
-            )
-        )
-        return deltas

@@ -38,7 +38,7 @@ from bridge.telemetry.facts.outbox import (
 from bridge.views.decisions import Decisions, Views
 from bridge.views.evaluation import Failures
 from bridge.views.language import Cel, MissingLibrary
-from bridge.views.selector import (
+from bridge.views.selection import (
     SelectorText,
     SinkSelection,
     WrongSelection,

@@ -22,7 +22,7 @@ from bridge.outbox import LastState, Outbox, utc_now
 from bridge.telemetry.facts import Report
 from bridge.views.decisions import Views
 from bridge.views.language import Cel, MissingLibrary
-from bridge.views.selector import SelectorText, WrongSelection, compile_selection
+from bridge.views.selection import SelectorText, WrongSelection, compile_selection
 
 CHECK_EVERY = 5.0
 """Seconds between two looks at the schedules. A bridge without schedules wakes for them, too."""

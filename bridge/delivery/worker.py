@@ -51,6 +51,9 @@ class Worker(SinkWorker):
         self._part_failure = RetryLater("")
 
     async def _work(self) -> None:
+        """Dead letters that are to be retried come first; then a fetch at a time, with a notice alone in its delivery.
+        A fetch is settled when all its records are stored or durable dead letters. While some wait aside (for a topic
+        that takes none), later fetches are delivered past them, and settled behind them."""
         clock = asyncio.get_running_loop().time
         while True:
             while self._dead_letters.retrying and clock() >= self._letters_at and await self._retry_dead_letters():
@@ -300,6 +303,8 @@ class TransactionWorker(Worker):
         await super().run()
 
     async def _work(self) -> None:
+        """First, what the destination already has of the log is settled. Then a transaction at a time: it is settled
+        when the destination has committed it, with the progress in it."""
         if (read := await self._source.recover(self._attempts.committed)) is not None:
             self._report(read)
         clock = asyncio.get_running_loop().time

@@ -108,6 +108,8 @@ class Controller:
         self._resource = resource
 
     async def _process(self, deltas: Sequence[QueuedDelta], position: str | None) -> None:
+        """In this order: the store has the changes, the outbox has them durably, and only then the bodies leave the
+        store."""
         changes = self.handle_deltas(deltas)
         position = None if self._fifo.contradicted else position
         self._position = position

@@ -180,6 +180,8 @@ class Writer:
             self._report_on_loop(OutboxHasRoom(time.monotonic() - stuck_since))
 
     def _transact(self, group: list[_Job[Any]]) -> None:
+        """All jobs of the group in one transaction, and one fsync: all are durable behind it, or none. A job that is
+        refused changes nothing, and leaves the others alone."""
         connection, capture = self._connection, self._capture
         frame = None
         try:

@@ -24,7 +24,7 @@ from bridge.model.primitives.field_path import FieldPath
 from bridge.model.resource import Resource, ResourceName, Scope
 from bridge.outbox import Ledger
 from bridge.plan.plan import Wanted
-from bridge.views.selector import Selector, SelectorText, Unwatched, find_unwatched
+from bridge.views.selection import Selector, SelectorText, Unwatched, find_unwatched
 
 Desired: TypeAlias = dict[tuple[str, Scope], Resource]
 """A resource's name and a scope → the resource in its served version."""

@@ -19,7 +19,7 @@ from bridge.model.primitives.field_path import FieldPath
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, ResourceName, Scope
 from bridge.outbox import Retention
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 from sinks.base import Claim, Lanes, Sink, Transactions, WrongOption
 
 

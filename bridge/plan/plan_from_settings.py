@@ -23,7 +23,7 @@ from bridge.model.primitives.shard import Shard
 from bridge.outbox import Retention
 from bridge.plan.plan import ElectionPlan, PagePlan, Plan, SinkPlan, TracingPlan, Wanted
 from bridge.views.language import CHANGED, OLD_OBJECT
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 from config.schema import (
     OnClusterChange,
     PageSettings,

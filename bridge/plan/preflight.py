@@ -21,7 +21,7 @@ from bridge.model.record import MOST_SELECTIONS
 from bridge.plan.plan import Plan, SinkPlan, TracingPlan
 from bridge.views.content_maker import WrongContent, compile_content
 from bridge.views.language import Cel, MissingLibrary
-from bridge.views.selector import WrongSelection, compile_selection
+from bridge.views.selection import WrongSelection, compile_selection
 from sinks.base import WrongOption, read_secret
 from sinks.secret_files import tls_context
 

@@ -3,6 +3,19 @@
 To lead is to run the bridge on the state directory, as it runs without an election: ``lead``, which the composition
 root gives, does that within ``Term.replicating``. Nothing watches, decides or delivers while a replica follows.
 
+A takeover, in its order:
+
+1. The holder before releases the Lease, or has not renewed it for ``lease_duration``. A replica that is not on its
+   in-sync list waits for one more duration.
+2. ``Elector`` remembers its identity in the state directory, and takes the Lease with the next term. What the former
+   leader published stays in it.
+3. ``Replica.lead`` ends following, and closes the copy.
+4. ``Lead`` opens the outbox in the same directory, as a restart does, with the term's ``Capture``. Its first commit
+   begins the term. A takeover that may lack something writes a Gap, and each sink owes a snapshot.
+5. ``Term.announce``: the replication server listens, and the Lease says where, before the first delivery.
+6. Watches resume at their positions, sinks open with the term, and what was not settled comes again with its ids.
+7. The others follow: by the next commits where their point is in this history, else by a base copy.
+
 A lost Lease ends the bridge's run, and no process. client-go's users exit; then every hiccup of the API server costs a
 new process. Here the replica closes its state, follows again, and resumes its watches from their positions when it
 leads. The price: every watch and sink is opened and closed with a tenure.

@@ -5,7 +5,7 @@ decisions       decides which sinks get a record, and as which step
 differences     compares two states of an object: the paths that differ, a merge patch, a JSON patch
 evaluation      evaluates expressions on a record, each once for all sinks, and counts failures
 language        CEL: what an expression reads, what it may cost, and its evaluation
-selector        a sink's ``select``: its entries, their compilation, and entries without a watched resource
+selection       a sink's ``select``: its entries, their compilation, and entries without a watched resource
 
 A record meets the room twice. Before its commit, ``Decisions`` evaluates the selections of all sinks (``where`` on the
 object's state, ``when`` on its step), and who gets the record is stored with it. Before an attempt, a ``ContentMaker``

@@ -15,7 +15,7 @@ from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Selected
 from bridge.model.resource import Resource
 from bridge.views.evaluation import Evaluator, Failures, KnownValues
-from bridge.views.selector import SinkSelection
+from bridge.views.selection import SinkSelection
 
 
 class Decisions:

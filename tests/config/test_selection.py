@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from bridge.model.change import Op
 from bridge.model.policies import OnError
 from bridge.views.language import Cel
-from bridge.views.selector import SelectorText, WrongSelection, compile_selection
+from bridge.views.selection import SelectorText, WrongSelection, compile_selection
 from config.schema.delivery import Select, SelectEntry, SelectSettings
 
 ENTRY: TypeAdapter[SelectSettings] = TypeAdapter(SelectEntry)

@@ -36,7 +36,7 @@ from bridge.outbox import CleanerPolicy, Retention
 from bridge.plan.entries import Resolution
 from bridge.plan.plan import SinkPlan
 from bridge.telemetry.facts import discard
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 from tests.bridge.outbox.opened import crashed, rows_of
 from tests.kit import memory
 from tests.kit.deadlines import BUSY

@@ -29,7 +29,7 @@ class LeaseTiming(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ElectionState(StrEnum):
-    """See bridge.replication.states."""
+    """See bridge.replication.deciding."""
 
     STARTING = "starting"
     FOLLOWING = "following"

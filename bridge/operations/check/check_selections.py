@@ -29,7 +29,7 @@ from bridge.plan.plan import Plan
 from bridge.views.content_maker import SinkContent, WrongContent, compile_content
 from bridge.views.evaluation import Evaluation, Evaluator, Failures
 from bridge.views.language import CHANGED, TIME, Cel, EvaluationFailed, Expression, MissingLibrary
-from bridge.views.selector import Selector, SinkSelection, WrongSelection, compile_selection
+from bridge.views.selection import Selector, SinkSelection, WrongSelection, compile_selection
 
 MOST_EVALUATED = 10_000
 """Objects of a resource in a scope, on which expressions are evaluated."""

@@ -25,7 +25,7 @@ from bridge.plan.keys import likely_transforms
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.views.decisions import Views
 from bridge.views.language import Cel
-from bridge.views.selector import compile_selection
+from bridge.views.selection import compile_selection
 
 # ── Sinks with a selection ───────────────────────────────────────────────────
 

@@ -33,7 +33,7 @@ from bridge.telemetry.facts.election import (
     TookOverLacking,
 )
 from bridge.telemetry.facts.informer import ListCompleted
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 from sinks.base import Receipt
 from tests.bridge.app.test_bridge import QUICK, World, a_config_map
 from tests.bridge.replication.pair import rows_of_all_tables

@@ -15,7 +15,7 @@ from bridge.model.record import Delta
 from bridge.model.resource import Scope
 from bridge.plan.plan import Wanted
 from bridge.telemetry.facts.informer import RecoveryEnd, StepsRecovered
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 from tests.bridge.app.test_restart import CONFIG_MAPS, Run, a_config_map, evidence, life
 from tests.kit.playground import Playground
 

@@ -34,7 +34,7 @@ def imported(*arguments: str) -> set[str]:
 )
 def test_a_run_does_not_import(module: str) -> None:
     modules = imported("run", "-c", "kubedelta.yaml")
-    assert {"bridge.cli.running", "bridge.app.bridge"} <= modules
+    assert {"bridge.cli.run", "bridge.app.bridge"} <= modules
     assert module not in modules
 
 

@@ -14,7 +14,7 @@ import pytest
 from bridge.cli import admin_access as waiting
 from bridge.cli.exits import Exit
 from bridge.cli.progress import ProgressLine, progress, progress_text
-from bridge.cli.running import show_first_lists
+from bridge.cli.run import show_first_lists
 from bridge.model.admin import UnknownTarget
 from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
 from tests.bridge.cli.conftest import Command
@@ -133,7 +133,7 @@ def a_snapshot(*states: InformerState, **sink: Any) -> StatusSnapshot:
 
 
 async def test_first_lists_are_shown_until_all_are_done(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.cli.running._LOOK_EVERY", 0.0)
+    monkeypatch.setattr("bridge.cli.run._LOOK_EVERY", 0.0)
     listing, live, refused = InformerState.LISTING, InformerState.LIVE, InformerState.REFUSED
     snapshots = iter([a_snapshot(), a_snapshot(listing, live, refused), a_snapshot(live, live, refused)])
     await show_first_lists(lambda: next(snapshots), ProgressLine(terminal))

@@ -21,7 +21,7 @@ from bridge.outbox import Outbox, Retention
 from bridge.plan.entries import Resolution
 from bridge.plan.plan import SinkPlan
 from bridge.telemetry.facts import Fact
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 from tests.kit.pipelines import without_worker
 from tests.kit.records import PODS
 from tests.kit.sinks import RecordingSink

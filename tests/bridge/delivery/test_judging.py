@@ -9,7 +9,7 @@ import pytest
 from bridge.model.admin import Replayed, ReplayRequest, UnknownTarget
 from bridge.model.policies import StartPolicy
 from bridge.operations.admin.operations import OfflineOperations
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 from tests.bridge.delivery.chat import BIG, EVERY, change, put, started, taken
 
 REPLICAS = (SelectorText(resource="pods", when="op != 'updated' || object.spec.n != oldObject.spec.n"),)

@@ -16,7 +16,7 @@ from bridge.model.formats.envelope import Envelopes
 from bridge.model.policies import RedactionMode, RedactionRule
 from bridge.model.primitives.field_path import FieldPath
 from bridge.operations.admin.client import AdminClient
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.sinks import RecordingSink, StuckSink
 

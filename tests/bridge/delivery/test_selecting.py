@@ -22,7 +22,7 @@ from bridge.telemetry.facts.outbox import SelectionChanged, SelectionUnreadable
 from bridge.views.language import MissingLibrary
 from bridge.views.language.cel import Bound, CelExpression
 from bridge.views.language.cost import budget
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 from tests.bridge.delivery.chat import BIG, EVERY, SCOPE, put, started, taken
 from tests.bridge.outbox.opened import everything
 from tests.kit.counted_work import CountedWork

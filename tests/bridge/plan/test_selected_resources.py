@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridge.model.resource import Resource, Scope
 from bridge.plan.entries import Resolution, unwatched_entries
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 WIDGETS = "widgets.acme.io"

@@ -9,7 +9,7 @@ from bridge.model.resource import Resource
 from bridge.views.decisions import Views
 from bridge.views.evaluation import Evaluation
 from bridge.views.language import Cel, Expression, Purpose
-from bridge.views.selector import SelectorText, compile_selection
+from bridge.views.selection import SelectorText, compile_selection
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)

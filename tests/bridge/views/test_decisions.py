@@ -7,7 +7,7 @@ from typing import Any
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Selected
 from bridge.views.decisions import Decisions
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 from tests.bridge.views.compiled import PODS, as_bytes, entry, views
 
 BLUE, BIG = 1, 4

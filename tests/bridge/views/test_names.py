@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.views.selector import Selector, find_unwatched
+from bridge.views.selection import Selector, find_unwatched
 from tests.bridge.views.compiled import DEPLOYMENTS, NODES, PODS
 
 WATCHED = (PODS, DEPLOYMENTS, NODES)

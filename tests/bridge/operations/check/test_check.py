@@ -27,7 +27,7 @@ from bridge.outbox.errors import StateError
 from bridge.plan import difference
 from bridge.plan.plan import PagePlan, Plan, PlanRefused, SinkPlan, Wanted
 from bridge.telemetry.facts import discard
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 from sinks.base import Claim
 from tests.bridge.app.test_restart import a_config_map, life
 from tests.kit.deadlines import BUSY

@@ -12,7 +12,7 @@ from bridge.kube import ClusterAccess
 from bridge.model.change import Op
 from bridge.operations.verify.verify import Verification, verify
 from bridge.plan.plan import Plan, SinkPlan, Wanted
-from bridge.views.selector import SelectorText
+from bridge.views.selection import SelectorText
 from tests.bridge.operations.verify.test_verify import SOON, Destination, config_map
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground

@@ -10,7 +10,7 @@ from bridge.model.change import Op
 from bridge.model.object import bare_body
 from bridge.model.policies import OnError
 from bridge.views.evaluation import FailedEvaluation
-from bridge.views.selector import Selector, SelectorText, WrongSelection, compile_selection
+from bridge.views.selection import Selector, SelectorText, WrongSelection, compile_selection
 from tests.bridge.views.compiled import CEL, DEPLOYMENTS, NODES, PODS, chosen, entry, evaluation, views
 
 TEAM_A = {"metadata": {"labels": {"team": "a"}}, "spec": {"replicas": 3}}
