@@ -227,7 +227,7 @@ def _rebuild(start: _Start, mark: Mark, behind: int) -> OpenedState:
     last = max(last_exported(files.file, mark), behind)  # Another replica may have gone on with the numbers.
     epoch = unused_epoch(files.file, mark)
     found = Rebuilt(mark.reason, files.move_aside())
-    _make(files, last)
+    _make(files, last, epoch)  # With both: a kill before the next step is followed by another repair, behind them.
     connection = open_writer(files.file)
     with _closed_after_error(start, connection):
         _begin_history(start, connection)
@@ -243,12 +243,15 @@ def _expect_file(files: StateDirectory) -> None:
         raise Damaged(f"{files.file} is missing, and {WAL} is there")
 
 
-def _make(files: StateDirectory, behind: int) -> None:
-    """Makes an empty database, whose first record has the number after ``behind``. A kill leaves none, or one with all
-    its tables: a file without has lost its records."""
+def _make(files: StateDirectory, behind: int, epoch: int = 1) -> None:
+    """Makes an empty database, whose first record has the number after ``behind``, in this epoch. A kill leaves none,
+    or one with all its tables: a file without has lost its records."""
     try:
         with closing(open_writer(files.begin_file(), made=True)) as database:
-            database.execute("UPDATE meta SET last = ?1, log_start = ?1 + 1, cleaner_checkpoint = ?1 + 1", (behind,))
+            database.execute(
+                "UPDATE meta SET last = ?1, log_start = ?1 + 1, cleaner_checkpoint = ?1 + 1, epoch = ?2",
+                (behind, epoch),
+            )
         files.finish_file()
     except OSError as error:
         raise StateUnusable(f"state.directory: cannot make {files.file}: {error.strerror}") from error

@@ -416,6 +416,28 @@ async def test_a_crash_while_damage_is_replaced_does_not_hide_it(
         assert not [fact for fact in facts if isinstance(fact, OutboxRebuilt)], "once"
 
 
+async def test_a_crash_behind_the_making_of_the_new_database_uses_no_epoch_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(tmp_path, objects=50)
+    alter(tmp_path, "UPDATE meta SET epoch = 7")
+    directory = StateDirectory(tmp_path)
+    directory.mark_damaged("a mark without numbers, as a start leaves it that finds damage")
+    directory.release()
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr(opening, "begin_anew", die)
+        with pytest.raises(Killed):
+            await Outbox.open(tmp_path, TWO, report=lambda _: None)
+
+    await rebuilt(tmp_path)
+    [(epoch,)] = rows_of(tmp_path, "SELECT epoch FROM meta")
+    assert int(str(epoch)) > 7
+
+
 async def test_of_databases_that_were_moved_aside_the_last_one_stays(tmp_path: Path) -> None:
     for content in (b"first", b"second"):
         (tmp_path / FILE).write_bytes(content * 1000)
