@@ -19,7 +19,7 @@ from sinks.file.parts import TEMPORARY, ClosedPart, PartRetention, leftovers_of,
 from sinks.file.seals import Seals
 
 _CHUNK = 256 * 1024
-"""Bytes. A stop waits for the compression of one chunk."""
+"""Bytes. A stop waits for the compression of one chunk, or for the hash of a smaller one."""
 _RETRY = 60.0
 """Seconds until the next try after an error, such as a full disk."""
 
@@ -71,7 +71,7 @@ class ClosedParts:
         """Seconds until there is something to do again; None if that depends on the next rotation."""
         for leftover in leftovers_of(self._path):
             leftover.unlink()
-        succeeded = self._seals is None or self._seals.seal(self._own_parts())
+        succeeded = self._seals is None or self._seals.seal(self._own_parts(), self._end_if_stopped)
         succeeded &= self._remove_surplus(by_size=False)
         if self._rotation.compression is PartCompression.ZSTD:
             for part in parts_of(self._path):
@@ -84,6 +84,10 @@ class ClosedParts:
         succeeded &= self._remove_surplus(by_size=True)
         return self._retention.due_in(self._own_parts()) if succeeded else _RETRY
 
+    def _end_if_stopped(self) -> None:
+        if self._stopped.is_set():
+            raise _Stopped
+
     # ── Retention ────────────────────────────────────────────────────────────
 
     def _own_parts(self) -> list[ClosedPart]:
@@ -94,8 +98,7 @@ class ClosedParts:
         if not self._retention.is_bounded:
             return True
         for part in self._retention.surplus(self._own_parts(), by_size=by_size):
-            if self._stopped.is_set():
-                raise _Stopped
+            self._end_if_stopped()
             try:
                 if not self._remove(part):
                     return False
@@ -110,13 +113,14 @@ class ClosedParts:
         with unread(part.path) as is_free:
             if not is_free and self._retention.may_stay(part):
                 return False
+            packed = part.path.with_name(f"{part.path.name}.zst")
+            has_both = not part.packed and os.path.lexists(packed)
+            if has_both and (packed in self._foreign or not self._has_content_of(packed, part.path)):
+                self._foreign.add(packed)
+                return True
             if self._seals is not None:
                 self._seals.removing(part)
-            packed = part.path.with_name(f"{part.path.name}.zst")
-            if not part.packed and os.path.lexists(packed):
-                if packed in self._foreign or not self._has_content_of(packed, part.path):
-                    self._foreign.add(packed)
-                    return True
+            if has_both:
                 packed.unlink()
             part.path.unlink()
             return True
@@ -163,8 +167,7 @@ class ClosedParts:
         os.fsync(target.fileno())
 
     def _chunk(self, source: BinaryIO) -> bytes:
-        if self._stopped.is_set():
-            raise _Stopped
+        self._end_if_stopped()
         return source.read(_CHUNK)
 
     def _has_content_of(self, packed: Path, plain: Path) -> bool:
@@ -173,8 +176,7 @@ class ClosedParts:
         with plain.open("rb") as source, packed.open("rb") as file:
             try:
                 for block in blocks_of(file, ".zst"):
-                    if self._stopped.is_set():
-                        raise _Stopped
+                    self._end_if_stopped()
                     if source.read(len(block)) != block:
                         return False
             except DAMAGED:

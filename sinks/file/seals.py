@@ -20,7 +20,7 @@ import errno
 import hashlib
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -80,14 +80,19 @@ class _Content:
     last: int
 
 
-def _content_of(part: ClosedPart) -> _Content:
-    """Raises OSError, and DAMAGED for a compressed part."""
+def _go_on() -> None:
+    """Nobody ends the reading of a part."""
+
+
+def _content_of(part: ClosedPart, look: Callable[[], None] = _go_on) -> _Content:
+    """``look`` is called between two blocks, and may raise. Raises OSError, and DAMAGED for a compressed part."""
     digest, size, lines, first, last = hashlib.sha256(), 0, 0, 0, 0
 
     def blocks() -> Iterator[bytes]:
         nonlocal size
         with part.path.open("rb") as file:
             for block in blocks_of(file, part.packed):
+                look()
                 digest.update(block)
                 size += len(block)
                 yield block
@@ -129,15 +134,16 @@ class Seals:
         """Parts with a seal that were not removed; None until the file was read."""
         self._previous = _NOTHING
 
-    def seal(self, parts: Sequence[ClosedPart]) -> bool:
-        """Appends a line for each part that has none, durably. False if one could not be read. Raises OSError."""
+    def seal(self, parts: Sequence[ClosedPart], look: Callable[[], None] = _go_on) -> bool:
+        """Appends a line for each part that has none, durably. False if one could not be read. ``look`` is called again
+        and again, and may raise, which ends the work. Raises OSError for the seals themselves."""
         succeeded = True
         for part in parts:
             if _name(part) in self._read():
                 continue
             try:
-                content = _content_of(part)
-            except DAMAGED:
+                content = _content_of(part, look)
+            except (OSError, *DAMAGED):
                 succeeded = False
                 continue
             self._append(
@@ -252,11 +258,7 @@ def _checked(seals: Path, keys: Sequence[VerifyKey]) -> CheckedSeals:
             else:
                 known[seal.part] = seal
     sealed = 0
-    newest = 0
     for name, seal in known.items():
-        if seal.first and newest and seal.first <= newest:
-            faults.append(f"{name} begins with number {seal.first}, and the part before it ends with {newest}")
-        newest = max(newest, seal.last)
         part = present.pop(name, None)
         if part is None:
             if name not in removed:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 import zstandard
@@ -15,9 +17,12 @@ from nacl.signing import SigningKey
 
 from bridge.cli.command_line import parse
 from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
+from sinks.file import seals
+from sinks.file.closed_parts import ClosedParts
 from sinks.file.examine import examine
-from sinks.file.options import FileOptions
-from sinks.file.seals import check_seals
+from sinks.file.lines import blocks_of
+from sinks.file.options import FileOptions, Rotation
+from sinks.file.seals import Seals, check_seals
 from sinks.file.sink import FileSink
 from sinks.reader import CheckedSeals
 from tests.kit.deadlines import BUSY
@@ -162,6 +167,62 @@ async def test_what_retention_removes_is_no_fault(tmp_path: Path) -> None:
     assert found.faults == []
     assert found.removed > 2
     assert found.sealed == len(plain_parts(path))
+
+
+async def test_records_that_come_again_are_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "deltas"
+    await written(path, 100, **PLAIN)
+    await written(path, 100, **PLAIN)  # A replay, or a start behind a kill.
+
+    assert checked(path).faults == []
+
+
+async def test_a_part_that_stays_has_no_line_of_a_removal(tmp_path: Path) -> None:
+    path = tmp_path / "deltas"
+    await written(path, 100, **PLAIN)
+    kept = plain_parts(path)[0]
+    kept.with_name(f"{kept.name}.zst").write_bytes(zstandard.compress(b"of somebody else"))
+    await written(path, 100, first=101, **PLAIN, retain_parts=2)
+    await until(lambda: len(plain_parts(path)) <= 3)
+
+    assert kept in plain_parts(path)
+    assert not any(b"retention" in each and kept.name.encode() in each for each in lines_of(path))
+
+
+async def test_a_part_that_cannot_be_read_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "deltas"
+    options = FileOptions.model_validate({"path": path, "rotation": {**PLAIN, "retain_parts": 3}})
+    unreadable = tmp_path / "deltas.20200101T000000000000Z.00000000000000000001-00000000000000000001"
+
+    def failing(file: BinaryIO, packed: str) -> Iterator[bytes]:
+        if file.name == str(unreadable):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return blocks_of(file, packed)
+
+    monkeypatch.setattr(seals, "blocks_of", failing)
+    unreadable.write_bytes(b"{}\n")
+    async with opened_sink(FileSink("copy", options, cluster="prod")) as sink:
+        for start in range(1, 101, 10):
+            assert await sink.deliver(changes(10, first=start)) == ALL_STORED
+        await until(lambda: len(plain_parts(path)) <= 3 and not checked(path).unsealed)
+
+    assert not unreadable.exists()
+    assert checked(path).faults == []
+
+
+async def test_a_stop_does_not_wait_for_the_seal_of_a_large_part(tmp_path: Path) -> None:
+    path = tmp_path / "deltas"
+    part = tmp_path / "deltas.20200101T000000000000Z.00000000000000000001-00000000000000000001"
+    with part.open("wb") as file:
+        file.truncate(16 << 30)  # Without content on the disk; its hash takes many seconds.
+    rotation = Rotation.model_validate(PLAIN)
+    parts = ClosedParts(path, rotation, "copy", Seals(path, None))
+    try:
+        await until(path.with_name("deltas.seals").exists)
+    finally:
+        parts.close()
+
+    assert lines_of(path) == []
 
 
 async def test_a_signature_shows_that_another_chain_was_written(tmp_path: Path) -> None:
