@@ -34,7 +34,7 @@ from bridge.model.policies import RedactionPreset as Preset
 from bridge.model.policies import RedactionRule
 from bridge.model.resource import Resource
 from bridge.transform.credentials import Digest, Harmless, redacted_arguments, redacted_text, redacted_variable
-from bridge.transform.places import BOOTSTRAP_TOKEN, PLACES, RELEASE, TOKEN_NAMES, has_free_members
+from bridge.transform.places import BOOTSTRAP_TOKEN, PLACES, RELEASE, TOKEN_NAMES, Reading, has_free_members
 from bridge.transform.redaction import UNREDACTED, Effort, PathRules, Redaction, is_secret, redacted, why_bare
 from bridge.transform.structure import redacted_structure
 
@@ -51,9 +51,11 @@ _HEAD = 200
 """Bytes in which Go writes the beginning of the metadata."""
 _KEYS = tuple(b'"%b"' % name.encode() for name in PLACES)
 _BEFORE_LIST = tuple(key + b":" for key in _KEYS)
-_ENV = b'"env":'
-_LISTS = re.compile(rb'\[(?<=(?:"env":|args":|mand":|.....\s|....\s:)\[)', re.DOTALL)
-"""A list behind a key of the table, perhaps with blanks around the colon. The look is of one width."""
+_BEFORE_VARIABLES = tuple(b'"%b":' % name.encode() for name, (_, read) in PLACES.items() if read is Reading.VARIABLES)
+_ENDS = b"|".join(re.escape(before[-6:]) for before in _BEFORE_LIST)
+_LISTS = re.compile(rb"\[(?<=(?:%b|.....\s|....\s:)\[)" % _ENDS, re.DOTALL)
+"""A list behind a key of the table, perhaps with blanks around the colon. The look is of one width, and a key has at
+least three letters."""
 _MAP_OR_TEXT = tuple((key, re.compile(rb'%b\s*+:\s*+([{"])' % key)) for key in _KEYS)
 _UNUSUAL_ESCAPE = re.compile(rb"\\(?:/|u00(?:2[^6]|3[^cCeE]|[4-7]))")
 """An escape that Go does not write. A name may be hidden behind it."""
@@ -205,7 +207,7 @@ class Presets:
                 if _is_spaced(body, start):
                     return self._decoded(effort, whole)
                 continue
-            is_env = body.endswith(_ENV, at, start)
+            is_env = body.endswith(_BEFORE_VARIABLES, at, start)
             harmless = self._harmless_env if is_env else self._harmless_texts
             if body[start : body.find(b"]", start, start + _LONGEST_LIST) + 1] in harmless:
                 continue  # Bytes that were a whole list in an earlier body are the whole list in this one.
