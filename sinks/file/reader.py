@@ -59,6 +59,8 @@ class FileReader:
         self._since: float | None = None
         """Seconds since 1970; None once a line of that time or later was read: one behind it may repeat an older
         time."""
+        self._closed = False
+        """Threads ask: whoever waited for one may have been cancelled, and the process cannot end before it."""
 
     async def open(self) -> str:
         parts = await asyncio.to_thread(self._lines.open)
@@ -70,8 +72,12 @@ class FileReader:
         self._since = None if since is None else since.timestamp()
 
     async def last(self, count: int, accepts: Callable[[StoredRecord], bool]) -> Sequence[StoredRecord]:
+        def accepted(line: bytes | None) -> bool:
+            self._expect_open()
+            return accepts(StoredRecord(line))
+
         with self._readable():
-            found = await asyncio.to_thread(self._lines.last, count, lambda line: accepts(StoredRecord(line)))
+            found = await asyncio.to_thread(self._lines.last, count, accepted)
         return list(map(StoredRecord, found))
 
     async def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[StoredRecord]]:
@@ -92,10 +98,16 @@ class FileReader:
         return None  # Closed parts may be compressed.
 
     async def close(self) -> None:
+        self._closed = True
         self._lines.close()
+
+    def _expect_open(self) -> None:
+        if self._closed:
+            raise SinkUnavailable(f"{self._path} is no longer read")
 
     def _chosen(self, lines: Iterator[bytes | None]) -> Iterator[bytes | None]:
         for line in lines:
+            self._expect_open()
             if self._since is not None:
                 time = None if line is None else time_in(line)
                 if time is not None and time < self._since:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import threading
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +175,44 @@ async def test_a_damaged_part_does_not_stop_its_reader(tmp_path: Path, damaged: 
     async with opened(unopened(path)) as reader:
         newest = await last(reader, 6, lambda record: not record.foreign)
     assert [seen(record) for record in newest] == SEEN
+
+
+@pytest.mark.parametrize("seeks_time", [False, True])
+def test_a_search_ends_when_the_reader_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeks_time: bool
+) -> None:
+    path = tmp_path / "deltas"
+    part = tmp_path / "deltas.20200101T000000000000Z.00000000000000000001-00000000000000000001"
+    part.write_bytes(b"{}\n" * 1000)
+    began, closed = threading.Event(), threading.Event()
+    looks: list[object] = []
+
+    def unwanted(line: object) -> float:
+        looks.append(line)
+        began.set()
+        closed.wait()
+        return 0.0
+
+    monkeypatch.setattr("sinks.file.reader.time_in", unwanted)
+
+    async def search(reader: FileReader) -> None:
+        if seeks_time:
+            await reader.begin(datetime(2100, 1, 1, tzinfo=UTC))
+            async for _ in reader.read():
+                pass
+        else:
+            await reader.last(1, lambda record: bool(unwanted(record)))
+
+    async def leave() -> None:
+        reader = unopened(path)
+        await reader.open()
+        async with asyncio.TaskGroup() as tasks:
+            searching = tasks.create_task(search(reader))
+            await asyncio.to_thread(began.wait)
+            searching.cancel()
+        await reader.close()
+        closed.set()
+
+    asyncio.run(leave())  # Ends behind the threads.
+
+    assert len(looks) == 1
