@@ -37,6 +37,8 @@ from sinks.reader import CannotRead, NoDestination, ReadPurpose
 from sinks.receipt import SinkUnavailable
 
 _BATCH = 1000
+_BATCH_BYTES = 4 << 20
+"""With so many bytes a batch ends: lines may have megabytes."""
 _HEAD = 256
 """Bytes at the beginning of a file, by which a file that became shorter is recognized."""
 
@@ -83,7 +85,7 @@ class FileReader:
     async def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[StoredRecord]]:
         lines = self._chosen(self._lines.lines() if self._verifies else self._lines.undamaged())
         with self._readable():
-            while batch := await asyncio.to_thread(lambda: list(map(StoredRecord, islice(lines, _BATCH)))):
+            while batch := await asyncio.to_thread(_batch_of, lines):
                 yield batch
 
     @property
@@ -121,6 +123,17 @@ class FileReader:
             yield
         except (OSError, *DAMAGED) as error:
             raise SinkUnavailable(f"cannot read {self._path}: {error}") from error
+
+
+def _batch_of(lines: Iterator[bytes | None]) -> list[StoredRecord]:
+    batch: list[StoredRecord] = []
+    size = 0
+    for line in islice(lines, _BATCH):
+        batch.append(StoredRecord(line))
+        size += len(line or b"")
+        if size >= _BATCH_BYTES:
+            break
+    return batch
 
 
 # ── Lines through rotations ──────────────────────────────────────────────────
