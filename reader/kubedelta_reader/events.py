@@ -126,27 +126,9 @@ def structured(line: bytes) -> Event:
     """A CloudEvent in the structured form. Raises NotAnEvent."""
     try:
         found = _structured.decode(line)
-        sequence = int(found.sequence)
     except _UNREADABLE as error:
         raise NotAnEvent(f"no CloudEvent of kubedelta: {error}") from error
-    return _checked(
-        Event(
-            type=found.type,
-            id=found.id,
-            source=found.source,
-            sequence=sequence,
-            key=found.partitionkey,
-            uid=found.uid,
-            version=found.resourceversion,
-            op=found.op,
-            evidence=found.evidence,
-            epoch=found.epoch,
-            time=found.time,
-            snapshot=found.snapshot,
-            term=found.term,
-            data=_state_in(found.type, bytes(found.data)),
-        )
-    )
+    return _event(found, bytes(found.data), "")
 
 
 def binary(headers: Mapping[str, str | bytes], payload: bytes | None) -> Event:
@@ -165,29 +147,38 @@ def binary(headers: Mapping[str, str | bytes], payload: bytes | None) -> Event:
                 values[folded[3:]] = unquote(text, errors="strict")
             elif folded == "kubedelta-gap":
                 gap = text
-        return _checked(
-            Event(
-                type=values["type"],
-                id=values["id"],
-                source=values["source"],
-                sequence=int(values["sequence"]),
-                key=values.get("partitionkey", ""),
-                uid=values.get("uid", ""),
-                version=values.get("resourceversion", ""),
-                op=values.get("op", ""),
-                evidence=values.get("evidence", ""),
-                epoch=int(values.get("epoch", "1")),
-                time=values.get("time", ""),
-                snapshot=values.get("snapshot", ""),
-                term=int(values.get("term", "0")),
-                gap=gap,
-                data=_state_in(values["type"], payload or b""),
-            )
-        )
-    except KeyError as error:
-        raise NotAnEvent(f"no CloudEvent of kubedelta: it has no attribute {error.args[0]}") from None
+        values.pop("data", None)  # No attribute of a CloudEvent has this name.
+        found = msgspec.convert(values, _Structured, strict=False)
     except _UNREADABLE as error:
         raise NotAnEvent(f"no CloudEvent of kubedelta: {error}") from error
+    return _event(found, payload or b"", gap)
+
+
+def _event(found: _Structured, data: bytes, gap: str) -> Event:
+    """Raises NotAnEvent."""
+    try:
+        sequence = int(found.sequence)
+    except ValueError as error:
+        raise NotAnEvent(f"no CloudEvent of kubedelta: {error}") from error
+    return _checked(
+        Event(
+            type=found.type,
+            id=found.id,
+            source=found.source,
+            sequence=sequence,
+            key=found.partitionkey,
+            uid=found.uid,
+            version=found.resourceversion,
+            op=found.op,
+            evidence=found.evidence,
+            epoch=found.epoch,
+            time=found.time,
+            snapshot=found.snapshot,
+            term=found.term,
+            gap=gap,
+            data=_state_in(found.type, data),
+        )
+    )
 
 
 def envelope(line: bytes) -> Event:

@@ -11,9 +11,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import astuple, replace
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
@@ -103,6 +104,7 @@ CREATE TABLE IF NOT EXISTS reader (
 ) STRICT;
 INSERT OR IGNORE INTO reader VALUES (1, x'', x'');
 """
+# The columns are the key and the members of Known, in their order.
 _SELECT = "SELECT key, uid, sequence, id, partition, term, snapshot, counted, deleted, state FROM known WHERE "
 _ONE = _SELECT + "key = ?"
 _OLDER = _SELECT + "partition = ? AND sequence < ?"
@@ -155,21 +157,7 @@ class SqliteStore:
         return None if found is None else _known(*found)[1]
 
     def put(self, key: str, known: Known) -> None:
-        self.connection.execute(
-            _PUT,
-            (
-                key,
-                known.uid,
-                known.sequence,
-                known.id,
-                known.partition,
-                known.term,
-                known.snapshot,
-                known.counted,
-                known.deleted,
-                known.state,
-            ),
-        )
+        self.connection.execute(_PUT, (key, *astuple(known)))
 
     def drop(self, key: str) -> None:
         self.connection.execute("DELETE FROM known WHERE key = ?", (key,))
@@ -193,27 +181,7 @@ class SqliteStore:
         self.connection.close()
 
 
-def _known(
-    key: str,
-    uid: str,
-    sequence: int,
-    id: str,
-    partition: str,
-    term: int,
-    snapshot: str,
-    counted: str,
-    deleted: int,
-    state: bytes,
-) -> tuple[str, Known]:
-    known = Known(
-        uid=uid,
-        sequence=sequence,
-        id=id,
-        partition=partition,
-        term=term,
-        snapshot=snapshot,
-        counted=counted,
-        deleted=bool(deleted),
-        state=state,
-    )
-    return key, known
+def _known(key: str, *columns: Any) -> tuple[str, Known]:
+    """``columns``: the members of Known, in their order."""
+    known = Known(*columns)
+    return key, replace(known, deleted=bool(known.deleted))
