@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,11 @@ def _verify_seals(folder: Path, key: Path | None, *, as_json: bool) -> int:
     if not found:
         raise CommandEnds(Exit.NO, f"{folder} has no file *.seals: see rotation.seal of file sinks")
     with suppress(BrokenPipeError):
-        say(_seals_document(found) if as_json else "\n".join(line for each in found for line in _seals_text(each)))
+        say(
+            json.dumps([asdict(each) for each in found], indent=2, default=str)
+            if as_json
+            else "\n".join(line for each in found for line in _seals_text(each))
+        )
         sys.stdout.flush()
     return Exit.NO if any(each.faults for each in found) else Exit.OK
 
@@ -80,23 +84,6 @@ def _seals_text(found: CheckedSeals) -> list[str]:
         *(f"{plain(found.seals.name)}: {plain(fault)}" for fault in found.faults),
         f"{plain(found.seals.name)}: {counted(len(found.faults), 'fault')}; parts: {numbers}; last line {found.last}",
     ]
-
-
-def _seals_document(found: Sequence[CheckedSeals]) -> str:
-    return json.dumps(
-        [
-            {
-                "seals": str(each.seals),
-                "faults": list(each.faults),
-                "sealed": each.sealed,
-                "removed": each.removed,
-                "unsealed": list(each.unsealed),
-                "last": each.last,
-            }
-            for each in found
-        ],
-        indent=2,
-    )
 
 
 def _reader(settings: Settings, sink: str) -> RecordReader:

@@ -15,7 +15,7 @@ import zstandard
 from sinks.file.connection import sync_folder
 from sinks.file.lines import DAMAGED, blocks_of
 from sinks.file.options import PartCompression, Rotation
-from sinks.file.parts import TEMPORARY, ClosedPart, PartRetention, leftovers_of, parts_of, unread
+from sinks.file.parts import TEMPORARY, ClosedPart, PartRetention, leftovers_of, parts_of, private, unread
 from sinks.file.seals import Seals
 
 _CHUNK = 256 * 1024
@@ -142,7 +142,7 @@ class ClosedParts:
         with _unlocked(plain):
             pass  # Otherwise the plain part would stay beside the compressed one, and readers of the folder see both.
         temporary = packed.with_name(packed.name + TEMPORARY)
-        with plain.open("rb") as source, open(temporary, "xb", opener=_private) as target:
+        with plain.open("rb") as source, open(temporary, "xb", opener=private) as target:
             try:
                 self._pack(source, target)
                 if os.path.lexists(packed):
@@ -198,7 +198,3 @@ def _unlink_unread(plain: Path) -> None:
     """Raises BlockingIOError while a reader has locked the plain part: the lock would be lost with it."""
     with _unlocked(plain):
         plain.unlink()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

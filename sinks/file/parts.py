@@ -137,6 +137,11 @@ def parts_of(path: Path) -> list[ClosedPart]:
         before = stems
 
 
+def private(path: str, flags: int) -> int:
+    """Opens a file beside the parts, for ``open``: for nobody else, and no symbolic link."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
 def leftovers_of(path: Path) -> list[Path]:
     """Compressed parts that a crash left half. Raises OSError."""
     with os.scandir(path.parent) as entries:

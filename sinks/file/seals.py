@@ -22,16 +22,16 @@ import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from sinks.file.lines import DAMAGED, blocks_of, sequence_in, whole_lines
 from sinks.file.options import Rotation
-from sinks.file.parts import ClosedPart, parts_of
+from sinks.file.parts import ClosedPart, parts_of, private
 from sinks.keys import PrivateKey, private_key_in, public_key
 from sinks.reader import CheckedSeals
 from sinks.secret_files import read_secret
@@ -63,30 +63,22 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     first: int = 0
     """The sequence number of the first line; 0 for a line without one."""
     last: int = 0
-    previous: str
-    """SHA-256 of the line before, without its newline."""
+    previous: str = ""
+    """SHA-256 of the line before, without its newline. Every line has it."""
 
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Seal).decode
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
-    sha256: str
-    bytes: int
-    lines: int
-    first: int
-    last: int
-
-
 def _go_on() -> None:
     """Nobody ends the reading of a part."""
 
 
-def _content_of(part: ClosedPart, look: Callable[[], None] = _go_on) -> _Content:
-    """``look`` is called between two blocks, and may raise. Raises OSError, and DAMAGED for a compressed part."""
-    digest, size, lines, first, last = hashlib.sha256(), 0, 0, 0, 0
+def _seal_of(part: ClosedPart, look: Callable[[], None] = _go_on) -> Seal:
+    """Without the line before. ``look`` is called between two blocks, and may raise. Raises OSError, and DAMAGED for a
+    compressed part."""
+    digest, size, lines, first = hashlib.sha256(), 0, 0, 0
 
     def blocks() -> Iterator[bytes]:
         nonlocal size
@@ -103,8 +95,15 @@ def _content_of(part: ClosedPart, look: Callable[[], None] = _go_on) -> _Content
         newest = line or b""
         if lines == 1:
             first = sequence_in(newest)
-    last = sequence_in(newest)
-    return _Content(digest.hexdigest(), size, lines, first, last)
+    return Seal(
+        part=_name(part),
+        time=_now(),
+        sha256=digest.hexdigest(),
+        bytes=size,
+        lines=lines,
+        first=first,
+        last=sequence_in(newest),
+    )
 
 
 def _name(part: ClosedPart) -> str:
@@ -142,36 +141,25 @@ class Seals:
             if _name(part) in self._read():
                 continue
             try:
-                content = _content_of(part, look)
+                seal = _seal_of(part, look)
             except (OSError, *DAMAGED):
                 succeeded = False
                 continue
-            self._append(
-                Seal(
-                    part=_name(part),
-                    time=_now(),
-                    sha256=content.sha256,
-                    bytes=content.bytes,
-                    lines=content.lines,
-                    first=content.first,
-                    last=content.last,
-                    previous=self._previous,
-                )
-            )
+            self._append(seal)
             self._read().add(_name(part))
         return succeeded
 
     def removing(self, part: ClosedPart) -> None:
         """Appends the line of a part that is about to be removed, durably. Raises OSError."""
         if _name(part) in self._read():
-            self._append(Seal(part=_name(part), time=_now(), removed="retention", previous=self._previous))
+            self._append(Seal(part=_name(part), time=_now(), removed="retention"))
             self._read().discard(_name(part))
 
     def _read(self) -> set[str]:
         """Takes away a line that a crash cut. Raises OSError."""
         if self._sealed is None:
             sealed: set[str] = set()
-            with open(self._path, "a+b", opener=_private) as file:
+            with open(self._path, "a+b", opener=private) as file:
                 file.seek(0)
                 end = 0
                 for line in file:
@@ -189,12 +177,12 @@ class Seals:
         return self._sealed
 
     def _append(self, seal: Seal) -> None:
-        line = _encode(seal)
+        line = _encode(replace(seal, previous=self._previous))
         if self._key is not None:
             signature = b64encode(self._key.signature(line[:-1]))
             line = line[:-1] + _SIGNATURE.encode() + signature + b'"}'
         try:
-            with open(self._path, "ab", opener=_private) as file:
+            with open(self._path, "ab", opener=private) as file:
                 file.write(line + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -206,10 +194,6 @@ class Seals:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 # ── Checking ─────────────────────────────────────────────────────────────────
@@ -300,7 +284,7 @@ def _is_signed(line: bytes, keys: Sequence[VerifyKey]) -> bool:
 
 def _difference(part: ClosedPart, seal: Seal) -> str:
     try:
-        found = _content_of(part)
+        found = _seal_of(part)
     except DAMAGED:
         return "cannot be unpacked"
     if found.sha256 == seal.sha256:
