@@ -26,9 +26,9 @@ object.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -197,15 +197,11 @@ class _GapData(msgspec.Struct):
     resources: list[str] | None = None
 
 
-class _Only(msgspec.Struct, rename="camel"):
-    resource: str | None = None
-    namespace: str | None = None
-
-
 class _SnapshotData(msgspec.Struct):
     objects: int | None = None
     dead_letters: int = 0
-    only: msgspec.Raw = msgspec.Raw()
+    only: dict[str, Any] | None = None
+    """Conditions for the objects that it is about. Members that are not known here narrow it further."""
 
 
 def _name(group: str, plural: str) -> str:
@@ -380,30 +376,25 @@ class Reader:
             return SnapshotEnded(event, (), f"{data.dead_letters} of its objects were rejected")
         if data.objects is None or came < data.objects:
             return SnapshotEnded(event, (), f"{came} of its {data.objects} objects came")
-        only = bytes(data.only)
-        if only in (b"", b"null"):
-            return SnapshotEnded(event, self._swept(event, part, None), "")
-        # Members that are not known here narrow the snapshot further.
-        conditions = msgspec.json.decode(only, type=dict[str, msgspec.Raw])
-        set_ones = {name for name, value in conditions.items() if bytes(value) != b"null"}
-        if not set_ones <= {"resource", "namespace"}:
-            return SnapshotEnded(event, (), f"it was of some objects: {', '.join(sorted(set_ones))}")
-        return SnapshotEnded(event, self._swept(event, part, msgspec.json.decode(only, type=_Only)), "")
+        only = {name: value for name, value in (data.only or {}).items() if value is not None}
+        if not only.keys() <= {"resource", "namespace"}:
+            return SnapshotEnded(event, (), f"it was of some objects: {', '.join(sorted(only))}")
+        return SnapshotEnded(event, self._swept(event, part, only), "")
 
-    def _swept(self, event: Event, partition: str, only: _Only | None) -> Sequence[tuple[str, Known]]:
+    def _swept(self, event: Event, partition: str, only: Mapping[str, Any]) -> Sequence[tuple[str, Known]]:
         swept = []
         for key, known in self._store.older(partition, event.sequence):
-            if only is not None and not _is_in(key, only):
+            if not _is_in(key, only):
                 continue
             if not known.deleted:
                 swept.append((key, known))
-            if only is None:
+            if not only:
                 self._store.drop(key)
             else:
                 identity = f"{event.source} {event.id}"
                 gone = replace(known, sequence=event.sequence, id=identity, deleted=True, state=b"", snapshot="")
                 self._store.put(key, gone)
-        if only is None:
+        if not only:
             self._prove(partition, event.sequence)
         return swept
 
@@ -434,6 +425,8 @@ def _is_newer(event: Event, known: Known) -> bool:
     return event.snapshot not in ("", known.snapshot)
 
 
-def _is_in(key: str, only: _Only) -> bool:
+def _is_in(key: str, only: Mapping[str, Any]) -> bool:
     _, group, plural, namespace, _ = key.split("/")
-    return only.resource in (None, _name(group, plural)) and only.namespace in (None, namespace)
+    return only.get("resource", _name(group, plural)) == _name(group, plural) and (
+        only.get("namespace", namespace) == namespace
+    )
