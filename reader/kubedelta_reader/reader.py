@@ -329,7 +329,7 @@ class Reader:
                 return self._gap(event, partition)
             if event.type == _ENDED:
                 return self._ended(event, partition)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return Unknown(event)
         if event.type == _CANCELLED:
             self._notes.counted.pop(_part(self._place(partition), event.snapshot), None)
@@ -427,6 +427,5 @@ def _is_newer(event: Event, known: Known) -> bool:
 
 def _is_in(key: str, only: Mapping[str, Any]) -> bool:
     _, group, plural, namespace, _ = key.split("/")
-    return only.get("resource", _name(group, plural)) == _name(group, plural) and (
-        only.get("namespace", namespace) == namespace
-    )
+    resource = _name(group, plural)
+    return bool(only.get("resource", resource) == resource and only.get("namespace", namespace) == namespace)
