@@ -25,7 +25,7 @@ import msgspec
 
 from bridge.model.answers import Busy, Failed, ListAnswer, Page, Refused
 from bridge.model.change import ObjectVersion
-from bridge.model.object import MASKED, ApiObject, is_digest_in
+from bridge.model.object import ApiObject, is_redacted
 from bridge.model.versions.version import is_older, is_reached
 from bridge.model.versions.version_table import Deleted
 
@@ -160,8 +160,8 @@ def is_other_state(found: ApiObject, known: ApiObject) -> bool:
     return _differ(one, other)
 
 
-def _is_redacted(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and (is_digest_in(value) or value == MASKED))
+def _may_be_redacted(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and is_redacted(value))
 
 
 def _differ(one: Any, other: Any) -> bool:
@@ -172,6 +172,6 @@ def _differ(one: Any, other: Any) -> bool:
             pending += [(one[name], other[name]) for name in one.keys() & other.keys()]
         elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
             pending += zip(one, other, strict=True)
-        elif one != other and not (_is_redacted(one) or _is_redacted(other)):
+        elif one != other and not (_may_be_redacted(one) or _may_be_redacted(other)):
             return True
     return False
