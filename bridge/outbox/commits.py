@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 
 import apsw
 
-from bridge.outbox.storage.database import one, row
+from bridge.outbox.storage.database import columns, one, row, rows_of
 
 LARGE = 8 << 20
 """Bytes of a changeset beyond which its patchset goes to a temporary file: the plan of a snapshot may have 100 MB."""
@@ -79,8 +79,8 @@ class CommitHistory:
 
 def history_of(database: apsw.Connection) -> CommitHistory:
     """The history of the database as this connection sees it."""
-    rows = database.execute("SELECT term, mark, first_commit FROM terms ORDER BY term")
-    return CommitHistory([StoredTerm(*each) for each in rows], one(database, "SELECT committed FROM meta"))
+    terms = rows_of(database, StoredTerm, f"SELECT {columns(StoredTerm)} FROM terms ORDER BY term")
+    return CommitHistory([*terms], one(database, "SELECT committed FROM meta"))
 
 
 def newest_term(database: apsw.Connection) -> int:

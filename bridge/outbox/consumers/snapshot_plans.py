@@ -40,7 +40,7 @@ from bridge.outbox.consumers.backfill import (
 from bridge.outbox.consumers.backfill_plans import Received, with_in_flight
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.sink_cursors import SinkCursors
-from bridge.outbox.storage.database import one
+from bridge.outbox.storage.database import columns, one, rows_of
 from bridge.outbox.store import Store
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotCancelled
@@ -238,8 +238,8 @@ def cancel_snapshot(database: apsw.Connection, sink: str, backfill: Backfill, ti
 
 def newest_snapshots(database: apsw.Connection) -> dict[str, SnapshotRow]:
     """The newest snapshot on demand of each sink that had one."""
-    query = "SELECT sink, number, through, objects, scope, began, ended, left_out FROM snapshots WHERE number > 0"
-    return {found[0]: SnapshotRow(*found) for found in database.execute(query)}
+    query = f"SELECT {columns(SnapshotRow)} FROM snapshots WHERE number > 0"
+    return {each.sink: each for each in rows_of(database, SnapshotRow, query)}
 
 
 def begin_schedules(database: apsw.Connection, sinks: Sequence[str], time: str) -> dict[str, str]:
