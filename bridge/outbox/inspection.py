@@ -70,9 +70,7 @@ class StateInspection:
 
     def _own(self, sink: str, settled: int) -> int:
         _, seen = selections.seen_by(self._connection, sink)
-        return one(
-            self._connection, f"SELECT count(*) FROM log WHERE seq > ? AND {seen}", (settled, selections.quoted(sink))
-        )
+        return one(self._connection, f"SELECT count(*) FROM log WHERE seq > ? AND {seen}", (settled,))
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def extend(database: apsw.Connection, received: Received, through: int) -> Backf
     database.execute(
         "INSERT INTO backfill_items (sink, item, seq, op)"
         f" SELECT ?, ? + row_number() OVER (ORDER BY seq), seq, {op} FROM log WHERE seq > ? AND seq <= ? AND {seen}",
-        (sink, begin, base.resumes_after, through, selections.quoted(sink)),
+        (sink, begin, base.resumes_after, through),
     )
     last_item = begin + database.changes()
     return save(database, sink, replace(base, resumes_after=through, last_item=last_item))
@@ -171,7 +171,7 @@ def begin_replay(
         database.execute(
             f"INSERT INTO backfill_items (sink, item, seq, op) SELECT ?, row_number() OVER (ORDER BY seq), seq, {op}"
             f" FROM log WHERE seq >= ? AND seq <= ? AND {seen} AND {where}",
-            (sink, log_start, taken, selections.quoted(sink), *values),
+            (sink, log_start, taken, *values),
         )
     found = row(
         database,
@@ -257,7 +257,7 @@ def _waiting(database: apsw.Connection, received: Received, through: int) -> Ite
     op, seen = selections.seen_by(database, sink)
     log = f"SELECT seq, {op}, resource, kind, key, uid FROM log WHERE seq > ? AND seq <= ? AND {seen} ORDER BY seq"
     start = received.planned_through
-    for sequence, op, resource, kind, key, uid in _in_chunks(database, log, start, through, selections.quoted(sink)):
+    for sequence, op, resource, kind, key, uid in _in_chunks(database, log, start, through):
         yield _Waiting(BackfillItem(sequence, op), resource, kind, key, uid)
 
 
@@ -276,7 +276,7 @@ def with_in_flight(database: apsw.Connection, backfill: Backfill, received: Rece
     op, seen = selections.seen_by(database, sink)
     found = database.execute(
         f"SELECT seq, {op} FROM log WHERE seq > ? AND seq <= ? AND {seen} ORDER BY seq",
-        (settled, backfill.starts_after, selections.quoted(sink)),
+        (settled, backfill.starts_after),
     )
     in_flight = list(found)
     insert(database, sink, enumerate((BackfillItem(*each) for each in in_flight), 1 - len(in_flight)))

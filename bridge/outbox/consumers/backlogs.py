@@ -153,7 +153,7 @@ def _distance(after: int, through: int) -> int:
 def read(database: apsw.Connection, sink: str, after: int, present: datetime) -> list[OwnRecords]:
     """The sink's records behind ``after``, in a bounded number of parts."""
     _, seen = selections.seen_by(database, sink)
-    where, values = f"FROM log WHERE seq > ? AND {seen}", (after, selections.quoted(sink))
+    where, values = f"FROM log WHERE seq > ? AND {seen}", (after,)
     size = one(database, f"SELECT count(*) {where}", values) // _MOST + 1
     rows = database.execute(
         f"SELECT seq, length(body) + coalesce(length(before), 0), time {where} ORDER BY seq", values

@@ -366,9 +366,9 @@ def held(database: apsw.Connection, sequences: Sequence[int], bodies: BodyCodec)
 
 
 def seen_by(database: apsw.Connection, sink: str) -> tuple[str, str]:
-    """SQL about a record of the log: the op with which the sink gets the record, and whether the sink gets it. The
-    condition has a parameter: the sink's name in quotes."""
-    targeted = "(targets IS NULL OR instr(targets, ?))"
+    """SQL about a record of the log: the op with which the sink gets the record, and whether the sink gets it."""
+    quoted = f'"{sink}"'
+    targeted = f"(targets IS NULL OR instr(targets, {apsw.format_sql_value(quoted)}))"
     found = load(database).get(sink)
     if found is None:
         return "op", targeted
@@ -386,8 +386,3 @@ def contains(database: apsw.Connection, sink: str) -> str:
     """SQL about an object of the ledger: whether the sink's selection contains it."""
     found = load(database).get(sink)
     return "1" if found is None else f"members & {found.mask}"
-
-
-def quoted(sink: str) -> str:
-    """The parameter of ``seen_by``."""
-    return f'"{sink}"'
