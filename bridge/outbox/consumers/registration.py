@@ -110,7 +110,7 @@ def _begin(
     selecting: Collection[str],
     time: str,
 ) -> _Begun:
-    cursors.save(database, progress, {})
+    cursors.save(database, progress, ())
     cursors.configure(database, sinks, selecting, time)
     found, stored = cursors.load(database, sinks), selections.load(database)
     own = backlogs.read_all(database, {sink: found[sink].settled for sink in sinks}, time)
