@@ -246,14 +246,9 @@ class StateDirectory:
 
     def mark(self) -> Mark | None:
         """The mark of an earlier process that gave up the database; None without a mark. Raises StateUnusable."""
-        try:
-            file = open_private(self._fd, MARK, os.O_RDONLY)
-        except FileNotFoundError:
+        content = _content(self._fd, MARK, _MOST_OF_MARK)
+        if content is None:
             return None
-        try:
-            content = os.pread(file, _MOST_OF_MARK, 0)
-        finally:
-            os.close(file)
         try:
             return msgspec.json.decode(content, type=Mark)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # A bit flip must not hide the mark.
@@ -309,17 +304,26 @@ def _leave_mark(directory: int, mark: Mark) -> bool:
 
 def _read_shard(directory: int) -> Shard | None:
     """``directory`` is a descriptor."""
-    try:
-        file = open_private(directory, SHARD, os.O_RDONLY)
-    except FileNotFoundError:
+    content = _content(directory, SHARD, _MOST_OF_SHARD)
+    if content is None:
         return None
     try:
-        return msgspec.json.decode(os.pread(file, _MOST_OF_SHARD, 0), type=Shard)
+        return msgspec.json.decode(content, type=Shard)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StateUnusable(
             f"state.directory: the file {SHARD} cannot be read ({error}): restore it from a backup, such as "
             '{"of":4,"index":2,"by":"uid"}'
         ) from error
+
+
+def _content(directory: int, name: str, most: int) -> bytes | None:
+    """The beginning of a file beside the database; None without the file. ``directory`` is a descriptor."""
+    try:
+        file = open_private(directory, name, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        return os.pread(file, most, 0)
     finally:
         os.close(file)
 
