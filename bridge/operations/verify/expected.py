@@ -47,7 +47,8 @@ class Expected:
         self._selection = compile_selection(entries, f"sinks.{sink.name}.select", Cel)
         self._views = Views({sink.name: self._selection}, plan.cluster)
         self._transform_of = likely_transforms(plan, catalogue)
-        self._watched = {resource.name: resource for resource in resolution.desired.values()}
+        self._sure = {each.name: self._selection.of(each).sure for each in resolution.desired.values()}
+        self._sure_unserved = self._selection.sure
 
     def matching(self, resource: Resource) -> Matches:
         """A condition on the live objects of the resource."""
@@ -63,7 +64,7 @@ class Expected:
     def sure(self, name: str) -> frozenset[Op]:
         """The steps of this resource that the sink gets for certain."""
         # A resource that is not served has no version here, by which an entry could cover it.
-        return (self._selection.of(self._watched[name]) if name in self._watched else self._selection).sure
+        return self._sure.get(name, self._sure_unserved)
 
     def counts(self, difference: Difference) -> bool:
         """Whether the sink cannot have this difference by the choice of its steps. A last step that the sink did not
