@@ -17,7 +17,3 @@ Invariants, each with its test:
 - A server counts a client's connection from its acceptance, and bounds the number of connections, for each client too,
   the time for a request, and the time for reading its answer. ``tests/bridge/http/test_listener.py``
 """
-
-from bridge.http.server import WebServer
-
-__all__ = ["WebServer"]
