@@ -64,7 +64,7 @@ def events_schema(settings: Settings) -> JsonSchema:
 
 def schema_of(settings: Settings, sink: str) -> JsonSchema:
     """The schema of a sink's payloads. ``$defs.Headers`` is the schema of the headers, if the sink sends any. Raises
-    Failed."""
+    CommandEnds."""
     definitions = Definitions(REFERENCE)
     return payload_schema(sink, channels_of(settings, sink, definitions), definitions)
 

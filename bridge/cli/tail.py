@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -70,7 +71,7 @@ def tail(
             source = target or "the bridge"
             raise CommandEnds(Exit.NO, f"{source} is followed from now on alone, as the bridge commits records")
         found.warn()
-        return follow_bridge(found, target, printer)
+        return asyncio.run(_follow(found, target, printer))
     except CannotRead as error:
         raise CommandEnds(Exit.NO, error) from error
     except SinkUnavailable as error:
@@ -158,18 +159,14 @@ def _no_file(target: str) -> str:
     return f"the file {target}, which does not exist; for a sink of that name, name the configuration (-c FILE)"
 
 
-def follow_bridge(found: OperatorSettings, sink: str | None, printer: Printer) -> int:
+async def _follow(found: OperatorSettings, sink: str | None, printer: Printer) -> NoReturn:
     """``sink``: the sink in whose form records are shown; None for the form in which they are stored. Goes on with the
     next bridge when one ends."""
-    return asyncio.run(_follow(found, sink, printer))
-
-
-async def _follow(found: OperatorSettings, sink: str | None, printer: Printer) -> int:
     directory = await directory_of(found)
     while True:
         try:
-            async with AdminClient(directory) as admin, aclosing(admin.follow(sink)) as followed:
-                async for each in followed:
+            async with AdminClient(directory) as admin, aclosing(admin.follow(sink)) as stream:
+                async for each in stream:
                     _print(each, printer)
         except (NoAnswer, NotRunning):
             pass
