@@ -11,8 +11,8 @@ import.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import IntEnum, auto
 from functools import reduce
@@ -41,6 +41,8 @@ from bridge.processor.shared_processor import SharedProcessor
 from sinks.base import BatchResult
 
 Function: TypeAlias = Callable[..., Any]
+Replacements: TypeAlias = Mapping[Function, Callable[[Function], Function]]
+"""Each function that is replaced → what makes its replacement of it."""
 Count: TypeAlias = Callable[[tuple[Any, ...], Any], int]
 """Returns the number of records of a call, from its arguments and its result."""
 
@@ -113,18 +115,22 @@ def _events(answer: object) -> int:
     return len(answer.events) if isinstance(answer, Announced) else 0
 
 
-def replace(undo: ExitStack, function: Function, around: Callable[[Function], Function]) -> None:
-    """Puts ``around(function)`` in the place of a function or method, until ``undo`` is closed. A profile and a trace
-    may replace the same one, one around the other."""
-    owner, name = place_of(function)
-    there = vars(owner)[name]
-    by = around(there)
-    if isinstance(owner, ModuleType):
-        _rename(name, there, by)
-        undo.callback(_rename, name, by, there)
-    else:
-        setattr(owner, name, by)
-        undo.callback(setattr, owner, name, there)
+@contextmanager
+def replaced(replacements: Replacements) -> Iterator[None]:
+    """Inside the context, replacements stand in the place of these functions and methods. A profile and a trace may
+    replace the same one, one around the other."""
+    with ExitStack() as undo:
+        for function, around in replacements.items():
+            owner, name = place_of(function)
+            there = vars(owner)[name]
+            by = around(there)
+            if isinstance(owner, ModuleType):
+                _rename(name, there, by)
+                undo.callback(_rename, name, by, there)
+            else:
+                setattr(owner, name, by)
+                undo.callback(setattr, owner, name, there)
+        yield
 
 
 def place_of(function: Function) -> tuple[type | ModuleType, str]:

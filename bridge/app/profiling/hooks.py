@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from aiohttp.client_proto import ResponseHandler
 
 from bridge.app.profiling.clocks import Clocks, calibrated
-from bridge.app.stages import STAGE_FUNCTIONS, Function, Stage, StageFunction, replace
+from bridge.app.stages import STAGE_FUNCTIONS, Function, Replacements, Stage, StageFunction, replaced
 from bridge.transform.transform import transform_for
 
 _CONNECTION = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
@@ -22,17 +22,14 @@ _TURN = base_events.BaseEventLoop._run_once  # type: ignore[attr-defined]
 def profiled() -> Iterator[Clocks]:
     """Installs the clocks inside the context. Enter it on the event loop, before the bridge is created."""
     clocks = calibrated()
-    with ExitStack() as undo:
-        for function, around in replacements(clocks).items():
-            replace(undo, function, around)
-        loop = asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
+    with replaced(replacements(clocks)), ExitStack() as undo:
         undo.callback(loop.set_task_factory, loop.get_task_factory())
         loop.set_task_factory(clocks.task)
         yield clocks
 
 
-def replacements(clocks: Clocks) -> dict[Function, Callable[[Function], Function]]:
-    """Every function that a profile replaces → what makes its replacement."""
+def replacements(clocks: Clocks) -> Replacements:
     return {
         **{staged.function: _clocked(clocks, staged) for staged in STAGE_FUNCTIONS},
         transform_for: lambda made: _transform_timed(clocks, made),

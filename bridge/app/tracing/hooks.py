@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from random import random
@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, StatusCode, Tracer, set_span_in_context
 
-from bridge.app.stages import Function, replace
+from bridge.app.stages import Function, Replacements, replaced
 from bridge.app.tracing.export import exporting
 from bridge.delivery.attempts import SinkAttempts
 from bridge.informer.controller import Controller
@@ -56,9 +56,7 @@ _ENCODING: ContextVar[list[int] | None] = ContextVar("encoding", default=None)
 @contextmanager
 def traced(plan: TracingPlan, cluster: str, report: Report) -> Iterator[None]:
     """Traces the bridges that are made inside the context. Enter it on the event loop."""
-    with exporting(plan, cluster, report) as tracer, ExitStack() as undo:
-        for function, around in _Tracing(tracer, plan.sample).replacements().items():
-            replace(undo, function, around)
+    with exporting(plan, cluster, report) as tracer, replaced(_Tracing(tracer, plan.sample).replacements()):
         yield
 
 
@@ -76,8 +74,7 @@ class _Tracing:
         self._open: list[tuple[ChangeBatch, Span]] = []
         """Traced batches that are not committed."""
 
-    def replacements(self) -> dict[Function, Callable[[Function], Function]]:
-        """Every function that a trace replaces → what makes its replacement."""
+    def replacements(self) -> Replacements:
         return {
             Gathering.wait: self.gathering,
             WatchBody.read: self.reading,
