@@ -190,15 +190,8 @@ class Reloader:
         file cannot be used, which is reported."""
         self._file.read()
         try:
-            settings = await asyncio.to_thread(self._load)
-            if fixed := difference(self._settings, settings).fixed:
-                raise _Refused([f"{path}: {_NEEDS_RESTART}" for path in fixed])
-            found = plan_of(settings, self._file.path)
-            if mistakes := await asyncio.to_thread(preflight, found):
-                raise _Refused([f"{where}: {reason}" for where, reason in mistakes])
-        except ConfigError as error:
-            self._refuse(_Order("start"), _Refused([str(problem) for problem in error.problems]))
-            return plan
+            settings, found, _ = await self._loaded()
+            await _expect_sound(found)
         except _Refused as refusal:
             self._refuse(_Order("start"), refusal)
             return plan
@@ -261,18 +254,10 @@ class Reloader:
 
     async def _planned(self, live: LiveChange, request: ReloadRequest) -> _Change:
         """Raises _Refused. Changes no room."""
-        try:
-            settings = await asyncio.to_thread(self._load)
-        except ConfigError as error:
-            raise _Refused([str(problem) for problem in error.problems]) from error
-        found = difference(self._settings, settings)
-        if found.fixed:
-            raise _Refused([f"{path}: {_NEEDS_RESTART}" for path in found.fixed])
-        plan = plan_of(settings, self._file.path)
+        settings, plan, found = await self._loaded()
         if plan.retention.managers and not live.plan.retention.managers:
             raise _Refused([_MANAGERS_NEED_RESTART])
-        if mistakes := await asyncio.to_thread(preflight, plan):
-            raise _Refused([f"{where}: {reason}" for where, reason in mistakes])
+        await _expect_sound(plan)
         if not found.lines:
             return _Change(settings, plan, found, None)
         try:
@@ -280,6 +265,17 @@ class Reloader:
         except DiskFull as error:
             raise _Refused([f"state.directory: {error}"], is_final=False) from error
         return _Change(settings, plan, found, await _foreseen(live, plan, found, request.allow_deletes))
+
+    async def _loaded(self) -> tuple[Settings, Plan, SettingsDifference]:
+        """The content of the file. Raises _Refused if it is wrong, or needs a restart."""
+        try:
+            settings = await asyncio.to_thread(self._load)
+        except ConfigError as error:
+            raise _Refused([str(problem) for problem in error.problems]) from error
+        found = difference(self._settings, settings)
+        if found.fixed:
+            raise _Refused([f"{path}: {_NEEDS_RESTART}" for path in found.fixed])
+        return settings, plan_of(settings, self._file.path), found
 
     def _accept(self, order: _Order, change: _Change, seconds: float) -> None:
         lines = change.difference.lines
@@ -322,6 +318,12 @@ class Reloader:
         )
         if order.answer is not None and not order.answer.done():
             order.answer.set_result(Reloaded(path, problems=list(problems), deletes=refusal.deletes))
+
+
+async def _expect_sound(plan: Plan) -> None:
+    """Raises _Refused."""
+    if mistakes := await asyncio.to_thread(preflight, plan):
+        raise _Refused([f"{where}: {reason}" for where, reason in mistakes])
 
 
 async def _foreseen(live: LiveChange, plan: Plan, found: SettingsDifference, allowed: int) -> Foreseen:
