@@ -18,13 +18,6 @@ _WINDOW = 5.0
 """Seconds over which a rate is measured."""
 _LONGEST_REASON = 2000
 """Characters."""
-_FIGURES = (
-    "outbox_records",
-    "outbox_bytes",
-    "outbox_oldest_seconds",
-    "disk_free_bytes",
-)
-"""Members of a StatusSnapshot that a picture has as they are."""
 
 
 class Painter:
@@ -58,8 +51,12 @@ class Painter:
                 for each in snapshot.sinks
             ],
             "refused": "" if configuration is None else _cut(configuration.refused),
+            "outbox_records": snapshot.outbox_records,
+            "outbox_bytes": snapshot.outbox_bytes,
+            "outbox_oldest_seconds": snapshot.outbox_oldest_seconds,
+            "disk_free_bytes": snapshot.disk_free_bytes,
         }
-        return msgspec.json.encode(picture | {name: getattr(snapshot, name) for name in _FIGURES})
+        return msgspec.json.encode(picture)
 
 
 def _cut(text: str) -> str:
