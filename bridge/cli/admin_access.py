@@ -158,11 +158,8 @@ async def replayed(admin: AdminOperations, sink: str, records: int, *, quiet: bo
     with progress(quiet=quiet) as line:
         held_up = _HeldUp(sink)
         while True:
-            [left] = [
-                each.backfill_left if each.backfill == _REPLAY else 0
-                for each in await held_up.look(admin)
-                if each.name == sink
-            ] or [0]
+            replays = [each for each in await held_up.look(admin) if (each.name, each.backfill) == (sink, _REPLAY)]
+            left = sum(each.backfill_left for each in replays)
             if not left:
                 return
             line.show(f"{sink}: records delivered again", max(0, records - left), records)
