@@ -58,12 +58,11 @@ async def check_selections(
         return
     transform_of = likely_transforms(plan, catalogue)
     for (_, scope), resource in resolution.desired.items():
-        here = {index: count for index, each in enumerate(tallies) if (count := each.counter(resource)) is not None}
+        here = [(each, count) for each in tallies if (count := each.counter(resource)) is not None]
         if here:
             lister = client.lister_watcher(resource, scope, managed_fields=False, shard=plan.shard)
             reader = _Reader(lister, resource, transform_of(resource))
-            found = [tallies[index] for index in here]
-            if problem_of_list := await reader.evaluate(found, list(here.values()), plan.cluster):
+            if problem_of_list := await reader.evaluate(here, plan.cluster):
                 yield Finding(f"resources: {resource}", CheckResult.NOTE, problem_of_list)
     for tally in tallies:
         yield tally.finding
@@ -77,13 +76,11 @@ class _Reader:
     resource: Resource
     transform: Transform
 
-    async def evaluate(
-        self, tallies: Sequence[Tally], counters: Sequence[Callable[[Evaluation], None]], cluster: str
-    ) -> str:
-        """``counters``: of these tallies. Returns why not all objects were evaluated; empty if all were."""
+    async def evaluate(self, counters: Sequence[tuple[Tally, Callable[[Evaluation], None]]], cluster: str) -> str:
+        """``counters``: each with its tally. Returns why not all objects were evaluated; empty if all were."""
         failures = Failures()
-        expressions = {each.expression: None for each in tallies}
-        expressions |= {condition: None for each in tallies for condition in each.conditions}
+        expressions = {tally.expression: None for tally, _ in counters}
+        expressions |= {condition: None for tally, _ in counters for condition in tally.conditions}
         evaluator = Evaluator(self.resource, cluster, expressions, failures, with_labels=True)
         request = ListRequest(version="", limit=_PAGE)
         seen = 0
@@ -94,12 +91,12 @@ class _Reader:
             for each in answer.objects:
                 thing = self.transform(each)
                 evaluation = evaluator.evaluation(thing.key, thing.body, thing.body, {TIME: utc_now(), CHANGED: []}.get)
-                for count in counters:
+                for _, count in counters:
                     count(evaluation)
             seen += len(answer.objects)
             _, first = failures.take()
             for failure in first:
-                for tally in tallies:
+                for tally, _ in counters:
                     if tally.expression.text == failure.expression:
                         tally.reason = tally.reason or failure.reason
             if answer.next_page is None:
