@@ -3,8 +3,8 @@ answer, its path on the socket, what the log says of it, and whether the page of
 
 The route of a command, the client's method and the page's action are made of its declaration. Its parameters are the
 members of the request, or one parameter is the whole request: the body of a POST, in which no member may be missing, or
-the query of a GET. A new command has a declaration here, its function in ``operations``,
-and its words in ``cli.admin`` and ``cli.command_line``.
+the query of a GET. A new command has a declaration here, its function in ``operations``, and its words in ``cli.admin``
+and ``cli.command_line``.
 
 A schema of the protocol (gRPC, OpenAPI) would generate the same from a further file; here the signature is the schema,
 and mypy compares it with the function that carries the command out.
