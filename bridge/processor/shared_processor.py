@@ -179,7 +179,7 @@ class ProcessorListener(Generic[T]):
                 self._waiter = None
 
     def _take_window(self, limit: int) -> Fetch[T]:
-        window = self._window
+        targets, window = self._targets, self._window
         items: Collection[T] = window
         if len(window) <= limit:
             self._window = deque()
@@ -188,7 +188,7 @@ class ProcessorListener(Generic[T]):
             items = [window.popleft() for _ in range(limit)]
             self._window_bytes -= sum(map(self._size, items))
         self.taken += len(items)
-        return Fetch(self._own(items), self.taken)
+        return Fetch([item for item in items if (names := targets(item)) is None or self.name in names], self.taken)
 
     async def _take_log(self, limit: int) -> Fetch[T]:
         found = await self._log.read(self.taken, limit)
@@ -197,11 +197,8 @@ class ProcessorListener(Generic[T]):
         self.taken = found.first + len(items) - 1
         # No await lies between this line and the next offer, so the window continues where the read ended.
         self._more = self._log.last > self.taken
-        return Fetch(self._own(items), self.taken, missed)
-
-    def _own(self, items: Collection[T]) -> Sequence[T]:
-        targets = self._targets
-        return [item for item in items if (names := targets(item)) is None or self.name in names]
+        own = [item for item in items if (names := self._targets(item)) is None or self.name in names]
+        return Fetch(own, self.taken, missed)
 
     def _fitting(self, items: Sequence[T]) -> Sequence[T]:
         """The first items, at least one, with at most ``max_bytes`` bytes."""
