@@ -77,14 +77,13 @@ class Appender:
             informer.progress = replace(informer.progress, resource=number)
             informer.has_forms = self._store.has_forms(batch.resource.name)
         self._reached.pop(informer.progress.informer, None)
-        first = self._assigned + 1
-        deltas, resources, are_states, replaced = self._numbered(informer, batch, rebuilding)
+        before = self._assigned
+        deltas, resources, replaced = self._numbered(informer, batch, rebuilding)
         if self.decide is not None:
             steps = zip(batch.changes, deltas, strict=True)
             selected = await self.turns.map(deciding(self.decide, self._state), steps)
-            if self._assigned + 1 != first:  # Others numbered theirs meanwhile.
-                first = self._assigned + 1
-                deltas, resources, are_states, replaced = self._numbered(informer, batch, rebuilding)
+            if self._assigned != before:  # Others numbered theirs meanwhile.
+                deltas, resources, replaced = self._numbered(informer, batch, rebuilding)
             deltas = [replace(delta, selected=each) for delta, each in zip(deltas, selected, strict=True)]
         self._assigned += len(deltas)
         if self._keeps_managers:
@@ -92,7 +91,7 @@ class Appender:
         ready = Append(
             informer.kind,
             resources,
-            are_states,
+            [each.op.has_state for each in batch.changes],
             replaced,
             informer.progress,
             informer.removing,
@@ -177,9 +176,9 @@ class Appender:
 
     def _numbered(
         self, informer: RunningInformer, batch: ChangeBatch, rebuilding: bool
-    ) -> tuple[list[Delta], list[int], list[bool], list[int | None]]:
-        """The records of these changes with the next numbers, which the caller assigns, and three lists of
-        ``statements.Append``: resources, are_states, replaced.
+    ) -> tuple[list[Delta], list[int], list[int | None]]:
+        """The records of these changes with the next numbers, which the caller assigns, and two lists of
+        ``statements.Append``: resources, replaced.
         Deletes and resyncs keep the resource that their object's last record names, even if the informer follows
         another version by now. An object that changes twice in a batch replaces its record of the same batch, which had
         no number when the informer made the change. KeyError is a bug: an informer stops after a batch that could not
@@ -217,7 +216,7 @@ class Appender:
                     change.targets,
                 )
             )
-        return deltas, resources, [change.op.has_state for change in batch.changes], replaced
+        return deltas, resources, replaced
 
     def _state(self, known: ObjectVersion) -> bytes:
         return known.state if isinstance(known.state, bytes) else self._store.body(known.state)
