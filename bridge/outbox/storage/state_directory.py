@@ -219,10 +219,9 @@ class StateDirectory:
 
     # ── For the next start ───────────────────────────────────────────────────
 
-    def mark_damaged(self, reason: str) -> bool:
-        """Leaves a mark, after which the next start moves the database aside. Returns False if no mark could be
-        written."""
-        return _leave_mark(self._fd, self._mark(reason))
+    def mark_damaged(self, reason: str) -> None:
+        """Leaves a mark, if the disk allows, after which the next start moves the database aside."""
+        _leave_mark(self._fd, self._mark(reason))
 
     def _mark(self, reason: str) -> Mark:
         return Mark(reason) if self._count is None else Mark(reason, *self._count())
