@@ -42,6 +42,9 @@ class NotLeading(SinkUnavailable):
     def __init__(self) -> None:
         super().__init__(WITHHELD.reason)
 
+    def retry_later(self) -> RetryLater:
+        return WITHHELD
+
 
 class WrongOption(SinkUnavailable):
     """An option cannot be used: its value, or the file that it names.

@@ -26,7 +26,7 @@ from sinks.kafka.producer import InFlight, KafkaProducer, Producers, Transaction
 from sinks.kafka.topics import Topics
 from sinks.kafka.trimmed import TrimmedForms
 from sinks.kafka.verdicts import NEIGHBOURS, REFUSALS, TOO_LARGE, TOPIC_ERRORS
-from sinks.receipt import ALL_STORED, WITHHELD, BatchResult, NotLeading, Receipt, RetryLater, SinkUnavailable
+from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater, SinkUnavailable
 
 # ── Senders ──────────────────────────────────────────────────────────────────
 
@@ -132,10 +132,8 @@ class BatchSender(Sender):
             now, later = self._split_behind_refused(batch, pending) if self.refused_together else (pending, [])
             try:
                 outcome = await self._attempt(result, {index: messages[index] for index in now}, sent)
-            except NotLeading:  # Records that were produced before stay in flight.
-                outcome = DeliveryOutcome(now, failure=WITHHELD)
-            except SinkUnavailable as error:
-                outcome = DeliveryOutcome(now, failure=RetryLater(str(error), unavailable=True))
+            except SinkUnavailable as error:  # Records that were produced before stay in flight.
+                outcome = DeliveryOutcome(now, failure=error.retry_later())
             sent = None
             # A later record may be pending already, behind a record of its object; or blocked by now.
             pending = result.sendable(sorted({*outcome.pending, *later})) if later else outcome.pending
@@ -466,7 +464,7 @@ class TransactionSender(Sender):
             if unusable := {} if topics <= self._topics.usable else await self._topics.unusable(producer, topics):
                 return result.receipt(list(messages), RetryLater("; ".join(unusable.values())))
         except SinkUnavailable as error:
-            return result.receipt(list(messages), RetryLater(str(error), unavailable=True))
+            return result.receipt(list(messages), error.retry_later())
         delivery = self._delivery(producer, result, messages, sent, {})
         outcome = await delivery.run(one_by_one=False)
         for topic in delivery.failed_topics():

@@ -157,7 +157,7 @@ class NatsDelivery:
                 done -= await self._to_send_again(window)
             except SinkUnavailable as error:
                 done -= window.duplicates.keys()  # Whether the stream still has them is unknown.
-                failure = failure or RetryLater(str(error), unavailable=True)
+                failure = failure or error.retry_later()
             for index, rejected in window.rejected.items():
                 self._result.reject(index, rejected.reason, rejected.answer)
             pending = self._result.sendable(index for index in pending if index not in done)

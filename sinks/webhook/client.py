@@ -31,7 +31,7 @@ from httpx_aiohttp import AiohttpTransport
 from bridge.model.primitives.network import wants_http, why_unconnected, why_unverified
 from sinks.base import always
 from sinks.excerpt import READ
-from sinks.receipt import NotLeading, SinkUnavailable
+from sinks.receipt import NotLeading, RetryLater, SinkUnavailable
 from sinks.secret_files import TlsFiles
 
 # ── Permitted addresses ──────────────────────────────────────────────────────
@@ -272,11 +272,14 @@ class RequestFailed(SinkUnavailable):
     secret."""
 
     def __init__(self, reason: str, *, unavailable: bool, after: float | None = None) -> None:
+        """``unavailable``: another request would fail too, as no connection could be made, for instance. ``after``:
+        seconds that the endpoint asked the sink to wait."""
         super().__init__(reason)
-        self.unavailable = unavailable
-        """Another request would fail too: no connection could be made, for instance."""
-        self.after = after
-        """Seconds that the endpoint asked the sink to wait."""
+        self._unavailable = unavailable
+        self._after = after
+
+    def retry_later(self) -> RetryLater:
+        return RetryLater(str(self), self._after, unavailable=self._unavailable)
 
 
 class _AskingConnector(aiohttp.TCPConnector):

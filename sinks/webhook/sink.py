@@ -17,8 +17,8 @@ from sinks.base import SinkContext, always
 from sinks.excerpt import Secrets, excerpt
 from sinks.gaps import NamesGaps
 from sinks.keys import signature
-from sinks.receipt import WITHHELD, BatchResult, NotLeading, Receipt, RetryLater, SinkUnavailable
-from sinks.webhook.client import HttpResponse, RequestFailed
+from sinks.receipt import BatchResult, Receipt, RetryLater, SinkUnavailable
+from sinks.webhook.client import HttpResponse
 from sinks.webhook.connection import WebhookConnection
 from sinks.webhook.encode import WebhookEncoder, WebhookMessage, batch_of, compressed
 from sinks.webhook.options import WebhookOptions
@@ -109,12 +109,8 @@ class WebhookDelivery:
             headers, response = await self._send(message)
             if response.status == UNAUTHORIZED and connection.reject_token(headers):
                 headers, response = await self._send(message)
-        except NotLeading:
-            return PostFailed(WITHHELD)
-        except RequestFailed as error:
-            return PostFailed(RetryLater(str(error), error.after, unavailable=error.unavailable))
         except SinkUnavailable as error:
-            return PostFailed(RetryLater(str(error), unavailable=True))
+            return PostFailed(error.retry_later())
         if reason := connection.wants_https(response):
             return PostFailed(RetryLater(reason, unavailable=True))
         if self._term and response.status == _PRECONDITION_FAILED:
