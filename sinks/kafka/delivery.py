@@ -18,7 +18,6 @@ from typing import TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from bridge.model.formats.cloudevent import GAP_HEADER
 from bridge.model.record import Delta, Record
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.options import KafkaOptions, WhenTooLarge
@@ -361,8 +360,6 @@ class KafkaDelivery:
         smaller = self._trimmed.next(self._batch[index], self._messages[index])
         if smaller is None:
             return False
-        if gap := self._messages[index].headers.get(GAP_HEADER):
-            smaller.headers[GAP_HEADER] = gap
         self._messages[index] = smaller
         self._in_flight.pop(index, None)
         return True
@@ -557,7 +554,5 @@ class Refusals:
         smaller = None if suspect.trimmed is None else suspect.trimmed.next(suspect.record, suspect.message)
         if smaller is None:
             self.refused[record_id(suspect.record)] = reason
-            return
-        if gap := suspect.message.headers.get(GAP_HEADER):
-            smaller.headers[GAP_HEADER] = gap
-        self.smaller[smaller.topic, record_id(suspect.record)] = smaller
+        else:
+            self.smaller[smaller.topic, record_id(suspect.record)] = smaller

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from bridge.model.formats.cloudevent import GAP_HEADER
 from bridge.model.formats.content import Content
 from bridge.model.object import bare_body
 from bridge.model.record import Delta, Record
@@ -31,8 +32,8 @@ class TrimmedForms:
         self._parts = ([_INCLUDED] if includes else []) + [_ANNOTATIONS, _STATUS, _BARE]
 
     def next(self, record: Record, message: KafkaMessage) -> KafkaMessage | None:
-        """The form after ``message``, which is the record as it was encoded, or a form of it. None behind the bare
-        object, and for a notice. Raises ValueError as ``encode`` does."""
+        """The form after ``message``, which is the record as it was encoded, or a form of it; both name the same gap.
+        None behind the bare object, and for a notice. Raises ValueError as ``encode`` does."""
         if not isinstance(record, Delta):
             return None
         had = message.headers.get(TRIMMED, b"").decode().split(",")
@@ -45,6 +46,8 @@ class TrimmedForms:
             if part not in gone and smaller is not trimmed:
                 again = self._encode(smaller)
                 again.headers[TRIMMED] = ",".join([*gone, part]).encode()
+                if gap := message.headers.get(GAP_HEADER):
+                    again.headers[GAP_HEADER] = gap
                 return again
             trimmed = smaller
         return None
