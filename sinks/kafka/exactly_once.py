@@ -135,7 +135,7 @@ class KafkaTransactions:
             await self._end_open()
         await self._producers.close(0)
 
-    # ── KafkaTransactions ─────────────────────────────────────────────────────────
+    # ── Transactions ─────────────────────────────────────────────────────────
 
     async def _transact(self, writer: TopicWriter, batch: Sequence[Record]) -> Receipt:
         """Raises SinkUnavailable if the end of the transaction is unknown."""
