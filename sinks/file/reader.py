@@ -180,7 +180,6 @@ class FileLines:
                 self._open_next()
         except OSError as error:
             raise SinkUnavailable(f"cannot read {path}: {error.strerror}") from error
-        self._hold_unread()
         if self._file is None and not self._unread:
             raise SinkUnavailable(missing)
         return len(self._unread)
