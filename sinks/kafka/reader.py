@@ -52,7 +52,7 @@ _LOOK_EVERY = 10.0
 _FIRST_LOOK_BACK = 100
 _LOOK_BACK = 100_000
 """Records of a partition in which the last records are sought."""
-FINAL = {
+_FINAL = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
@@ -222,7 +222,7 @@ class KafkaReader:
                 self._came_to(partition, message.offset() + 1)
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._came_to(partition, message.offset())
-            elif error.code() in FINAL:
+            elif error.code() in _FINAL:
                 raise SinkUnavailable(f"cannot read topic {partition[0]}: {error.str()}")
             else:
                 self._last_error = error.str()
@@ -239,7 +239,17 @@ class KafkaReader:
             del self._ends[partition]
 
     def _stored(self, message: Message) -> StoredRecord:
-        return stored(message, keyed_by_object=self._keyed_by_object)
+        """Reads the headers, which all formats have. Those of another program may be no text."""
+        headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+        try:
+            attributes = {
+                "datacontenttype" if name == "content-type" else name.removeprefix("ce_"): content.decode()
+                for name, content in headers
+                if content is not None and (name.startswith("ce_") or name == "content-type")
+            }
+        except UnicodeDecodeError:
+            attributes = {}
+        return StoredRecord(message.value(), attributes, message.key() or b"", self._keyed_by_object)
 
     def _is_copy(self, record: StoredRecord) -> bool:
         attributes = record.attributes or {}
@@ -253,17 +263,3 @@ class KafkaReader:
 
     def _on_error(self, error: KafkaError) -> None:
         self._last_error = error.str()
-
-
-def stored(message: Message, *, keyed_by_object: bool = True) -> StoredRecord:
-    """Reads the headers, which all formats have. Those of another program may be no text."""
-    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-    try:
-        attributes = {
-            "datacontenttype" if name == "content-type" else name.removeprefix("ce_"): content.decode()
-            for name, content in headers
-            if content is not None and (name.startswith("ce_") or name == "content-type")
-        }
-    except UnicodeDecodeError:
-        attributes = {}
-    return StoredRecord(message.value(), attributes, message.key() or b"", keyed_by_object)
