@@ -36,7 +36,7 @@ from bridge.model.versions.stored_version import StoredKind, stored_version_of
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.options import KafkaOptions, RecordKey
 from sinks.kafka.topics import topics_pattern
-from sinks.reader import NoDestination, ReadPurpose
+from sinks.reader import NoDestination, ReadPurpose, look_backs
 from sinks.receipt import SinkUnavailable
 
 T = TypeVar("T")
@@ -49,9 +49,6 @@ _IDLE_TIMEOUT = 30.0
 """Seconds without a new record before the brokers count as unavailable."""
 _LOOK_EVERY = 10.0
 """Seconds between two looks for new topics and partitions, for ``ReadPurpose.TAIL``."""
-_FIRST_LOOK_BACK = 100
-_LOOK_BACK = 100_000
-"""Records of a partition in which the last records are sought."""
 _FINAL = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -94,11 +91,11 @@ class KafkaReader:
         partitions = await self._in_thread(partial(self._existing, ANY_OBJECT))
         lows = await self._in_thread(partial(self._offsets, partitions, OFFSET_BEGINNING))
         highs = await self._in_thread(partial(self._offsets, partitions, OFFSET_END))
-        newest = [await self._last_of(each, lows[each], highs[each], count, accepts) for each in partitions if count]
+        newest = [await self._last_of(each, lows[each], highs[each], count, accepts) for each in partitions]
         await self._in_thread(partial(self._assign, highs))
         found = [record for _, record in heapq.merge(*newest, key=lambda each: each[0])]
         self._notices.clear()
-        return [record for record in found if not self._is_copy(record)][-count:] if count else []
+        return [record for record in found if not self._is_copy(record)][-count:]
 
     async def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[StoredRecord]]:
         await self._in_thread(partial(self._note_ends, sought))
@@ -194,19 +191,16 @@ class KafkaReader:
     ) -> Sequence[tuple[int, StoredRecord]]:
         """With their times, in milliseconds."""
         found: deque[tuple[int, StoredRecord]] = deque(maxlen=count)
-        back = max(count, _FIRST_LOOK_BACK)
-        while low < high:
+        for start in look_backs(low, high, count):
             found.clear()
-            start = max(low, high - back)
             await self._in_thread(partial(self._assign, {partition: start}))
             self._ends, self._moved_at = {partition: high}, time.monotonic()
             while self._ends:
                 for message in await self._in_thread(self._messages):
                     if (message.offset() or 0) < high and accepts(record := self._stored(message)):
                         found.append((message.timestamp()[1], record))
-            if len(found) == count or start == low or back >= _LOOK_BACK:
+            if len(found) == count:
                 break
-            back = min(10 * back, _LOOK_BACK)
         return found
 
     def _messages(self) -> list[Message]:

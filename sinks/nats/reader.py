@@ -26,7 +26,7 @@ from bridge.model.versions.stored_record import ANY_OBJECT, ReadFilter, StoredRe
 from sinks.nats.connection import NatsConnection
 from sinks.nats.encode import stream_subjects, term_of
 from sinks.nats.options import DeliveryMode, NatsOptions
-from sinks.reader import CannotRead, NoDestination, ReadPurpose
+from sinks.reader import CannotRead, NoDestination, ReadPurpose, look_backs
 from sinks.receipt import SinkUnavailable
 
 _BATCH = 500
@@ -38,9 +38,6 @@ _CLOSE_TIMEOUT = 2.0
 """Seconds."""
 _CONSUMER_EXPIRY = 60.0
 """Seconds after which the server deletes a consumer without requests."""
-_FIRST_LOOK_BACK = 100
-_LOOK_BACK = 100_000
-"""Messages of the stream among which the last records are sought."""
 
 
 class NatsReader:
@@ -90,16 +87,13 @@ class NatsReader:
         with self._errors():
             state = (await self._jetstream().stream_info(self._options.stream_name)).state
             found: deque[StoredRecord] = deque(maxlen=count)
-            back = max(count, _FIRST_LOOK_BACK)
-            while count:
+            for start in look_backs(max(state.first_seq, 1), state.last_seq + 1, count):
                 found.clear()
-                start = max(state.first_seq, state.last_seq + 1 - back, 1)
                 await self._consume(start)
                 while messages := await self._stored(state.last_seq):
                     found.extend(filter(accepts, self._records(messages)))
-                if len(found) == count or start == max(state.first_seq, 1) or back >= _LOOK_BACK:
+                if len(found) == count:
                     break
-                back = min(10 * back, _LOOK_BACK)
             await self._consume(state.last_seq + 1)
         return found
 

@@ -12,6 +12,7 @@ import pytest
 
 from bridge.model.change import Op
 from bridge.model.record import Record
+from sinks import reader
 from sinks.base import ReadPurpose, SinkUnavailable
 from sinks.kafka import reader as follower
 from sinks.kafka.options import KafkaOptions
@@ -67,7 +68,7 @@ async def test_it_begins_with_the_last_records_and_goes_on(kafka: Kafka, kafka_t
 async def test_the_last_records_are_those_that_were_chosen(
     kafka: Kafka, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower, "_FIRST_LOOK_BACK", 5)
+    monkeypatch.setattr(reader, "FIRST_LOOK_BACK", 5)
     chosen = options(kafka, kafka_topic())
     await write(chosen, changes(100))
     async with following(chosen) as found:

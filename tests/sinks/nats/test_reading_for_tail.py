@@ -11,6 +11,7 @@ import pytest
 
 from bridge.model.change import Op
 from bridge.model.record import Record
+from sinks import reader
 from sinks.base import ALL_STORED, CannotRead, ReadPurpose, SinkUnavailable
 from sinks.nats import reader as follower
 from sinks.nats.options import NatsOptions
@@ -76,7 +77,7 @@ async def test_a_takeover_is_one_line(nats_server: Nats, nats_stream: MakeStream
 async def test_the_last_records_are_those_that_were_chosen(
     nats_server: Nats, nats_stream: MakeStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower, "_FIRST_LOOK_BACK", 5)
+    monkeypatch.setattr(reader, "FIRST_LOOK_BACK", 5)
     chosen = options(nats_server, await nats_stream())
     await write(chosen, changes(100))
     async with following(chosen) as found:
