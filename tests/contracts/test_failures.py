@@ -28,6 +28,7 @@ from tests.contracts.rules import (
 from tests.kit.commands import child
 from tests.kit.deadlines import BUSY
 from tests.kit.records import changes
+from tests.kit.sinks import opened_sink
 
 pytestmark = pytest.mark.parametrize("kind", EVERY, indirect=True)
 
@@ -89,11 +90,8 @@ async def test_check_describes_the_destination_and_sends_no_record(destination: 
 async def test_a_sink_that_was_checked_can_be_opened(destination: Destination) -> None:
     sink = destination.sink()
     await sink.check()
-    await sink.open(SinkContext())
-    try:
+    async with opened_sink(sink):
         assert await deliver(sink, changes(5)) == []
-    finally:
-        await sink.close()
 
 
 async def test_a_restart_within_a_stream_loses_nothing_in_order(destination: Destination) -> None:

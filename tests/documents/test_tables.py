@@ -15,9 +15,10 @@ import yaml
 from bridge.model.change import Op
 from bridge.model.record import Delta, Record
 from sinks import registry
-from sinks.base import ALL_STORED, SinkContext
+from sinks.base import ALL_STORED
 from tests.documents.pages import section
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, a_gap
+from tests.kit.sinks import opened_sink
 from tests.kit.webhook_receiver import WebhookReceiver
 
 FIRST = 1_795_251_661_613
@@ -60,11 +61,8 @@ def history(seed: int, steps: int = 300) -> tuple[list[Delta], dict[tuple[str, s
 
 async def deliver(kind: str, options: dict[str, Any], records: Sequence[Record]) -> None:
     sink = registry.create("table", kind, registry.types()[kind].options.model_validate(options), cluster="prod")
-    await sink.open(SinkContext())
-    try:
+    async with opened_sink(sink):
         assert await sink.deliver(records) == ALL_STORED
-    finally:
-        await sink.close()
 
 
 @pytest.mark.parametrize("seed", range(3))

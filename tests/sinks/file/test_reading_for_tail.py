@@ -221,10 +221,8 @@ def test_a_search_ends_when_the_reader_is_closed(
 async def test_a_batch_of_large_records_is_bounded_in_bytes(tmp_path: Path) -> None:
     path = tmp_path / "deltas"
     path.write_bytes((b"x" * (1 << 20) + b"\n") * 20)
-    reader = unopened(path)
-    await reader.open()
-    sizes = [sum(len(each.data or b"") for each in batch) async for batch in reader.read()]
-    await reader.close()
+    async with opened(unopened(path)) as reader:
+        sizes = [sum(len(each.data or b"") for each in batch) async for batch in reader.read()]
 
     assert sum(sizes) == 20 << 20
     assert max(sizes) <= 5 << 20

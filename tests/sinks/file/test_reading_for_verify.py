@@ -18,7 +18,7 @@ from bridge.model.change import Op
 from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.record import Record
 from bridge.model.versions.stored_version import FOREIGN, StoredVersion
-from sinks.base import ALL_STORED, CannotRead, ReadPurpose, SinkContext, SinkUnavailable
+from sinks.base import ALL_STORED, CannotRead, ReadPurpose, SinkUnavailable
 from sinks.file import lines
 from sinks.file.connection import FileConnection
 from sinks.file.delivery import open_writer
@@ -28,6 +28,7 @@ from sinks.file.reader import FileLines, FileReader
 from sinks.file.sink import FileSink
 from tests.kit.readers import rest
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, as_stored, changes
+from tests.kit.sinks import opened_sink
 
 RECORDS: list[Record] = [
     a_delta(1, op=Op.ADDED),
@@ -41,12 +42,9 @@ RECORDS: list[Record] = [
 
 async def write(path: Path, records: Sequence[Record], **options: Any) -> None:
     sink = FileSink("copy", FileOptions.model_validate({"path": str(path), **options}), cluster="prod")
-    await sink.open(SinkContext())
-    try:
+    async with opened_sink(sink):
         for where in split_at_notices(records):
             assert await sink.deliver(records[where]) == ALL_STORED
-    finally:
-        await sink.close()
 
 
 @asynccontextmanager
@@ -210,12 +208,9 @@ ROTATION = {"rotation": {"bytes": 4096}}
 async def rotated(path: Path, count: int, *, first: int = 1) -> None:
     """Batches of three records; a part has a few of them."""
     sink = FileSink("copy", FileOptions.model_validate({"path": str(path), **ROTATION}), cluster="prod")
-    await sink.open(SinkContext())
-    try:
+    async with opened_sink(sink):
         for start in range(first, first + count, 3):
             assert await sink.deliver(changes(3, first=start)) == ALL_STORED
-    finally:
-        await sink.close()
 
 
 async def test_closed_parts_are_read_before_the_file(path: Path) -> None:

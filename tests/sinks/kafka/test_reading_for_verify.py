@@ -15,7 +15,7 @@ from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.record import Record
 from bridge.model.versions.stored_record import ReadFilter
 from bridge.model.versions.stored_version import FOREIGN, StoredVersion
-from sinks.base import ALL_STORED, ReadPurpose, SinkContext, SinkUnavailable
+from sinks.base import ALL_STORED, ReadPurpose, SinkUnavailable
 from sinks.kafka import reader as readback
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.reader import KafkaReader
@@ -26,6 +26,7 @@ from tests.cluster.servers import Kafka
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.readers import opened, rest
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, as_stored, changes
+from tests.kit.sinks import opened_sink
 
 PODS = ReadFilter("", "v1", "pods", "Pod", None)
 
@@ -36,12 +37,9 @@ def options(server: Kafka, topic: str, **further: Any) -> KafkaOptions:
 
 async def write(chosen: KafkaOptions, records: Sequence[Record]) -> None:
     sink = KafkaSink("audit", chosen, cluster="prod")
-    await sink.open(SinkContext())
-    try:
+    async with opened_sink(sink):
         for where in split_at_notices(records):
             assert await sink.deliver(records[where]) == ALL_STORED
-    finally:
-        await sink.close()
 
 
 def reading(chosen: KafkaOptions) -> AbstractAsyncContextManager[KafkaReader]:

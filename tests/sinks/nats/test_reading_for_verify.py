@@ -14,7 +14,7 @@ from bridge.model.change import Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Record
 from bridge.model.versions.stored_version import FOREIGN, StoredKind, StoredVersion, StoredVersions
-from sinks.base import ALL_STORED, ReadPurpose, SinkContext, SinkUnavailable
+from sinks.base import ALL_STORED, ReadPurpose, SinkUnavailable
 from sinks.nats import reader as readback
 from sinks.nats.options import NatsOptions
 from sinks.nats.reader import NatsReader
@@ -24,6 +24,7 @@ from tests.cluster.servers import Nats
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.readers import opened, rest
 from tests.kit.records import CLUSTER_ROLES, a_delta, a_gap, changes
+from tests.kit.sinks import opened_sink
 
 CLUSTER = "prod"
 
@@ -37,12 +38,9 @@ def options(server: Nats, stream: NatsStream, **further: Any) -> NatsOptions:
 
 async def write(chosen: NatsOptions, records: Sequence[Record]) -> None:
     sink = NatsSink("live", chosen, cluster=CLUSTER)
-    await sink.open(SinkContext())
-    try:
+    async with opened_sink(sink):
         for start in range(0, len(records), 500):
             assert await sink.deliver(records[start : start + 500]) == ALL_STORED
-    finally:
-        await sink.close()
 
 
 def reading(chosen: NatsOptions) -> AbstractAsyncContextManager[NatsReader]:

@@ -138,15 +138,12 @@ async def test_a_missing_stream_is_reported_or_made(nats_server: Nats) -> None:
     assert (await the_sink(nats_server, name, "made", create_stream={}).check()).endswith("to be created")
 
     sink = the_sink(nats_server, name, "made", create_stream={"max_age": 3600, "duplicate_window": 120})
-    await sink.open(SinkContext())
-    try:
+    async with opened_sink(sink):
         assert await sink.deliver(changes(5)) == Receipt(created=f"stream {name}")
         async with await nats.connect(nats_server.url) as connection:
             config = (await connection.jetstream().stream_info(name)).config
             assert (config.subjects, config.max_age, config.duplicate_window) == (["made.*.*.*"], 3600, 120)
             await connection.jetstream().delete_stream(name)
-    finally:
-        await sink.close()
 
 
 @pytest.mark.parametrize("sole_writer", [True, False])
