@@ -31,8 +31,7 @@ def main(arguments: list[str]) -> int:
             print(f"Python {version} {why}", flush=True)
             continue
         print(f"Python {version} ({python})", flush=True)
-        folder = environment(version, python)
-        command = [str(folder / "bin/pytest"), "-q", "-o", f"cache_dir={folder / 'cache'}", *CHOICE, *ROOMS, *arguments]
+        command = [str(environment(version, python) / "bin/pytest"), "-q", *CHOICE, *ROOMS, *arguments]
         failed = subprocess.run(command, cwd=ROOT, check=False).returncode != 0 or failed
     return int(failed)
 
