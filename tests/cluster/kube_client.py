@@ -20,7 +20,6 @@ Manifest = dict[str, Any]
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-APPLY = "application/apply-patch+yaml"
 
 _RESPONSE = "aiohttp_response"
 """The extension of an answer with aiohttp's response."""

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 import pytest
 
@@ -48,11 +47,3 @@ async def tls_server(authority: Authority, server_certificate: Certificate) -> A
     """Its certificate is good for 127.0.0.1 and for api.example.test. It asks for a client's, and takes none."""
     async with ScriptedServer(tls=server_certificate.server_context(clients=authority)) as running:
         yield running
-
-
-@pytest.fixture
-def no_environment(tmp_path: Path) -> dict[str, str]:
-    """An operator's environment in which nothing is set: HOME is an empty folder."""
-    home = tmp_path / "home"
-    home.mkdir()
-    return {"HOME": str(home)}

@@ -308,10 +308,3 @@ async def test_check_says_who_answers(kafka: Kafka) -> None:
 
     assert found.startswith(f"{kafka.bootstrap}, cluster ")
     assert found.endswith(" of 1 brokers")
-
-
-async def opened_once(sink: KafkaSink) -> None:
-    try:
-        await sink.open(SinkContext())
-    finally:
-        await sink.close()
