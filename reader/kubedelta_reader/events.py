@@ -7,6 +7,7 @@ raises NotAnEvent: a reader passes it over, or stops, as it likes."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from urllib.parse import unquote
 
 import msgspec
@@ -48,6 +49,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     data: bytes = b""
     """The state of the object after the change, JSON; of a deleted object the last known one. Of a notice its data.
     Empty if the record has none."""
+    managers: bytes = b""
+    """The field managers that made the change, as a JSON list; empty where the record does not tell them."""
 
     @property
     def resource(self) -> str:
@@ -92,8 +95,10 @@ class _EnvelopeSource(msgspec.Struct):
 class _Envelope(msgspec.Struct):
     op: str
     source: _EnvelopeSource
+    ts_ms: int | None = None
     before: msgspec.Raw = msgspec.Raw()
     after: msgspec.Raw = msgspec.Raw()
+    managers: msgspec.Raw = msgspec.Raw()
 
 
 class _Row(msgspec.Struct):
@@ -113,6 +118,7 @@ class _Row(msgspec.Struct):
     snapshot: str | None = None
     gap: str | None = None
     object: msgspec.Raw = msgspec.Raw()
+    managers: msgspec.Raw = msgspec.Raw()
 
 
 _structured = msgspec.json.Decoder(_Structured)
@@ -160,6 +166,7 @@ def _event(found: _Structured, data: bytes, gap: str) -> Event:
         sequence = int(found.sequence)
     except ValueError as error:
         raise NotAnEvent(f"no CloudEvent of kubedelta: {error}") from error
+    inner = _inside(found.type, data)
     return _checked(
         Event(
             type=found.type,
@@ -176,7 +183,8 @@ def _event(found: _Structured, data: bytes, gap: str) -> Event:
             snapshot=found.snapshot,
             term=found.term,
             gap=gap,
-            data=_state_in(found.type, data),
+            data=data if inner is None else inner.data,
+            managers=b"" if inner is None else inner.managers,
         )
     )
 
@@ -188,7 +196,8 @@ def envelope(line: bytes) -> Event:
         source = found.source
         sequence = int(source.sequence)
         op = _OPS[found.op]
-    except (*_UNREADABLE, KeyError) as error:
+        time = "" if found.ts_ms is None else _rfc3339(found.ts_ms)
+    except (*_UNREADABLE, KeyError, OverflowError, OSError) as error:
         raise NotAnEvent(f"no envelope of kubedelta: {error}") from error
     return _checked(
         Event(
@@ -202,10 +211,12 @@ def envelope(line: bytes) -> Event:
             op=op,
             evidence=source.evidence,
             epoch=source.epoch,
+            time=time,
             snapshot="" if source.snapshot == "false" else "snapshot",
             term=source.term or 0,
             gap=source.gap or "",
             data=_state(found.before if op == "deleted" else found.after),
+            managers=_state(found.managers),
         )
     )
 
@@ -234,6 +245,7 @@ def row(line: bytes) -> Event:
             snapshot=found.snapshot or "",
             gap=found.gap or "",
             data=state,
+            managers=_state(found.managers),
         )
     )
 
@@ -248,15 +260,13 @@ def _checked(event: Event) -> Event:
     return event
 
 
-def _state_in(kind: str, data: bytes) -> bytes:
-    """Raises NotAnEvent."""
-    if not data:
-        return data
-    if kind.startswith("kubedelta.envelope."):
-        return envelope(data).data
-    if kind.startswith("kubedelta.row."):
-        return row(data).data
-    return data
+def _inside(kind: str, data: bytes) -> Event | None:
+    """The envelope or the row that is the data of an event. Raises NotAnEvent."""
+    if data and kind.startswith("kubedelta.envelope."):
+        return envelope(data)
+    if data and kind.startswith("kubedelta.row."):
+        return row(data)
+    return None
 
 
 def _source_of(cluster: str, epoch: int) -> str:
@@ -267,8 +277,13 @@ def _key_of(cluster: str, group: str, resource: str, namespace: str, name: str) 
     return f"{cluster}/{group or 'core'}/{resource}/{namespace or '_'}/{name}"
 
 
+def _rfc3339(milliseconds: int) -> str:
+    """Raises ValueError and OverflowError for a time that no calendar has."""
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03}Z"
+
+
 def _state(raw: msgspec.Raw) -> bytes:
-    """JSON of a state, which a row may have as a text; empty for none."""
+    """JSON of a state or a list, which a row may have as a text; empty for none."""
     content = bytes(raw)
     if content in (b"", b"null"):
         return b""
