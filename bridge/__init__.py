@@ -3,6 +3,7 @@
 app           the composition root: builds the rooms, runs them, ends them in order
 cli           the `kubedelta` command
 delivery      one worker for each sink: fetch, deliver, retry, add dead letters, settle
+history       history in one file: every step of every object, and all states at any time
 http          HTTP for machines: /metrics, /healthz, /readyz; and the listener under every server
 informer      Reflector, DeltaFIFO, Controller, Indexer: what changed against the known version
 kube          HTTP, credentials, discovery, and the bytes of lists and watches

@@ -1,0 +1,412 @@
+"""HistoryFile: answers from the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import apsw
+import msgspec
+from kubedelta_reader import Known
+from kubedelta_reader.reader import Gap
+
+from bridge.history.bodies import Packing, went_back
+from bridge.history.names import KeptResource, meant
+from bridge.history.points import NotInHistory, PastPoint, in_words
+from bridge.history.tables import opened
+from bridge.model.formats.object_paths import partition_key
+
+# ── Answers ──────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class StateAt:
+    """An object that existed at a point, and its state there."""
+
+    key: str
+    """``<cluster>/<group>/<resource>/<namespace>/<name>``, the partition key of its events."""
+    uid: str
+    version: str
+    """resourceVersion."""
+    sequence: int
+    """Of the record that told the state."""
+    time: int
+    """When the bridge saw the change: microseconds since 1970."""
+    state: bytes
+    """JSON, as the stream had it: what was redacted is redacted. Empty where the stream has no states."""
+    uncertain: str
+    """Why the object may have had another state, or may have been gone; empty where it is certain."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStep:
+    """A change of an object, as a record told it."""
+
+    key: str
+    uid: str
+    version: str
+    sequence: int
+    time: int
+    op: str
+    """``added``, ``updated``, ``deleted``, or ``sync``: told again, without a change or after one that was missed."""
+    evidence: str
+    """That of the record (docs/events.md); of a delete also ``replaced`` (another object has the name) and ``swept`` (a
+    snapshot had the object no more)."""
+    managers: str
+    """JSON: the field managers that made the change; empty where the stream does not tell them."""
+    state: bytes
+    """Behind the step; of a delete the last one."""
+    before: bytes | None
+    """None for the first step that the file has of the object, and in ``changes``."""
+
+    @property
+    def may_lack_steps(self) -> bool:
+        """Whether steps of the object before it may be missing."""
+        return self.evidence in ("relisted", "swept", "replaced") or self.op == "sync"
+
+
+class KnownGap(NamedTuple):
+    """Records that never came."""
+
+    time: int
+    settled: int | None
+    """When a snapshot had told what became of the objects; None where none has yet."""
+    words: str
+    gap: Gap
+
+    def covers(self, key: str, sequence: int, partition: str) -> bool:
+        """Whether the gap makes the state uncertain that a record with this number told."""
+        return self.gap.covers(key, Known(uid="", sequence=sequence, id="", partition=partition))
+
+
+class ToldSince(NamedTuple):
+    """Since when a resource is told."""
+
+    resource: str
+    """kubectl's name."""
+    time: int
+    how: str
+    """``listed`` and ``snapshot``: with all objects of that time. ``records``: with those alone that changed since."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointBound:
+    """How far an answer about a point can be trusted."""
+
+    exact: bool
+    """The point is a version: exact for its resource."""
+    newest: int
+    """The time of the newest record in the file."""
+    text: str
+    """For the operator, one sentence."""
+
+
+class _Cut(NamedTuple):
+    """Which steps of a resource are not behind a point."""
+
+    condition: str
+    values: tuple[int, ...]
+    time: int | None
+    """Of the point; None for the end of the file."""
+
+
+# ── The file ─────────────────────────────────────────────────────────────────
+
+_RESOURCES = 'SELECT id, cluster, "group", plural, api_version, kind FROM resources ORDER BY cluster, plural, "group"'
+_NUMBER = "(version <> '' AND NOT (op = 'deleted' AND evidence NOT IN ('watched', 'recovered')))"
+"""Steps whose version is the one at which they happened; a delete that nobody saw has the version before it."""
+
+
+class HistoryFile:
+    """Every answer is about the file as it was when it was opened, also while a build writes to it. Made by ``open``.
+    For one thread."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._packing = Packing(connection.execute("SELECT number, resource, content FROM dictionaries"))
+        self._resources = [KeptResource(*row) for row in connection.execute(_RESOURCES)]
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Raises NotInHistory for a file that is not there or is another one."""
+        connection = opened(path, writable=False)
+        try:
+            return cls(connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    # ── What the file has ────────────────────────────────────────────────────
+
+    @property
+    def resources(self) -> Sequence[KeptResource]:
+        return self._resources
+
+    def coverage(self) -> Iterator[ToldSince]:
+        """By resource, then by time."""
+        names = {each.id: each.name for each in self._resources}
+        for resource, time, how in self._connection.execute("SELECT resource, time, how FROM coverage"):
+            yield ToldSince(names[resource], time, how)
+
+    def gaps(self) -> Sequence[KnownGap]:
+        """In the order of their times."""
+        rows = self._connection.execute(
+            "SELECT time, settled, data, id, sequence, partition, resources FROM gaps ORDER BY time, id"
+        )
+        return [
+            KnownGap(time, settled, _words(id, data), Gap(id, sequence, partition or None, _names(resources)))
+            for time, settled, data, id, sequence, partition, resources in rows
+        ]
+
+    def bound(self, point: PastPoint) -> PointBound:
+        """Raises NotInHistory for a point before the beginning."""
+        newest = int(self._connection.execute("SELECT newest FROM history").get)
+        end = in_words(newest)
+        if point.resource:
+            cut = self._cut(point, self._meant(point.resource)[0])
+            at = in_words(cut.time or 0)
+            return PointBound(
+                True, newest, f"exact for {point.resource}; other resources are as the bridge saw them at {at}"
+            )
+        self._expect_reached(point.time)
+        if point.time is None:
+            return PointBound(False, newest, f"the newest record is of {end}; what happened since is not in the file")
+        if point.time > newest:
+            return PointBound(False, newest, f"the file ends before that: its newest record is of {end}")
+        return PointBound(
+            False,
+            newest,
+            f"as the bridge saw it at {in_words(point.time)}: a change that it saw later may have been made before",
+        )
+
+    # ── States and steps ─────────────────────────────────────────────────────
+
+    def at(
+        self,
+        point: PastPoint,
+        *,
+        resource: str | None = None,
+        namespace: str | None = None,
+        name: str | None = None,
+    ) -> Iterator[StateAt]:
+        """All objects that existed at the point, by resource, namespace and name. ``resource``: kubectl's name, also a
+        short one. Objects that left the stream's view (``unwatched``, ``unselected``) are not among them. Raises
+        NotInHistory for a point before the beginning, and for a resource that the file does not have."""
+        self._expect_reached(point.time)
+        filters, values = _filters(namespace, name)
+        for each in self._resources if resource is None else self._meant(resource):
+            cut = self._cut(point, each)
+            gaps = [gap for gap in self.gaps() if _is_open(gap, cut.time)]
+            rows = self._connection.execute(
+                "SELECT o.id, o.namespace, o.name, o.uid, o.state, s.id, s.sequence, s.time, s.version"
+                " FROM objects o JOIN steps s ON s.id ="
+                f" (SELECT id FROM steps WHERE object = o.id AND {cut.condition} ORDER BY time DESC, id DESC LIMIT 1)"
+                f" WHERE o.resource = ? AND s.op <> 'deleted'{filters} ORDER BY o.namespace, o.name, o.id",
+                (*cut.values, each.id, *values),
+            )
+            for object, space, called, uid, newest, step, sequence, time, version in rows:
+                key = partition_key(each.cluster, each.group, each.plural, space, called)
+                yield StateAt(
+                    key=key,
+                    uid=uid,
+                    version=version,
+                    sequence=sequence,
+                    time=time,
+                    state=self._state(object, newest, step, time),
+                    uncertain=self._uncertain(gaps, key, sequence),
+                )
+
+    def changes(self, after: PastPoint, resource: str | None = None) -> Iterator[HistoryStep]:
+        """The steps behind the point, in the order of ``sequence``. Raises NotInHistory as ``at`` does."""
+        self._expect_reached(after.time)
+        kept = {each.id: each for each in (self._resources if resource is None else self._meant(resource))}
+        cuts = {id: self._cut(after, each) for id, each in kept.items()}
+        if not kept:
+            return
+        behind = " OR ".join(f"(o.resource = {id} AND NOT ({cut.condition}))" for id, cut in cuts.items())
+        rows = self._connection.execute(
+            "SELECT object, o.resource, o.namespace, o.name, o.uid, o.state, id, sequence, time, op, evidence, version,"
+            " managers FROM steps JOIN (SELECT id AS row, resource, namespace, name, uid, state FROM objects) o"
+            f" ON row = object WHERE {behind} ORDER BY sequence, id",
+            tuple(value for cut in cuts.values() for value in cut.values),
+        )
+        for object, of, space, called, uid, newest, step, sequence, time, op, evidence, version, managers in rows:
+            yield HistoryStep(
+                key=partition_key(kept[of].cluster, kept[of].group, kept[of].plural, space, called),
+                uid=uid,
+                version=version,
+                sequence=sequence,
+                time=time,
+                op=op,
+                evidence=evidence,
+                managers=_text(managers),
+                state=self._state(object, newest, step, time),
+                before=None,
+            )
+
+    def steps(self, resource: str, name: str, namespace: str | None = None) -> Iterator[HistoryStep]:
+        """The steps of the objects of this name, one incarnation behind the other, each in its order."""
+        filters, values = _filters(namespace, name)
+        for each in self._meant(resource):
+            rows = self._connection.execute(
+                f"SELECT id, namespace, uid, state FROM objects o WHERE resource = ?{filters} ORDER BY namespace, id",
+                (each.id, *values),
+            )
+            for object, space, uid, newest in rows:
+                key = partition_key(each.cluster, each.group, each.plural, space, name)
+                yield from self._steps_of(object, key, uid, newest)
+
+    def _steps_of(self, object: int, key: str, uid: str, newest: bytes) -> Iterator[HistoryStep]:
+        waiting: list[tuple[Any, ...]] = []
+        before: bytes | None = None
+        rows = self._connection.execute(
+            "SELECT whole, back, version, sequence, time, op, evidence, managers FROM steps WHERE object = ?"
+            " ORDER BY time, id",
+            (object,),
+        )
+        for row in rows:
+            if row[0] and waiting:
+                for step in _told(waiting, self._packing, key, uid, row[1], before):
+                    before = step.state
+                    yield step
+                waiting = []
+            waiting.append(row)
+        yield from _told(waiting, self._packing, key, uid, newest, before)
+
+    # ── Inside ───────────────────────────────────────────────────────────────
+
+    def _meant(self, resource: str) -> Sequence[KeptResource]:
+        return meant(resource, self._resources)
+
+    def _expect_reached(self, time: int | None) -> None:
+        """Raises NotInHistory for a time before the beginning."""
+        since = int(self._connection.execute("SELECT since FROM history").get)
+        first = self._connection.execute("SELECT min(time) FROM coverage").get
+        if first is None:
+            raise NotInHistory("the file has no record yet")
+        if time is not None and time < since:
+            raise NotInHistory(
+                f"the history begins at {in_words(since)}; what was before is trimmed (--keep, --max-bytes)"
+            )
+        if time is not None and time < first:
+            raise NotInHistory(f"the history begins at {in_words(first)}, with the first record of the stream")
+
+    def _cut(self, point: PastPoint, kept: KeptResource) -> _Cut:
+        """Raises NotInHistory for a version before the beginning."""
+        if point.resource:
+            by = self._meant(point.resource)
+            mine = next((each for each in by if each.cluster == kept.cluster), by[0])
+            time, epoch = self._time_of(point, mine)
+            if mine.id != kept.id:
+                return _Cut("time <= ?", (time,), time)
+            condition = f"(time < ? OR CASE WHEN {_NUMBER} THEN CAST(version AS INTEGER) <= ? ELSE time <= ? END)"
+            return _Cut(condition, (epoch, point.version, time), time)
+        return _Cut("TRUE", (), None) if point.time is None else _Cut("time <= ?", (point.time,), point.time)
+
+    def _time_of(self, point: PastPoint, kept: KeptResource) -> tuple[int, int]:
+        """When the bridge saw this version or the last one before it, and since when the present epoch is."""
+        execute = self._connection.execute
+        epoch = execute("SELECT max(time) FROM gaps WHERE id LIKE ? ESCAPE '\\'", (f"epoch/{_like(kept)}/%",)).get or 0
+        seen = (
+            f"FROM steps JOIN objects o ON o.id = object WHERE o.resource = ? AND steps.time >= ? AND {_NUMBER}"
+            " AND CAST(version AS INTEGER)"
+        )
+        time = execute(f"SELECT max(steps.time) {seen} <= ?", (kept.id, epoch, point.version)).get
+        listed = execute(
+            f"SELECT max(CAST(version AS INTEGER)) {seen} >= 0 AND evidence = 'listed'", (kept.id, epoch)
+        ).get
+        if time is None or (listed is not None and point.version < listed):
+            begin = "a later version" if listed is None else f"version {listed}"
+            raise NotInHistory(f"the history of {kept.name} begins with {begin}")
+        self._expect_reached(time)
+        return int(time), int(epoch)
+
+    def _state(self, object: int, newest: bytes, step: int, time: int) -> bytes:
+        """The state of an object behind a step."""
+        patches: list[bytes] = []
+        state = newest
+        rows = self._connection.execute(
+            "SELECT whole, back FROM steps WHERE object = ? AND time >= ? AND id > ? ORDER BY time, id",
+            (object, time, step),
+        )
+        with closing(rows):
+            for whole, back in rows:
+                if whole:
+                    state = back
+                    break
+                if back is not None:
+                    patches.append(back)
+        return went_back(self._packing.unpacked(state), [self._packing.unpacked(each) for each in reversed(patches)])
+
+    def _uncertain(self, gaps: Sequence[KnownGap], key: str, sequence: int) -> str:
+        if not gaps:
+            return ""
+        found = self._connection.execute("SELECT partition FROM known WHERE key = ?", (key,)).get
+        return next((gap.words for gap in gaps if gap.covers(key, sequence, found or "")), "")
+
+
+def _told(
+    rows: Sequence[tuple[Any, ...]], packing: Packing, key: str, uid: str, newest: bytes, before: bytes | None
+) -> Iterator[HistoryStep]:
+    """Steps of an incarnation. ``newest``: the state behind the last one, packed."""
+    state = packing.unpacked(newest)
+    states = [state]
+    for _, back, *_ in reversed(rows[1:]):
+        if back is not None:
+            state = went_back(state, [packing.unpacked(back)])
+        states.append(state)
+    for (_, _, version, sequence, time, op, evidence, managers), state in zip(rows, reversed(states), strict=True):
+        yield HistoryStep(key, uid, version, sequence, time, op, evidence, _text(managers), state, before)
+        before = state
+
+
+def _is_open(gap: KnownGap, time: int | None) -> bool:
+    if time is None:
+        return gap.settled is None
+    return gap.time <= time and (gap.settled is None or gap.settled > time)
+
+
+def _filters(namespace: str | None, name: str | None) -> tuple[str, tuple[str, ...]]:
+    asked = {"namespace": namespace, "name": name}
+    given = {column: value for column, value in asked.items() if value is not None}
+    return "".join(f" AND o.{column} = ?" for column in given), (*given.values(),)
+
+
+def _like(kept: KeptResource) -> str:
+    return f"{kept.group or 'core'}/{kept.plural}".replace("_", "\\_")
+
+
+def _text(managers: bytes | None) -> str:
+    return "" if managers is None else managers.decode(errors="replace")
+
+
+class _GapData(msgspec.Struct):
+    reason: str = ""
+    count: int | None = None
+
+
+def _words(id: str, data: str) -> str:
+    if id.startswith("epoch/"):
+        return "versions of the API server ran backwards"
+    try:
+        found = msgspec.json.decode(data, type=_GapData)
+    except msgspec.MsgspecError:
+        found = _GapData()
+    count = "records" if found.count is None else f"{found.count} records"
+    return f"{count} never came{found.reason and ': '}{found.reason}"
+
+
+def _names(resources: str | None) -> tuple[str, ...] | None:
+    return None if resources is None else msgspec.json.decode(resources, type=tuple[str, ...])

@@ -1,0 +1,47 @@
+"""What an operator means by kubectl's names, among the resources of a file: ``po``, ``pod``, ``deployments.apps``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from bridge.history.points import NotInHistory
+from bridge.kube import SHORT_NAMES
+from bridge.model.resource import ResourceName
+
+
+class KeptResource(NamedTuple):
+    """A row of ``resources``."""
+
+    id: int
+    cluster: str
+    group: str
+    plural: str
+    api_version: str
+    """Of the first object."""
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """kubectl's name."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+def meant(word: str, kept: Iterable[KeptResource]) -> Sequence[KeptResource]:
+    """The resource that the word means, in each cluster of the file: by its plural, kind or short name, with the group
+    behind it or without. Where several groups have it, the core group wins, then groups of Kubernetes by name. Raises
+    NotInHistory with the names that the file has."""
+    kept = list(kept)
+    asked = ResourceName.parsed(word)
+    found = [each for each in kept if _may_mean(asked, each)]
+    if not found:
+        there = ", ".join(sorted({each.name for each in kept})) or "none yet"
+        raise NotInHistory(f"the file has no resource {word}; it has: {there}")
+    first = min(found, key=lambda each: ("." in each.group and not each.group.endswith(".k8s.io"), each.group))
+    return [each for each in found if each.name == first.name]
+
+
+def _may_mean(asked: ResourceName, kept: KeptResource) -> bool:
+    if not any(group in (None, kept.group) for group, _ in asked.readings):
+        return False
+    return asked.word in (kept.plural, kept.kind.lower(), *SHORT_NAMES.get(kept.name, ()))

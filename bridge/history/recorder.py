@@ -1,0 +1,324 @@
+"""Keeps the steps of a stream in the file, and trims it.
+
+``Recorder`` hands each event to the ``Reader`` of ``kubedelta_reader``, and writes down what its steps say. A record
+that changes nothing (a repetition, an older one, a ``sync`` of the known state) is no step. One exception: a ``sync``
+while there is a gap, which says that the state is right again.
+
+**Time.** A step has the time of its record, when the bridge saw the change; but never an earlier one than the step of
+the object before. So for an object the order of times is the order of steps, also where a clock was set back.
+
+**Trimming.** The file has a beginning (``since``), which moves on behind the newest record at the distance of ``keep``,
+and further where the file would have more than ``max_bytes``. When it passes a step, the earlier steps of that object
+go; of a step that ended an object, that step and the object as well. So each object that existed at the beginning
+keeps one step from before it: its state there. Each step is passed once, whatever the file's size. Freed pages are
+used again; where they are more than an eighth of the file, they are given back, a few in each transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from kubedelta_reader import (
+    Changed,
+    Deleted,
+    EpochBegan,
+    Event,
+    GapFound,
+    Known,
+    Left,
+    Reader,
+    SnapshotCancelled,
+    SnapshotEnded,
+    TermBegan,
+)
+
+from bridge.history.bodies import FULL_EVERY, Packing, way_back
+from bridge.history.points import NotInHistory, microseconds
+from bridge.history.tables import Incarnation, Incarnations, KnownObjects, opened
+from bridge.model.formats.object_paths import ObjectName, object_name, partition_key
+
+_MICROSECONDS = 1_000_000
+_PASSED_AT_ONCE = 2000
+"""Steps that the beginning passes in one transaction at most, so that none takes long."""
+_VACUUMED_AT_ONCE = 1000
+"""Pages."""
+_DELETED = "deleted"
+LISTED, SNAPSHOT, RECORDS = "listed", "snapshot", "records"
+"""How the objects of a resource came that existed when its coverage began: all, in the first list or in a snapshot; or
+those alone that have changed since."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryBounds:
+    """What the file keeps. Both are about its contents: an idle stream trims nothing."""
+
+    keep: float
+    """Seconds before the newest record."""
+    max_bytes: int
+    """The newest states, and those at the beginning, stay in any case."""
+
+
+class _ObjectMember(msgspec.Struct):
+    apiVersion: str = ""
+    kind: str = ""
+
+
+class _SnapshotData(msgspec.Struct):
+    only: Any = None
+
+
+_decode_member = msgspec.json.Decoder(_ObjectMember).decode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class Recorder:
+    """The only writer of a file. After an error in a batch it is made anew: it remembers what was rolled back."""
+
+    def __init__(self, path: Path, source: str, bounds: HistoryBounds, *, partitioned: bool = False) -> None:
+        """Makes the file, if there is none. ``source``: names the stream; a file has one stream for ever. Raises
+        NotInHistory and apsw.Error."""
+        self._connection = opened(path, writable=True)
+        try:
+            self._bounds = bounds
+            self._packing = Packing(self._connection.execute("SELECT number, resource, content FROM dictionaries"))
+            self._incarnations = Incarnations(self._connection, self._packing)
+            store = KnownObjects(self._connection, self._incarnations)
+            self._reader = Reader(store, partitioned=partitioned)
+            known, position, newest = self._connection.execute("SELECT source, position, newest FROM history").get
+            if known not in ("", source):
+                raise NotInHistory(f"{path} has the history of {known}; name another file for {source}")
+            self._source = source
+            self._position = bytes(position)
+            self._newest = int(newest)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    @property
+    def position(self) -> bytes:
+        """Behind the records of the last transaction; empty at first."""
+        return self._position
+
+    @contextmanager
+    def batch(self, position: bytes) -> Iterator[None]:
+        """A transaction with the records that are given to ``record`` in it, and the position behind them. Raises
+        NotInHistory if another build writes the file, and apsw.Error."""
+        execute = self._connection.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            if execute("SELECT position FROM history").get != self._position:
+                raise NotInHistory("another build writes this file at the same time")
+            yield
+            if (dictionary := self._packing.new_dictionary()) is not None:
+                execute("INSERT INTO dictionaries VALUES (?,?,?)", dictionary)
+            execute("UPDATE history SET source = ?, position = ?, newest = ?", (self._source, position, self._newest))
+            self._trim()
+        except BaseException:
+            execute("ROLLBACK")
+            raise
+        execute("COMMIT")
+        self._position = position
+
+    # ── Recording ────────────────────────────────────────────────────────────
+
+    def record(self, event: Event, partition: str = "") -> None:
+        """In a batch. ``partition``: see ``Reader.apply``."""
+        time = self._time_of(event)
+        for step in self._reader.apply(event, partition):
+            match step:
+                case Changed(key):
+                    self._changed(key, event, time)
+                case Deleted(key, _, last, "replaced"):
+                    self._end(key, last, event, time, "replaced")
+                case Deleted(key, _, last) | Left(key, _, last):
+                    self._gone(key, last, event, time)
+                case SnapshotEnded(_, swept, incomplete):
+                    for key, known in swept:
+                        self._end(key, known, event, time, "swept")
+                    self._note(event, time)
+                    self._note_gaps(event, time)
+                    if not incomplete and not partition:
+                        self._cover(event, time)
+                case GapFound() | EpochBegan():
+                    self._note_gaps(event, time)
+                case SnapshotCancelled() | TermBegan():
+                    self._note(event, time)
+
+    def _time_of(self, event: Event) -> int:
+        """Without a time of its own, a record has that of the newest one before it."""
+        try:
+            time = microseconds(event.time)
+        except ValueError:
+            return self._newest
+        self._newest = max(self._newest, time)
+        return time
+
+    def _changed(self, key: str, event: Event, time: int) -> None:
+        found = self._incarnations.find(key, event.uid)
+        if found is None:
+            self._add(key, event, time)
+        elif not event.data or event.data != found.state or not self._is_alive(found):
+            self._append(found, event, time, event.evidence, event.data)
+        elif self._reader.gaps:
+            self._append(found, event, time, event.evidence, found.state)
+
+    def _is_alive(self, found: Incarnation) -> bool:
+        """False for an object that comes back as it was."""
+        newest = "SELECT op FROM steps WHERE object = ? ORDER BY time DESC, id DESC LIMIT 1"
+        return bool(self._connection.execute(newest, (found.id,)).get != _DELETED)
+
+    def _gone(self, key: str, last: Known | None, event: Event, time: int) -> None:
+        if last is not None and last.uid != event.uid:
+            self._end(key, last, event, time, "replaced")
+        found = self._incarnations.find(key, event.uid)
+        if found is None:
+            self._add(key, event, time)
+        else:
+            self._append(found, event, time, event.evidence, event.data or found.state)
+
+    def _end(self, key: str, last: Known | None, event: Event, time: int, evidence: str) -> None:
+        """An object that exists no more, as a record of something else says."""
+        found = None if last is None else self._incarnations.find(key, last.uid)
+        if found is not None:
+            ended = msgspec.structs.replace(event, op=_DELETED, version="", managers=b"")
+            self._append(found, ended, time, evidence, found.state)
+
+    def _add(self, key: str, event: Event, time: int) -> None:
+        name = object_name(key) or ObjectName("", "", "", "", key)
+        resource = self._incarnations.resource(name)
+        if resource is None:
+            member = _member_of(event.data)
+            resource = self._incarnations.add_resource(name, member.apiVersion, member.kind)
+            how = LISTED if event.evidence == "listed" else RECORDS
+            self._connection.execute("INSERT INTO coverage VALUES (?,?,?,?)", (resource, time, event.sequence, how))
+        found = self._incarnations.add(key, event.uid, resource, event.data, time)
+        self._insert(found, event, event.evidence, whole=False, back=None)
+
+    def _append(self, found: Incarnation, event: Event, time: int, evidence: str, state: bytes) -> None:
+        whole, back = False, None
+        if state != found.state:
+            whole, text = way_back(state, found.state, whole=found.patches + 1 >= FULL_EVERY)
+            back = self._packing.packed(found.resource, text)
+            found.patches = 0 if whole else found.patches + 1
+        found.state, found.time = state, max(time, found.time)
+        self._incarnations.save(found)
+        self._insert(found, event, evidence, whole=whole, back=back)
+
+    def _insert(self, found: Incarnation, event: Event, evidence: str, *, whole: bool, back: bytes | None) -> None:
+        self._connection.execute(
+            "INSERT INTO steps (object, sequence, time, op, evidence, version, managers, whole, back)"
+            " VALUES (?,?,?,?,?,?,?,?,?)",
+            (
+                found.id,
+                event.sequence,
+                found.time,
+                event.op,
+                evidence,
+                event.version,
+                event.managers or None,
+                whole,
+                back,
+            ),
+        )
+
+    # ── Notices ──────────────────────────────────────────────────────────────
+
+    def _note(self, event: Event, time: int) -> None:
+        self._connection.execute(
+            "INSERT INTO notices (sequence, time, type, data) VALUES (?,?,?,?)",
+            (event.sequence, time, event.type, event.data.decode(errors="replace")),
+        )
+
+    def _note_gaps(self, event: Event, time: int) -> None:
+        """The reader decides which gaps there are."""
+        execute = self._connection.execute
+        there = {(gap.id, gap.partition or ""): gap for gap in self._reader.gaps}
+        noted = set(execute("SELECT id, partition FROM gaps WHERE settled IS NULL"))
+        for each in noted - there.keys():
+            execute("UPDATE gaps SET settled = ? WHERE id = ? AND partition = ?", (time, *each))
+        data = "{}" if event.op else event.data.decode(errors="replace")
+        for each in there.keys() - noted:
+            gap = there[each]
+            resources = None if gap.resources is None else msgspec.json.encode(gap.resources).decode()
+            execute(
+                "INSERT OR REPLACE INTO gaps VALUES (?,?,?,?,?,NULL,?)", (*each, gap.sequence, resources, time, data)
+            )
+
+    def _cover(self, event: Event, time: int) -> None:
+        """A snapshot of everything has told all objects."""
+        try:
+            is_partial = msgspec.json.decode(event.data, type=_SnapshotData).only is not None
+        except _UNREADABLE:
+            is_partial = True
+        if not is_partial:
+            self._connection.execute(
+                "INSERT INTO coverage SELECT id, ?, ?, ? FROM resources"
+                " WHERE id NOT IN (SELECT resource FROM coverage WHERE how <> ?)",
+                (time, event.sequence, SNAPSHOT, RECORDS),
+            )
+
+    # ── Trimming ─────────────────────────────────────────────────────────────
+
+    def _trim(self) -> None:
+        execute = self._connection.execute
+        trimmed, since = execute("SELECT trimmed, since FROM history").get
+        horizon = self._newest - int(self._bounds.keep * _MICROSECONDS)
+        steps: Any = execute(
+            "SELECT id, object, time, op FROM steps WHERE id > ? ORDER BY id LIMIT ?", (trimmed, _PASSED_AT_ONCE)
+        ).fetchall()
+        for id, object, time, op in steps:
+            if time > horizon and not self._is_too_large():
+                break
+            self._pass(id, object, time, op)
+            trimmed, since = id, max(since, time)
+        else:
+            if not steps:
+                return
+        self._incarnations.forget()
+        execute("UPDATE history SET trimmed = ?, since = ?", (trimmed, since))
+        execute("DELETE FROM gaps WHERE settled < ?", (since,))
+        execute("DELETE FROM notices WHERE time < ?", (since,))
+        if self._connection.pragma("freelist_count") > self._connection.pragma("page_count") // 8:
+            execute(f"PRAGMA incremental_vacuum({_VACUUMED_AT_ONCE})").fetchall()
+
+    def _is_too_large(self) -> bool:
+        pragma = self._connection.pragma
+        return bool((pragma("page_count") - pragma("freelist_count")) * pragma("page_size") > self._bounds.max_bytes)
+
+    def _pass(self, id: int, object: int, time: int, op: str) -> None:
+        execute = self._connection.execute
+        execute("DELETE FROM steps WHERE object = ? AND time <= ? AND id < ?", (object, time, id))
+        if op != _DELETED:
+            return
+        execute("DELETE FROM steps WHERE id = ?", (id,))
+        if execute("SELECT 1 FROM steps WHERE object = ? LIMIT 1", (object,)).fetchone() is None:
+            row = execute(
+                'SELECT r.cluster, r."group", r.plural, o.namespace, o.name, o.uid FROM objects o'
+                " JOIN resources r ON r.id = o.resource WHERE o.id = ?",
+                (object,),
+            ).get
+            *names, uid = row
+            execute("DELETE FROM objects WHERE id = ?", (object,))
+            # An entry of the reader, which keeps an old record from reviving the object.
+            execute("DELETE FROM known WHERE key = ? AND uid = ? AND deleted", (partition_key(*names), uid))
+
+
+def _member_of(state: bytes) -> _ObjectMember:
+    try:
+        return _decode_member(state)
+    except _UNREADABLE:
+        return _ObjectMember()

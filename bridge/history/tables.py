@@ -1,0 +1,255 @@
+"""The file in SQL: its tables, how it is opened, and what a reader of the stream knows.
+
+The tables are for other programs, too (Datasette, ``sqlite3``): times are microseconds since 1970, names are the API's.
+Bodies are packed, and for this room alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apsw
+from kubedelta_reader import Known
+from msgspec.structs import astuple, replace
+
+from bridge.history.bodies import Packing
+from bridge.history.points import NotInHistory
+from bridge.model.formats.object_paths import ObjectName, object_name
+
+FORMAT = 1
+_APPLICATION = 0x6B64_6C68
+"""SQLite's application id: "kdlh"."""
+
+_TABLES = """
+CREATE TABLE history (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    source TEXT NOT NULL, position BLOB NOT NULL, notes BLOB NOT NULL,
+    newest INTEGER NOT NULL, -- the largest time of a record
+    trimmed INTEGER NOT NULL, -- the newest step that is not kept, or only as the state at the beginning
+    since INTEGER NOT NULL -- its time: the beginning of what is kept; 0 before the first trim
+) STRICT;
+CREATE TABLE resources (
+    id INTEGER PRIMARY KEY, cluster TEXT NOT NULL, "group" TEXT NOT NULL, plural TEXT NOT NULL,
+    api_version TEXT NOT NULL, kind TEXT NOT NULL, UNIQUE (cluster, "group", plural)
+) STRICT;
+CREATE TABLE coverage ( -- since when a resource is told, and how its objects of that time came
+    resource INTEGER NOT NULL, time INTEGER NOT NULL, sequence INTEGER NOT NULL, how TEXT NOT NULL,
+    PRIMARY KEY (resource, time, how)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE objects ( -- an incarnation of an object: its name and uid
+    id INTEGER PRIMARY KEY, resource INTEGER NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, uid TEXT NOT NULL,
+    state BLOB NOT NULL, -- the newest
+    time INTEGER NOT NULL, -- of the newest step
+    patches INTEGER NOT NULL -- steps since one that has the whole state before it
+) STRICT;
+CREATE INDEX objects_by_name ON objects (resource, namespace, name);
+CREATE TABLE steps ( -- in the order in which they came, which for an object is the order in which they happened
+    id INTEGER PRIMARY KEY, object INTEGER NOT NULL, sequence INTEGER NOT NULL, time INTEGER NOT NULL,
+    op TEXT NOT NULL, evidence TEXT NOT NULL, version TEXT NOT NULL, managers BLOB,
+    whole INTEGER NOT NULL, -- back is the state before, and no patch
+    back BLOB -- the way from this state to the one before; null where both are the same, and in the first step
+) STRICT;
+CREATE INDEX steps_by_object ON steps (object, time);
+CREATE TABLE gaps ( -- records that never came; of a new epoch, versions that ran backwards
+    id TEXT NOT NULL, partition TEXT NOT NULL, -- empty: any
+    sequence INTEGER NOT NULL, resources TEXT, -- a JSON list; null: any
+    time INTEGER NOT NULL, settled INTEGER, -- when a snapshot had told what became of the objects
+    data TEXT NOT NULL, PRIMARY KEY (id, partition)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE notices ( -- snapshots and terms
+    id INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, time INTEGER NOT NULL, type TEXT NOT NULL, data TEXT NOT NULL
+) STRICT;
+CREATE TABLE dictionaries (number INTEGER PRIMARY KEY, resource INTEGER NOT NULL, content BLOB NOT NULL) STRICT;
+CREATE TABLE known ( -- what the reader of the stream knows
+    key TEXT PRIMARY KEY, uid TEXT NOT NULL, sequence INTEGER NOT NULL, id TEXT NOT NULL, partition TEXT NOT NULL,
+    term INTEGER NOT NULL, snapshot TEXT NOT NULL, counted TEXT NOT NULL, deleted INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX known_by_sequence ON known (partition, sequence);
+INSERT INTO history VALUES (1, '', x'', x'', 0, 0, 0);
+"""
+_CACHE_BYTES = 32 << 20
+
+
+def opened(path: Path, *, writable: bool) -> apsw.Connection:
+    """The file; with ``writable`` it is made, with mode 0600, where there is none. Raises NotInHistory for a file that
+    is not there or is none of this room, and apsw.Error."""
+    if not path.exists():
+        if not writable:
+            raise NotInHistory(
+                f"there is no history {path}: make one with kubedelta history build --from … --to {path}"
+            )
+        path.touch(0o600)
+    # Who may write also removes the write-ahead log with the last connection; a file on a read-only disk can be read.
+    may_write = writable or os.access(path, os.W_OK)
+    flags = apsw.SQLITE_OPEN_READWRITE if may_write else apsw.SQLITE_OPEN_READONLY
+    connection = apsw.Connection(str(path), flags=flags)
+    try:
+        connection.set_busy_timeout(10_000)
+        connection.pragma("cache_size", -(_CACHE_BYTES // 1024))
+        _recognise(connection, path, writable=writable)
+        if not writable:
+            connection.pragma("query_only", True)
+            connection.execute("BEGIN")  # Every answer is about one state of the file.
+    except apsw.NotADBError:
+        connection.close()
+        raise NotInHistory(f"{path} is no history of kubedelta") from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _recognise(connection: apsw.Connection, path: Path, *, writable: bool) -> None:
+    application, form = connection.pragma("application_id"), connection.pragma("user_version")
+    if (application, form) == (_APPLICATION, FORMAT):
+        if writable:
+            connection.pragma("synchronous", "normal")
+        return
+    if application == _APPLICATION:
+        raise NotInHistory(f"{path} has format {form}, and this version of kubedelta reads format {FORMAT}")
+    if not writable or connection.pragma("page_count"):
+        raise NotInHistory(f"{path} is no history of kubedelta")
+    # The layout of pages has to be set before the first table exists.
+    connection.pragma("auto_vacuum", "incremental")
+    connection.pragma("journal_mode", "wal")
+    # A power cut may take the last transactions away, each as a whole: their records are read again.
+    connection.pragma("synchronous", "normal")
+    with connection:
+        connection.execute(_TABLES)
+        connection.pragma("application_id", _APPLICATION)
+        connection.pragma("user_version", FORMAT)
+
+
+# The columns are the key and the members of Known but the state, in their order.
+_COLUMNS = "uid, sequence, id, partition, term, snapshot, counted, deleted"
+_GET = f"SELECT {_COLUMNS} FROM known WHERE key = ?"
+_PUT = f"INSERT OR REPLACE INTO known (key, {_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)"
+_OLDER = f"SELECT key, {_COLUMNS} FROM known WHERE partition = ? AND sequence < ?"
+_OBJECTS = f"SELECT key, {_COLUMNS} FROM known WHERE NOT deleted ORDER BY key"
+
+
+class KnownObjects:
+    """A StateStore in the file. The states are those of ``objects``, which the recorder writes behind the reader's
+    steps; ``older`` and ``objects`` give none, so that no list of them is in memory."""
+
+    def __init__(self, connection: apsw.Connection, incarnations: Incarnations) -> None:
+        self._connection = connection
+        self._incarnations = incarnations
+
+    def get(self, key: str) -> Known | None:
+        found = self._connection.execute(_GET, (key,)).fetchone()
+        if found is None:
+            return None
+        known = _known(*found)
+        if known.deleted or (incarnation := self._incarnations.find(key, known.uid)) is None:
+            return known
+        return replace(known, state=incarnation.state)
+
+    def put(self, key: str, known: Known) -> None:
+        *columns, _ = astuple(known)
+        self._connection.execute(_PUT, (key, *columns))
+
+    def drop(self, key: str) -> None:
+        self._connection.execute("DELETE FROM known WHERE key = ?", (key,))
+
+    def older(self, partition: str, sequence: int) -> Iterable[tuple[str, Known]]:
+        found: Any = self._connection.execute(_OLDER, (partition, sequence)).fetchall()
+        return [(key, _known(*columns)) for key, *columns in found]
+
+    def objects(self) -> Iterable[tuple[str, Known]]:
+        return ((key, _known(*columns)) for key, *columns in self._connection.execute(_OBJECTS))
+
+    def notes(self) -> bytes:
+        return bytes(self._connection.execute("SELECT notes FROM history").get)
+
+    def save(self, notes: bytes) -> None:
+        self._connection.execute("UPDATE history SET notes = ?", (notes,))
+
+
+def _known(*columns: Any) -> Known:
+    known = Known(*columns)
+    return replace(known, deleted=bool(known.deleted))
+
+
+# ── Objects ──────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class Incarnation:
+    """A row of ``objects``: an object under its name with its uid."""
+
+    id: int
+    resource: int
+    state: bytes
+    """The newest."""
+    time: int
+    patches: int
+
+
+_FIND = (
+    "SELECT id, state, time, patches FROM objects WHERE resource = ? AND namespace = ? AND name = ? AND uid = ?"
+    " ORDER BY id DESC LIMIT 1"
+)
+
+
+class Incarnations:
+    """Finds and makes rows of ``objects``. The last one is kept, since a record asks twice."""
+
+    def __init__(self, connection: apsw.Connection, packing: Packing) -> None:
+        self._connection = connection
+        self._packing = packing
+        rows = connection.execute('SELECT id, cluster, "group", plural FROM resources')
+        self._resources: dict[tuple[str, str, str], int] = {(*names,): id for id, *names in rows}
+        self._last: tuple[str, str, Incarnation] | None = None
+
+    def resource(self, name: ObjectName) -> int | None:
+        """The number of the object's resource; None for one that the file does not have."""
+        return self._resources.get((name.cluster, name.group, name.plural))
+
+    def add_resource(self, name: ObjectName, api_version: str, kind: str) -> int:
+        names = name.cluster, name.group, name.plural
+        self._connection.execute(
+            'INSERT INTO resources (cluster, "group", plural, api_version, kind) VALUES (?,?,?,?,?)',
+            (*names, api_version, kind),
+        )
+        self._resources[names] = self._connection.last_insert_rowid()
+        return self._resources[names]
+
+    def find(self, key: str, uid: str) -> Incarnation | None:
+        if self._last is not None and self._last[:2] == (key, uid):
+            return self._last[2]
+        name = object_name(key)
+        resource = None if name is None else self.resource(name)
+        if name is None or resource is None:
+            return None
+        row = self._connection.execute(_FIND, (resource, name.namespace, name.name, uid)).fetchone()
+        if row is None:
+            return None
+        id, state, time, patches = row
+        found = Incarnation(id, resource, self._packing.unpacked(state), time, patches)
+        self._last = key, uid, found
+        return found
+
+    def add(self, key: str, uid: str, resource: int, state: bytes, time: int) -> Incarnation:
+        _, _, _, namespace, name = object_name(key) or ObjectName("", "", "", "", "")
+        self._connection.execute(
+            "INSERT INTO objects (resource, namespace, name, uid, state, time, patches) VALUES (?,?,?,?,?,?,0)",
+            (resource, namespace, name, uid, self._packing.packed(resource, state), time),
+        )
+        found = Incarnation(self._connection.last_insert_rowid(), resource, state, time, 0)
+        self._last = key, uid, found
+        return found
+
+    def save(self, found: Incarnation) -> None:
+        self._connection.execute(
+            "UPDATE objects SET state = ?, time = ?, patches = ? WHERE id = ?",
+            (self._packing.packed(found.resource, found.state), found.time, found.patches, found.id),
+        )
+
+    def forget(self) -> None:
+        """Behind a trim, which may have removed the last one."""
+        self._last = None

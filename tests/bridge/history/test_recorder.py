@@ -1,0 +1,59 @@
+"""A build that is interrupted anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.history import HistoryFile, NotInHistory
+from bridge.history.recorder import Recorder
+from tests.bridge.history.streams import EVERYTHING, Stream, build
+
+
+def told(path: Path) -> list[tuple[object, ...]]:
+    with HistoryFile.open(path) as history:
+        return [
+            (step.uid, step.sequence, step.op, step.evidence, step.state)
+            for name in ("a", "b", "c")
+            for step in history.steps("pods", name)
+        ]
+
+
+def churn() -> Stream:
+    stream = Stream()
+    for number in range(100):
+        stream.tell("abc"[number % 3], {"n": number}, "deleted" if number % 10 == 9 else "updated")
+        if number == 50:
+            stream.snapshot({"a": {"n": 1}, "b": {"n": 1}})
+    return stream
+
+
+@pytest.mark.parametrize("at", range(5, 100, 13))
+def test_a_build_that_fails_in_a_batch_goes_on_as_if_it_had_not(tmp_path: Path, at: int) -> None:
+    events = churn().events
+    whole = build(tmp_path / "whole.db", events)
+
+    def broken(count: int) -> None:
+        with Recorder(tmp_path / "k8s.db", "a test", EVERYTHING) as recorder, recorder.batch(b"100"):
+            for event in events[:count]:
+                recorder.record(event)
+            raise InterruptedError
+
+    build(tmp_path / "k8s.db", events[: at // 2])
+    with pytest.raises(InterruptedError):
+        broken(at)
+    build(tmp_path / "k8s.db", events, batch=7)
+
+    assert told(tmp_path / "k8s.db") == told(whole)
+
+
+def test_two_builds_cannot_write_one_file(tmp_path: Path) -> None:
+    event = churn().events[0]
+    path = build(tmp_path / "k8s.db", [])
+
+    with Recorder(path, "a test", EVERYTHING) as one, Recorder(path, "a test", EVERYTHING) as other:
+        with one.batch(b"1"):
+            one.record(event)
+        with pytest.raises(NotInHistory, match="another build writes"), other.batch(b"1"):
+            other.record(event)

@@ -1,0 +1,183 @@
+"""What a file answers about points in the past."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bridge.history import HistoryFile, NotInHistory, PastPoint
+from bridge.history.recorder import HistoryBounds, Recorder
+from tests.bridge.history.streams import EVERYTHING, Stream, build, found, point, states, time_of
+
+NOW = PastPoint.parsed("now")
+
+
+def test_every_state_is_answered_as_it_was(tmp_path: Path) -> None:
+    stream = Stream()
+    for number in range(1, 60):
+        stream.tell("web", {"metadata": {"name": "web"}, "spec": {"replicas": number, "image": "x" * 500}})
+
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    for number in range(1, 60):
+        assert states(path, point(number))["web"]["spec"]["replicas"] == number
+
+
+def test_a_deleted_object_exists_before_its_delete_and_not_behind_it(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.tell("web", {"n": 1}, "added")
+    stream.tell("web", {"n": 2}, "deleted")
+
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    assert states(path, point(1)) == {"web": {"n": 1}}
+    assert states(path, point(2)) == states(path, NOW) == {}
+
+
+def test_an_object_that_comes_back_is_another_one_with_its_own_steps(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.tell("web", {"n": 1}, "added", uid="first")
+    stream.tell("web", {"n": 2}, "added", uid="second")
+
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    with HistoryFile.open(path) as history:
+        told = [(step.uid, step.op, step.evidence) for step in history.steps("pods", "web")]
+    assert told == [("first", "added", "watched"), ("first", "deleted", "replaced"), ("second", "added", "watched")]
+    assert [each.uid for each in found(path, point(1))] == ["first"]
+    assert [each.uid for each in found(path, NOW)] == ["second"]
+
+
+def test_an_object_that_left_the_view_may_come_back_as_it_was(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.tell("web", {"n": 1}, "added")
+    stream.tell("web", {"n": 1}, "deleted", evidence="unselected")
+    stream.tell("web", {"n": 1}, "added")
+
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    assert states(path, point(2)) == {}
+    assert states(path, NOW) == {"web": {"n": 1}}
+
+
+def test_repetitions_and_older_records_are_no_steps(tmp_path: Path) -> None:
+    stream = Stream()
+    for number in range(5):
+        stream.tell("web", {"n": number})
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    build(path, [*stream.events, *stream.events])
+
+    with HistoryFile.open(path) as history:
+        assert [step.sequence for step in history.steps("po", "web")] == [1, 2, 3, 4, 5]
+
+
+def test_steps_have_the_state_before_and_those_behind_a_point_come_by_number(tmp_path: Path) -> None:
+    stream = Stream()
+    for number in range(40):
+        stream.tell("web" if number % 2 else "db", {"n": number, "pad": "x" * 200})
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    with HistoryFile.open(path) as history:
+        steps = list(history.steps("pods", "web", "shop"))
+        behind = list(history.changes(point(30)))
+
+    assert [msgspec.json.decode(step.state)["n"] for step in steps] == list(range(1, 40, 2))
+    assert [step.before for step in steps] == [None, *(step.state for step in steps[:-1])]
+    assert [(step.sequence, msgspec.json.decode(step.state)["n"]) for step in behind] == [
+        (number + 1, number) for number in range(30, 40)
+    ]
+
+
+def test_a_version_is_exact_for_its_resource(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.tell("a", {"n": 1}, version="10")
+    stream.tell("b", {"n": 2}, version="12")
+    stream.tell("a", {"n": 3}, version="11", evidence="relisted")
+    stream.tell("a", {"n": 4}, version="13")
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    assert states(path, PastPoint.parsed("pods=11")) == {"a": {"n": 3}}
+    assert states(path, PastPoint.parsed("po=12")) == {"a": {"n": 3}, "b": {"n": 2}}
+    with HistoryFile.open(path) as history:
+        assert history.bound(PastPoint.parsed("pods=12")).exact
+        with pytest.raises(NotInHistory, match="begins with a later version"):
+            history.bound(PastPoint.parsed("pods=9"))
+
+
+def test_a_resource_is_named_as_for_kubectl_and_an_unknown_one_names_those_of_the_file(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.tell("a", {"apiVersion": "v1", "kind": "Pod"})
+    stream.tell("b", {"apiVersion": "v1", "kind": "Secret"}, plural="secrets")
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    for name in ("po", "pod", "Pod", "pods"):
+        assert [each.version for each in found(path, NOW, resource=name)] == ["1"]
+    assert found(path, NOW, resource="secret", namespace="other") == []
+    with pytest.raises(NotInHistory, match="no resource deploy; it has: pods, secrets"):
+        found(path, NOW, resource="deploy")
+
+
+def test_a_point_before_the_first_record_is_refused(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.tell("a", {"n": 1})
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    with pytest.raises(NotInHistory, match=r"begins at 2027.*, with the first record"):
+        found(path, point(0))
+
+
+def test_a_file_has_one_stream_and_is_private(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.tell("a", {"n": 1})
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(NotInHistory, match="has the history of a test; name another file for the stream k8s"):
+        Recorder(path, "the stream k8s", EVERYTHING)
+    (tmp_path / "other.db").write_bytes(b"something else" * 100)
+    with pytest.raises(NotInHistory, match="is no history"):
+        HistoryFile.open(tmp_path / "other.db")
+    with pytest.raises(NotInHistory, match="there is no history"):
+        HistoryFile.open(tmp_path / "none.db")
+
+
+def test_a_kept_time_trims_what_is_older_and_answers_behind_it_as_before(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.tell("quiet", {"n": 0})
+    stream.tell("gone", {"n": 0})
+    stream.tell("gone", {"n": 0}, "deleted")
+    for number in range(200):
+        stream.tell("web", {"n": number, "pad": "x" * 200})
+    whole = build(tmp_path / "whole.db", stream.events)
+
+    path = build(tmp_path / "k8s.db", stream.events, HistoryBounds(keep=50, max_bytes=1 << 40))
+
+    with HistoryFile.open(path) as history:
+        kept = [step.sequence for step in history.steps("pods", "web")]
+        assert list(history.steps("pods", "gone")) == []
+        with pytest.raises(NotInHistory, match="what was before is trimmed"):
+            list(history.at(point(100)))
+    assert kept == list(range(153, 204))
+    for number in range(153, 204):
+        assert states(path, point(number)) == states(whole, point(number))
+
+
+def test_a_size_bounds_the_file(tmp_path: Path) -> None:
+    stream = Stream()
+    bounds = HistoryBounds(keep=1e9, max_bytes=400_000)
+    for number in range(3000):
+        stream.tell(f"web-{number % 7}", {"n": number, "noise": [hash((number, each)) for each in range(60)]})
+
+    path = build(tmp_path / "k8s.db", stream.events, bounds)
+
+    assert path.stat().st_size < 600_000
+    with HistoryFile.open(path) as history:
+        since = min(step.time for name in range(7) for step in history.steps("pods", f"web-{name}"))
+    assert since > time_of(1000)
+    assert states(path, NOW) == {
+        f"web-{number % 7}": msgspec.json.decode(stream.events[number].data) for number in range(2993, 3000)
+    }
