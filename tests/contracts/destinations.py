@@ -29,7 +29,7 @@ from tests.contracts.schemas import RecordSchemas
 from tests.kit.content import ContentSink
 from tests.kit.deadlines import BUSY
 from tests.kit.openssl import KeyPair
-from tests.kit.sinks import ALONE, opened_sink
+from tests.kit.sinks import ALONE
 from tests.kit.tcp_line import Line
 from tests.kit.token_server import TokenServer
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
@@ -37,7 +37,8 @@ from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
 CLUSTER = "prod-eu1"
 SINK_TIMEOUT = 1.0
 """Seconds that a sink under examination waits for an answer."""
-PATIENCE = {"webhook": {"timeout": 60.0}, "kafka": {"ack_timeout": 60.0}, "nats": {"ack_timeout": 60.0}}
+_LONG = {"ack_timeout": 60.0, "connect_timeout": 60.0}
+PATIENCE = {"webhook": {"timeout": 60.0}, "kafka": _LONG, "nats": _LONG}
 """By a sink's type, options for tests in which no answer must be late, however busy the machine is."""
 
 
@@ -136,21 +137,13 @@ class Destination(ABC):
 
     @asynccontextmanager
     async def opened(self, context: SinkContext = ALONE, /, **options: Any) -> AsyncIterator[Sink]:
-        async with opened_sink(self.sink(**options), context) as sink:
-            yield sink
-
-    def opened_patiently(self, context: SinkContext = ALONE) -> AbstractAsyncContextManager[Sink]:
-        """With timeouts that a busy machine does not reach: no record is sent twice."""
-        return self.opened(context, **PATIENCE.get(self.kind, {}))
-
-    @asynccontextmanager
-    async def reopened(self) -> AsyncIterator[Sink]:
-        """Opened as the bridge does it after a failure: a new sink for each try. Raises TimeoutError."""
+        """Opened as the bridge does it: a new sink for each try, since none may connect in time on a busy machine.
+        Raises TimeoutError."""
         async with asyncio.timeout(30 * BUSY):
             while True:
-                sink = self.sink()
+                sink = self.sink(**options)
                 try:
-                    await sink.open(ALONE)
+                    await sink.open(context)
                 except SinkUnavailable:
                     await sink.close()
                     await asyncio.sleep(0.05)  # The bridge's own wait is longer.
@@ -160,6 +153,14 @@ class Destination(ABC):
             yield sink
         finally:
             await sink.close()
+
+    def opened_patiently(self, context: SinkContext = ALONE) -> AbstractAsyncContextManager[Sink]:
+        """With timeouts that a busy machine does not reach: no record is sent twice."""
+        return self.opened(context, **self.patience)
+
+    @property
+    def patience(self) -> Mapping[str, Any]:
+        return PATIENCE.get(self.kind, {})
 
     @property
     def max_batch(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.conftest import EVERY
-from tests.contracts.destinations import PATIENCE, Destination
+from tests.contracts.destinations import Destination
 from tests.contracts.rules import deliver_all
 from tests.kit.records import a_delta
 
@@ -52,7 +52,7 @@ async def in_a_process_of_its_own(destination: Destination) -> AsyncIterator[dic
 async def test_five_thousand_records(destination: Destination) -> None:
     body = b'{"metadata":{"name":"web"},"spec":"' + b"0123456789abcdef" * 125 + b'"}'
     records = [a_delta(n, key=f"shop/web-{n % 50}", body=body) for n in range(1, COUNT + 501)]
-    patient = PATIENCE.get(destination.kind, {})
+    patient = destination.patience
     async with in_a_process_of_its_own(destination) as options, destination.opened(**options, **patient) as sink:
         await deliver_all(sink, records[:500], destination.max_batch)
         began, cpu = time.perf_counter(), time.process_time()

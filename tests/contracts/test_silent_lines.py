@@ -30,7 +30,7 @@ async def test_silence_is_a_failure_in_time_and_then_all_goes_on(destination: De
     sent = changes(120, keys=8)
     results = Results()
     async with destination.opened() as sink, the_loop_is_free():
-        assert await deliver(sink, sent[:40], results) == []
+        await deliver_all(sink, sent[:40], 40, results)
         line.block()
         first = await deliver(sink, sent[40:80], results)
         second = await deliver(sink, first, results)
@@ -75,15 +75,15 @@ async def test_on_a_silent_line_cancelling_ends_and_close_works(
         await asyncio.wait_for(sink.close(), CLOSES_IN)
         line.mend()
 
-    async with destination.reopened() as sink:
-        assert await deliver(sink, changes(5)) == []
+    async with destination.opened() as sink:
+        await deliver_all(sink, changes(5), 5)
 
 
 async def test_pending_records_of_an_ended_sink_go_through_the_next(destination: Destination, line: Line) -> None:
     sent = changes(200)
     results = Results()
     async with destination.opened() as sink, the_loop_is_free():
-        assert await deliver(sink, sent[:100], results) == []
+        await deliver_all(sink, sent[:100], 100, results)
         line.refusing = True
         line.cut()
         left = await deliver(sink, sent[100:], results)
@@ -94,12 +94,13 @@ async def test_pending_records_of_an_ended_sink_go_through_the_next(destination:
         await asyncio.wait_for(unreachable.check(), TIMELY)
     await unreachable.close()
     line.refusing = False
-    async with destination.reopened() as sink:
+    async with destination.opened() as sink:
         await deliver_all(sink, left, 100, results)
     found = await destination.stored()
 
     assert_holds(found, sent, results.stored)
-    assert repeats(found) == 0
+    late = {record.id for record in left} if not destination.stores_once else results.stored
+    assert repeats(each for each in found if each.id in late) == 0
 
 
 @pytest.mark.parametrize("words", [b"SSH-2.0-OpenSSH_9.2\r\n", b""])
