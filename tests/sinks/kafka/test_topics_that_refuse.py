@@ -35,27 +35,26 @@ def authorizing(kafka_build: Path, tmp_path: Path) -> Iterator[Kafka]:
         yield server
 
 
-def rule(topic: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
-    literal, everybody = ResourcePatternType.LITERAL, "User:ANONYMOUS"
-    return AclBinding(ResourceType.TOPIC, topic, literal, everybody, "*", operation, permission)
+EVERYBODY = (ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
 
 
 def forbid_writing(server: Kafka, topic: str) -> None:
-    rules = [
-        rule(topic, AclOperation.ALL, AclPermissionType.ALLOW),
-        rule(topic, AclOperation.WRITE, AclPermissionType.DENY),
-    ]
+    """Returns once the broker knows: the answer to the request may come before."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    rules = [
+        AclBinding(ResourceType.TOPIC, topic, *EVERYBODY, AclOperation.ALL, AclPermissionType.ALLOW),
+        AclBinding(ResourceType.TOPIC, topic, *EVERYBODY, AclOperation.WRITE, AclPermissionType.DENY),
+    ]
     for done in admin.create_acls(rules).values():
         done.result(30 * BUSY)
+    known = AclBindingFilter(ResourceType.TOPIC, topic, *EVERYBODY, AclOperation.ANY, AclPermissionType.ANY)
+    while len(admin.describe_acls(known).result(30 * BUSY)) < len(rules):
+        pass
 
 
 def permit_writing(server: Kafka, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    literal, everybody = ResourcePatternType.LITERAL, "User:ANONYMOUS"
-    denied = AclBindingFilter(
-        ResourceType.TOPIC, topic, literal, everybody, "*", AclOperation.WRITE, AclPermissionType.DENY
-    )
+    denied = AclBindingFilter(ResourceType.TOPIC, topic, *EVERYBODY, AclOperation.WRITE, AclPermissionType.DENY)
     for done in admin.delete_acls([denied]).values():
         done.result(30 * BUSY)
 
