@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from bridge.model.change import Op
-from bridge.model.formats.content import Include
-from sinks.base import EventOptions, Format, SecretFile, SinkOptions, SinkUnavailable, read_secret
+from sinks.base import SecretFile, SinkOptions, SinkUnavailable, read_secret
 from sinks.secret_files import tls_context
 from sinks.template import PLACEHOLDERS, Template, check_template
 from tests.kit.certificates import Authority
@@ -69,13 +67,6 @@ def test_a_mistake_in_options_does_not_repeat_what_was_written() -> None:
 # ── Forms ────────────────────────────────────────────────────────────────────
 
 
-def test_event_options_choose_the_encoder() -> None:
-    deleted = a_delta(op=Op.DELETED, body=b"{}")
-
-    assert EventOptions().events("prod").data(deleted) == b"{}"
-    assert b'"op":"d"' in EventOptions(format=Format.ENVELOPE, include=(Include.BEFORE,)).events("prod").data(deleted)
-
-
 # ── Names ────────────────────────────────────────────────────────────────────
 
 
@@ -98,12 +89,6 @@ def test_what_is_not_there_has_a_word_of_its_own() -> None:
     ]
     assert template.render(a_delta()) == "core.shop.web-1.pods"
     assert template.render(a_gap()) == template.render(a_snapshot()) == "_._._.notice"
-
-
-def test_names_of_one_resource_make_different_texts() -> None:
-    template = Template("{resource}.{name}", "prod", escape=str)
-
-    assert [template.render(a_delta(key=f"shop/{name}")) for name in "ab"] == ["pods.a", "pods.b"]
 
 
 @pytest.mark.parametrize("text", ["{pod}", "{}", "{0}", "{name!r}", "{name:>9}", "{name.upper}", "{name", "}", "{{"])

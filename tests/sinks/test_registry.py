@@ -63,12 +63,6 @@ def test_every_built_in_type_describes_itself_and_its_options() -> None:
             assert not option.is_required() or option.examples, f"{kind.name}.{name} has no example"
 
 
-def test_create_makes_a_sink_of_the_type(tmp_path: Path) -> None:
-    sink = registry.create("copy", "file", FileOptions(path=tmp_path / "deltas.ndjson"), cluster="prod")
-
-    assert isinstance(sink, FileSink)
-
-
 def test_an_unknown_type_is_reported_with_the_nearest_and_all() -> None:
     with pytest.raises(UnknownSinkType) as error:
         registry.create("audit", "kafak", FileOptions(path=Path("x")), cluster="prod")
@@ -76,12 +70,6 @@ def test_an_unknown_type_is_reported_with_the_nearest_and_all() -> None:
     assert str(error.value).startswith(
         "there is no sink type kafak. Did you mean kafka? Known are kafka, nats, webhook"
     )
-
-
-def test_an_offer_joins_the_built_in_types() -> None:
-    found = find([OURS], [offer("theirs", "THEIRS")])
-
-    assert (found.types, found.unusable) == ({"ours": OURS, "theirs": THEIRS}, {})
 
 
 @pytest.mark.parametrize(

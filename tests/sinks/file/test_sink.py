@@ -10,7 +10,7 @@ import pytest
 from cloudevents.core.formats.json import JSONFormat
 
 from bridge.model.formats.content import Include
-from sinks.base import ALL_STORED, Format, SinkContext, SinkUnavailable
+from sinks.base import ALL_STORED, Format, SinkContext
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
 from tests.kit.commands import child
@@ -73,19 +73,6 @@ async def test_an_unencodable_record_is_rejected_and_others_are_stored(tmp_path:
     assert len((tmp_path / "deltas.ndjson").read_bytes().splitlines()) == 2
 
 
-async def test_a_folder_that_went_makes_the_batch_pending(tmp_path: Path) -> None:
-    (tmp_path / "mount").mkdir()
-    sink = await opened(tmp_path / "mount" / "deltas.ndjson")
-    (tmp_path / "mount").rename(tmp_path / "elsewhere")
-
-    receipt = await sink.deliver(changes(3))
-    await sink.close()
-
-    assert list(receipt.pending) == [0, 1, 2]
-    assert receipt.failure is not None
-    assert "No such file or directory" in receipt.failure.reason
-
-
 async def test_a_cancelled_deliver_leaves_whole_lines_and_works_on(tmp_path: Path) -> None:
     path = tmp_path / "deltas.ndjson"
     sink = await opened(path)
@@ -115,14 +102,6 @@ async def test_check_opens_nothing(tmp_path: Path) -> None:
     await sink.close()
 
 
-async def test_close_after_a_failed_open_is_harmless(tmp_path: Path) -> None:
-    sink = FileSink("copy", FileOptions(path=tmp_path / "missing" / "deltas.ndjson"), cluster="prod")
-
-    with pytest.raises(SinkUnavailable):
-        await sink.open(SinkContext())
-    await sink.close()
-
-
 STANDARD_OUTPUT = """
 import asyncio
 from pathlib import Path
@@ -147,49 +126,6 @@ def test_a_dash_is_standard_output() -> None:
         assert ran.process.wait(60 * BUSY) == 0
 
     assert [json.loads(line)["id"] for line in lines] == [record.id for record in changes(100)]
-
-
-WRITE_UNTIL_KILLED = """
-import asyncio, sys
-from pathlib import Path
-from sinks.base import ALL_STORED, SinkContext
-from sinks.file.options import FileOptions
-from sinks.file.sink import FileSink
-from tests.kit.records import a_delta
-
-async def main(path):
-    sink = FileSink("copy", FileOptions(path=path), cluster="prod")
-    await sink.open(SinkContext())
-    for n in range(1, 1_000_000, 50):
-        batch = [a_delta(each, body=b'"' + b"x" * 20_000 + b'"') for each in range(n, n + 50)]
-        assert await sink.deliver(batch) == ALL_STORED
-        print(n + 49, flush=True)
-
-asyncio.run(main(Path(sys.argv[1])))
-"""
-
-
-def test_a_killed_writer_keeps_acknowledgements_and_no_torn_line(tmp_path: Path) -> None:
-    path = tmp_path / "deltas.ndjson"
-    acknowledged = 0
-    for _ in range(4):
-        with child(WRITE_UNTIL_KILLED, str(path)) as writer:
-            for _ in range(3):
-                acknowledged = int(writer.output.readline())
-            writer.process.kill()
-            received_meanwhile = writer.output.read().split()
-        acknowledged = int(received_meanwhile[-1]) if received_meanwhile else acknowledged
-
-        asyncio.run(open_and_close(path))
-        lines = path.read_bytes().splitlines(keepends=True)
-        assert lines[-1].endswith(b"\n")
-        stored = [json.loads(line)["sequence"] for line in lines]
-        assert stored[:acknowledged] == [f"{n:020d}" for n in range(1, acknowledged + 1)]
-        path.unlink()
-
-
-async def open_and_close(path: Path) -> None:
-    await (await opened(path)).close()
 
 
 @pytest.mark.parametrize("saved", [b"gap/5/\xff", b"gap/5/9\r\nX: y", b"{"])

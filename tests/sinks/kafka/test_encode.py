@@ -61,10 +61,6 @@ def test_a_tombstone_follows_a_delete_when_asked_for() -> None:
     assert len(encoded(a_snapshot(), tombstones=True).values) == 1
 
 
-def test_notices_have_the_clusters_name_as_their_key() -> None:
-    assert encoded(a_gap()).key == encoded(a_snapshot()).key == "eu:1"
-
-
 @pytest.mark.parametrize("op", Op)
 @pytest.mark.parametrize(
     ("key", "pod", "node"),
@@ -79,12 +75,8 @@ def test_every_record_of_an_object_has_its_key(key: str, pod: str, node: str, op
 
     assert encoded(a_delta(1, key="shop/web", op=op), **options).key == pod
     assert encoded(a_delta(2, resource=NODES, key="n1", op=op), **options).key == node
-    assert encoded(a_gap(), **options).key == "eu:1"
-
-
-def test_an_attribute_names_the_object_whatever_the_key() -> None:
-    for key in ("object", "uid", "namespace"):
-        assert encoded(a_delta(1, key="shop/web"), key=key).headers["ce_partitionkey"] == b"eu:1/core/pods/shop/web"
+    assert encoded(a_gap(), **options).key == encoded(a_snapshot(), **options).key == "eu:1"
+    assert encoded(a_delta(1, key="shop/web"), **options).headers["ce_partitionkey"] == b"eu:1/core/pods/shop/web"
 
 
 def test_a_topic_that_would_be_too_long_is_no_topic() -> None:

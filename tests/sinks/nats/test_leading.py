@@ -293,22 +293,6 @@ async def test_known_records_of_a_takeover_are_stored_once(nats_server: Nats, na
     assert all(before == named for before, named in numbers)
 
 
-async def test_what_leaves_no_room_for_its_predecessor_is_rejected(start_nats: StartNats, tmp_path: Path) -> None:
-    config = tmp_path / "nats.conf"
-    config.write_text("max_payload: 20000\n")
-    server, stream = start_nats("-c", str(config)), NatsStream("K8S", "k8s")
-    sink = the_sink(server, "K8S", "k8s", create_stream={})
-    [probe] = in_term(FORMER, [a_delta(5)])
-    free = 20_000 - sink._encoder.encode(probe).size + len(a_delta(5).body)
-    async with opened_sink(sink, of_leader(FORMER)):
-        receipt = await sink.deliver(
-            in_term(FORMER, [a_delta(5, body=b"1" * (free - 100)), a_delta(6, key="shop/web-2", body=b"1" * free)])
-        )
-
-    assert list(receipt.rejected) == [1]
-    assert await ids_of_stream(server, stream) == ["term/1", a_delta(5).id]
-
-
 async def test_a_stream_without_its_last_message_waits_for_the_lease(
     nats_server: Nats, nats_stream: MakeStream
 ) -> None:

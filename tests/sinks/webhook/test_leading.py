@@ -109,14 +109,3 @@ async def test_a_request_whose_connection_was_made_meanwhile(receiver: WebhookRe
         assert (term.asked, receiver.asked) == (1, [])
         term.lasts = True
         assert await sink.deliver(changes(1)) == ALL_STORED
-
-
-async def test_what_is_withheld_is_sent_by_a_leader(receiver: WebhookReceiver, term: Term) -> None:
-    receiver.answer = term.ending_with(ACCEPTED)
-    async with leading(receiver, term) as sink:
-        batch = changes(3)
-        receipt = await sink.deliver(batch)
-        term.lasts, receiver.answer = True, lambda _posted: ACCEPTED
-        assert await sink.deliver([batch[index] for index in receipt.pending]) == ALL_STORED
-
-    assert [event["id"] for event in receiver.events] == [record.id for record in batch]
