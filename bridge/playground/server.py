@@ -60,7 +60,7 @@ class Playground:
         ``seed`` fixes uids and generated names."""
         store, catalogue = ObjectStore(history), ServedKinds(BUILT_IN)
         writes = Writes(store, catalogue, Random(seed), now)
-        self._state = State(store, catalogue, writes, VERSION_INFO, version_wait)
+        self._state = State(store, catalogue, writes, VERSION_INFO, version_wait, now)
         self._news = asyncio.Event()
         store.listeners.add(self._news.set)
         self.watches = OpenWatches()

@@ -13,7 +13,7 @@ from aiohttp import web
 from bridge.playground.http import errors, handlers
 from bridge.playground.http.errors import PathNotFound, StatusError
 from bridge.playground.http.handlers import ListOptions, WholeResponse
-from bridge.playground.http.requests import DocumentPath, Target, demand_acceptable, resolve
+from bridge.playground.http.requests import DocumentPath, Target, accepted_form, demand_acceptable, resolve
 from bridge.playground.http.streams import (
     DISCOVERY,
     Faults,
@@ -24,6 +24,7 @@ from bridge.playground.http.streams import (
     wanted_version,
     watch_timeout,
 )
+from bridge.playground.http.tables import TableForm
 from bridge.playground.objects.state import State
 
 LARGEST_BODY = 3 * 1024 * 1024
@@ -133,13 +134,14 @@ class Front:
             return _respond(wrong)
         if self._faults.forbids(kind.name, asked.verb, asked.namespace, spend=True):
             raise errors.forbidden(user, asked.verb, kind.group, kind.plural, asked.namespace, asked.name)
-        demand_acceptable(request, discovers=False)
+        as_table = accepted_form(request)
+        form = TableForm.asked(as_table, kind, asked.version, request.query, self._state.now) if as_table else None
         if asked.verb == "watch":
-            return await self._watch(request, asked)
-        answer = await handlers.resource(self._state, partial(self._faults.forbids, spend=False), request, asked)
+            return await self._watch(request, asked, form)
+        answer = await handlers.resource(self._state, partial(self._faults.forbids, spend=False), request, asked, form)
         return self._answer(request, answer, kind.name, asked.verb)
 
-    async def _watch(self, request: web.BaseRequest, asked: Target) -> web.StreamResponse:
+    async def _watch(self, request: web.BaseRequest, asked: Target, form: TableForm | None) -> web.StreamResponse:
         options = ListOptions.parse(request.query, watch=True)
         if options.initial_events is not None and not self._settings.watch_list:
             raise _watch_list_refused()
@@ -150,7 +152,7 @@ class Front:
             return response
         try:
             await self._state.reached(wanted)
-            watch = Watch(self._state.store, asked.kind, asked.version, asked.namespace, options)
+            watch = Watch(self._state.store, asked.kind, asked.version, asked.namespace, options, form)
         except StatusError as error:
             # The watch is accepted (200 was sent), so the error is sent as an ERROR event.
             await response.write(error_line(error))

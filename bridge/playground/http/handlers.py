@@ -31,6 +31,7 @@ from bridge.playground.http.requests import (
     manifest_of,
     unknown_version,
 )
+from bridge.playground.http.tables import TableForm
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.objects import Manifest, body, list_item
 from bridge.playground.objects.state import State
@@ -102,14 +103,16 @@ def _api_root(state: State, request: web.BaseRequest, *, core: bool) -> WholeRes
     return _json(discovery.api_group_list(state.catalogue))
 
 
-async def resource(state: State, forbids: Forbids, request: web.BaseRequest, target: Target) -> WholeResponse:
-    """Answers all verbs but watch. Raises StatusError."""
+async def resource(
+    state: State, forbids: Forbids, request: web.BaseRequest, target: Target, form: TableForm | None
+) -> WholeResponse:
+    """Answers all verbs but watch. ``form``: of reads; None for plain JSON. Raises StatusError."""
     manager = request.query.get("fieldManager") or request.headers.get("User-Agent", "unknown").partition("/")[0]
     match target.verb:
         case "get":
-            return await _get(state, request, target)
+            return await _get(state, request, target, form)
         case "list":
-            return await _list(state, request, target)
+            return await _list(state, request, target, form)
         case "create" if target.kind.plural == "selfsubjectaccessreviews":
             return _review(forbids, target, await manifest_of(request, target))
         case "create" if not target.kind.watchable:
@@ -126,16 +129,22 @@ async def resource(state: State, forbids: Forbids, request: web.BaseRequest, tar
             return _delete_collection(state, request, target)
 
 
-async def _get(state: State, request: web.BaseRequest, target: Target) -> WholeResponse:
+async def _get(state: State, request: web.BaseRequest, target: Target, form: TableForm | None) -> WholeResponse:
     version = ListOptions.parse({"watch": "1"} | {k: v for k, v in request.query.items() if k == "resourceVersion"})
     await state.reached(version.version_number())
-    return _object(target, state.writes.find(target.kind, target.namespace, target.name))
+    found = state.writes.find(target.kind, target.namespace, target.name)
+    if form is not None:
+        return WholeResponse(form.of_one(body(target.kind, found, target.version)) + b"\n")
+    return _object(target, found)
 
 
-async def _list(state: State, request: web.BaseRequest, target: Target) -> WholeResponse:
+async def _list(state: State, request: web.BaseRequest, target: Target, form: TableForm | None) -> WholeResponse:
     options = ListOptions.parse(request.query, watch=False)
     await state.reached(wanted_version(options))
     page = list_page(state.store, target.kind, target.namespace, options)
+    if form is not None:
+        bodies = (body(target.kind, each, target.version) for each in page.objects)
+        return WholeResponse(form.of(bodies, page.metadata()) + b"\n")
     return WholeResponse(page.body(target.kind, target.version))
 
 
@@ -250,14 +259,17 @@ class ListPage:
     remaining: int | None
     """The number of objects behind this page; None if it is zero, or unknown because of a selector."""
 
+    def metadata(self) -> dict[str, Any]:
+        more = {"continue": self.next_page} if self.next_page else {}
+        left = {} if self.remaining is None else {"remainingItemCount": self.remaining}
+        return {"resourceVersion": str(self.version), **more, **left}
+
     def body(self, kind: Kind, version: str) -> bytes:
         items = b",".join(list_item(kind, each, version) for each in self.objects)
-        metadata = {"resourceVersion": str(self.version)}
+        metadata = self.metadata()
         # Lists of custom kinds have an empty continue token on their last page; lists of built-in kinds have none.
-        if self.next_page or kind.custom:
-            metadata["continue"] = self.next_page
-        if self.remaining is not None:
-            metadata |= {"remainingItemCount": self.remaining}  # type: ignore[dict-item]
+        if kind.custom:
+            metadata.setdefault("continue", "")
         api_version, list_kind = encode(kind.api_version(version)), encode(kind.list_kind)
         if kind.custom:
             parts = (api_version, items, list_kind, encode(metadata, sort=True))

@@ -130,11 +130,30 @@ def _unrecognized(target: Target, why: str) -> StatusError:
 
 def demand_acceptable(request: web.BaseRequest, *, discovers: bool) -> None:
     """Raises StatusError (406) for a client that does not accept JSON."""
-    if any(_is_plain_json(each) or (discovers and each == discovery.AGGREGATED) for each in accepted_types(request)):
-        return
+    if not any(
+        _is_plain_json(each) or (discovers and each == discovery.AGGREGATED) for each in accepted_types(request)
+    ):
+        raise _not_acceptable(request)
+
+
+def accepted_form(request: web.BaseRequest) -> str:
+    """The form in which the client prefers objects: the apiVersion of a Table, or "" for plain JSON. Raises StatusError
+    (406) for a client that accepts neither."""
+    for each in accepted_types(request):
+        name, *parameters = each.split(";")
+        named = dict(parameter.partition("=")[::2] for parameter in parameters)
+        if name == "application/json" and named.get("as") == "Table" and named.get("g") == "meta.k8s.io":
+            if named.get("v") in ("v1", "v1beta1"):
+                return f"meta.k8s.io/{named['v']}"
+        elif _is_plain_json(each):
+            return ""
+    raise _not_acceptable(request)
+
+
+def _not_acceptable(request: web.BaseRequest) -> StatusError:
     # The real server refuses an unknown form of JSON with other details than another format.
     known = any(each.startswith("application/json") for each in accepted_types(request))
-    raise errors.not_acceptable(None if known else {})
+    return errors.not_acceptable(None if known else {})
 
 
 def accepted_types(request: web.BaseRequest) -> list[str]:
@@ -142,6 +161,5 @@ def accepted_types(request: web.BaseRequest) -> list[str]:
 
 
 def _is_plain_json(media_type: str) -> bool:
-    """True for plain JSON. Clients that prefer Table or PartialObjectMetadata list plain JSON as well."""
     name, _, parameters = media_type.partition(";")
     return name in ("application/json", "application/*", "*/*") and "as=" not in parameters

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from bridge.playground.http.errors import StatusError, encode, expired
 from bridge.playground.http.handlers import ListOptions, WholeResponse
+from bridge.playground.http.tables import TableForm
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.objects import MEMBERS, body
 from bridge.playground.objects.store import Event, Forgotten, ObjectStore, Range, StoredObject
@@ -102,6 +103,7 @@ class OpenWatches:
 _ADDED = b'{"type":"ADDED","object":'
 _MODIFIED = b'{"type":"MODIFIED","object":'
 _DELETED = b'{"type":"DELETED","object":'
+_BOOKMARK = b'{"type":"BOOKMARK","object":'
 _END = b"}\n"
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -109,8 +111,17 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 class Watch:
     """The progress of a client's watch through a collection. It returns the lines, and sends none."""
 
-    def __init__(self, store: ObjectStore, kind: Kind, version: str, namespace: str, options: ListOptions) -> None:
-        """``store`` has reached ``wanted_version``; ``version`` is the API version of the lines.
+    def __init__(
+        self,
+        store: ObjectStore,
+        kind: Kind,
+        version: str,
+        namespace: str,
+        options: ListOptions,
+        form: TableForm | None,
+    ) -> None:
+        """``store`` has reached ``wanted_version``; ``version`` is the API version of the lines, and ``form`` None for
+        plain JSON.
 
         Raises StatusError (410) for a resourceVersion that is older than the history.
         """
@@ -121,6 +132,8 @@ class Watch:
         self._version = version
         self._namespace = namespace
         self._selection = options.selection
+        self._form = form
+        self._has_headers = False
         asked = options.version_number()
         from_state = not asked or bool(options.initial_events)
         self._begins_after = store.version if from_state else asked
@@ -146,31 +159,38 @@ class Watch:
         """A bookmark for all changes until now; empty if the client knows that version."""
         if self._store.version <= self._marked:
             return b""
-        return bookmark_line(self.kind, self._version, self._store.version)
+        return self._line(_BOOKMARK, bookmark(self.kind, self._version, self._store.version))
 
     def _state(self) -> Iterator[bytes]:
         everything = Range(self.collection.keys, self.collection.objects).under(self._namespace)
         chosen = [each for each in everything if self._selection(each)]
-        lines = (self._line(_ADDED, each) for each in chosen)
+        lines = (self._object_line(_ADDED, each) for each in chosen)
         if not self.bookmarks:
             return lines
         # Kubernetes 1.34 and newer send this bookmark also to a watch without sendInitialEvents and resourceVersion.
-        return chain(lines, [bookmark_line(self.kind, self._version, self._begins_after, initial_events_end=True)])
+        end = bookmark(self.kind, self._version, self._begins_after, initial_events_end=True)
+        return chain(lines, (self._line(_BOOKMARK, each) for each in [end]))
 
     def _event_line(self, event: Event) -> bytes | None:
         # An object that enters or leaves the selection is ADDED or DELETED for this watch, whatever happened to it.
         before = event.before if event.before and self._concerns(event.before) else None
         after = event.after if event.after and self._concerns(event.after) else None
         if after:
-            return self._line(_MODIFIED if before else _ADDED, after)
+            return self._object_line(_MODIFIED if before else _ADDED, after)
         # The last state, with the version of the delete, as kube-apiserver sends it.
-        return self._line(_DELETED, before, event.version) if before else None
+        return self._object_line(_DELETED, before, event.version) if before else None
 
     def _concerns(self, stored: StoredObject) -> bool:
         return (not self._namespace or stored.namespace == self._namespace) and self._selection(stored)
 
-    def _line(self, opening: bytes, stored: StoredObject, at: int | None = None) -> bytes:
-        return b"".join((opening, body(self.kind, stored, self._version, at), _END))
+    def _object_line(self, opening: bytes, stored: StoredObject, at: int | None = None) -> bytes:
+        return self._line(opening, body(self.kind, stored, self._version, at))
+
+    def _line(self, opening: bytes, text: bytes) -> bytes:
+        if self._form is not None:
+            text = self._form.of_one(text, headers=not self._has_headers)
+            self._has_headers = True
+        return b"".join((opening, text, _END))
 
 
 def wanted_version(options: ListOptions) -> int:
@@ -180,7 +200,8 @@ def wanted_version(options: ListOptions) -> int:
     return version if options.initial_events else 0
 
 
-def bookmark_line(kind: Kind, version: str, at: int, *, initial_events_end: bool = False) -> bytes:
+def bookmark(kind: Kind, version: str, at: int, *, initial_events_end: bool = False) -> bytes:
+    """The object of a bookmark."""
     annotations = {"annotations": {INITIAL_EVENTS_END: "true"}} if initial_events_end else {}
     object_ = {
         "kind": kind.kind,
@@ -189,8 +210,8 @@ def bookmark_line(kind: Kind, version: str, at: int, *, initial_events_end: bool
     }
     text = encode(object_, sort=kind.custom)
     if members := MEMBERS.get(f"{kind.name}/{version}") or MEMBERS.get(kind.name):
-        text = b"%b,%b" % (text[:-1], members[1:])
-    return b'{"type":"BOOKMARK","object":%b}\n' % text
+        return b"%b,%b" % (text[:-1], members[1:])
+    return text
 
 
 def error_line(error: StatusError) -> bytes:

@@ -2,6 +2,7 @@
 
 builtin      kinds of Kubernetes 1.36
 catalogue    served kinds and their paths
+columns      the columns of each kind, and their cells
 crds         kinds that a CustomResourceDefinition adds
 objects      manifests into stored bytes and back, and their managedFields
 semantics    merge patches, changes that count, generations, grace periods

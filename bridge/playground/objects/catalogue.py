@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from bridge.model.resource import Resource
 
@@ -20,6 +20,19 @@ class Subresource:
     group: str | None = None
     """The group of its kind, if it differs from the resource's group."""
     version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrinterColumn:
+    """A column of the tables that kubectl prints."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+    """Above 0 for a column that only ``-o wide`` shows."""
+    path: str = ""
+    """The JSONPath of its cells, in a custom kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +59,8 @@ class Kind:
     """The version behind discovery's storageVersionHash; by default the preferred version."""
     status_versions: tuple[str, ...] | None = None
     """Versions with a status subresource; None if all versions have it."""
+    columns: Mapping[str, tuple[PrinterColumn, ...]] = field(default_factory=dict)
+    """The columns that a custom kind's definition adds to the name, by version."""
 
     @property
     def name(self) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from bridge.playground.http.errors import invalid
-from bridge.playground.objects.catalogue import EVERY_VERB, Kind, Subresource
+from bridge.playground.objects.catalogue import EVERY_VERB, Kind, PrinterColumn, Subresource
 from bridge.playground.objects.objects import Manifest
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
@@ -36,8 +37,22 @@ def kind_of(manifest: Manifest) -> Kind:
         verbs=EVERY_VERB,
         subresources=(Subresource("status", names["kind"], ("get", "patch", "update")),) if with_status else (),
         status_versions=with_status,
+        columns={each["name"]: _columns(each) for each in served},
         custom=True,
         hash_version=stored,
+    )
+
+
+def _columns(version: Mapping[str, Any]) -> tuple[PrinterColumn, ...]:
+    return tuple(
+        PrinterColumn(
+            each.get("name") or "",
+            each.get("type") or "",
+            each.get("format") or "",
+            each.get("priority") or 0,
+            each.get("jsonPath") or "",
+        )
+        for each in version.get("additionalPrinterColumns") or ()
     )
 
 

@@ -15,7 +15,7 @@ from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.store import StoredObject
 
 Manifest: TypeAlias = dict[str, Any]
-_METADATA = (
+METADATA = (
     "name",
     "generateName",
     "namespace",
@@ -63,7 +63,7 @@ def pack(kind: Kind, manifest: Manifest, version: int) -> StoredObject:
 def _in_go_order(manifest: Manifest) -> Manifest:
     ordered: Manifest = {"kind": manifest["kind"], "apiVersion": manifest["apiVersion"]}
     metadata = manifest["metadata"]
-    ordered["metadata"] = {name: metadata[name] for name in _METADATA if name in metadata}
+    ordered["metadata"] = {name: metadata[name] for name in METADATA if name in metadata}
     for name in ("labels", "annotations"):
         if name in metadata:
             ordered["metadata"][name] = _by_name(metadata[name])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from bridge.playground.http.errors import version_too_large
@@ -36,6 +38,7 @@ class State:
     version_info: dict[str, Any]
     version_wait: float
     """Seconds that a request waits for a version from the future."""
+    now: Callable[[], datetime]
 
     async def reached(self, version: int) -> None:
         """Waits until the store has reached the version. Raises StatusError (504) after ``version_wait`` seconds."""

@@ -75,6 +75,6 @@ async def test_a_group_is_there_as_long_as_one_of_its_resources(server: Playgrou
 async def test_a_client_that_reads_no_json_is_refused(http: httpx.AsyncClient) -> None:
     for path in ("/api", "/apis", "/apis/apps/v1", "/api/v1/pods"):
         assert (await http.get(path, headers={"Accept": "application/yaml"})).status_code == 406
-    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    assert (await http.get("/api/v1/pods", headers={"Accept": table})).status_code == 406
-    assert (await http.get("/api/v1/pods", headers={"Accept": f"{table}, application/json"})).status_code == 200
+    partial = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+    assert (await http.get("/api/v1/pods", headers={"Accept": partial})).status_code == 406
+    assert (await http.get("/api/v1/pods", headers={"Accept": f"{partial}, application/json"})).status_code == 200

@@ -16,15 +16,19 @@ import json
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from bridge.playground.http.tables import TableForm
 from bridge.playground.simulation import manifests
-from tests.bridge.playground.pair import Pair, Reply, Side, insist, pair_with
+from tests.bridge.playground.pair import Pair, Reply, Side, comparable, insist, pair_with
 from tests.cluster.fixtures import DefineCustomResource, fresh_name
 from tests.cluster.kube_client import KubeClient
 from tests.cluster.servers import KubeApiServer
+from tests.kit.deadlines import BUSY
+from tests.kit.kinds import EXAMPLES, PODS, Example
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 MERGE = "application/merge-patch+json"
@@ -607,3 +611,159 @@ def _next(side: Side) -> str:
 
 def _without_message(sent: Reply) -> Reply:
     return replace(sent, text=re.sub(r'"message":"[^"]*"', '"message":""', sent.text))
+
+
+# ── Tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+OTHERS = {"endpoints", "replicationcontrollers", "resourcequotas", "controllerrevisions", "ingressclasses"}
+OTHERS |= {"priorityclasses"}
+"""Kinds that show their name and age alone."""
+SHOWN = [*PODS, *(each for each in EXAMPLES if each.plural not in OTHERS)]
+
+
+@pytest.mark.parametrize("example", SHOWN, ids=lambda each: f"{each.kind}-{each.name}")
+async def test_kubectl_sees_the_columns_of_a_kind(
+    kube_apiserver: KubeApiServer, namespace: str, example: Example
+) -> None:
+    """The real server's object is given to both."""
+    name = fresh_name(example.name)
+    group, _, version = example.api_version.rpartition("/")
+    async with KubeClient(kube_apiserver) as kube, pair_with(kube_apiserver) as pair:
+        await kube.create(example.path("default"), example.manifest(name))
+        path = f"{example.path('default')}/{name}"
+        try:
+            if example.status:
+                await kube.patch(f"{path}/status", {"status": example.status})
+            await pair.real.ask("GET", f"{path}?includeObject=Object", Accept=TABLE)
+            real = pair.real.json()
+        finally:
+            await kube.delete(path)
+        kind = pair.server.catalogue.named(example.resource)
+        assert (kind.group, version in kind.versions) == (group, True)
+        form = TableForm.asked("meta.k8s.io/v1", kind, version, {"includeObject": "Object"}, lambda: datetime.now(UTC))
+        (row,) = real["rows"]
+        ours = form.of_one(json.dumps(row["object"]).encode())
+        insist(_without_ages(json.loads(ours)), _without_ages(real), example.kind)
+
+
+def _without_ages(table: Any) -> Any:
+    """Ages grow between the answers, and descriptions are not written."""
+    for column in table["columnDefinitions"] or ():
+        column["description"] = ""
+    for row in table["rows"]:
+        row["cells"] = [
+            re.sub(r"^[0-9][0-9dhms]*$", "<age>", re.sub(r"\(.* ago\)", "(<age>)", each))
+            if isinstance(each, str)
+            else each
+            for each in row["cells"]
+        ]
+    return table
+
+
+async def test_tables_are_the_same(pair: Pair, maps: str) -> None:
+    for name in ("a", "b", "c"):
+        await pair.both("POST", maps, {"metadata": {"name": name, "labels": {"x": name}}, "data": {"k": "1"}})
+    for path in (
+        maps,
+        f"{maps}?limit=2",
+        f"{maps}?includeObject=None",
+        f"{maps}?includeObject=Object",
+        f"{maps}/a",
+        f"{maps}/nope",
+    ):
+        await _same_table(pair, path, TABLE)
+    both = f"{TABLE},{TABLE.replace('v=v1', 'v=v1beta1')},application/json"
+    await _same_table(pair, maps, both)
+    await _same_table(pair, maps, TABLE.replace("v=v1", "v=v1beta1"))
+    await _same_table(pair, maps, f"application/json,{TABLE}")
+    await _same_table(pair, f"{maps}?includeObject=Nothing", TABLE)
+    for accepted in (TABLE.replace("v=v1", "v=v2"), TABLE.replace("meta.k8s.io", "example.com")):
+        assert (await pair.alike("GET", maps, Accept=accepted))["code"] == 406
+
+
+async def _same_table(pair: Pair, path: str, accept: str) -> None:
+    sent = [await side.ask("GET", path, Accept=accept) for side in (pair.playground, pair.real)]
+    ours, real = ((each.status, each.headers, _comparable_table(json.loads(each.text))) for each in sent)
+    insist(ours, real, path)
+
+
+def _comparable_table(answer: Any) -> Any:
+    if answer["kind"] != "Table":
+        return answer
+    for row in answer["rows"]:
+        # The playground knows the managers of fields in a coarser way.
+        if row["object"]:
+            row["object"]["metadata"].pop("managedFields", None)
+    return _without_ages(answer)
+
+
+async def test_a_watch_of_tables_has_the_columns_once(pair: Pair, maps: str) -> None:
+    for name in ("a", "b"):
+        await pair.both("POST", maps, {"metadata": {"name": name}, "data": {"k": "1"}})
+    await pair.both("DELETE", f"{maps}/b")
+    for query in ("watch=1&resourceVersion=1", WATCH_LIST):
+        sent = []
+        for side in (pair.playground, pair.real):
+            await side.ask("GET", f"{maps}?{query}&timeoutSeconds=1", Accept=TABLE)
+            assert side.last is not None
+            events = [json.loads(line) for line in comparable(side.last.text).splitlines()]
+            sent.append([(each["type"], _comparable_table(each["object"])) for each in events])
+        insist(sent[0], sent[1], query)
+
+
+async def test_the_columns_of_a_definition_are_shown(
+    pair: Pair, namespace: str, custom_resource: DefineCustomResource
+) -> None:
+    widgets = await custom_resource()
+    pair.server.create("customresourcedefinitions.apiextensions.k8s.io", _definition(widgets.group))
+    columns = [
+        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+        {"name": "Share", "type": "number", "jsonPath": ".spec.share", "priority": 1},
+        {"name": "On", "type": "boolean", "jsonPath": ".spec.on"},
+        {"name": "Ready", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Ready")].status'},
+        {"name": "Not ready", "type": "string", "jsonPath": ".status.conditions[?(@.type!='Ready')].type"},
+        {"name": "First", "type": "string", "jsonPath": ".spec.list[0]"},
+        {"name": "Last", "type": "string", "jsonPath": ".spec.list[-1]"},
+        {"name": "Names", "type": "string", "jsonPath": ".spec.items[*].name"},
+        {"name": "Label", "type": "string", "jsonPath": ".metadata.labels.example\\.com/team"},
+        {"name": "Quoted", "type": "string", "jsonPath": ".metadata.labels['example\\.com/team']"},
+        {"name": "Map", "type": "string", "jsonPath": ".spec.map"},
+        {"name": "Number", "type": "string", "jsonPath": ".spec.size"},
+        {"name": "Seen", "type": "date", "jsonPath": ".spec.seen"},
+        {"name": "No date", "type": "date", "jsonPath": ".spec.map.b"},
+        {"name": "Wrong", "type": "integer", "jsonPath": ".spec.seen"},
+        {"name": "Missing", "type": "string", "jsonPath": ".spec.nothing.here"},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]
+    spec = {
+        "size": 3,
+        "share": 0.5,
+        "on": True,
+        "list": ["x", "y"],
+        "items": [{"name": "p"}, {"name": "q"}],
+        "map": {"b": "no time", "a": [1, {"c": "<"}]},
+        "seen": "2026-01-05T10:00:00Z",
+    }
+    status = {"conditions": [{"type": "Live", "status": "False"}, {"type": "Ready", "status": "True"}]}
+    definition = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{widgets.name}"
+    made = widgets.manifest("w", spec=spec, status=status)
+    made["metadata"]["labels"] = {"example.com/team": "ops"}
+    await pair.both("POST", widgets.path(namespace), made)
+    await _same_table(pair, widgets.path(namespace), TABLE)
+    for side in (pair.real, pair.playground):
+        await side.ask("GET", definition)
+        changed = side.json()
+        changed["spec"]["versions"][0]["additionalPrinterColumns"] = columns
+        assert (await side.ask("PUT", definition, changed)).status == 200
+    async with asyncio.timeout(30 * BUSY):
+        while True:  # The real server serves a changed definition a moment later.
+            await pair.real.ask("GET", widgets.path(namespace), Accept=TABLE)
+            if len(pair.real.json().get("columnDefinitions", ())) == len(columns) + 1:
+                break
+            await asyncio.sleep(0.05)
+    await _same_table(pair, widgets.path(namespace), TABLE)
+    await _same_table(pair, f"{widgets.path(namespace)}/w", TABLE)
