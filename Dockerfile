@@ -2,7 +2,7 @@
 # anything that could write, compile or fetch.
 #
 # A release names the base by its digest: --build-arg BASE=python:3.13-slim-trixie@sha256:… (CONTRIBUTING.md). Any base
-# with Python 3.11 to 3.13 and its pip will do.
+# with Python 3.11 to 3.14 and its pip will do.
 ARG BASE=python:3.13-slim-trixie
 FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
@@ -18,6 +18,7 @@ RUN pip install --require-hashes --only-binary :all: -r requirements-build.txt \
  && rm -rf /opt/kubedelta/lib/python3.*/site-packages/bazel-project
 
 COPY pyproject.toml README.md LICENSE ./
+COPY kubedelta ./kubedelta
 COPY bridge ./bridge
 COPY sinks ./sinks
 COPY config ./config

@@ -40,7 +40,7 @@ IN_MEMORY = TMPDIR="$$($(BIN)/python -m tests.kit.memory)"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-rooms test-units test-kafka test-servers test-image test-page screenshots test-scenarios test-long test-pythons sbom release check docs fmt e2e bench bench-quick size faults soak lock reference chart clean
+.PHONY: help setup run test test-rooms test-units test-kafka test-servers test-image test-page screenshots test-scenarios test-long test-pythons wheels sbom release check docs fmt e2e bench bench-quick size faults soak lock reference chart clean
 
 help: ## print this menu
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / — /' | awk -F' — ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -53,7 +53,7 @@ $(READY): requirements-build.txt requirements-dev.txt pyproject.toml
 	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-build.txt
 	$(PIP_INSTALL) --require-hashes --only-binary :all: --no-binary nkeys --no-build-isolation -r requirements-dev.txt
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
-	$(BIN)/python -m compileall -q bridge sinks config # or each start compiles them, where PYTHONDONTWRITEBYTECODE is set
+	$(BIN)/python -m compileall -q kubedelta bridge sinks config # or each start compiles them, where PYTHONDONTWRITEBYTECODE is set
 	@touch $(READY)
 
 run: $(READY) ## the main job on the embedded default: kubedelta demo
@@ -63,7 +63,7 @@ test: $(READY) ## everything that needs no compiled server, with NATS and, where
 	@echo "Groups of tests run at once; each is printed whole when it ends."
 	$(call groups,test-kafka test-rooms test-units)
 
-e2e: $(READY) ## whole processes, the chart and the longest stories against servers that Go compiles, at first for ten minutes
+e2e: $(READY) ## whole processes, the chart and the longest stories against servers that Go compiles, at first for ten minutes (KUBERNETES=1.34)
 	@echo "Groups of tests run at once; each is printed whole when it ends. The first time, servers are built."
 	$(call groups,test-scenarios test-servers)
 	@$(MAKE) --no-print-directory test-long
@@ -71,10 +71,10 @@ e2e: $(READY) ## whole processes, the chart and the longest stories against serv
 test-rooms: $(READY) ## the rooms of the bridge
 	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" tests/bridge $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
-test-units: $(READY) ## sinks, configuration, contracts, properties, documents
+test-units: $(READY) ## sinks, configuration, contracts, properties, documents (NATS=2.11)
 	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" --ignore=tests/bridge --ignore=tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
-test-kafka: $(READY) ## what needs Kafka
+test-kafka: $(READY) ## what needs Kafka (KAFKA=3.9)
 	$(BIN)/pytest --servers -m "java and not go and $(QUICK)" --ignore=tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
 test-servers: $(READY) ## rooms and the chart against a real cluster
@@ -119,8 +119,13 @@ test-page: $(READY) ## the page in Chromium; as root it installs Debian's packag
 screenshots: $(READY) ## renew docs/images/page-*.png; after `make test-page`
 	$(BIN)/python -m tests.browser.screenshots
 
-test-pythons: $(READY) ## the room tests on every Python of 3.11 to 3.13 that is found here
+test-pythons: $(READY) ## the room tests on every Python of 3.11 to 3.14 that is found here
 	$(BIN)/python -m tests.pythons $(ARGS)
+
+wheels: $(READY) ## looks up wheels of the locked dependencies, for both platforms of the image and each Python
+	@for machine in x86_64 aarch64; do for python in 3.11 3.12 3.13 3.14; do echo "$$machine, Python $$python" \
+	&& $(BIN)/uv pip install --quiet --dry-run --target build/none --python-platform $$machine-manylinux_2_28 --python-version $$python \
+	--require-hashes --only-binary :all: --no-binary nkeys --no-build-isolation -r requirements.txt || exit 1; done; done
 
 sbom: $(READY) ## dist/sbom.cdx.json: what the image and the wheel depend on, as CycloneDX
 	@mkdir -p $(DIST)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-HOUSES = ("bridge", "sinks", "config")
+HOUSES = ("bridge", "sinks", "config", "kubedelta")
 _NO_CODE = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
     | {tokenize.ENDMARKER}
@@ -28,7 +28,7 @@ def main() -> None:
         "code lines of the product": sum(map(code_lines, product)),
         "of these, bridge/replication": sum(map(code_lines, python("bridge/replication"))),
         "lines of tests": sum(len(path.read_text().splitlines()) for path in python("tests")),
-        "files of bridge, sinks and config": len(product),
+        "files of bridge, sinks, config and kubedelta": len(product),
         "rooms of bridge": sum(len(floor.split("|")) for floor in floors),
         "floors of bridge": len(floors),
         "words of documents": sum(len(path.read_text().split()) for path in documents()),

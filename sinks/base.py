@@ -1,4 +1,5 @@
-"""The promise that every sink keeps, and all names that an author of a sink needs.
+"""The promise that every sink keeps, and all names that an author of a sink needs; other packages import them from
+``kubedelta.sinks``.
 
 A sink only sends. Waiting, retrying, counting and logging are the work of the bridge (``bridge.delivery``).
 """

@@ -21,7 +21,7 @@ from tests.kit.expressions import Pump, pumps
 from tests.kit.growth import LONGEST, LONGEST_OPTION, is_linear
 
 ROOT = Path(__file__).parents[1]
-HOUSES = ("bridge", "sinks", "config", "reader/kubedelta_reader")
+HOUSES = ("bridge", "sinks", "config", "kubedelta", "reader/kubedelta_reader")
 SEARCHING = frozenset({"search", "finditer", "findall", "sub", "subn", "split"})
 METHODS = SEARCHING | {"match", "fullmatch"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-HOUSES = ("bridge", "sinks", "config")
+HOUSES = ("bridge", "sinks", "config", "kubedelta")
 
 
 def folders() -> list[Path]:
