@@ -173,7 +173,7 @@ class BatchSender(Sender):
             return
         short = await self._topics.short_of_replicas(producer, delivery.silent_topics())
         if short:
-            producer.give_up(next(iter(short.values())))
+            self._producers.set_aside(next(iter(short.values())))
         refused = {topic: f"topic {topic}: {error.str()}" for topic, error in found.items()}
         away, waiting = delivery.unusable_topics | refused | short, {messages[index].topic for index in outcome.pending}
         if waiting <= away.keys():
@@ -338,6 +338,11 @@ class KafkaDelivery:
             return True
         # The producer may have the record since an earlier deliver: then producing it again would store it twice.
         record = self._earlier.take(self._batch[index])
+        if record is not None and record.producer is not self._producer and not record.reported:
+            # What this producer sends could overtake it.
+            self._earlier.keep([(self._batch[index], record)])
+            self.unusable_topics[message.topic] = f"topic {message.topic}: {self._silence()}"
+            return True
         if record is None:
             record = self._new_in_flight(self._producer, len(message.values))
             try:
@@ -410,13 +415,17 @@ class KafkaDelivery:
                 yield index
 
     def _reason(self) -> str:
+        """Why the batch is not stored. A topic that takes no records is no reason for those of another, which are
+        without an answer."""
         errors = [record.error for record in self._in_flight.values() if record.reported and record.error is not None]
         # Errors of neighbours say nothing: another record has the reason.
         errors.sort(key=lambda error: error.code() in NEIGHBOURS)
-        reasons = [*self.unusable_topics.values(), *(error.str() for error in errors)]
+        topics = [] if self._unreported else self.unusable_topics.values()
+        reasons = [*topics, *(error.str() for error in errors)]
         reason = next((reason for reason in reasons if reason), self._producer.broken)
-        if reason is not None:
-            return reason
+        return self._silence() if reason is None else reason
+
+    def _silence(self) -> str:
         timeout = f"no acknowledgement within {self._idle_timeout:g} s"
         return f"{timeout}: {self._producer.last_error}" if self._producer.last_error else timeout
 

@@ -190,7 +190,7 @@ class KafkaProducer:
             self._report_event.set()
 
     def give_up(self, reason: str) -> None:
-        """Some of its messages will get no answer for long. Another producer takes its place."""
+        """Takes no more messages, waits some seconds for answers to those that were sent, and is ``broken`` then."""
         self.fatal = self.fatal or reason
 
     def metadata(self, topic: str | None, timeout: float) -> Any:
@@ -435,6 +435,8 @@ class Producers:
         self._threads = threads
         self.present: KafkaProducer | None = None
         """None before ``open`` and after ``close``."""
+        self._aside: list[KafkaProducer] = []
+        """Those that wait for their last answers."""
         self._may_send: Callable[[], bool] = always
 
     async def open(self, may_send: Callable[[], bool] = always) -> str:
@@ -452,6 +454,9 @@ class Producers:
 
     async def current(self, *, gapless: bool) -> KafkaProducer:
         """The present producer, replaced if it is failing or has the other guarantee. Raises SinkUnavailable."""
+        for aside in [each for each in self._aside if each.broken is not None]:
+            self._aside.remove(aside)
+            await aside.close(0)
         producer, idle_timeout = self.present, self._options.ack_timeout
         if producer is not None and (producer.fatal is not None or producer.gapless is not gapless):
             # Waits for answers first: a record that is dropped unanswered is sent again, and might be there twice.
@@ -463,11 +468,21 @@ class Producers:
             self.present = await self._new(gapless=gapless)
         return self.present
 
+    def set_aside(self, reason: str) -> None:
+        """The present producer will get no answer for some messages for long. It waits for them by itself, and another
+        takes its place at once: until then, nothing may be sent behind such a message (``KafkaDelivery``)."""
+        if self.present is not None:
+            self.present.give_up(reason)
+            self._aside.append(self.present)
+            self.present = None
+
     async def close(self, timeout: float) -> None:
         """``timeout``: seconds for delivery reports."""
         producer, self.present = self.present, None
         if producer is not None:
             await producer.close(timeout)
+        while self._aside:
+            await self._aside.pop().close(0)
 
     async def _new(self, *, gapless: bool) -> KafkaProducer:
         loop = asyncio.get_running_loop()

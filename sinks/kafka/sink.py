@@ -122,7 +122,8 @@ class TopicWriter:
     topics and among envelopes for instance, every later record names the newest gap in its headers (``memory``).
 
     **A producer that broke** is replaced. Records that it had sent, and that no broker answered for seconds, are sent
-    again: such a record may be stored twice, with equal ids.
+    again: such a record may be stored twice, with equal ids. Where a topic is short of replicas, its producer is set
+    aside to wait for these answers, and another one takes the records of other topics at once.
     """
 
     def __init__(self, options: KafkaOptions, cluster: str, brokers: Brokers) -> None:

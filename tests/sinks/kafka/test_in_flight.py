@@ -85,6 +85,43 @@ async def test_a_report_behind_the_last_look_is_no_loss(snapshot: str | None) ->
     assert counted == ([] if snapshot is None else [(snapshot, "topic", 3)] * 3)
 
 
+async def test_a_topic_with_records_in_another_producer_waits_for_them_alone() -> None:
+    """What the present producer sent to the topic could be stored in front of them."""
+
+    class Answering(SilentProducer):
+        async def wait(self, reports: int, idle_timeout: float) -> bool:
+            self.report_all()
+            return True
+
+    aside, present, in_flight = SilentProducer(), Answering(), InFlightRecords()
+    topics = ["silent", "silent", "free", "silent"]
+    batch = [a_delta(number, key=f"shop/{topic}") for number, topic in enumerate(topics, 1)]
+    messages = {index: KafkaMessage(topic, "key", (b"value",), {}) for index, topic in enumerate(topics)}
+
+    def attempt(producer: SilentProducer, *indexes: int) -> KafkaDelivery:
+        return KafkaDelivery(
+            cast("KafkaProducer", producer),
+            {index: messages[index] for index in indexes},
+            BatchResult(batch),
+            unusable_topics={"held": "topic held: a partition has 2 replicas in sync"},
+            in_flight=in_flight,
+            idle_timeout=1.0,
+        )
+
+    first = await attempt(aside, 0, 1).run(one_by_one=False)
+    assert first.failure is not None
+    assert first.failure.reason == "no acknowledgement within 1 s"
+
+    delivery = attempt(present, 1, 2, 3)
+    assert (await delivery.run(one_by_one=False)).pending == [1, 3]
+    assert delivery.unusable_topics["silent"] == "topic silent: no acknowledgement within 1 s"
+    assert len(present.sent) == 1
+
+    aside.report_all()
+    assert (await attempt(present, 0, 1, 3).run(one_by_one=False)).pending == []
+    assert (len(aside.sent), len(present.sent)) == (2, 2)
+
+
 async def test_what_was_produced_in_time_is_not_produced_again() -> None:
     """The Lease is over behind the second record, and confirmed before the next attempt."""
 

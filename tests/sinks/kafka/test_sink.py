@@ -219,7 +219,7 @@ async def test_close_does_not_wait_for_a_broker_that_is_away(kafka: KafkaBehindA
     async with Line(kafka.behind_the_line, kafka.line_port) as line:
         sink = the_sink(kafka, kafka_topic(), bootstrap_servers=by_the_line, ack_timeout=0.3)
         await sink.open(SinkContext())
-        assert await sink.deliver(changes(3)) == ALL_STORED
+        await until_stored(sink, changes(3))
         line.refusing = True
         line.cut()
         assert (await sink.deliver(changes(50, first=4))).pending
