@@ -2,7 +2,7 @@
 ``load`` makes frozen ``Settings`` of them, or raises a ConfigError that names every mistake at once.
 
 load         makes Settings of the file and the environment
-document     reads the file strictly; each value has its line
+document     reads the file strictly; each value has its line; notices when the file changed
 environment  reads the variables as a mapping in the form of the file
 errors       ConfigError: a Problem for each mistake
 reference    makes the JSON Schema, and config/reference.yaml

@@ -1,4 +1,5 @@
-"""Reads one YAML file strictly: a key given twice is an error, and every value has its line.
+"""Reads one YAML file strictly: a key given twice is an error, and every value has its line. ``ConfigurationFile``
+notices that the file has changed.
 
 Scalars are read by JSON's rules in place of YAML 1.1's: ``on`` is text (and may be a namespace), and so are a date,
 ``010`` and ``12:30``.
@@ -9,11 +10,13 @@ before any object is built, so that no file can keep the start waiting.
 
 from __future__ import annotations
 
+import hashlib
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as File
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -32,7 +35,7 @@ _TAGS = frozenset(_CORE + tag for tag in ("map", "seq", "str", "int", "float", "
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigFile:
+class YamlDocument:
     """The content of a file, with the line of each value."""
 
     name: str
@@ -54,7 +57,7 @@ class ConfigFile:
         return f"{self.name}:{line}" if line else self.name
 
 
-def read(file: File) -> ConfigFile:
+def read(file: File) -> YamlDocument:
     """Raises ConfigError: the file cannot be read, is empty, is too large, is not YAML, or is not a mapping."""
     name = str(file)
     try:
@@ -89,12 +92,12 @@ def section(file: File, name: str) -> Any:
     return found[name] if isinstance(found, dict) else None
 
 
-def parse(text: str | bytes, name: str) -> ConfigFile:
+def parse(text: str | bytes, name: str) -> YamlDocument:
     """Like ``read``, for a text in memory. ``name`` is the file's name in problems."""
     walk = _Walk(name)
     data = _load(text, walk)
     if isinstance(data, dict):
-        return ConfigFile(name, data, walk.lines, tuple(walk.left_out))
+        return YamlDocument(name, data, walk.lines, tuple(walk.left_out))
     if data is None:
         message = "is empty; cluster.name, resources and sinks are needed at least"
     else:
@@ -242,3 +245,54 @@ def _syntax(error: yaml.MarkedYAMLError, name: str) -> Problem:
     where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
     what = ", ".join(part for part in (error.context, error.problem) if part)
     return Problem(where, (), f"not YAML: {what}")
+
+
+# ── Changes of the file ──────────────────────────────────────────────────────
+
+_DIGITS = 8
+"""Enough to compare files, and too few to try passwords of a file on."""
+_State: TypeAlias = tuple[int, int, int, int, int] | None
+"""Device, inode, size, and the times of changes in nanoseconds; None without a regular file."""
+
+
+class ConfigurationFile:
+    """A file, compared with its state at the last ``read``. A look is a ``stat``: the kubelet replaces a link in front
+    of the file, which then has another inode; editors write in place or rename. A pipe is never read again."""
+
+    def __init__(self, path: File) -> None:
+        self.path = path
+        self.digest = ""
+        """The first digits of the SHA-256 of the content at the last ``read``; empty for a file that cannot be read."""
+        self._read: _State = None
+        self._seen: _State = None
+        self.read()
+
+    def read(self) -> None:
+        """Notes state and digest. Call it before the content is used, so that no change in between is overlooked."""
+        self._read = self._seen = self._look()
+        self.digest = ""
+        if self._read is not None:
+            try:
+                with self.path.open("rb") as opened:
+                    self.digest = hashlib.sha256(opened.read(LARGEST + 1)).hexdigest()[:_DIGITS]
+            except OSError:
+                return
+
+    def has_changed(self) -> bool:
+        """True if this look and the one before found the same new state: its writer is done with it."""
+        was, self._seen = self._seen, self._look()
+        return self._seen == was and self._seen != self._read
+
+    @property
+    def is_changing(self) -> bool:
+        """The last look found another state than the last ``read``."""
+        return self._seen != self._read
+
+    def _look(self) -> _State:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

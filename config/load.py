@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from config.document import ConfigFile, read, section
+from config.document import YamlDocument, read, section
 from config.environment import PREFIX, Overlay, merged, overlay
 from config.errors import ConfigError, Path, Problem
 from config.mistakes import Mistake, mistakes
@@ -62,7 +62,7 @@ def state_directory(path: File, environ: Mapping[str, str]) -> File | None:
     return located
 
 
-def judged(document: ConfigFile, environ: Mapping[str, str], known: type[Settings]) -> Settings:
+def judged(document: YamlDocument, environ: Mapping[str, str], known: type[Settings]) -> Settings:
     """Like ``load``, for a file that was read and a settings type that was made; paths stay as written."""
     found = overlay(environ, document.data, known)
     written = merged(document.data, found.data)
@@ -83,7 +83,7 @@ def judged(document: ConfigFile, environ: Mapping[str, str], known: type[Setting
     return settings
 
 
-def _source(path: Path, document: ConfigFile, environment: Overlay) -> str:
+def _source(path: Path, document: YamlDocument, environment: Overlay) -> str:
     """The source of the value at ``path``; for a missing value, the source of the section around it."""
     above = path[:-1]
     alone = environment.variable_below(above) if above and above not in document.lines else None

@@ -6,11 +6,11 @@ the state asks `admin_access`, which takes the running bridge through its socket
 both answer alike. Results are printed on standard output, reasons on standard error, both through `terminal`, which
 escapes text from strangers.
 
-admin           the commands that operate on the state, and their tables
+admin           the commands that operate on the state and on sinks, and their tables
 admin_access    access to the running bridge or its files, and waiting with progress
 arguments       declarations of arguments, their types and errors, and the configuration of a command line without -c
+check           check
 command_line    every command with its arguments and its function, and the parser of them
-commands        check, rbac, sinks
 completion      completion
 console         the console of displays
 demo            a bridge on a simulated cluster, shown on the terminal
@@ -18,6 +18,7 @@ exits           exit codes, and which error ends a command with which
 process         core dumps, memory, foreign packages and signals of the process
 profile         the tables of --profile-stages
 progress        a line with the progress of what takes long
+rbac            rbac
 run             run
 schema          schema of the configuration and of events, AsyncAPI document
 settings        loads the configuration file of a command

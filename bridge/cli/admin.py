@@ -1,9 +1,9 @@
 """The commands that operate on the state: ``cursors``, ``replay``, ``snapshot``, ``dead-letters``, ``sinks``, ``state
 check`` and ``reload``. Each is a function that returns its exit code, with its table for people behind it.
 
-All but ``reload`` are decorated with ``_on_state``, which reaches the operations wherever they are, in the running
-bridge or in the files of a stopped bridge. A snapshot is begun on demand, shown with its progress, and cancelled. A
-reload needs the running bridge, because no other process can put a changed configuration into effect.
+Those decorated with ``_on_state`` reach the operations wherever they are, in the running bridge or in the files of a
+stopped bridge. A snapshot is begun on demand, shown with its progress, and cancelled. A reload needs the running
+bridge, because no other process can put a changed configuration into effect.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from bridge.model.diagnosis import Trouble, troubles_of
 from bridge.model.primitives.printable import counted
 from bridge.model.status import SnapshotState, SnapshotStatus
 from bridge.operations.admin.client import AdminClient
+from sinks import registry
 
 # ── Access to the state ──────────────────────────────────────────────────────
 
@@ -322,6 +323,15 @@ async def drop(access: StateAccess, sink: str, numbers: list[int] | None, *, as_
 
 
 # ── Sinks and the state ──────────────────────────────────────────────────────
+
+
+def sinks() -> int:
+    """Prints the installed types of sinks."""
+    for name, kind in registry.types().items():
+        say(f"{name:<10} {kind.summary}")
+    for point, why in registry.unusable().items():
+        say(f"{point:<10} cannot be used: {why}")
+    return Exit.OK
 
 
 @_on_state

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -82,7 +82,7 @@ def _choose_noise(parser: argparse.ArgumentParser, values: dict[str, Any]) -> No
 CHECK = CommandSpec(
     "check",
     "check the file, the permissions and every sink, without delivering records",
-    "bridge.cli.commands:check",
+    "bridge.cli.check:check",
     CONFIG,
     Argument("--offline", action="store_true", help="check only the file"),
     Argument(
@@ -99,7 +99,7 @@ CHECK = CommandSpec(
 RBAC = CommandSpec(
     "rbac",
     "print the roles and bindings that the file needs, as YAML",
-    "bridge.cli.commands:rbac",
+    "bridge.cli.rbac:rbac",
     CONFIG,
     Argument("--namespaced", action="store_true", help="only Roles in namespaces; an error if a resource needs more"),
     Argument(
@@ -310,7 +310,7 @@ def _of_sink(name: str, help: str) -> CommandSpec:
 SINKS = CommandSpec(
     "sinks",
     "list the types of sinks; retry, pause or resume a sink",
-    "bridge.cli.commands:sinks",
+    f"{_ADMIN}:sinks",
     actions=(
         _of_sink("retry", "end a sink's wait for its next attempt"),
         _of_sink("pause", "stop deliveries to a sink until it is resumed, also across restarts"),
@@ -455,9 +455,7 @@ def parse(arguments: Sequence[str]) -> Command:
     if CONFIG in spec.arguments and values["path"] is None:
         default = default_file() or chosen.error(f"{NO_FILE}: name one with -c")
         values["path"] = default.path
-    _import_lean()
-    module, _, function = spec.function.partition(":")
-    command = partial(getattr(import_module(module), function), **values)
+    command = partial(_function(spec), **values)
     return partial(_ended, command, None if spec is RUN else default)
 
 
@@ -504,12 +502,15 @@ def _add(parsers: Subparsers, spec: CommandSpec) -> None:
             _add(actions, action)
 
 
-def _import_lean() -> None:
-    """Imports structlog and httpx first, each without an optional library: structlog renders tracebacks with rich, of
-    which logs have none, and httpx has a command line of click and rich. Together a twelfth of a start."""
-    for library, optional in (("structlog", "rich"), ("httpx", "click")):
-        with _absent(optional):
-            import_module(library)
+def _function(spec: CommandSpec) -> Callable[..., int]:
+    """Imports the command's module; structlog and httpx without an optional library: structlog renders tracebacks with
+    rich, of which logs have none, and httpx has a command line of click. Together a twelfth of a start."""
+    module, _, function = spec.function.partition(":")
+    with _absent("rich"):
+        import_module("structlog")
+    with _absent("click"):
+        found: Callable[..., int] = getattr(import_module(module), function)
+    return found
 
 
 @contextmanager

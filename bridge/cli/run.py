@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from bridge.app.bridge import Bridge
-from bridge.app.reloader import ConfigurationFile, Reloader
+from bridge.app.reloader import Reloader
 from bridge.cli.exits import Exit, of_cluster
 from bridge.cli.process import WITHOUT_MEANING, handle_signals, ignore_early, tune_memory
 from bridge.cli.progress import ProgressLine
@@ -36,6 +36,7 @@ from bridge.telemetry.facts.process import BridgeBroke, BridgeEnded, BridgeStart
 from bridge.telemetry.logs import Logs, set_log_level, set_up_logging
 from bridge.telemetry.metrics import Metrics
 from bridge.telemetry.observers import Telemetry
+from config.document import ConfigurationFile
 from config.errors import ConfigError
 from config.schema import Settings, TelemetrySettings
 

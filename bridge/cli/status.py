@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from bridge.app.reloader import ConfigurationFile
 from bridge.cli.admin_access import directory_of, on_files
 from bridge.cli.exits import Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
@@ -25,7 +24,7 @@ from bridge.model.primitives.printable import counted
 from bridge.model.status import ConfigurationStatus, SinkState, SinkStatus, StatusSnapshot
 from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
 from bridge.operations.admin.commands import AdminOperations
-from bridge.outbox import Damaged, StateError
+from config.document import ConfigurationFile
 from config.errors import ConfigError
 
 
@@ -101,6 +100,8 @@ async def _of_state(found: OperatorSettings) -> list[Trouble]:
     """The troubles of sinks in the files of a stopped bridge."""
     if isinstance(found.settings, ConfigError) or not found.directory.is_dir():
         return []
+    from bridge.outbox import Damaged, StateError  # Half of a start, and not needed where a bridge runs.
+
     try:
         async with AsyncExitStack() as stack:
             admin = await stack.enter_async_context(on_files(found.settings))

@@ -59,7 +59,7 @@ class Bridge:
     bridge: starting one takes a tenth of what it takes with a fresh interpreter."""
 
     _forks = multiprocessing.get_context("forkserver")
-    _forks.set_forkserver_preload(["bridge.cli.commands", "sinks.file.sink", "bridge.app.bridge"])
+    _forks.set_forkserver_preload(["bridge.cli.check", "sinks.file.sink", "bridge.app.bridge"])
 
     def __init__(self, folder: Path, server: str) -> None:
         self.folder = folder

@@ -13,11 +13,12 @@ from typing import Any
 import yaml
 
 from bridge.app.bridge import Bridge
-from bridge.app.reloader import ConfigurationFile, Reloader
+from bridge.app.reloader import Reloader
 from bridge.cli.settings import load_settings
 from bridge.model.admin import Reloaded, ReloadRequest
 from bridge.plan.plan_from_settings import plan_of
 from bridge.telemetry.facts import Fact
+from config.document import ConfigurationFile
 from config.schema import Settings
 from tests.cluster.kube_client import Manifest
 from tests.kit.deadlines import BUSY

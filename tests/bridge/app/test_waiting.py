@@ -13,10 +13,11 @@ import pytest
 import yaml
 
 from bridge.app.live_change import Foreseen
-from bridge.app.reloader import ConfigurationFile, Reloader
+from bridge.app.reloader import Reloader
 from bridge.cli.settings import load_settings
 from bridge.model.admin import DiskFull, ReloadRequest, UnknownTarget
 from bridge.telemetry.facts import discard
+from config.document import ConfigurationFile
 from tests.kit.deadlines import BUSY
 
 PLAIN = ReloadRequest()

@@ -40,3 +40,13 @@ def test_a_run_does_not_import(module: str) -> None:
 
 def test_the_demo_has_its_renderer() -> None:
     assert "rich.live" in imported("demo")
+
+
+@pytest.mark.parametrize("module", ["bridge.app", "bridge.kube", "bridge.outbox", "httpx", "rich"])
+def test_a_command_on_the_running_bridge_does_not_import(module: str) -> None:
+    for command in ("status", "cursors"):
+        assert module not in imported(command, "-c", "kubedelta.yaml")
+
+
+def test_what_a_shell_asks_at_each_key_imports_no_client() -> None:
+    assert not {"httpx", "aiohttp"} & imported("completion", "bash")

@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from bridge.app.reloader import ConfigurationFile
+from config.document import ConfigurationFile
 
 
 def settled(file: ConfigurationFile) -> bool:
