@@ -15,6 +15,7 @@ completion      completion
 console         the console of displays
 demo            a bridge on a simulated cluster, shown on the terminal
 exits           exit codes, and which error ends a command with which
+manifests       objects as YAML that kubectl reads
 process         core dumps, memory, foreign packages and signals of the process
 profile         the tables of --profile-stages
 progress        a line with the progress of what takes long

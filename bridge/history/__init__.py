@@ -10,6 +10,7 @@ bodies     states as packed texts, and the patches from each state back to the o
 tables     the file in SQL: its tables, how it is opened, and what a reader of the stream knows
 recorder   keeps the steps of a stream in the file, and trims it
 file       HistoryFile: the states at a point, the steps behind one or of an object, gaps and coverage
+restore    a manifest that can be applied, out of a state
 
 How other commands use it::
 
@@ -36,6 +37,7 @@ Invariants, each with its test:
 - A trim changes no answer about a point behind the kept beginning. ``tests/bridge/history/test_states.py``
 - Whatever the stream has left out is told: as an uncertain state, a gap between steps, or an error for a point that the
   file does not reach. ``tests/bridge/history/test_gaps.py``
+- No digest, mask or rest of a redacted value is restored as if it were the value. ``tests/bridge/history/test_restore.py``
 """
 
 from bridge.history.file import HistoryFile, HistoryStep, PointBound, StateAt

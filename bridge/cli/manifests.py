@@ -1,0 +1,71 @@
+"""Prints objects as YAML that kubectl reads as the same objects."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+import msgspec
+import yaml
+
+from bridge.cli.terminal import DEEPEST, pretty
+from bridge.history.restore import Placeholder
+from bridge.model.primitives.printable import escaped
+
+_PLAIN = re.compile(r"(?![yYnN]\Z)[A-Za-z/]|[A-Za-z/][\w./-]++(?:[:=@, ][\w./-]++)*+", re.ASCII)
+"""Texts without quotes. Kubernetes' reader takes ``1e3``, ``08`` and ``y`` for numbers and booleans; PyYAML does not,
+and would write them without quotes."""
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: Any, text: str) -> yaml.ScalarNode:
+    style = None if _PLAIN.fullmatch(text) else "|" if "\n" in text else '"'
+    node: yaml.ScalarNode = dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+    return node
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(manifest: Any) -> str:
+    """Without a newline at the end. A Placeholder is a comment in its place. What should not reach a terminal is
+    escaped, as YAML has it. A deeply nested object is JSON, which is YAML too: indented, it would have no bound."""
+    if _is_deeper(manifest, DEEPEST):
+        return pretty(msgspec.json.encode(manifest, enc_hook=lambda _: None).decode())
+    placeholders: dict[str, Placeholder] = {}
+    nonce = secrets.token_hex(8)  # No object has it.
+
+    def placeholder(dumper: Any, found: Placeholder) -> Any:
+        name = f"placeholder-{nonce}-{len(placeholders)}-"
+        placeholders[name] = found
+        return dumper.represent_scalar("tag:yaml.org,2002:str", name)
+
+    class Dumper(_Dumper):
+        pass
+
+    Dumper.add_representer(Placeholder, placeholder)
+    text = _dumped(manifest, Dumper, allow_unicode=True)
+    if escaped(text, keep="\n") != text:
+        placeholders.clear()
+        text = _dumped(manifest, Dumper, allow_unicode=False)
+    return re.sub(
+        f"placeholder-{nonce}-[0-9]++-", lambda name: f"# redacted: {escaped(placeholders[name[0]].text)}", text
+    )
+
+
+def _dumped(manifest: Any, dumper: type[_Dumper], *, allow_unicode: bool) -> str:
+    text = yaml.dump(manifest, Dumper=dumper, sort_keys=False, allow_unicode=allow_unicode, width=2**31 - 1)
+    return str(text).rstrip("\n")
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    inside = [value]
+    for _ in range(levels):
+        found = (each.values() if isinstance(each, dict) else each for each in inside if isinstance(each, dict | list))
+        inside = [inner for each in found for inner in each]
+    return any(isinstance(each, dict | list) for each in inside)
