@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from bridge.cli.terminal import DEEPEST, pretty
-from bridge.history.restore import Placeholder
+from bridge.history.restore import RedactedValue
 from bridge.model.primitives.printable import escaped
 
 _PLAIN = re.compile(r"(?![yYnN]\Z)[A-Za-z/]|[A-Za-z/][\w./-]++(?:[:=@, ][\w./-]++)*+", re.ASCII)
@@ -33,14 +33,14 @@ _Dumper.add_representer(str, _text)
 
 
 def as_yaml(manifest: Any) -> str:
-    """Without a newline at the end. A Placeholder is a comment in its place. What should not reach a terminal is
+    """Without a newline at the end. A RedactedValue is a comment in its place. What should not reach a terminal is
     escaped, as YAML has it. A deeply nested object is JSON, which is YAML too: indented, it would have no bound."""
     if _is_deeper(manifest, DEEPEST):
         return pretty(msgspec.json.encode(manifest, enc_hook=lambda _: None).decode())
-    placeholders: dict[str, Placeholder] = {}
+    placeholders: dict[str, RedactedValue] = {}
     nonce = secrets.token_hex(8)  # No object has it.
 
-    def placeholder(dumper: Any, found: Placeholder) -> Any:
+    def placeholder(dumper: Any, found: RedactedValue) -> Any:
         name = f"placeholder-{nonce}-{len(placeholders)}-"
         placeholders[name] = found
         return dumper.represent_scalar("tag:yaml.org,2002:str", name)
@@ -48,7 +48,7 @@ def as_yaml(manifest: Any) -> str:
     class Dumper(_Dumper):
         pass
 
-    Dumper.add_representer(Placeholder, placeholder)
+    Dumper.add_representer(RedactedValue, placeholder)
     text = _dumped(manifest, Dumper, allow_unicode=True)
     if escaped(text, keep="\n") != text:
         placeholders.clear()

@@ -37,7 +37,7 @@ Invariants, each with its test:
 - A trim changes no answer about a point behind the kept beginning. ``tests/bridge/history/test_states.py``
 - Whatever the stream has left out is told: as an uncertain state, a gap between steps, or an error for a point that the
   file does not reach. ``tests/bridge/history/test_gaps.py``
-- No digest, mask or rest of a redacted value is restored as if it were the value. ``tests/bridge/history/test_restore.py``
+- Nothing that redaction left is restored as if it were the value. ``tests/bridge/history/test_restore.py``
 """
 
 from bridge.history.file import HistoryFile, HistoryStep, PointBound, StateAt

@@ -79,7 +79,7 @@ class CannotBeRestored(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Placeholder:
+class RedactedValue:
     """Stands in a manifest where a value was redacted."""
 
     text: str
@@ -93,7 +93,7 @@ class Restored:
 
 
 def restored(state: bytes, *, placeholders: bool = False) -> Restored:
-    """``placeholders``: redacted values are Placeholders in the manifest, and no refusal. Raises CannotBeRestored."""
+    """``placeholders``: redacted values are RedactedValues in the manifest, and no refusal. Raises CannotBeRestored."""
     if not state:
         raise CannotBeRestored("the stream has no states")
     if is_bare(state):
@@ -112,7 +112,7 @@ def restored(state: bytes, *, placeholders: bool = False) -> Restored:
     if redacted and not placeholders:
         raise CannotBeRestored("values of it were redacted before they left the bridge", tuple(_paths(redacted)))
     for each in redacted:
-        each.holder[each.key] = Placeholder(_in_words(each))
+        each.holder[each.key] = RedactedValue(_in_words(each))
     return Restored(manifest, notes)
 
 

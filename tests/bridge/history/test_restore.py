@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from bridge.cli.manifests import as_yaml
-from bridge.history.restore import CannotBeRestored, Placeholder, Restored, restored
+from bridge.history.restore import CannotBeRestored, RedactedValue, Restored, restored
 from tests.kit.texts import TEXTS
 
 DIGEST = "hmac-sha256:0123abcd:" + "0" * 64
@@ -190,7 +190,7 @@ def test_placeholders_are_comments_in_their_places() -> None:
 
 
 def test_a_placeholder_cannot_end_its_comment() -> None:
-    text = as_yaml({"a": Placeholder("x\ny: 1\u2028z: 2\x1b[2J")})
+    text = as_yaml({"a": RedactedValue("x\ny: 1\u2028z: 2\x1b[2J")})
     assert text == "a: # redacted: x\\ny: 1\\u2028z: 2\\u001b[2J"
 
 
