@@ -13,6 +13,7 @@ DIST ?= dist
 HELM ?= helm
 ENGINE ?=
 BASE ?=
+PLATFORMS ?=
 SIGN ?=
 
 # $(call groups,A B): groups of tests at once, since tests of servers wait much. Each is printed whole when it ends; what
@@ -29,7 +30,7 @@ SLOWEST = --durations=5 --durations-min=10
 
 # The site: pages, and the files that they link to
 DOCS ?= build/docs
-PAGES = $(wildcard *.md docs/*.md docs/*/*.md docs/images/*) LICENSE requirements.txt requirements-build.txt sinks/README.md $(wildcard sinks/*.py) \
+PAGES = $(wildcard *.md docs/*.md docs/*/*.md docs/images/*) bridge/operations/page/static/icon.svg LICENSE requirements.txt requirements-build.txt sinks/README.md $(wildcard sinks/*.py) \
 	tests/contracts/test_every_sink.py benchmarks/README.md $(wildcard benchmarks/results/*) \
 	config/reference.yaml $(wildcard config/examples/* deploy/*.yaml deploy/replicas/* deploy/chart/*.yaml deploy/chart/files/*)
 
@@ -71,7 +72,7 @@ e2e: $(READY) ## whole processes, the chart and the longest stories against serv
 test-rooms: $(READY) ## the rooms of the bridge
 	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" tests/bridge $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
-test-units: $(READY) ## sinks, configuration, contracts, properties, documents (NATS=2.11)
+test-units: $(READY) ## sinks, configuration, contracts, properties, documents (NATS=2.12)
 	$(IN_MEMORY) $(BIN)/pytest -m "$(QUICK) and not go and not java" --ignore=tests/bridge --ignore=tests/scenarios $(SLOWEST) $(ARGS) $(NONE_IS_FINE)
 
 test-kafka: $(READY) ## what needs Kafka (KAFKA=3.9)
@@ -131,8 +132,8 @@ sbom: $(READY) ## dist/sbom.cdx.json: what the image and the wheel depend on, as
 	@mkdir -p $(DIST)
 	$(BIN)/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --mc-type application --output-reproducible --of JSON -o $(DIST)/sbom.cdx.json
 
-release: $(READY) ## wheel, image, chart, bill of materials, notes and checksums in dist/; uploads nothing (BASE=python:…@sha256:… SIGN=key)
-	$(BIN)/python -m deploy.release --dist "$(DIST)" --helm "$(HELM)" --engine "$(ENGINE)" --base "$(BASE)" --sign "$(SIGN)" $(ARGS)
+release: $(READY) ## wheel, image, chart, bill of materials, provenance, notes and checksums in dist/; uploads nothing (BASE=python:…@sha256:… SIGN=key)
+	$(BIN)/python -m deploy.release --dist "$(DIST)" --helm "$(HELM)" --engine "$(ENGINE)" --base "$(BASE)" --platforms "$(PLATFORMS)" --sign "$(SIGN)" $(ARGS)
 
 bench: $(READY) ## the bridge beside its peers, side by side; needs Go, Rust, Java and hours (ARGS="--only kafka --rounds 1")
 	$(BIN)/python -m benchmarks $(ARGS)

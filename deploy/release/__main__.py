@@ -20,7 +20,13 @@ def main(words: list[str] | None = None) -> int:
     version = version_of(ROOT)
     try:
         notes = notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
-        tools = Tools(helm=options.helm, engine=engine_of(options.engine), base=options.base, sign=options.sign)
+        tools = Tools(
+            helm=options.helm,
+            engine=engine_of(options.engine),
+            base=options.base,
+            platforms=options.platforms,
+            sign=options.sign,
+        )
     except (LookupError, ValueError) as error:
         return _refuse([str(error)])
     open_ends = list(unfinished(ROOT, notes, options.base))
@@ -56,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--helm", default="helm")
     parser.add_argument("--engine", default="", help="docker, podman or buildah; the first of them by default")
     parser.add_argument("--base", default="", help="the image's base, by its digest")
+    parser.add_argument("--platforms", default="", help="of the image: linux/amd64,linux/arm64")
     parser.add_argument("--sign", type=_key, help="the SSH key that signs the checksums")
     parser.add_argument("--trial", action="store_true", help="from any tree, without a day or a digest")
     return parser

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.release.chart import published
 from deploy.release.engines import archive_format, build_image
 from deploy.release.notes import Notes
+from deploy.release.obstacles import urls_of
+from deploy.release.provenance import predicate
 
 CHECKSUMS = "SHA256SUMS"
 SIGNATURE = f"{CHECKSUMS}.sig"
@@ -27,6 +33,8 @@ class Tools:
     """docker, podman or buildah."""
     base: str
     """The image's base; empty for the Dockerfile's own."""
+    platforms: str = ""
+    """Of the image, separated by commas; empty for the machine's own."""
     sign: Path | None = None
     """The SSH key that signs the checksums, or the public half of one in ssh-agent; None for no signature."""
 
@@ -64,34 +72,54 @@ class Release:
         return self.dist / "sbom.cdx.json"
 
     @property
+    def provenance_file(self) -> Path:
+        return self.dist / "provenance.json"
+
+    @property
     def notes_file(self) -> Path:
         return self.dist / "NOTES.md"
 
     @property
     def files(self) -> tuple[Path, ...]:
         """All but the checksums and their signature."""
-        return self.wheel_file, self.chart_file, self.image_file, self.bill_file, self.notes_file
+        made = (self.wheel_file, self.chart_file, self.image_file)
+        return *made, self.bill_file, self.provenance_file, self.notes_file
 
     def make(self, tools: Tools) -> None:
         """Makes every file anew, and the checksums of all, which it signs. Raises CalledProcessError."""
         self.dist.mkdir(parents=True, exist_ok=True)
         self._run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(self.dist)])
-        self._run([tools.helm, "package", "deploy/chart", "--destination", str(self.dist)])
+        self._package_chart(tools.helm)
         self._run(["make", "--no-print-directory", "sbom", f"DIST={self.dist}"])
-        build_image(tools.engine, self.image, tools.base, self.image_file, self._run)
+        build_image(tools.engine, self.image, tools.base, tools.platforms, self.image_file, self._run)
+        commit = ["git", "rev-parse", "HEAD"]
+        head = subprocess.run(commit, cwd=self.root, capture_output=True, text=True, check=True).stdout.strip()
+        made_of = predicate(self.version, head, tools.base, tools.platforms, urls_of(self.root).get("Source", ""))
+        self.provenance_file.write_text(json.dumps(made_of, indent=2) + "\n", encoding="utf-8")
         self.notes_file.write_text(self.notes.text, encoding="utf-8")
         self.write_checksums(tools.sign)
 
     def uploads(self, tools: Tools) -> list[str]:
         """The commands that would publish the release, for people to run."""
-        published = "REGISTRY/kubedelta@DIGEST"
+        image = "REGISTRY/kubedelta@DIGEST"
+        archive = f"{archive_format(tools.engine, tools.platforms)}:{self.image_file}"
         return [
             f"uv publish {self.wheel_file}",
-            f"skopeo copy {archive_format(tools.engine)}:{self.image_file} docker://REGISTRY/{self.image}",
+            f"skopeo copy --all {archive} docker://REGISTRY/{self.image}",
             f"helm push {self.chart_file} oci://REGISTRY/charts",
-            f"cosign sign {published}",
-            f"cosign attest --type cyclonedx --predicate {self.bill_file} {published}",
+            f"cosign sign {image} REGISTRY/charts/kubedelta@DIGEST",
+            f"cosign attest --type cyclonedx --predicate {self.bill_file} {image}",
+            f"cosign attest --type slsaprovenance1 --predicate {self.provenance_file} {image}",
         ]
+
+    def _package_chart(self, helm: str) -> None:
+        """A copy of the tree's chart, with the Chart.yaml that is published."""
+        with tempfile.TemporaryDirectory() as folder:
+            chart = Path(folder) / "kubedelta"
+            shutil.copytree(self.root / "deploy/chart", chart)
+            text = (chart / "Chart.yaml").read_text(encoding="utf-8")
+            (chart / "Chart.yaml").write_text(published(text, self.notes, urls_of(self.root)), encoding="utf-8")
+            self._run([helm, "package", str(chart), "--destination", str(self.dist)])
 
     def write_checksums(self, sign: Path | None) -> None:
         """Writes the checksums of all files, and their signature. See Tools. Raises CalledProcessError."""

@@ -18,16 +18,23 @@ def engine_of(name: str) -> str:
     raise LookupError(f"ENGINE: no {name or ', '.join(ENGINES)} on PATH")
 
 
-def archive_format(engine: str) -> str:
+def archive_format(engine: str, platforms: str) -> str:
     """The format that ``build_image`` writes, in the words of skopeo."""
-    return "docker-archive" if engine == "docker" else "oci-archive"
+    return "docker-archive" if engine == "docker" and not platforms else "oci-archive"
 
 
-def build_image(engine: str, image: str, base: str, archive: Path, run: Run) -> None:
-    """Builds the folder in which ``run`` runs, on ``base`` or the Dockerfile's own, and saves it."""
+def build_image(engine: str, image: str, base: str, platforms: str, archive: Path, run: Run) -> None:
+    """Builds the folder in which ``run`` runs, on ``base`` or the Dockerfile's own, and saves it: for the machine's own
+    platform, or with ``platforms`` for each of these (those of another processor need its emulation by the kernel)."""
     chosen = ("--build-arg", f"BASE={base}") if base else ()
     archive.unlink(missing_ok=True)
     match engine:
+        case "docker" if platforms:
+            output = ("--output", f"type=oci,dest={archive}")
+            run(["docker", "buildx", "build", "--platform", platforms, *chosen, *output, "--tag", image, "."])
+        case _ if platforms:
+            run([engine, "build", "--platform", platforms, *chosen, "--manifest", image, "."])
+            run([engine, "manifest", "push", "--all", image, f"oci-archive:{archive}:{image}"])
         case "buildah":
             run(["buildah", "bud", "--layers", *chosen, "--tag", image, "."])
             run(["buildah", "push", image, f"oci-archive:{archive}:{image}"])

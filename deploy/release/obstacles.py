@@ -22,6 +22,12 @@ def version_of(root: Path) -> str:
     return version
 
 
+def urls_of(root: Path) -> dict[str, str]:
+    """The project's addresses; none until it has them."""
+    urls: dict[str, str] = tomllib.loads((root / "pyproject.toml").read_text())["project"].get("urls", {})
+    return urls
+
+
 def wrong_versions(root: Path, version: str) -> Iterator[str]:
     """Files that name another version than the project's, each in words."""
     chart = yaml.safe_load((root / "deploy/chart/Chart.yaml").read_text())
@@ -55,6 +61,8 @@ def unfinished(root: Path, notes: Notes, base: str) -> Iterator[str]:
     status = ["git", "status", "--porcelain"]
     if subprocess.run(status, cwd=root, capture_output=True, text=True, check=True).stdout.strip():
         yield "git: there are changes that are not committed"
+    if missing := {"Homepage", "Source"} - urls_of(root).keys():
+        yield f"pyproject.toml: project.urls has no {' and no '.join(sorted(missing))}: name site and repository"
     if not _DIGEST.fullmatch(base):
         named = base or "the tag of the Dockerfile"
         yield f"BASE is {named}: name the base by its digest, as python:3.13-slim-trixie@sha256:…"

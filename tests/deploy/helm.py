@@ -104,7 +104,14 @@ class Helm:
     """For its caches, in place of the user's."""
 
     def rendered(self, values: Values | None = None) -> list[Manifest]:
-        """The manifests of a release kubedelta in the namespace kubedelta."""
+        """The manifests of a release kubedelta in the namespace kubedelta, without those of `helm test`."""
+        return [each for each in self._all(values) if "helm.sh/hook" not in each["metadata"].get("annotations", {})]
+
+    def tests(self, values: Values | None = None) -> list[Manifest]:
+        """Those of `helm test`."""
+        return [each for each in self._all(values) if "helm.sh/hook" in each["metadata"].get("annotations", {})]
+
+    def _all(self, values: Values | None) -> list[Manifest]:
         ran = _template(self, json.dumps(values or {}))
         assert ran.returncode == 0, ran.stderr
         return [each for each in yaml.load_all(ran.stdout, yaml.CSafeLoader) if each]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from config.load import load
 from tests.deploy.component import plain as plain_manifests
@@ -342,3 +346,49 @@ def test_a_page_for_other_machines_has_a_port_and_a_policy(helm: Helm) -> None:
 )
 def test_a_value_that_cannot_work_is_refused_by_its_path(helm: Helm, values: Values, error: str) -> None:
     assert error in helm.refusal(values)
+
+
+# ── helm test ────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("schemas_once")
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["default", "everything"])
+def test_kubernetes_takes_the_pod_of_the_test_and_the_policy_lets_it_in(helm: Helm, values: Values) -> None:
+    pod, policy = (one(helm.tests(values), kind) for kind in ("Pod", "NetworkPolicy"))
+    for manifest in (pod, policy):
+        for version in (KUBERNETES[0], KUBERNETES[-1]):
+            assert kubernetes_validate.validate(manifest, version, strict=True) == version
+    bridge = pod_of(helm.rendered(values))
+    [tested], [asking] = bridge["containers"], pod["spec"]["containers"]
+    assert [asking["image"], asking["securityContext"]] == [tested["image"], tested["securityContext"]]
+    assert pod["spec"]["securityContext"] == bridge["securityContext"]
+
+    [rule] = policy["spec"]["ingress"]
+    [source] = rule["from"]
+    assert source["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    own = one(helm.rendered(values), "NetworkPolicy")["spec"]["podSelector"]
+    assert policy["spec"]["podSelector"] == own
+    assert not own["matchLabels"].items() <= pod["metadata"]["labels"].items(), "it is no endpoint of the Service"
+
+
+def test_without_a_policy_the_test_brings_none(helm: Helm) -> None:
+    kinds = [each["kind"] for each in helm.tests({"networkPolicy": {"enabled": False}})]
+    assert kinds == ["Pod"]
+
+
+@pytest.mark.parametrize(("status", "passes"), [(200, True), (503, False)])
+async def test_the_test_passes_if_the_bridge_is_ready(helm: Helm, status: int, passes: bool) -> None:
+    [container] = one(helm.tests(), "Pod")["spec"]["containers"]
+    *command, url = container["command"]
+    service = one(helm.rendered(), "Service")
+    assert url == f"http://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}/readyz"
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=status if request.path == "/readyz" else 404)
+
+    server = TestServer(web.Application())
+    server.app.router.add_get("/{path:.*}", answer)
+    async with server:
+        words = [sys.executable, *command[1:], str(server.make_url("/readyz"))]
+        ran = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.DEVNULL)
+        assert (await ran.wait() == 0) is passes

@@ -17,9 +17,11 @@ import pytest
 import yaml
 
 from deploy.release.artefacts import Release
+from deploy.release.chart import ICON, published
 from deploy.release.engines import ENGINES, archive_format, build_image, engine_of
 from deploy.release.notes import Notes, notes_of
-from deploy.release.obstacles import unfinished, unsigned, version_of, wrong_versions
+from deploy.release.obstacles import unfinished, unsigned, urls_of, version_of, wrong_versions
+from deploy.release.provenance import predicate
 from tests.deploy.helm import ROOT
 
 VERSION = version_of(ROOT)
@@ -66,11 +68,14 @@ def test_a_version_without_notes_is_refused() -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A tree of its own, committed."""
+    """A tree of its own with the project's addresses, committed."""
     folder = tmp_path / "tree"
     for name in ("pyproject.toml", "Dockerfile", "deploy/chart/Chart.yaml", "deploy/kustomization.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
+    project = (folder / "pyproject.toml").read_text()
+    urls = "[project.urls]\nHomepage = 'https://docs.test/'\nSource = 'https://git.test/kubedelta'\n\n[project.scripts]"
+    (folder / "pyproject.toml").write_text(project.replace("[project.scripts]", urls))
     identity = ("-c", "user.name=a", "-c", "user.email=a@b.test")
     for words in (("init", "-q"), ("add", "."), (*identity, "commit", "-qm", "all")):
         subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, timeout=60)
@@ -97,8 +102,44 @@ def test_a_finished_tree_has_no_obstacle(tree: Path) -> None:
 
 def test_every_obstacle_is_named(tree: Path) -> None:
     (tree / "Dockerfile").write_text("")
+    (tree / "pyproject.toml").write_text("[project]\nversion = '1'\n")
     reasons = list(unfinished(tree, Notes(VERSION, "unreleased", "x"), "python:3.13-slim-trixie"))
-    assert [reason.partition(":")[0] for reason in reasons] == ["CHANGELOG.md", "git", "BASE is python"]
+    assert [reason.partition(":")[0] for reason in reasons] == [
+        "CHANGELOG.md",
+        "git",
+        "pyproject.toml",
+        "BASE is python",
+    ]
+
+
+# ── The chart, and what the image was made of ────────────────────────────────
+
+
+def test_the_published_chart_has_the_addresses_and_the_changes(tree: Path) -> None:
+    text = (ROOT / "deploy/chart/Chart.yaml").read_text()
+    bullets = (
+        "- **Kafka**: [keys](docs/sinks/kafka.md), and\n  `tombstones`.\n- `kubedelta[otel]`; [a page](docs/page.md).\n"
+    )
+    notes = Notes(VERSION, "2026-12-01", f"### Sinks\n\n{bullets}")
+    chart = yaml.safe_load(published(text, notes, urls_of(tree)))
+
+    assert [chart["home"], chart["sources"]] == ["https://docs.test", ["https://git.test/kubedelta"]]
+    assert chart["icon"] == f"https://docs.test/{ICON}"
+    assert (ROOT / ICON).is_file()
+    changes = yaml.safe_load(chart["annotations"].pop("artifacthub.io/changes"))
+    assert changes == ["Kafka: keys, and tombstones.", "kubedelta[otel]; a page."]
+    own = yaml.safe_load(text)
+    assert {name: chart[name] for name in own} == own
+
+
+def test_provenance_names_the_commit_and_the_base() -> None:
+    made_of = predicate(VERSION, "c0ffee", BASE, "linux/amd64,linux/arm64", "https://git.test/kubedelta")
+    assert made_of["buildDefinition"]["resolvedDependencies"] == [
+        {"uri": "git+https://git.test/kubedelta", "digest": {"gitCommit": "c0ffee"}},
+        {"uri": "docker://python:3.13-slim-trixie", "digest": {"sha256": "0" * 64}},
+    ]
+    assert made_of["buildDefinition"]["externalParameters"]["platforms"] == "linux/amd64,linux/arm64"
+    assert len(predicate(VERSION, "c0ffee", "", "", "")["buildDefinition"]["resolvedDependencies"]) == 1
 
 
 # ── The image ────────────────────────────────────────────────────────────────
@@ -110,14 +151,27 @@ def test_each_engine_builds_on_the_base_and_saves(engine: str, base: str, tmp_pa
     ran: list[list[str]] = []
     archive = tmp_path / "image.tar"
     archive.write_text("of an earlier release")
-    build_image(engine, "kubedelta:1", base, archive, lambda command: ran.append(list(command)))
+    build_image(engine, "kubedelta:1", base, "", archive, lambda command: ran.append(list(command)))
     build, save = ran
     assert build[0] == save[0] == engine
     assert build[-3:] == ["--tag", "kubedelta:1", "."]
     assert (f"BASE={base}" in build) is bool(base)
     assert str(archive) in " ".join(save)
     assert not archive.exists()
-    assert archive_format(engine) == ("docker-archive" if engine == "docker" else "oci-archive")
+    assert archive_format(engine, "") == ("docker-archive" if engine == "docker" else "oci-archive")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_engine_builds_for_several_platforms_into_one_archive(engine: str, tmp_path: Path) -> None:
+    ran: list[str] = []
+    archive = tmp_path / "image.tar"
+    platforms = "linux/amd64,linux/arm64"
+    build_image(engine, "kubedelta:1", BASE, platforms, archive, lambda command: ran.append(" ".join(command)))
+    assert f"--platform {platforms} --build-arg BASE={BASE} " in ran[0]
+    assert ran[0].endswith(" .")
+    assert str(archive) in ran[-1]
+    assert all(command.startswith(f"{engine} ") for command in ran)
+    assert archive_format(engine, platforms) == "oci-archive"
 
 
 def test_an_engine_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -228,7 +282,10 @@ def test_a_release_is_made_up_to_the_upload(helm_build: Path, image_environ: Map
     with tarfile.open(dist / f"kubedelta-{VERSION}.tgz") as packed:
         chart = packed.extractfile("kubedelta/Chart.yaml")
         assert chart is not None
-        assert yaml.safe_load(chart)["version"] == VERSION
+        described = yaml.safe_load(chart)
+        assert described["version"] == VERSION
+        assert len(yaml.safe_load(described["annotations"]["artifacthub.io/changes"])) > 10
+        assert "kubedelta/README.md" in packed.getnames()
         assert "kubedelta/values.schema.json" in packed.getnames()
     with tarfile.open(dist / f"kubedelta-{VERSION}-image.tar") as image:
         index = image.extractfile("index.json")
@@ -239,6 +296,6 @@ def test_a_release_is_made_up_to_the_upload(helm_build: Path, image_environ: Map
     assert (dist / "NOTES.md").read_text() == notes_of((ROOT / "CHANGELOG.md").read_text(), VERSION).text
 
     _, uploads = made.stdout.split("nothing was uploaded. To publish it:\n")
-    assert [line.split()[0] for line in uploads.splitlines()] == ["uv", "skopeo", "helm", "cosign", "cosign"]
+    assert [line.split()[0] for line in uploads.splitlines()] == ["uv", "skopeo", "helm", *["cosign"] * 3]
     for name in (f"kubedelta-{VERSION}-py3-none-any.whl", f"kubedelta-{VERSION}.tgz", f"kubedelta-{VERSION}-image.tar"):
         assert str(dist / name) in uploads
