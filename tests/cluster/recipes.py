@@ -2,7 +2,7 @@
 the table below.
 
 The environment chooses among versions: ``make e2e KUBERNETES=1.34``, ``make test-kafka KAFKA=3.9``,
-``make test-units NATS=2.11``.
+``make test-units NATS=2.12``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RECIPES = Path(__file__).parent / "recipes"
 VERSIONS: Mapping[str, Mapping[str, str]] = {
     "KUBERNETES": {minor: f"kubernetes/{minor}" for minor in ("1.36", "1.35", "1.34", "1.33")},
     "KAFKA": {"4.1": "4.1.1", "4.4": "4.4.0", "3.9": "3.9.2"},
-    "NATS": {"2.15": "", "2.14": "2.14.6", "2.12": "2.12.8", "2.11": "2.11.11"},
+    "NATS": {"2.15": "", "2.14": "2.14.6", "2.12": "2.12.8"},
 }
 """What the environment can choose, the default first: folders of recipes, and whole versions. NATS' default is in
 requirements-dev.txt."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import tomllib
 
+import yaml
+
 import kubedelta.informers
 import kubedelta.sinks
 from sinks import base
 from tests.cluster.recipes import RECIPES, VERSIONS
 from tests.deploy.helm import KUBERNETES
-from tests.documents.pages import read, section
+from tests.documents.pages import ROOT, read, section
 from tests.pythons import SUPPORTED
 
 TESTED = section("docs/versions.md", "## What is tested")
@@ -33,6 +35,21 @@ def test_the_default_of_nats_is_the_locked_wheel() -> None:
 def test_each_kubernetes_is_of_its_minor_version() -> None:
     for minor, folder in VERSIONS["KUBERNETES"].items():
         assert f"\tk8s.io/kubernetes v{minor}." in (RECIPES / folder / "go.mod").read_text(encoding="utf-8")
+
+
+def test_public_ci_runs_what_a_change_must_pass_and_each_week_the_other_versions() -> None:
+    jobs = yaml.safe_load(read(".github/workflows/ci.yaml"))["jobs"]
+    commands = {name: [each["command"] for each in job["strategy"]["matrix"]["include"]] for name, job in jobs.items()}
+    assert commands["ci"] == [".ci/run"]
+    others = {f"{server}={version}" for server, versions in VERSIONS.items() for version in list(versions)[1:]}
+    assert {command.split()[-1] for command in commands["versions"]} == others | {"wheels"}
+    for command in commands["versions"]:
+        assert re.search(rf"^{command.split()[1]}:", read("Makefile"), re.MULTILINE), command
+    pythons = jobs["ci"]["steps"][1]["with"]["python-version"].split()
+    assert sorted(pythons) == list(SUPPORTED)
+    assert f"BASE=python:{pythons[-1]}-" in read("Dockerfile"), "the last one is python3"
+    used = [step["with"]["go-version-file"] for step in jobs["ci"]["steps"] if "setup-go@" in step.get("uses", "")]
+    assert [(ROOT / file).is_file() for file in used] == [True]
 
 
 def test_versions_of_the_schemas_alone_are_named() -> None:
