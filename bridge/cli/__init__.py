@@ -15,6 +15,8 @@ completion      completion
 console         the console of displays
 demo            a bridge on a simulated cluster, shown on the terminal
 exits           exit codes, and which error ends a command with which
+history         history, diff
+history_build   history build
 manifests       objects as YAML that kubectl reads
 process         core dumps, memory, foreign packages and signals of the process
 profile         the tables of --profile-stages

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn
 
-from config.values import Duration
+from config.values import Duration, Size
 
 Command = Callable[[], int]
 
@@ -85,15 +85,18 @@ class CommandSpec:
         function: str = "",
         *arguments: Argument,
         actions: Sequence[CommandSpec] = (),
+        implied: CommandSpec | None = None,
         adjust: Callable[[argparse.ArgumentParser, dict[str, Any]], None] | None = None,
     ) -> None:
-        """``function``: ``module:function``; empty for a command that needs an action. ``adjust``: checks the parsed
-        values together, and changes them to parameters of the function. Raises UsageError."""
+        """``function``: ``module:function``; empty for a command that needs an action. ``implied``: the action of a
+        command line that names none. ``adjust``: checks the parsed values together, and changes them to parameters of
+        the function. Raises UsageError."""
         self.name = name
         self.help = help
         self.function = function
         self.arguments = arguments
         self.actions = actions
+        self.implied = implied
         self.adjust = adjust
 
 
@@ -125,6 +128,11 @@ def default_file() -> DefaultFile | None:
     return None if found is None else DefaultFile(found, "the default")
 
 
+def history_file(named: Path | None) -> Path:
+    """The named file, else the one that ``KUBEDELTA_HISTORY`` names, else that of the working directory."""
+    return named or Path(os.environ.get(HISTORY_VARIABLE) or HISTORY_PLACE)
+
+
 def _config(help: str) -> Argument:
     return Argument("-c", "--config", dest="path", metavar="FILE", type=Path, completes=Completes.FILES, help=help)
 
@@ -133,6 +141,20 @@ CONFIG = _config(f"the configuration (YAML; default: ${VARIABLE}, {', '.join(PLA
 """Behind the parser, ``path`` is the named file, or the default."""
 OWN_CONFIG = _config("the configuration (YAML), also in place of the default")
 """For a command that may do without: ``path`` is None where none is named."""
+HISTORY_VARIABLE = "KUBEDELTA_HISTORY"
+HISTORY_PLACE = "k8s.db"
+HISTORY = Argument(
+    "--db",
+    dest="file",
+    metavar="FILE",
+    type=Path,
+    completes=Completes.FILES,
+    help=f"the file of kubedelta history build (default: ${HISTORY_VARIABLE}, {HISTORY_PLACE})",
+)
+NAMESPACE = Argument("-n", "--namespace", metavar="N", help="only objects in this namespace")
+EVERY_NAMESPACE = Argument(
+    "-A", "--all-namespaces", dest="namespace", action="store_const", const=None, help="of all namespaces (default)"
+)
 AS_JSON = Argument("--json", dest="as_json", action="store_true", help="print a JSON document instead")
 SINK = Argument("sink", metavar="SINK", completes=Completes.SINKS)
 
@@ -149,6 +171,17 @@ def duration(text: str) -> float:
     if not seconds:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time; allowed: 500ms, 5s, 2m, 1h, 1d")
     return seconds
+
+
+def byte_count(text: str) -> int:
+    """Bytes above 0, in the configuration's notation of sizes."""
+    try:
+        found = Size.read(text)
+    except ValueError:
+        found = Size(0)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; allowed: 500MiB, 5GiB")
+    return found
 
 
 def rate(text: str) -> float:

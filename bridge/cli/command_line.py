@@ -20,6 +20,11 @@ from typing import Any, TypeAlias
 from bridge.cli.arguments import (
     AS_JSON,
     CONFIG,
+    EVERY_NAMESPACE,
+    HISTORY,
+    HISTORY_PLACE,
+    HISTORY_VARIABLE,
+    NAMESPACE,
     NO_FILE,
     OWN_CONFIG,
     SINK,
@@ -32,6 +37,7 @@ from bridge.cli.arguments import (
     Parser,
     UsageError,
     account,
+    byte_count,
     count,
     default_file,
     duration,
@@ -300,6 +306,78 @@ VERIFY = CommandSpec(
 )
 
 
+# ── History ──────────────────────────────────────────────────────────────────
+
+_FORM = Argument(
+    "-o", "--output", dest="form", choices=("diff", "yaml", "json"), help="diff, yaml or json (a line each)"
+)
+BUILD = CommandSpec(
+    "build",
+    "read a stream, and keep its steps in a file; goes on where it was",
+    "bridge.cli.history_build:build",
+    Argument(
+        "--from",
+        dest="source",
+        metavar="SINK|FILE",
+        required=True,
+        completes=Completes.SINKS_OR_FILES,
+        help="a sink of the configuration, or the file of a file sink, with its closed parts",
+    ),
+    Argument(
+        "--to",
+        dest="file",
+        metavar="FILE",
+        type=Path,
+        completes=Completes.FILES,
+        help=f"the history (default: ${HISTORY_VARIABLE}, {HISTORY_PLACE})",
+    ),
+    OWN_CONFIG,
+    Argument("--follow", action="store_true", help="wait for further records"),
+    Argument(
+        "--keep",
+        metavar="TIME",
+        type=duration,
+        default=30 * 86_400.0,
+        help="keep the steps of this time before the newest record (default: 30d)",
+    ),
+    Argument(
+        "--max-bytes",
+        metavar="SIZE",
+        type=byte_count,
+        default=5 << 30,
+        help="trim the oldest steps beyond this size (default: 5GiB)",
+    ),
+)
+SHOW = CommandSpec(
+    "show",
+    "print every step of an object; the word show may be left out",
+    "bridge.cli.history:show",
+    Argument("words", metavar="TYPE/NAME", nargs="+", help="an object as for kubectl: deploy/web, or deploy web"),
+    NAMESPACE,
+    EVERY_NAMESPACE,
+    _FORM,
+    HISTORY,
+)
+HISTORY_COMMAND = CommandSpec(
+    "history",
+    "keep every step of a stream in one file, and print those of an object",
+    actions=(BUILD, SHOW),
+    implied=SHOW,
+)
+DIFF = CommandSpec(
+    "diff",
+    "print what changed between two points of a history; exits 1 if anything did",
+    "bridge.cli.history:diff",
+    Argument("before", metavar="POINT", help="2026-11-24T10:00Z, 2h (ago), now, or pods=184467 (a resourceVersion)"),
+    Argument("after", metavar="POINT"),
+    Argument("target", metavar="TYPE[/NAME]", nargs="?", help="only this resource, or this object"),
+    NAMESPACE,
+    EVERY_NAMESPACE,
+    _FORM,
+    HISTORY,
+)
+
+
 # ── The state ────────────────────────────────────────────────────────────────
 
 
@@ -431,6 +509,8 @@ COMMANDS = (
     SCHEMA,
     SINKS,
     VERIFY,
+    HISTORY_COMMAND,
+    DIFF,
     REPLAY,
     SNAPSHOT,
     DEAD_LETTERS,
@@ -447,7 +527,7 @@ COMMANDS = (
 def parse(arguments: Sequence[str]) -> Command:
     """Returns the chosen command as a function without parameters, which returns the exit code. Raises UsageError;
     `--help` and `--version` print and raise SystemExit(0)."""
-    values = vars(build_parser().parse_args(arguments))
+    values = vars(build_parser().parse_args(_with_implied(arguments)))
     spec, chosen = values.pop("spec"), values.pop("parser")
     if spec.adjust is not None:
         spec.adjust(chosen, values)
@@ -457,6 +537,16 @@ def parse(arguments: Sequence[str]) -> Command:
         values["path"] = default.path
     command = partial(_function(spec), **values)
     return partial(_ended, command, None if spec is RUN else default)
+
+
+def _with_implied(arguments: Sequence[str]) -> Sequence[str]:
+    """``history deploy/web`` is ``history show deploy/web``."""
+    spec = next((spec for spec in COMMANDS if [spec.name] == list(arguments[:1])), None)
+    if spec is None or spec.implied is None or arguments[1:2] in ([], ["-h"], ["--help"]):
+        return arguments
+    if arguments[1] in [action.name for action in spec.actions]:
+        return arguments
+    return [spec.name, spec.implied.name, *arguments[1:]]
 
 
 def _ended(command: Command, default: DefaultFile | None) -> int:

@@ -43,6 +43,7 @@ class CommandEnds(Exception):
 def end_of(error: Exception) -> CommandEnds | None:
     """None for a bug. Imports the rooms only here, since most commands do not fail."""
     from bridge.cli.terminal import plain
+    from bridge.history import NotInHistory
     from bridge.kube import ApiError, CredentialsError, UnknownResource
     from bridge.model.admin import UnknownTarget
     from bridge.operations.admin.client import CommandFailed, NoAnswer, NotRunning
@@ -66,6 +67,8 @@ def end_of(error: Exception) -> CommandEnds | None:
             return CommandEnds(Exit.UNAVAILABLE, f"cluster: {error}")
         case NoAnswer() | NotRunning():
             return CommandEnds(Exit.UNAVAILABLE, error)
+        case NotInHistory():
+            return CommandEnds(Exit.NO, plain(str(error)))
         case UnknownTarget():
             return CommandEnds(Exit.NO, plain(str(error)))
         case CommandFailed():

@@ -10,6 +10,7 @@ bodies     states as packed texts, and the patches from each state back to the o
 tables     the file in SQL: its tables, how it is opened, and what a reader of the stream knows
 recorder   keeps the steps of a stream in the file, and trims it
 file       HistoryFile: the states at a point, the steps behind one or of an object, gaps and coverage
+compare    the objects that differ between two points
 restore    a manifest that can be applied, out of a state
 
 How other commands use it::

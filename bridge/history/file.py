@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -19,6 +20,7 @@ from bridge.history.names import KeptResource, meant
 from bridge.history.points import NotInHistory, PastPoint, in_words
 from bridge.history.tables import opened
 from bridge.model.formats.object_paths import partition_key
+from bridge.model.primitives.printable import counted
 
 # ── Answers ──────────────────────────────────────────────────────────────────
 
@@ -93,6 +95,16 @@ class ToldSince(NamedTuple):
     """``listed`` and ``snapshot``: with all objects of that time. ``records``: with those alone that changed since."""
 
 
+class HistorySize(NamedTuple):
+    objects: int
+    """Incarnations of objects."""
+    steps: int
+    bytes: int
+    """Of the file, with pages that are free and used again."""
+    newest: int
+    """The time of the newest record; 0 without one."""
+
+
 @dataclass(frozen=True, slots=True)
 class PointBound:
     """How far an answer about a point can be trusted."""
@@ -116,6 +128,8 @@ class _Cut(NamedTuple):
 
 # ── The file ─────────────────────────────────────────────────────────────────
 
+_MOST_NAMES = 1000
+"""Among which similar ones are sought."""
 _RESOURCES = 'SELECT id, cluster, "group", plural, api_version, kind FROM resources ORDER BY cluster, plural, "group"'
 _NUMBER = "(version <> '' AND NOT (op = 'deleted' AND evidence NOT IN ('watched', 'recovered')))"
 """Steps whose version is the one at which they happened; a delete that nobody saw has the version before it."""
@@ -154,21 +168,36 @@ class HistoryFile:
     def resources(self) -> Sequence[KeptResource]:
         return self._resources
 
+    def size(self) -> HistorySize:
+        count = self._connection.execute
+        return HistorySize(
+            objects=int(count("SELECT count(*) FROM objects").get),
+            steps=int(count("SELECT count(*) FROM steps").get),
+            bytes=self._connection.pragma("page_count") * self._connection.pragma("page_size"),
+            newest=int(count("SELECT newest FROM history").get),
+        )
+
+    @property
+    def since(self) -> int:
+        """The beginning of what is kept; 0 before the first trim."""
+        return int(self._connection.execute("SELECT since FROM history").get)
+
     def coverage(self) -> Iterator[ToldSince]:
         """By resource, then by time."""
         names = {each.id: each.name for each in self._resources}
         for resource, time, how in self._connection.execute("SELECT resource, time, how FROM coverage"):
             yield ToldSince(names[resource], time, how)
 
-    def gaps(self) -> Sequence[KnownGap]:
-        """In the order of their times."""
+    def gaps(self, key: str = "") -> Sequence[KnownGap]:
+        """In the order of their times. ``key``: those alone that are about this object."""
         rows = self._connection.execute(
             "SELECT time, settled, data, id, sequence, partition, resources FROM gaps ORDER BY time, id"
         )
-        return [
+        found = [
             KnownGap(time, settled, _words(id, data), Gap(id, sequence, partition or None, _names(resources)))
             for time, settled, data, id, sequence, partition, resources in rows
         ]
+        return [gap for gap in found if gap.covers(key, -1, self._partition(key))] if key and found else found
 
     def bound(self, point: PastPoint) -> PointBound:
         """Raises NotInHistory for a point before the beginning."""
@@ -257,16 +286,38 @@ class HistoryFile:
             )
 
     def steps(self, resource: str, name: str, namespace: str | None = None) -> Iterator[HistoryStep]:
-        """The steps of the objects of this name, one incarnation behind the other, each in its order."""
-        filters, values = _filters(namespace, name)
+        """The steps of the objects of this name, one incarnation behind the other, each in its order. As for kubectl,
+        an object without a namespace is in each. Raises NotInHistory for a resource or a name that the file does not
+        have, with those that it has."""
+        is_unknown = True
         for each in self._meant(resource):
             rows = self._connection.execute(
-                f"SELECT id, namespace, uid, state FROM objects o WHERE resource = ?{filters} ORDER BY namespace, id",
-                (each.id, *values),
+                "SELECT id, namespace, uid, state FROM objects WHERE resource = ? AND name = ?"
+                " AND (? IS NULL OR namespace IN (?, '')) ORDER BY namespace, id",
+                (each.id, name, namespace, namespace),
             )
             for object, space, uid, newest in rows:
+                is_unknown = False
                 key = partition_key(each.cluster, each.group, each.plural, space, name)
                 yield from self._steps_of(object, key, uid, newest)
+        if is_unknown:
+            raise NotInHistory(self._no_such(resource, name, namespace))
+
+    def _no_such(self, resource: str, name: str, namespace: str | None) -> str:
+        kept = self._meant(resource)
+        there = "SELECT DISTINCT namespace FROM objects WHERE resource = ? AND name = ? LIMIT 10"
+        others = [space for each in kept for (space,) in self._connection.execute(there, (each.id, name))]
+        what = f"the file has no {kept[0].name} {name}" + (f" in namespace {namespace}" if namespace else "")
+        if others:
+            return f"{what}; it has one in {', '.join(map(str, others))}"
+        called = "SELECT DISTINCT name FROM objects WHERE resource = ? AND (? IS NULL OR namespace IN (?, '')) LIMIT ?"
+        names = [
+            str(found)
+            for each in kept
+            for (found,) in self._connection.execute(called, (each.id, namespace, namespace, _MOST_NAMES))
+        ]
+        near = get_close_matches(name, names, n=5) or sorted(names)[:5]
+        return f"{what}; there is {', '.join(near)}" if near else f"{what}, and none of that resource there"
 
     def _steps_of(self, object: int, key: str, uid: str, newest: bytes) -> Iterator[HistoryStep]:
         waiting: list[tuple[Any, ...]] = []
@@ -292,7 +343,7 @@ class HistoryFile:
 
     def _expect_reached(self, time: int | None) -> None:
         """Raises NotInHistory for a time before the beginning."""
-        since = int(self._connection.execute("SELECT since FROM history").get)
+        since = self.since
         first = self._connection.execute("SELECT min(time) FROM coverage").get
         if first is None:
             raise NotInHistory("the file has no record yet")
@@ -351,10 +402,11 @@ class HistoryFile:
         return went_back(self._packing.unpacked(state), [self._packing.unpacked(each) for each in reversed(patches)])
 
     def _uncertain(self, gaps: Sequence[KnownGap], key: str, sequence: int) -> str:
-        if not gaps:
-            return ""
-        found = self._connection.execute("SELECT partition FROM known WHERE key = ?", (key,)).get
-        return next((gap.words for gap in gaps if gap.covers(key, sequence, found or "")), "")
+        partition = self._partition(key) if gaps else ""
+        return next((gap.words for gap in gaps if gap.covers(key, sequence, partition)), "")
+
+    def _partition(self, key: str) -> str:
+        return self._connection.execute("SELECT partition FROM known WHERE key = ?", (key,)).get or ""
 
 
 def _told(
@@ -404,8 +456,8 @@ def _words(id: str, data: str) -> str:
         found = msgspec.json.decode(data, type=_GapData)
     except msgspec.MsgspecError:
         found = _GapData()
-    count = "records" if found.count is None else f"{found.count} records"
-    return f"{count} never came{found.reason and ': '}{found.reason}"
+    records = "records" if found.count is None else counted(found.count, "record")
+    return f"{records} never came{found.reason and ': '}{found.reason}"
 
 
 def _names(resources: str | None) -> tuple[str, ...] | None:

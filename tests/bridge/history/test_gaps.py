@@ -28,7 +28,7 @@ def test_a_gap_makes_the_states_of_its_resources_uncertain_from_then_on_until_a_
     stream.notice("snapshot.ended", {"count": 3, "objects": 3}, snapshot="s", sequence=began)
     path = build(tmp_path / "k8s.db", stream.events)
 
-    words = "1 records never came: the backlog was full"
+    words = "1 record never came: the backlog was full"
     assert uncertain(path, point(2)) == {"web": "", "token": ""}
     assert uncertain(path, point(before)) == {"web": words, "token": ""}
     assert uncertain(path, point(before + 1)) == {"web": words, "token": "", "other": ""}

@@ -1,0 +1,272 @@
+"""``kubedelta history`` and ``kubedelta diff``: the steps of an object, and what changed between two points, from the
+file that ``history build`` makes. Neither asks a cluster.
+
+Steps and differences are printed one by one, as the file gives them, so the memory does not grow with their number.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import apsw
+import msgspec
+
+from bridge.cli.arguments import UsageError, history_file
+from bridge.cli.exits import CommandEnds, Exit
+from bridge.cli.manifests import as_yaml
+from bridge.cli.terminal import Colours, complain, say_escaped
+from bridge.history import HistoryFile, HistoryStep, PastPoint
+from bridge.history.compare import StatePair, compared
+from bridge.history.file import KnownGap, StateAt
+from bridge.history.points import in_words
+from bridge.model.formats.content import Include
+from bridge.model.formats.object_paths import ObjectName, object_name
+from bridge.model.primitives.printable import escaped
+from bridge.views.differences import differences
+
+Paint: TypeAlias = Callable[[str, str], str]
+"""Escapes a text and colours it."""
+
+
+@contextmanager
+def opened(file: Path | None) -> Iterator[HistoryFile]:
+    """The file that the operator names, or the default one. Raises NotInHistory and CommandEnds."""
+    path = history_file(file)
+    try:
+        with HistoryFile.open(path) as history:
+            yield history
+    except apsw.Error as error:
+        raise CommandEnds(Exit.DAMAGED, f"{path}: {error}") from error
+
+
+def past_point(text: str) -> PastPoint:
+    """Raises UsageError."""
+    try:
+        return PastPoint.parsed(text)
+    except ValueError as error:
+        raise UsageError(f"kubedelta: {error}") from error
+
+
+# ── history ──────────────────────────────────────────────────────────────────
+
+_SIGNS = {"added": "+", "updated": "~", "deleted": "-", "sync": "="}
+_COLOURS = {"added": "green", "updated": "yellow", "deleted": "red", "sync": "blue"}
+_HOW = {
+    "listed": "with all objects of that time",
+    "snapshot": "with all objects of that time",
+    "records": "with those objects alone that changed since",
+}
+
+
+def show(words: Sequence[str], *, namespace: str | None, form: str | None, file: Path | None) -> int:
+    """``words``: ``deploy/web``, or the resource and the name. ``form``: ``diff``, ``yaml``, ``json``, or None for a
+    line for each step."""
+    resource, name = _target(words)
+    lines = StepLines(Colours(on=False) if form == "yaml" else Colours.of_output(), form)
+    with opened(file) as history:
+        last: HistoryStep | None = None
+        gaps: Sequence[KnownGap] = ()
+        for step in history.steps(resource, name, namespace):
+            if last is None or (last.key, last.uid) != (step.key, step.uid):
+                last, gaps = None, history.gaps(step.key)
+                if form is None:
+                    say_escaped(lines.title(step, _told_since(history, step)))
+            say_escaped(lines.of(step, _missing(step, last, gaps)))
+            last = step
+    return Exit.OK
+
+
+def _target(words: Sequence[str]) -> tuple[str, str]:
+    parts = words[0].split("/", 1) if len(words) == 1 else words
+    if len(parts) != 2 or not all(parts):
+        raise UsageError("kubedelta history: name an object as TYPE/NAME or TYPE NAME, such as deploy/web")
+    return parts[0], parts[1]
+
+
+def _told_since(history: HistoryFile, step: HistoryStep) -> str:
+    told = [each for each in history.coverage() if each.resource == _name(step.key).resource]
+    words = [f"told since {in_words(each.time)} {_HOW[each.how]}" for each in told]
+    if history.since:
+        words.append(f"what was before {in_words(history.since)} is trimmed")
+    return "; ".join(words)
+
+
+def _missing(step: HistoryStep, last: HistoryStep | None, gaps: Sequence[KnownGap]) -> str:
+    """Why steps between the two may be missing; empty if none are."""
+    if last is None:
+        return ""
+    found = [gap.words for gap in gaps if last.sequence < gap.gap.sequence <= step.sequence]
+    if not found and step.may_lack_steps and step.state != last.state:
+        found = ["nobody saw this change"]
+    return "; ".join(found)
+
+
+class StepLines:
+    """Prints steps. Every text of the stream is escaped before it is coloured."""
+
+    def __init__(self, colours: Colours, form: str | None) -> None:
+        self._paint = colours.paint
+        self._form = form
+
+    def title(self, step: HistoryStep, since: str) -> str:
+        return f"{self._paint(_shown(step.key), 'cyan')} {self._paint(f'uid {step.uid}; {since}', 'dim')}"
+
+    def of(self, step: HistoryStep, missing: str) -> str:
+        if self._form == "json":
+            return _json(_document(step, missing))
+        warning = f"! steps may be missing: {missing}" if missing else ""
+        head = "\n".join(filter(None, (self._paint(warning, "red"), self._head(step))))
+        if self._form == "yaml":
+            comments = "\n".join(f"# {line}" for line in head.split("\n"))
+            return f"---\n{comments}\n{_yaml(step.state)}"
+        if self._form == "diff":
+            return "\n".join([head, *unified(step.before, step.state, self._paint)])
+        return head
+
+    def _head(self, step: HistoryStep) -> str:
+        paint = self._paint
+        parts = [
+            paint(in_words(step.time), "dim"),
+            paint(f"{_SIGNS.get(step.op, '*')} {step.op:<7}", _COLOURS.get(step.op, "plain")),
+        ]
+        if step.version:
+            parts.append(paint(f"@{step.version}", "dim"))
+        if step.evidence not in ("", "watched"):
+            parts.append(paint(step.evidence, "dim"))
+        if self._form is None and step.before is not None:
+            parts.append(paint(", ".join(changed(step.before, step.state)), "plain"))
+        if managers := _managers(step.managers):
+            parts.append(paint(f"by {', '.join(managers)}", "cyan"))
+        return " ".join(filter(None, parts))
+
+
+def _managers(managers: str) -> Sequence[str]:
+    found: Any = msgspec.json.decode(managers) if managers else []
+    names = [
+        (str(each.get("manager", "")), each.get("subresource", "")) for each in found or () if isinstance(each, dict)
+    ]
+    return [f"{name} ({part})" if part else name for name, part in names]
+
+
+def _document(step: HistoryStep, missing: str) -> dict[str, Any]:
+    return {
+        "time": in_words(step.time),
+        "key": step.key,
+        "uid": step.uid,
+        "version": step.version,
+        "sequence": step.sequence,
+        "op": step.op,
+        "evidence": step.evidence,
+        "managers": msgspec.Raw(step.managers.encode() or b"null"),
+        "changed": None if step.before is None else changed(step.before, step.state),
+        "missing": missing,
+        "object": msgspec.Raw(step.state or b"null"),
+    }
+
+
+# ── diff ─────────────────────────────────────────────────────────────────────
+
+
+def diff(
+    before: str, after: str, target: str | None, *, namespace: str | None, form: str | None, file: Path | None
+) -> int:
+    """``target``: a resource, or an object as ``deploy/web``; None for all. Returns NO with differences, as diff
+    does."""
+    points = past_point(before), past_point(after)
+    resource, _, name = (target or "").partition("/")
+    paint = Colours.of_output().paint
+    found = False
+    with opened(file) as history:
+        for point in points:
+            complain(f"{point.text}: {history.bound(point).text}")
+        pairs = compared(history, *points, resource=resource or None, namespace=namespace, name=name or None)
+        for pair in pairs:
+            found = True
+            if form == "json":
+                say_escaped(_json(_pair_document(pair)))
+                continue
+            say_escaped(_pair_line(pair, paint, with_paths=form is None))
+            if form == "diff":
+                say_escaped("\n".join(unified(_state(pair.before), _state(pair.after), paint)))
+    return Exit.NO if found else Exit.OK
+
+
+def _state(found: StateAt | None) -> bytes | None:
+    return None if found is None else found.state
+
+
+def _pair_line(pair: StatePair, paint: Paint, *, with_paths: bool) -> str:
+    there = [each for each in pair if each is not None]
+    op = "added" if pair.before is None else "deleted" if pair.after is None else "updated"
+    parts = [
+        paint(_SIGNS[op], _COLOURS[op]),
+        paint(_shown(there[0].key), "cyan"),
+        paint(" → ".join(f"@{each.version}" for each in there), "dim"),
+    ]
+    if with_paths and pair.before is not None and pair.after is not None:
+        parts.append(paint(", ".join(changed(pair.before.state, pair.after.state)), "plain"))
+    parts += [paint(f"(uncertain: {each.uncertain})", "red") for each in there if each.uncertain]
+    return " ".join(filter(None, parts))
+
+
+def _pair_document(pair: StatePair) -> dict[str, Any]:
+    return {
+        "key": next(each.key for each in pair if each is not None),
+        "before": _state_document(pair.before),
+        "after": _state_document(pair.after),
+        "changed": changed(pair.before.state, pair.after.state) if pair.before and pair.after else None,
+    }
+
+
+def _state_document(found: StateAt | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "uid": found.uid,
+        "version": found.version,
+        "sequence": found.sequence,
+        "time": in_words(found.time),
+        "uncertain": found.uncertain,
+        "object": msgspec.Raw(found.state or b"null"),
+    }
+
+
+# ── States as text ───────────────────────────────────────────────────────────
+
+
+def changed(before: bytes, after: bytes) -> Sequence[str]:
+    """The paths that differ, without the API server's counters."""
+    return differences(before, after, (Include.CHANGED,)).changed or ()
+
+
+def _yaml(state: bytes) -> str:
+    try:
+        return as_yaml(msgspec.json.decode(state))
+    except (msgspec.MsgspecError, RecursionError):
+        return escaped(state.decode(errors="replace"))
+
+
+def unified(before: bytes | None, after: bytes | None, paint: Paint) -> Iterator[str]:
+    """A unified diff of the YAML of both, coloured."""
+    was, now = ([] if state is None else _yaml(state).split("\n") for state in (before, after))
+    lines = difflib.unified_diff(was, now, lineterm="", n=3)
+    for line in list(lines)[2:]:
+        colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "plain")
+        yield paint(line, colour)
+
+
+def _json(document: Any) -> str:
+    return escaped(msgspec.json.encode(document).decode())
+
+
+def _shown(key: str) -> str:
+    name = _name(key)
+    return f"{name.resource} {name.key}"
+
+
+def _name(key: str) -> ObjectName:
+    return object_name(key) or ObjectName("", "", "", "", key)

@@ -1,0 +1,188 @@
+"""``kubedelta history`` and ``kubedelta diff``: what they print, and what they say of what they cannot answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from bridge.cli.exits import Exit
+from bridge.model.change import Evidence, Op
+from bridge.model.record import Delta, Gap
+from tests.bridge.cli.conftest import Command
+from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap
+from tests.sinks.file.test_reading_for_verify import write
+
+
+def a_deployment(sequence: int, replicas: int, op: Op = Op.UPDATED, evidence: Evidence = Evidence.WATCHED) -> Delta:
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop", "annotations": {"note": "\u202ered"}},
+        "spec": {"replicas": replicas},
+    }
+    made = a_delta(
+        sequence,
+        resource=DEPLOYMENTS,
+        key="shop/web",
+        op=op,
+        uid="u1",
+        evidence=evidence,
+        body=json.dumps(body, ensure_ascii=False).encode(),
+    )
+    return replace(made, time=f"2026-11-21T09:00:{sequence:02}.000000Z")
+
+
+RECORDS: list[Delta | Gap] = [
+    a_deployment(1, 1, Op.ADDED, Evidence.LISTED),
+    a_deployment(2, 3),
+    replace(a_gap(3, 4), time="2026-11-21T09:00:04.000000Z"),
+    a_deployment(5, 4),
+    replace(a_delta(6, resource=CLUSTER_ROLES, key="admin"), time="2026-11-21T09:00:06.000000Z"),
+    a_deployment(7, 4, Op.DELETED),
+]
+
+
+@pytest.fixture
+async def history(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Path:
+    await write(tmp_path / "deltas.ndjson", RECORDS)
+    path = tmp_path / "k8s.db"
+    ended = await command("history", "build", "--from", str(tmp_path / "deltas.ndjson"), "--to", str(path))
+    assert ended.code == Exit.OK, ended.err
+    assert ended.out.startswith(f"{path}: 5 steps of 2 objects in ")
+    monkeypatch.setenv("KUBEDELTA_HISTORY", str(path))
+    return path
+
+
+@pytest.mark.usefixtures("history")
+async def test_a_history_has_a_line_for_each_step_and_for_what_is_missing(command: Command) -> None:
+    ended = await command("history", "deploy/web", "-n", "shop")
+
+    assert ended.code == Exit.OK
+    assert ended.out.splitlines() == [
+        "deployments.apps shop/web uid u1; told since 2026-11-21T09:00:01.000Z with all objects of that time",
+        "2026-11-21T09:00:01.000Z + added   @1001 listed",
+        "2026-11-21T09:00:02.000Z ~ updated @1002 spec.replicas",
+        "! steps may be missing: 2 records never came: the outbox was full",
+        "2026-11-21T09:00:05.000Z ~ updated @1005 spec.replicas",
+        "2026-11-21T09:00:07.000Z - deleted @1007",
+    ]
+
+
+@pytest.mark.usefixtures("history")
+async def test_the_word_show_may_be_said_and_names_may_be_apart(command: Command) -> None:
+    first = await command("history", "deploy/web")
+
+    assert (await command("history", "show", "deployments.apps", "web", "-A")).out == first.out
+    assert (await command("history", "-n", "shop", "Deployment/web")).out == first.out
+
+
+@pytest.mark.usefixtures("history")
+async def test_steps_are_printed_as_diffs_as_yaml_and_as_json(command: Command) -> None:
+    as_diff = (await command("history", "deploy/web", "-o", "diff")).out
+    as_yaml = (await command("history", "deploy/web", "-o", "yaml")).out
+    as_json = (await command("history", "deploy/web", "-o", "json")).out
+
+    assert "-  replicas: 1\n+  replicas: 3\n" in as_diff
+    assert [each["spec"]["replicas"] for each in yaml.safe_load_all(as_yaml)] == [1, 3, 4, 4]
+    steps = [json.loads(line) for line in as_json.splitlines()]
+    assert [step["object"]["spec"]["replicas"] for step in steps] == [1, 3, 4, 4]
+    assert [step["changed"] for step in steps] == [None, ["spec.replicas"], ["spec.replicas"], []]
+    assert steps[0]["object"]["metadata"]["annotations"] == {"note": "\u202ered"}
+    assert "\u202e" not in as_diff + as_yaml + as_json
+
+
+@pytest.mark.usefixtures("history")
+async def test_a_diff_has_the_objects_that_differ_and_says_how_exact_the_points_are(command: Command) -> None:
+    points = "2026-11-21T09:00:02Z", "2026-11-21T09:00:06Z"
+
+    ended = await command("diff", *points)
+
+    assert ended.code == Exit.NO
+    assert ended.out.splitlines() == [
+        "+ clusterroles.rbac.authorization.k8s.io admin @1006",
+        "~ deployments.apps shop/web @1002 → @1005 spec.replicas",
+    ]
+    assert ended.err.splitlines()[0] == (
+        "2026-11-21T09:00:02Z: as the bridge saw it at 2026-11-21T09:00:02.000Z: a change that it saw later may have "
+        "been made before"
+    )
+    assert (await command("diff", *points, "deploy/web", "-n", "shop", "-o", "diff")).out.endswith("+  replicas: 4\n")
+    [pair] = (await command("diff", *points, "deploy", "-o", "json")).out.splitlines()
+    assert json.loads(pair)["after"]["object"]["spec"] == {"replicas": 4}
+
+
+@pytest.mark.usefixtures("history")
+async def test_an_uncertain_state_is_marked(command: Command) -> None:
+    ended = await command("diff", "2026-11-21T09:00:04Z", "now", "deploy/web")
+
+    assert ended.out == ("- deployments.apps shop/web @1002 (uncertain: 2 records never came: the outbox was full)\n")
+
+
+@pytest.mark.usefixtures("history")
+async def test_points_without_a_difference_end_with_0(command: Command) -> None:
+    assert (await command("diff", "deploy=1005", "now", "clusterroles")).code == Exit.NO
+    assert (await command("diff", "2026-11-21T09:00:06Z", "now", "clusterroles")).code == Exit.OK
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["history", "deploy/wep"], "the file has no deployments.apps wep; there is web\n"),
+        (["history", "deploy/web", "-n", "prod"], "deployments.apps web in namespace prod; it has one in shop\n"),
+        (["history", "po/web"], "no resource po; it has: clusterroles.rbac.authorization.k8s.io, deployments.apps\n"),
+        (["diff", "2026-11-21T08:00:00Z", "now"], "begins at 2026-11-21T09:00:01.000Z, with the first record"),
+        (
+            ["history", "deploy/web", "--db", "none.db"],
+            "there is no history none.db: make one with kubedelta history build",
+        ),
+    ],
+)
+async def test_what_cannot_be_answered_names_what_can_be_asked(command: Command, words: list[str], reason: str) -> None:
+    ended = await command(*words)
+
+    assert ended.code == Exit.NO
+    assert reason in ended.err
+
+
+@pytest.mark.parametrize("words", [["history", "web"], ["history", "a", "b", "c"], ["diff", "yesterday", "now"]])
+async def test_a_wrong_name_or_point_is_a_wrong_command_line(command: Command, words: list[str]) -> None:
+    ended = await command(*words)
+
+    assert ended.code == Exit.USAGE
+    assert "such as" in ended.err
+
+
+async def test_a_build_goes_on_and_takes_each_record_once(command: Command, tmp_path: Path, history: Path) -> None:
+    words = "history", "build", "--from", str(tmp_path / "deltas.ndjson"), "--to", str(history)
+
+    ended = await command(*words)
+
+    assert ended.out.startswith(f"{history}: 5 steps of 2 objects in ")
+
+
+async def test_a_stream_that_is_not_there_is_named_with_what_there_is(command: Command, tmp_path: Path) -> None:
+    config = tmp_path / "kubedelta.yaml"
+    content = {
+        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
+        "resources": ["pods"],
+        "state": {"directory": str(tmp_path / "state")},
+        "sinks": {
+            "audit": {"type": "file", "path": str(tmp_path / "x")},
+            "hook": {"type": "webhook", "url": "http://127.0.0.1:1"},
+        },
+    }
+    config.write_text(yaml.safe_dump(content))
+
+    nowhere = await command("history", "build", "--from", "nowhere")
+    unknown = await command("history", "build", "--from", "aduit", "-c", str(config))
+    unread = await command("history", "build", "--from", "hook", "-c", str(config))
+
+    assert (nowhere.code, unknown.code, unread.code) == (Exit.USAGE, Exit.NO, Exit.NO)
+    assert "there is no file nowhere; of a sink, name the configuration (-c)" in nowhere.err
+    assert "the sinks are audit, hook" in unknown.err
+    assert "a sink of type webhook cannot be read back" in unread.err
