@@ -1,10 +1,11 @@
 """HTTP servers of the bridge: the endpoints for machines, and the listener that every server stands on. The endpoints
 change no state.
 
-access      admits a request by a token, or from this machine
-listener    bounds clients' connections from their acceptance, and answers their requests
-readiness   the report of /readyz?verbose
-server      /metrics, /healthz, /readyz
+access         admits a request by a token, or from this machine
+certificates   a certificate that no authority signs
+listener       bounds clients' connections from their acceptance, and answers their requests
+readiness      the report of /readyz?verbose
+server         /metrics, /healthz, /readyz
 
 A connection is counted by ``listener``, which reads its request within bounds; then ``access`` admits it or raises a
 refusal, and the server's handler answers from a StatusSnapshot. The page, the admin socket and replication have

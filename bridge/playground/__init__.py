@@ -9,19 +9,26 @@ server's. A test's server misbehaves on request, by overriding the hooks of `htt
 http           requests, responses, watch streams
 objects        kinds, storage, validation, writes
 server         the server
+past           a server for the objects of another time, to be read alone
 simulation     a cluster with deployments, pods and crashes
 """
 
 from bridge.playground.http.errors import StatusError
 from bridge.playground.http.front import SeenRequest
+from bridge.playground.objects.columns import columns_of
 from bridge.playground.objects.store import StoreSnapshot
+from bridge.playground.past import PastCluster, PastObject, past_kind
 from bridge.playground.server import Playground
 from bridge.playground.simulation.life import ClusterSimulation
 
 __all__ = [
     "ClusterSimulation",
+    "PastCluster",
+    "PastObject",
     "Playground",
     "SeenRequest",
     "StatusError",
     "StoreSnapshot",
+    "columns_of",
+    "past_kind",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from random import Random
@@ -31,7 +32,64 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class Playground:
+class ApiServer:
+    """Listens on the loopback while its block runs."""
+
+    def __init__(
+        self,
+        state: State,
+        faults: Faults,
+        settings: PlaygroundSettings,
+        *,
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """``port``: 0 takes a free one. ``tls``: None for plain HTTP."""
+        self._state = state
+        self._news = asyncio.Event()
+        state.store.listeners.add(self._news.set)
+        self.watches = OpenWatches()
+        self._front = Front(state, faults, self.watches, settings, self._news.set)
+        self.requests = self._front.requests
+        """The last requests, oldest first."""
+        self._port = port
+        self._tls = tls
+        self._runner: web.ServerRunner | None = None
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
+
+    async def __aenter__(self) -> Self:
+        await self._listen()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    async def _listen(self) -> None:
+        self._runner = web.ServerRunner(
+            # handler_cancellation: without it, the watch of a client that is gone goes on until its timeout.
+            web.Server(self._front.handle, request_factory=_request, handler_cancellation=True, access_log=None),
+            shutdown_timeout=0.1,
+        )
+        await self._runner.setup()
+        bound = bound_to(self._port)
+        self._port = bound.getsockname()[1]
+        await web.SockSite(self._runner, bound, backlog=1024, ssl_context=self._tls).start()
+
+    async def _close(self) -> None:
+        self._drop_watches()
+        if self._runner:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def _drop_watches(self) -> None:
+        for watch in self.watches.of():
+            watch.reset()
+
+
+class Playground(ApiServer):
     """``async with Playground() as server:`` listens on a free port of the loopback until the block ends.
 
     Objects are changed over HTTP or by the methods here, which act at once and need no await.
@@ -60,10 +118,6 @@ class Playground:
         ``seed`` fixes uids and generated names."""
         store, catalogue = ObjectStore(history), ServedKinds(BUILT_IN)
         writes = Writes(store, catalogue, Random(seed), now)
-        self._state = State(store, catalogue, writes, VERSION_INFO, version_wait, now)
-        self._news = asyncio.Event()
-        store.listeners.add(self._news.set)
-        self.watches = OpenWatches()
         settings = PlaygroundSettings(
             tokens=dict(tokens or {}),
             bookmark_interval=bookmark_interval,
@@ -71,43 +125,10 @@ class Playground:
             watch_list=watch_list,
             compress_watch_lists=compress_watch_lists,
         )
-        self._front = Front(self._state, self._faults(), self.watches, settings, self._news.set)
-        self.requests = self._front.requests
-        """The last requests, oldest first."""
-        self._port = port
-        self._runner: web.ServerRunner | None = None
+        state = State(store, catalogue, writes, VERSION_INFO, version_wait, now)
+        super().__init__(state, self._faults(), settings, port=port)
         for each in NAMESPACES:
             self.create("namespaces", {"metadata": {"name": each}}, manager="kube-apiserver")
-
-    # ── Life ─────────────────────────────────────────────────────────────────
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
-    async def __aenter__(self) -> Self:
-        await self._listen()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._close()
-
-    async def _listen(self) -> None:
-        self._runner = web.ServerRunner(
-            # handler_cancellation: without it, the watch of a client that is gone goes on until its timeout.
-            web.Server(self._front.handle, request_factory=_request, handler_cancellation=True, access_log=None),
-            shutdown_timeout=0.1,
-        )
-        await self._runner.setup()
-        bound = bound_to(self._port)
-        self._port = bound.getsockname()[1]
-        await web.SockSite(self._runner, bound, backlog=1024).start()
-
-    async def _close(self) -> None:
-        self._drop_watches()
-        if self._runner:
-            await self._runner.cleanup()
-            self._runner = None
 
     # ── Objects, in the process ──────────────────────────────────────────────
 
@@ -196,10 +217,6 @@ class Playground:
     def _faults(self) -> Faults:
         """Overridden by the tests' server."""
         return Faults()
-
-    def _drop_watches(self) -> None:
-        for watch in self.watches.of():
-            watch.reset()
 
     def _kind(self, resource: str) -> Kind:
         return self._state.catalogue.named(resource)

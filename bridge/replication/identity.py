@@ -19,31 +19,26 @@ the directory, however many others were killed since before they published anyth
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import hmac
 import os
 import secrets
 import ssl
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from cryptography.x509.oid import NameOID
 
+from bridge.http.certificates import self_signed
 from bridge.model.primitives.election import replica_of
 from bridge.plan.keys import write_private
 
 MOST_KEYS = 5
 """The present key and the former ones that a configuration can name."""
 _NAME = "kubedelta-replication"
-_DAYS = 3650
 _SCHEME = "Bearer "
 
 
@@ -57,33 +52,9 @@ class ServerIdentity:
 
 
 def new_identity(folder: Path) -> ServerIdentity:
-    """Makes a key and a certificate. ``folder``: a private one, in which they are for a moment, since OpenSSL reads
-    files alone. Blocks for some milliseconds. Raises OSError."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=_DAYS))
-        .sign(key, hashes.SHA256())
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    with tempfile.NamedTemporaryFile(dir=folder) as file:  # Mode 0600.
-        file.write(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        file.write(certificate.public_bytes(serialization.Encoding.PEM))
-        file.flush()
-        context.load_cert_chain(file.name)
-    fingerprint = hashlib.sha256(certificate.public_bytes(serialization.Encoding.DER)).hexdigest()
+    """Makes a key and a certificate; see ``self_signed``."""
+    context, certificate = self_signed(_NAME, folder)
+    fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.decode())).hexdigest()
     return ServerIdentity(context, fingerprint)
 
 

@@ -313,7 +313,7 @@ def list_page(store: ObjectStore, kind: Kind, namespace: str, options: ListOptio
 
 def _now(store: ObjectStore, kind: Kind) -> tuple[Range, int]:
     collection = store.collection(kind.collection)
-    return Range(collection.keys, collection.objects), store.version
+    return Range(collection.keys, collection.objects), store.version_of(kind.collection)
 
 
 def _exact(store: ObjectStore, kind: Kind, version: int) -> Range:

@@ -136,7 +136,7 @@ class Watch:
         self._has_headers = False
         asked = options.version_number()
         from_state = not asked or bool(options.initial_events)
-        self._begins_after = store.version if from_state else asked
+        self._begins_after = self._now() if from_state else asked
         """Changes and bookmarks up to this version are not sent. The version may lie in the future."""
         try:
             self._position = self.collection.watch_position(self._begins_after)
@@ -157,9 +157,12 @@ class Watch:
 
     def bookmark(self) -> bytes:
         """A bookmark for all changes until now; empty if the client knows that version."""
-        if self._store.version <= self._marked:
+        if self._now() <= self._marked:
             return b""
-        return self._line(_BOOKMARK, bookmark(self.kind, self._version, self._store.version))
+        return self._line(_BOOKMARK, bookmark(self.kind, self._version, self._now()))
+
+    def _now(self) -> int:
+        return self._store.version_of(self.kind.collection)
 
     def _state(self) -> Iterator[bytes]:
         everything = Range(self.collection.keys, self.collection.objects).under(self._namespace)

@@ -93,6 +93,8 @@ class Collection:
     """Called after every change, and at the end."""
     ended: bool = False
     """The resource is no longer served."""
+    replayed: int = 0
+    """The version of its last change, where changes have versions of their own; 0 where the store numbers them."""
 
     def apply(self, event: Event) -> None:
         if event.after is None:
@@ -208,10 +210,32 @@ class ObjectStore:
     def commit(self, name: str, key: str, before: StoredObject | None, after: StoredObject | None) -> int:
         """Makes a change, and returns its version. ``after`` must have the version ``self.version + 1``."""
         self.version += 1
-        self.collection(name).apply(Event(self.version, key, before, after))
+        self._apply(name, Event(self.version, key, before, after))
+        return self.version
+
+    def version_of(self, name: str) -> int:
+        """The version of the whole collection now."""
+        return self.collection(name).replayed or self.version
+
+    def load(self, name: str, objects: Mapping[str, StoredObject]) -> None:
+        """Fills a collection, whose history begins now, with objects that have versions of their own."""
+        collection = self.collection(name)
+        collection.replayed = max((each.version for each in objects.values()), default=1)
+        collection.replace(objects, collection.replayed)
+        self.version = max(self.version, collection.replayed)
+
+    def replay(self, name: str, key: str, version: int, after: StoredObject | None) -> None:
+        """Makes a change that had a version of its own, above ``version_of`` the collection; not of the store: in a
+        recording, changes of several resources are only about in the order of their versions."""
+        collection = self.collection(name)
+        collection.replayed = version
+        self.version = max(self.version, version)
+        self._apply(name, Event(version, key, collection.objects.get(key), after))
+
+    def _apply(self, name: str, event: Event) -> None:
+        self.collection(name).apply(event)
         for listener in tuple(self.listeners):
             listener()
-        return self.version
 
     def compact(self) -> None:
         """Drops the history of all collections."""

@@ -1,0 +1,115 @@
+"""Serves the objects of another time, to be read alone: lists, single objects, and watches of what happened next."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from random import Random
+from typing import NamedTuple
+
+from bridge.model.object import object_key
+from bridge.playground.http.errors import decode
+from bridge.playground.http.front import PlaygroundSettings
+from bridge.playground.http.streams import Faults
+from bridge.playground.objects import crds
+from bridge.playground.objects.builtin import BUILT_IN
+from bridge.playground.objects.catalogue import Kind, ServedKinds
+from bridge.playground.objects.objects import pack
+from bridge.playground.objects.state import VERSION_INFO, State
+from bridge.playground.objects.store import ObjectStore, StoredObject
+from bridge.playground.objects.writes import Writes
+from bridge.playground.server import ApiServer
+
+READING = ("get", "list", "watch")
+_REVIEWS = "selfsubjectaccessreviews.authorization.k8s.io"
+_HISTORY = 4096
+_BUILT_IN = {kind.name: kind for kind in BUILT_IN}
+
+
+class _ReadOnly(Faults):
+    """Clients that review their rights first are told that they may read."""
+
+    def forbids(self, resource: str, verb: str, namespace: str, *, spend: bool) -> bool:
+        return not spend and verb not in READING
+
+
+class PastObject(NamedTuple):
+    """A state of an object, or (``state`` None) its end."""
+
+    resource: str
+    """kubectl's name."""
+    namespace: str
+    name: str
+    version: str
+    """Its resourceVersion then. A later change of its resource with a smaller version, as a restored cluster has it, is
+    served with a larger one, and so is one whose version is no number."""
+    state: bytes | None
+
+
+class PastCluster(ApiServer):
+    """``load`` is called before the block, ``change`` in it. Writes are refused with 405."""
+
+    def __init__(
+        self, kinds: Iterable[Kind], *, token: str, tls: ssl.SSLContext, now: Callable[[], datetime], port: int = 0
+    ) -> None:
+        """``kinds``: made by ``past_kind``. ``token``: that of every request. ``now``: for ages."""
+        store, catalogue = ObjectStore(_HISTORY), ServedKinds([*kinds, _BUILT_IN[_REVIEWS]])
+        writes = Writes(store, catalogue, Random(), now)
+        settings = PlaygroundSettings(
+            tokens={token: "reader"},
+            bookmark_interval=60.0,
+            shortest_watch=1800.0,
+            watch_list=True,
+            compress_watch_lists=False,
+        )
+        state = State(store, catalogue, writes, VERSION_INFO, 0.5, now)
+        super().__init__(state, _ReadOnly(), settings, port=port, tls=tls)
+
+    def load(self, objects: Iterable[PastObject]) -> None:
+        """All objects at the beginning. Raises ValueError as ``change`` does."""
+        found: dict[str, dict[str, StoredObject]] = {kind.collection: {} for kind in self._state.catalogue}
+        for each in objects:
+            kind = self._state.catalogue.named(each.resource)
+            if each.state is not None:
+                stored = pack(kind, decode(each.state), _number(each.version) or 1)
+                found[kind.collection][stored.key] = stored
+        for name, stored_objects in found.items():
+            self._state.store.load(name, stored_objects)
+
+    def change(self, change: PastObject) -> None:
+        """Makes a change, of which watches hear. Raises ValueError for a state that is no object."""
+        kind = self._state.catalogue.named(change.resource)
+        store = self._state.store
+        key = object_key(change.namespace, change.name)
+        version = max(_number(change.version), store.version_of(kind.collection) + 1)
+        if change.state is not None:
+            store.replay(kind.collection, key, version, pack(kind, decode(change.state), version))
+        elif key in store.collection(kind.collection).objects:
+            store.replay(kind.collection, key, version, None)
+
+
+def past_kind(
+    group: str, plural: str, kind: str, version: str, *, namespaced: bool, definition: Mapping[str, object] | None
+) -> Kind:
+    """A resource of Kubernetes, or of a CustomResourceDefinition, or, where that is not known, of its names alone."""
+    known = _BUILT_IN.get(f"{plural}.{group}" if group else plural)
+    if known is None and definition is not None:
+        known = crds.kind_of(dict(definition))
+    if known is None:
+        known = Kind(
+            group=group,
+            plural=plural,
+            kind=kind,
+            singular=kind.lower(),
+            list_kind=f"{kind}List",
+            namespaced=namespaced,
+            custom=True,
+        )
+    return replace(known, versions=(version,), verbs=READING, subresources=(), stored_as="")
+
+
+def _number(version: str) -> int:
+    """0 for a version that is no number."""
+    return int(version) if version.isascii() and version.isdecimal() and len(version) < 19 else 0

@@ -1,0 +1,157 @@
+"""The server of another time: what it serves, and that nobody changes it."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from bridge.http.certificates import self_signed
+from bridge.playground import PastCluster, PastObject, past_kind
+from bridge.playground.simulation import manifests
+from tests.bridge.playground.conftest import watching
+from tests.kit.deadlines import BUSY
+
+TOKEN = "token-of-the-past"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+KINDS = [
+    past_kind("", "pods", "Pod", "v1", namespaced=True, definition=None),
+    past_kind("", "configmaps", "ConfigMap", "v1", namespaced=True, definition=None),
+    past_kind("apps", "deployments", "Deployment", "v1", namespaced=True, definition=None),
+    past_kind("example.com", "widgets", "Widget", "v1", namespaced=True, definition=None),
+]
+
+
+def _object(manifest: dict[str, Any], version: str, resource: str) -> PastObject:
+    metadata = manifest["metadata"]
+    metadata |= {"uid": f"uid-{metadata['name']}", "resourceVersion": version}
+    metadata |= {"creationTimestamp": "2026-01-05T11:00:00Z"}
+    return PastObject(resource, metadata["namespace"], metadata["name"], version, json.dumps(manifest).encode())
+
+
+def _pod(name: str, version: str, phase: str = "Running") -> PastObject:
+    return _object(manifests.pod(name, namespace="shop", node="a", phase=phase), version, "pods")
+
+
+def _map(name: str, version: str, value: str = "1") -> PastObject:
+    return _object(manifests.config_map(name, {"k": value}, namespace="shop"), version, "configmaps")
+
+
+@asynccontextmanager
+async def _serving(*objects: PastObject) -> AsyncIterator[tuple[PastCluster, httpx.AsyncClient]]:
+    context, certificate = self_signed("the past", None, ["127.0.0.1"])
+    past = PastCluster(KINDS, token=TOKEN, tls=context, now=lambda: NOW)
+    past.load(objects)
+    trusted = ssl.create_default_context(cadata=certificate.decode())
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with (
+        past,
+        httpx.AsyncClient(
+            base_url=past.url, verify=trusted, headers=headers, timeout=10 * BUSY, trust_env=False
+        ) as http,
+    ):
+        yield past, http
+
+
+async def test_objects_have_their_own_uids_and_versions() -> None:
+    async with _serving(_pod("b", "70"), _pod("a", "90"), _map("m", "95")) as (_, http):
+        found = (await http.get("/api/v1/pods")).json()
+        assert found["metadata"]["resourceVersion"] == "90"
+        assert [(each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in found["items"]] == [
+            ("uid-a", "90"),
+            ("uid-b", "70"),
+        ]
+        one = (await http.get("/api/v1/namespaces/shop/configmaps/m")).json()
+        assert (one["data"], one["metadata"]["resourceVersion"]) == ({"k": "1"}, "95")
+
+
+async def test_a_table_shows_the_ages_of_that_time() -> None:
+    async with _serving(_pod("a", "90")) as (_, http):
+        table = (await http.get("/api/v1/pods", headers={"Accept": TABLE})).json()
+        assert table["rows"][0]["cells"][:5] == ["a", "1/1", "Running", "0", "60m"]
+
+
+async def test_only_what_the_history_has_is_discovered() -> None:
+    async with _serving() as (_, http):
+        core = (await http.get("/api/v1")).json()["resources"]
+        assert [(each["name"], each["verbs"]) for each in core] == [
+            (name, ["get", "list", "watch"]) for name in ("configmaps", "pods")
+        ]
+        groups = [each["name"] for each in (await http.get("/apis")).json()["groups"]]
+        assert groups == ["apps", "example.com", "authorization.k8s.io"]
+        assert (await http.get("/apis/apps/v1/statefulsets")).status_code == 404
+        assert (await http.get("/apis/example.com/v1/widgets")).json()["items"] == []
+
+
+async def test_nothing_is_written() -> None:
+    async with _serving(_map("m", "95")) as (_, http):
+        maps = "/api/v1/namespaces/shop/configmaps"
+        for method, path in (
+            ("POST", maps),
+            ("PUT", f"{maps}/m"),
+            ("PATCH", f"{maps}/m"),
+            ("DELETE", f"{maps}/m"),
+            ("DELETE", maps),
+        ):
+            refused = await http.request(method, path, json={})
+            assert (refused.status_code, refused.json()["reason"]) == (405, "MethodNotAllowed")
+        assert (await http.get(f"{maps}/m")).status_code == 200
+
+
+async def test_a_client_that_asks_first_may_read_and_no_more() -> None:
+    async with _serving() as (_, http):
+        reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        allowed = {}
+        for verb in ("get", "list", "watch", "create", "delete"):
+            asked = {"spec": {"resourceAttributes": {"verb": verb, "resource": "pods"}}}
+            allowed[verb] = (await http.post(reviews, json=asked)).json()["status"]["allowed"]
+        assert allowed == {"get": True, "list": True, "watch": True, "create": False, "delete": False}
+
+
+async def test_without_the_token_nothing_is_read() -> None:
+    async with _serving(_map("m", "95")) as (_, http):
+        for wrong in ("", "Bearer nonsense", TOKEN):
+            for path in ("/api", "/api/v1/configmaps", "/api/v1/configmaps?watch=1"):
+                assert (await http.get(path, headers={"Authorization": wrong})).status_code == 401
+
+
+async def test_a_watch_hears_what_happened_next_in_its_resource() -> None:
+    """The order of versions of two resources is another than that in which the bridge saw them."""
+    async with _serving(_pod("a", "90"), _map("m", "95")) as (past, http):
+        listed = (await http.get("/api/v1/pods")).json()["metadata"]["resourceVersion"]
+        past.change(_map("m", "120", "2"))
+        past.change(_pod("a", "100", "Failed"))
+        past.change(_pod("b", "101"))
+        past.change(PastObject("pods", "shop", "a", "103", None))
+        past.change(PastObject("pods", "shop", "never-there", "104", None))
+        async with watching(http, "/api/v1/pods", resourceVersion=listed) as stream:
+            seen = [await stream.event() for _ in range(3)]
+        assert [(kind, each["metadata"]["name"], each["metadata"]["resourceVersion"]) for kind, each in seen] == [
+            ("MODIFIED", "a", "100"),
+            ("ADDED", "b", "101"),
+            ("DELETED", "a", "103"),
+        ]
+        assert (await http.get("/api/v1/pods")).json()["metadata"]["resourceVersion"] == "103"
+
+
+async def test_versions_of_a_resource_never_fall() -> None:
+    """A restored cluster counts from an earlier version on; an aggregated server's versions may be no numbers."""
+    async with _serving(
+        _pod("a", "90"), _object(manifests.custom("w", namespace="shop"), "v-x", "widgets.example.com")
+    ) as (
+        past,
+        http,
+    ):
+        past.change(_pod("a", "40"))
+        past.change(_pod("a", "41"))
+        past.change(_pod("a", "200"))
+        async with watching(http, "/api/v1/pods", resourceVersion="90") as stream:
+            versions = [(await stream.event())[1]["metadata"]["resourceVersion"] for _ in range(3)]
+        assert versions == ["91", "92", "200"]
+        assert (await http.get("/apis/example.com/v1/widgets")).json()["items"][0]["metadata"]["name"] == "w"
