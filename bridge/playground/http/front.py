@@ -132,7 +132,7 @@ class Front:
         kind = asked.kind
         if wrong := await self._faults.instead(kind.name, asked.verb):
             return _respond(wrong)
-        if self._faults.forbids(kind.name, asked.verb, asked.namespace, spend=True):
+        if self._faults.forbids(kind.name, asked.verb, spend=True):
             raise errors.forbidden(user, asked.verb, kind.group, kind.plural, asked.namespace, asked.name)
         as_table = accepted_form(request)
         form = TableForm.asked(as_table, kind, asked.version, request.query, self._state.now) if as_table else None
@@ -148,8 +148,6 @@ class Front:
         wanted = wanted_version(options)
         compress = self._settings.compress_watch_lists and bool(options.initial_events) and _accepts_gzip(request)
         response = await self._open_stream(request, asked, compress=compress)
-        if self._faults.ends_at_once(asked.kind.name):
-            return response
         try:
             await self._state.reached(wanted)
             watch = Watch(self._state.store, asked.kind, asked.version, asked.namespace, options, form)

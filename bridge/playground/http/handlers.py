@@ -38,8 +38,8 @@ from bridge.playground.objects.state import State
 from bridge.playground.objects.store import Forgotten, ObjectStore, Range, StoredObject
 from bridge.playground.objects.validation import Precondition
 
-Forbids: TypeAlias = Callable[[str, str, str], bool]
-"""Whether RBAC refuses a verb on a resource (kubectl's name) in a namespace: (resource, verb, namespace)."""
+Forbids: TypeAlias = Callable[[str, str], bool]
+"""Whether RBAC refuses a verb on a resource: (kubectl's name of the resource, verb)."""
 _STRATEGIC = "application/strategic-merge-patch+json"
 _MERGE_PATCHES = ("application/merge-patch+json", _STRATEGIC)
 
@@ -223,7 +223,7 @@ def _delete_collection(state: State, request: web.BaseRequest, target: Target) -
 def _review(forbids: Forbids, target: Target, manifest: Manifest) -> WholeResponse:
     asked = (manifest.get("spec") or {}).get("resourceAttributes") or {}
     name = errors.qualified(asked.get("group", ""), asked.get("resource", ""))
-    refused = forbids(name, asked.get("verb", ""), asked.get("namespace", ""))
+    refused = forbids(name, asked.get("verb", ""))
     return _json({**_echo(target, manifest), "status": {"allowed": not refused}}, 201)
 
 

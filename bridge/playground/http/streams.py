@@ -39,17 +39,13 @@ class Faults:
         """The answer that replaces the right answer, or None. May wait, and may raise StatusError."""
         return None
 
-    def forbids(self, resource: str, verb: str, namespace: str, *, spend: bool) -> bool:
+    def forbids(self, resource: str, verb: str, *, spend: bool) -> bool:
         """Whether RBAC refuses the request. ``spend`` counts it; a SelfSubjectAccessReview does not."""
         return False
 
     def content_type(self, resource: str, verb: str) -> str | None:
         """A wrong content type for the right answer."""
         return None
-
-    def ends_at_once(self, resource: str) -> bool:
-        """Whether a new watch ends without a line."""
-        return False
 
     def is_silent(self, resource: str) -> bool:
         """Whether open watches hold their lines back."""

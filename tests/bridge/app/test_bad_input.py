@@ -109,7 +109,7 @@ BREAKS: dict[str, Callable[[Playground], object]] = {
     ),
     "a line cut in the middle": lambda cluster: cluster.misbehave.cut_line("configmaps"),
     "an HTML error page of a proxy": lambda cluster: (
-        cluster.misbehave.html("configmaps", times=1),
+        cluster.misbehave.reply(b"<html>", "configmaps", status=502, content_type="text/html", times=1),
         cluster.misbehave.hang_up("configmaps"),
     ),
     "a wrong content type": lambda cluster: (
@@ -118,7 +118,7 @@ BREAKS: dict[str, Callable[[Playground], object]] = {
     ),
     "a connection that is reset": lambda cluster: cluster.misbehave.reset("configmaps"),
     "429": lambda cluster: (
-        cluster.misbehave.too_many_requests("configmaps", times=1, retry_after=0),
+        cluster.misbehave.fail(StatusError(429, "TooManyRequests", "later", retry_after=0), "configmaps", times=1),
         cluster.misbehave.hang_up("configmaps"),
     ),
 }

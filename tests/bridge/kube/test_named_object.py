@@ -8,6 +8,7 @@ import pytest
 from bridge.kube import ClusterAccess, NamedObject, connect
 from bridge.model.answers import Announced, Busy, Conflict, EventType, Failed, Opened, Refused, WatchRequest
 from bridge.model.resource import Resource
+from bridge.playground import StatusError
 from tests.kit.playground import Playground
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
@@ -72,10 +73,10 @@ async def test_an_update_of_a_deleted_object_is_refused(cluster: Playground, lea
 
 
 async def test_failures_are_answers(cluster: Playground, lease: NamedObject) -> None:
-    with cluster.misbehave.internal_error(NAME):
+    with cluster.misbehave.fail(StatusError(500, "InternalError", "etcd is away"), NAME):
         assert isinstance(await lease.read(), Failed)
         assert isinstance(await lease.create(body("a")), Failed)
-    with cluster.misbehave.too_many_requests(NAME):
+    with cluster.misbehave.fail(StatusError(429, "TooManyRequests", "later", retry_after=1), NAME):
         assert isinstance(await lease.update(body("a", "1")), Busy)
     async with cluster.refusing_connections():
         assert isinstance(await lease.read(), Busy)

@@ -129,7 +129,7 @@ async def test_requests_are_recorded_without_credentials() -> None:
 
 async def test_waiting_for_a_watch_ends_when_it_is_open(server: Playground, http: httpx.AsyncClient) -> None:
     with pytest.raises(TimeoutError):
-        await server.until_watched("pods", timeout=0.05)
+        await server.until(lambda: server.open_watches("pods") > 0, timeout=0.05)
     async with watching(http, "/api/v1/pods"):
         await server.until_watched("pods")
         assert server.open_watches("pods") == server.open_watches() == 1

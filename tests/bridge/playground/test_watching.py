@@ -194,7 +194,7 @@ async def test_thousands_of_events_reach_many_watchers(server: Playground, http:
     version = server.version
     async with asyncio.TaskGroup() as group:
         watchers = [group.create_task(follow()) for _ in range(5)]
-        await server.until_watched("pods", count=5)
+        await server.until(lambda: server.open_watches("pods") == 5)
         for number in range(1000):
             server.create("pods", manifests.pod(f"p{number}"))
     expected = [int(version) + number for number in range(1, 1001)]

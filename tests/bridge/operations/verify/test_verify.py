@@ -21,6 +21,7 @@ from bridge.operations.cluster_view import PAGE, ClusterRefuses, ClusterUnavaila
 from bridge.operations.verify.compare import DifferenceKind
 from bridge.operations.verify.verify import Verification, verify
 from bridge.plan.plan import Plan, SinkPlan, Wanted
+from bridge.playground import StatusError
 from sinks.base import SinkUnavailable
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
@@ -266,7 +267,7 @@ async def test_an_unreachable_cluster_is_reported_the_reader_closed(
 async def test_a_list_that_fails_is_never_taken_for_an_empty_cluster(
     cluster: Playground, destination: Destination
 ) -> None:
-    cluster.misbehave.internal_error("configmaps")
+    cluster.misbehave.fail(StatusError(500, "InternalError", "etcd is away"), "configmaps")
     with pytest.raises(ClusterUnavailable, match="cannot list configmaps"):
         await compared(cluster, destination)
 
