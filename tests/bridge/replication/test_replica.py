@@ -19,7 +19,7 @@ from bridge.replication.lease import PUBLISHED, LeaseHolder, Published, created
 from bridge.replication.replica import Lead, Replica, ReplicaSettings, Term
 from bridge.telemetry.facts import discard
 from tests.bridge.replication.lease_store import FakeLeaseApi, LeaseStore
-from tests.kit.replica_world import Inline, run_world
+from tests.kit.virtual_time import Inline, run_in_virtual_time
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def test_a_leader_that_fails_does_not_follow(tmp_path: Path) -> None:
         assert failed.group_contains(ValueError, match="a bug")
         assert kept.followed == 1
 
-    run_world(run)
+    run_in_virtual_time(run())
 
 
 def test_a_leader_that_is_cancelled_does_not_follow(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_leader_that_is_cancelled_does_not_follow(tmp_path: Path) -> None:
         await asyncio.wait([running])
         assert kept.followed == 1
 
-    run_world(run)
+    run_in_virtual_time(run())
 
 
 def test_a_leader_without_a_lease_follows_and_leads(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_leader_without_a_lease_follows_and_leads(tmp_path: Path) -> None:
         await running
         assert kept.followed == 2
 
-    run_world(run)
+    run_in_virtual_time(run())
 
 
 def test_who_was_killed_before_publishing_lacked_nothing(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_who_was_killed_before_publishing_lacked_nothing(tmp_path: Path) -> None
         for number in (2, 3, 4):
             assert not await killed(number, publishes=False)
 
-    run_world(run)
+    run_in_virtual_time(run())
 
 
 def test_a_takeover_that_lacks_something_ends_what_was_said(tmp_path: Path) -> None:
@@ -162,4 +162,4 @@ def test_a_takeover_that_lacks_something_ends_what_was_said(tmp_path: Path) -> N
         kept.replica.stop()
         await running
 
-    run_world(run)
+    run_in_virtual_time(run())
