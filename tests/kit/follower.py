@@ -12,7 +12,7 @@ from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version_table import Checkpoint
 from bridge.outbox import Outbox
-from tests.kit.informed import PODS
+from tests.kit.records import PODS
 
 
 class Backup(NamedTuple):

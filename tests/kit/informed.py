@@ -13,9 +13,7 @@ from bridge.model.object import ApiObject
 from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.outbox import Outbox
-
-PODS = Resource("", "v1", "pods", "Pod", True)
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True)
+from tests.kit.records import PODS
 
 
 @dataclass

@@ -8,10 +8,6 @@ from typing import Any
 import msgspec
 
 from bridge.model.object import ApiObject, object_key
-from bridge.model.resource import Resource
-
-PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ from tests.bridge.outbox.opened import crashed, everything, opened
 from tests.kit import memory
 from tests.kit.damage import harm
 from tests.kit.examples import examples
-from tests.kit.informed import DEPLOYMENTS, Informed
+from tests.kit.informed import Informed
+from tests.kit.records import DEPLOYMENTS
 
 SINKS = {"audit": StartPolicy.SNAPSHOT, "live": StartPolicy.NOW}
 

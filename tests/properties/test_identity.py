@@ -29,7 +29,7 @@ from tests.kit import memory
 from tests.kit.deadlines import run_bounded
 from tests.kit.examples import examples
 from tests.kit.follower import Backup, Follower, Server, followers
-from tests.kit.informed import PODS
+from tests.kit.records import PODS
 
 KEYS = ("shop/web", "shop/api", "prod/web", "prod/api")
 ALL, SHOP, PROD, WEB = Scope(), Scope("shop"), Scope("prod"), Scope("shop", "web")

@@ -35,7 +35,7 @@ from tests.kit.cluster_steps import cluster_takes
 from tests.kit.consumers import Consumers
 from tests.kit.examples import examples
 from tests.kit.model_ledger import ModelLedger
-from tests.kit.objects import PODS
+from tests.kit.records import PODS
 from tests.kit.simulated_cluster import Event, SimulatedCluster
 from tests.kit.virtual_time import run_in_virtual_time
 

@@ -17,7 +17,7 @@ from bridge.model.change import Change, Op
 from bridge.model.object import ApiObject
 from bridge.model.resource import Scope
 from tests.kit.examples import examples
-from tests.kit.objects import PODS
+from tests.kit.records import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
 from tests.kit.virtual_time import run_in_virtual_time
 

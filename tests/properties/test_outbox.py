@@ -33,7 +33,8 @@ from bridge.outbox.log.cleaner import CleanerPolicy
 from tests.kit import memory
 from tests.kit.deadlines import run_bounded
 from tests.kit.examples import examples
-from tests.kit.informed import DEPLOYMENTS, PODS, Informed
+from tests.kit.informed import Informed
+from tests.kit.records import DEPLOYMENTS, PODS
 
 T = TypeVar("T")
 

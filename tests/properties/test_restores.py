@@ -42,7 +42,7 @@ from bridge.model.resource import Resource, Scope
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import StepsRecovered
 from tests.kit.examples import TIMES
-from tests.kit.objects import PODS
+from tests.kit.records import PODS
 from tests.kit.simulated_cluster import End, Event, SimulatedCluster
 from tests.kit.virtual_time import run_in_virtual_time
 

@@ -22,7 +22,7 @@ from bridge.model.resource import Scope
 from bridge.telemetry.facts import discard
 from tests.kit.cluster_steps import cluster_takes
 from tests.kit.examples import examples
-from tests.kit.objects import PODS
+from tests.kit.records import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
 from tests.kit.virtual_time import run_in_virtual_time
 

@@ -14,7 +14,7 @@ from bridge.model.answers import HungUp
 from bridge.model.change import ChangeBatch
 from bridge.model.resource import Scope
 from bridge.telemetry.facts import discard
-from tests.kit.objects import PODS
+from tests.kit.records import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
 from tests.kit.virtual_time import run_in_virtual_time
 

@@ -110,28 +110,6 @@ async def test_a_delete_that_is_announced_again_is_reported_once(position: str |
     assert [op for op, _, _ in world.delivered] == ["added", "deleted", "added"]
 
 
-async def test_an_object_flapping_by_its_labels_is_seen_each_time() -> None:
-    world = World()
-    async with world.running():
-        for version in range(1, 7, 2):
-            world.fifo.happened([(EventType.ADDED, WEB.at(version))], str(version))
-            world.fifo.happened([(EventType.DELETED, WEB.at(version + 1))], str(version + 1))
-            await world.fifo.wait_processed()
-
-    assert [op for op, _, _ in world.delivered] == ["added", "deleted"] * 3
-
-
-async def test_unchanged_objects_of_a_relist_are_not_exported_again() -> None:
-    world = World()
-    async with world.running():
-        await world.fifo.replace([WEB.at(1), DB.at(2)], "5")
-        await world.fifo.wait_processed()
-        await world.fifo.replace([WEB.at(1), DB.at(6)], "7")
-
-    assert world.batches[1][1] == "7"
-    assert [(change.op, change.evidence) for change in world.batches[1][0]] == [(Op.UPDATED, Evidence.RELISTED)]
-
-
 async def test_a_relist_without_any_change_still_saves_its_position() -> None:
     world = World()
     async with world.running():
@@ -152,32 +130,6 @@ async def test_objects_missing_from_a_list_are_deleted_with_last_state() -> None
 
     (deleted,) = world.batches[-1][0]
     assert (deleted.op, deleted.evidence, deleted.object) == (Op.DELETED, Evidence.RELISTED, WEB.at(6, image="new"))
-
-
-async def test_an_object_recreated_between_lists_is_deleted_and_added() -> None:
-    world = World()
-    async with world.running():
-        await world.fifo.replace([WEB.at(1)], "5")
-        await world.fifo.replace([WEB.born_again().at(8)], "9")
-
-    assert world.delivered == [
-        ("added", WEB.uid, "1"),
-        ("deleted", WEB.uid, "1"),
-        ("added", WEB.born_again().uid, "8"),
-    ]
-    assert world.indexer.get(WEB.key) == WEB.born_again().at(8)
-
-
-async def test_a_resync_delivers_the_store_unchanged() -> None:
-    world = World()
-    async with world.running():
-        await world.fifo.replace([WEB.at(1)], "5")
-        await world.fifo.wait_processed()
-        await world.fifo.resync(("audit",))
-
-    (sync,) = world.batches[-1][0]
-    assert (sync.op, sync.object, sync.targets) == (Op.SYNC, WEB.at(1), ("audit",))
-    assert world.indexer.get(WEB.key) == WEB.at(1)
 
 
 # ── Transform ────────────────────────────────────────────────────────────────
@@ -299,15 +251,6 @@ async def test_a_failed_delivery_ends_the_loop_and_saves_no_position() -> None:
         await Controller(PODS, Scope(), fifo, indexer, deliver, None).run()
 
     assert len(fifo) == 1
-
-
-async def test_closing_the_queue_ends_the_loop_after_the_last_batch() -> None:
-    world = World()
-    world.fifo.happened([(EventType.ADDED, WEB.at(1))], "1")
-    world.fifo.close()
-    await world.controller.run()
-
-    assert world.delivered == [("added", WEB.uid, "1")]
 
 
 # ── Where bodies rest ────────────────────────────────────────────────────────

@@ -19,7 +19,7 @@ from bridge.model.versions.version_table import Checkpoint, VersionTable
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import InformerStopped
 from tests.kit.model_ledger import ModelLedger
-from tests.kit.objects import NODES, PODS
+from tests.kit.records import NODES, PODS
 from tests.kit.simulated_cluster import SimulatedCluster
 
 SHOP = Scope(namespace="shop")

@@ -117,12 +117,6 @@ def test_an_older_event_of_the_names_former_object_is_no_change(kind: DeltaType)
     assert meant(kind, WEB.at(9), known=OTHER.at(10)) == []
 
 
-def test_an_older_version_in_a_list_after_a_restore_is_a_change() -> None:
-    assert meant(DeltaType.RESTORED, WEB.at(4), known=WEB.at(10)) == [
-        Change(Op.UPDATED, Evidence.WATCHED, WEB.at(4), known_as(WEB.at(10)))
-    ]
-
-
 def test_non_numeric_versions_change_in_order_of_arrival() -> None:
     assert [change.op for change in meant(DeltaType.UPDATED, WEB.at("a"), known=WEB.at("b"))] == [Op.UPDATED]
 

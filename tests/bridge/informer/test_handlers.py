@@ -16,7 +16,8 @@ from bridge.processor.shared_processor import ListenerExists
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import ListenerOverrun
 from tests.kit.deadlines import BUSY
-from tests.kit.objects import PODS, a_pod
+from tests.kit.objects import a_pod
+from tests.kit.records import PODS
 
 
 class Recorder:

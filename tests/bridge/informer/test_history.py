@@ -34,7 +34,7 @@ from bridge.model.versions.version_table import Checkpoint, VersionTable
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import HistoryChecked, ListCompleted, VersionsRanBackwards
 from tests.kit.model_ledger import ModelLedger
-from tests.kit.objects import PODS
+from tests.kit.records import PODS
 from tests.kit.simulated_cluster import SimulatedCluster
 
 MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)

@@ -99,17 +99,6 @@ def test_a_lost_label_and_a_removed_object_leave_no_bucket() -> None:
     assert store.index_values("tier") == []
 
 
-def test_a_label_that_comes_back_is_found_again() -> None:
-    store = a_store(WEB)
-    store.put(a_pod("web").at(2))
-    store.put(a_pod("web").labelled(tier="front").at(3))
-    assert store.index_keys("tier", "front") == [WEB.key]
-
-    store.remove(WEB.key)
-    store.put(WEB)
-    assert store.index_keys("tier", "front") == [WEB.key]
-
-
 def test_many_short_lived_values_leave_nothing_in_memory() -> None:
     store = Indexer({"name": by_name})
     store.put(WEB)

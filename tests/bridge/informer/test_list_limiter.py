@@ -17,7 +17,8 @@ from bridge.informer.reflector.states import NotSynced
 from bridge.model.answers import Failed, ListAnswer, ListRequest, Opened, Page, TakePart, WatchAnswer, WatchRequest
 from bridge.model.resource import Resource, Scope
 from tests.kit.deadlines import BUSY
-from tests.kit.objects import PODS, a_pod
+from tests.kit.objects import a_pod
+from tests.kit.records import PODS
 from tests.kit.scripted_source import Quiet, ScriptedSource, Stream, closing_bookmark, opened, page
 from tests.kit.scripted_source import Turn as Answered
 from tests.kit.trusted_history import trusted

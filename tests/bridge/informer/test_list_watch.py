@@ -529,12 +529,6 @@ def test_after_an_incomplete_list_the_watch_is_in_doubt(answers: list[Answer]) -
     assert done.state == DOUBTING
 
 
-def test_after_incomplete_initial_events_the_watch_is_in_doubt() -> None:
-    done = after(STREAMS, Opened(), Unreadable("no uid"), closing_bookmark(7))
-
-    assert done.state == Doubting("7", watch_list=True)
-
-
 # ── Where it begins ──────────────────────────────────────────────────────────
 
 

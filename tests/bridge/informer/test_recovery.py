@@ -31,7 +31,7 @@ from bridge.model.resource import Scope
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import RecoveryEnd, StepsRecovered
 from tests.kit.model_ledger import ModelLedger
-from tests.kit.objects import PODS
+from tests.kit.records import PODS
 from tests.kit.scripted_source import TakenOnTrust
 from tests.kit.simulated_cluster import SimulatedCluster
 
@@ -209,12 +209,6 @@ async def test_deletes_have_their_last_state_and_their_version(watch_list: bool)
     exported = await world.missed(watch_list=watch_list)
 
     assert [each for each in exported if "web" in each] == ["!updated web 4", "!deleted web 5"]
-
-
-async def test_a_successor_comes_behind_the_delete_of_its_predecessor() -> None:
-    world = changed(await a_life("web"), "web", "-web", "web", "web")
-
-    assert await world.missed() == ["!updated web 3", "!deleted web 4", "!added web 5", "!updated web 6"]
 
 
 async def test_objects_that_came_and_went_are_found_in_samples() -> None:

@@ -23,7 +23,6 @@ from bridge.model.answers import (
     Announced,
     Bookmark,
     Busy,
-    EventType,
     Expired,
     Failed,
     HungUp,
@@ -49,8 +48,9 @@ from bridge.telemetry.facts.informer import (
     WatchEnded,
     WatchOpened,
 )
-from tests.bridge.informer.drained import Drained, drained
-from tests.kit.objects import PODS, a_pod
+from tests.bridge.informer.drained import drained
+from tests.kit.objects import a_pod
+from tests.kit.records import PODS
 from tests.kit.scripted_source import (
     InParts,
     Quiet,
@@ -138,24 +138,6 @@ async def test_pauses_double_from_0_8_to_30_seconds() -> None:
     assert world.source.pauses == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30], abs=1e-5)
 
 
-@pytest.mark.parametrize(("jitter", "pauses"), [(0.0, [0, 0, 0]), (0.25, [0.2, 0.4, 0.8])])
-async def test_pauses_have_full_jitter(jitter: float, pauses: list[float]) -> None:
-    async with watching(*[FAILED] * 3, jitter=lambda: jitter) as world:
-        await world.played()
-        await asyncio.sleep(1)
-
-    assert world.source.pauses == pauses
-
-
-async def test_a_long_outage_does_not_reset_the_pauses() -> None:
-    """client-go since 0.35 does so every two minutes."""
-    async with watching(*[FAILED] * 60, jitter=lambda: ALWAYS) as world:
-        await world.played()
-
-    assert world.now() - world.source.asked[0].at > 1500
-    assert min(world.source.pauses[6:]) == pytest.approx(30, abs=1e-5)
-
-
 @pytest.mark.parametrize(("quiet", "pause"), [(119, 3.2), (121, 0.8)])
 async def test_two_quiet_minutes_reset_the_pauses(quiet: float, pause: float) -> None:
     watch = opened(Quiet(quiet), Bookmark("8"), FAILED)
@@ -173,33 +155,7 @@ async def test_a_server_that_says_how_long_is_given_that_long_at_least() -> None
     assert world.source.pauses == [45.4, 0]
 
 
-async def test_a_refused_connection_is_tried_again_without_a_list() -> None:
-    async with watching(*[Busy("connection refused")] * 3, start=WATCHES) as world:
-        await world.played()
-        await asyncio.sleep(5)
-
-    assert world.source.requests == [WatchRequest(version="7", timeout=450)] * 4
-    assert world.source.pauses == [0.4, 0.8, 1.6]
-
-
-async def test_a_server_that_expires_every_watch_is_listed_rarely() -> None:
-    """Where a list takes longer than the server keeps history, watch and list follow one another for ever."""
-    script: list[Turn] = [page(at=7), opened(EXPIRED)] * 20
-    async with watching(*script, jitter=lambda: ALWAYS) as world:
-        await world.played()
-
-    assert world.now() - world.source.asked[0].at > 400
-
-
 # ── Timeouts of a watch ──────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(("jitter", "seconds"), [(0.0, 300), (0.5, 450), (ALWAYS, 599)])
-async def test_watch_timeouts_are_random_so_that_they_spread(jitter: float, seconds: int) -> None:
-    async with watching(opened(Quiet(10)), start=WATCHES, jitter=lambda: jitter) as world:
-        await world.played()
-
-    assert world.source.requests[0] == WatchRequest(version="7", timeout=seconds)
 
 
 async def test_every_watch_draws_its_own_timeout() -> None:
@@ -214,16 +170,6 @@ async def test_every_watch_draws_its_own_timeout() -> None:
         525,
         300,
     ]
-
-
-@pytest.mark.parametrize("end", [HUNG_UP, Silent(90)])
-async def test_a_watch_that_ends_or_idles_is_reopened_without_a_list(end: HungUp | Silent) -> None:
-    async with watching(opened(Quiet(2), modified(WEB.at(8)), end), opened(), start=WATCHES) as world:
-        await world.played()
-
-    assert world.source.requests[1] == WatchRequest(version="8", timeout=450)
-    assert world.source.pauses == [2]
-    assert world.reflector.live
 
 
 @pytest.mark.parametrize(
@@ -581,13 +527,6 @@ async def test_every_byte_of_the_server_is_contact(
 # ── Bounds and ends ──────────────────────────────────────────────────────────
 
 
-async def test_a_bookmark_moves_the_position_without_an_event() -> None:
-    async with watching(opened(Bookmark("20")), start=WATCHES) as world:
-        await settled()
-
-        assert await drained(world.fifo) == Drained([], "20")
-
-
 async def test_a_full_queue_stops_the_reading_until_it_is_taken_from() -> None:
     events = [modified(WEB.at(version)) for version in range(8, 100)]
     async with watching(opened(*events), start=WATCHES, max_deltas=10) as world:
@@ -598,27 +537,6 @@ async def test_a_full_queue_stops_the_reading_until_it_is_taken_from() -> None:
         assert (await drained(world.fifo)).position == "17"
         await asyncio.sleep(1)
         assert len(world.fifo) == 10
-
-
-async def test_a_full_queue_stops_the_pages_of_a_list() -> None:
-    pages = [page(a_pod(f"web-{number}").at(3), at=7, next_page="more") for number in range(20)]
-    async with watching(*pages, max_deltas=5) as world:
-        await asyncio.sleep(3600)
-
-        assert len(world.fifo) == 5
-        assert len(world.source.requests) == 5, "an API server would not wait for ever with the sixth"
-
-
-async def test_events_of_a_watch_list_are_in_the_queue_in_their_order() -> None:
-    delivered = [
-        (EventType.ADDED, WEB.at(3)),
-        (EventType.DELETED, WEB.at(8)),
-        (EventType.ADDED, WEB.born_again().at(9)),
-    ]
-    async with watching(opened(Announced(delivered), closing_bookmark(10)), start=NotSynced()) as world:
-        await world.played()
-
-        assert [delta.object for delta in (await drained(world.fifo)).deltas] == [thing for _, thing in delivered]
 
 
 async def test_a_new_epoch_follows_the_one_it_was_resumed_in() -> None:

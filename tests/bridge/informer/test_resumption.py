@@ -29,7 +29,8 @@ from bridge.model.versions.version_table import Checkpoint, VersionTable
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import InformerSynced, ListCompleted, VersionsRanBackwards
 from tests.kit.model_ledger import ModelLedger
-from tests.kit.objects import PODS, a_pod
+from tests.kit.objects import a_pod
+from tests.kit.records import PODS
 from tests.kit.scripted_source import ScriptedSource, TakenOnTrust, Turn, opened, page
 from tests.kit.simulated_cluster import SimulatedCluster
 

@@ -15,12 +15,12 @@ from bridge.informer.reflector.states import UnexpectedAnswer
 from bridge.informer.shared_informer import SharedInformer
 from bridge.model.answers import Busy, Expired, HungUp, Opened, Refused, WatchRequest
 from bridge.model.change import Change, ChangeBatch, Op
-from bridge.model.object import ApiObject
 from bridge.model.resource import Resource, Scope
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.informer import InformerStopped, InformerSynced
 from tests.kit.deadlines import BUSY
-from tests.kit.objects import PODS, a_pod
+from tests.kit.objects import a_pod
+from tests.kit.records import PODS
 from tests.kit.scripted_source import ScriptedSource, TakenOnTrust, opened, page
 from tests.kit.simulated_cluster import SimulatedCluster
 
@@ -327,61 +327,9 @@ async def test_handlers_may_come_before_it_runs_and_while_it_runs() -> None:
     assert late.delivered == ["added web", "deleted web"]
 
 
-async def test_a_handler_has_synced_after_informer_and_first_list() -> None:
-    go = asyncio.Event()
-
-    async def slow(_: Sequence[Change]) -> None:
-        await go.wait()
-
-    async with running("web", outlet=False) as world:
-        slow_one = world.informer.handlers.add("slow", slow)
-        fast_one = world.informer.handlers.add("fast", Recorder())
-        await world.informer.wait_synced()
-        await fast_one.wait_synced()
-        await asyncio.sleep(60)
-        assert not slow_one.has_synced
-        go.set()
-        await slow_one.wait_synced()
-
-
-async def test_a_handler_that_never_returns_does_not_stop_the_store() -> None:
-    async def stuck(_: Sequence[Change]) -> None:
-        await asyncio.Event().wait()
-
-    live = Recorder()
-    async with running("web", outlet=False) as world:
-        world.informer.handlers.add("stuck", stuck)
-        world.informer.handlers.add("live", live)
-        await world.informer.wait_synced()
-        for _ in range(50):
-            world.cluster.put("web")
-            await asyncio.sleep(1)
-
-        assert world.informer.lister.get("web", "shop") == world.cluster.objects["shop/web"]
-        assert [change.object.resource_version for change in live.changes] == [str(each) for each in range(2, 53)]
-
-
 async def test_an_informer_with_one_target_takes_no_handlers() -> None:
     with pytest.raises(RuntimeError, match="the informer of pods has deliver"):
         _ = a_world().informer.handlers
-
-
-async def test_a_transform_is_applied_before_anybody_sees_an_object() -> None:
-    def mark(thing: ApiObject) -> ApiObject:
-        return ApiObject(thing.key, thing.uid, thing.resource_version, b"marked")
-
-    world = a_world("web")
-    informer = SharedInformer(
-        PODS, ALL, world.cluster, world.outlet.deliver, report=world.facts.append, timing=Timing(), transform=mark
-    )
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(informer.run())
-        await informer.wait_synced()
-        world.cluster.delete("web")
-        await asyncio.sleep(1)
-        informer.stop()
-
-    assert [change.object.body for batch in world.outlet.batches for change in batch.changes] == [b"marked"] * 2
 
 
 # ── The end ──────────────────────────────────────────────────────────────────
@@ -406,40 +354,12 @@ async def test_stopping_reads_nothing_more_and_delivers_what_was_read() -> None:
     assert isinstance(world.facts[-1], InformerStopped)
 
 
-async def test_stopping_delivers_what_handlers_have_not_come_to() -> None:
-    recorder = Recorder()
-
-    async def slow(changes: Sequence[Change]) -> None:
-        await asyncio.sleep(1)
-        await recorder(changes)
-
-    async with running("web", outlet=False) as world:
-        world.informer.handlers.add("slow", slow)
-        await world.informer.wait_synced()
-        world.cluster.delete("web")
-        await asyncio.sleep(0.001)
-
-    assert recorder.delivered == ["added web", "deleted web"]
-
-
 async def test_it_may_be_stopped_before_it_ran() -> None:
     world = a_world("web")
     world.informer.stop()
     await world.informer.run()
 
     assert (world.outlet.delivered, world.cluster.requests) == ([], [])
-
-
-async def test_removing_it_exports_a_delete_of_each_object_and_ends() -> None:
-    async with running("web", "db") as world:
-        await world.informer.wait_synced()
-        world.informer.remove()
-
-    assert world.outlet.delivered == ["added db", "added web", "deleted db", "deleted web"]
-    last = world.outlet.batches[-1]
-    assert [change.object.resource_version for change in last.changes] == ["3", "2"]
-    assert last.position is None
-    assert len(world.informer.indexer) == 0
 
 
 async def test_removing_it_amid_a_list_deletes_what_was_exported() -> None:

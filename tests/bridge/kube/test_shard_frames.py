@@ -14,7 +14,7 @@ from bridge.kube.wire.frames import Frames, ShardFrames
 from bridge.model.answers import Announced, Bookmark, EventType, Unreadable
 from bridge.model.primitives.shard import Shard, ShardBy
 from tests.kit.examples import examples
-from tests.kit.objects import PODS
+from tests.kit.records import PODS
 
 SHARD = Shard(2, 0)
 OWN, OTHER = "ff2f0d3e-0000-4000-8000-000000000001", "6a2f0d3e-0000-4000-8000-000000000001"

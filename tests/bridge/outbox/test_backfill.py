@@ -21,7 +21,8 @@ from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotEnded
 from tests.bridge.outbox.opened import AUDIT, crashed, everything, feeds_of, opened, story
 from tests.kit.deadlines import BUSY
-from tests.kit.informed import DEPLOYMENTS, Informed
+from tests.kit.informed import Informed
+from tests.kit.records import DEPLOYMENTS
 
 BEGINNING = 0
 WITH_LATE = AUDIT | {"late": StartPolicy.SNAPSHOT}

@@ -17,7 +17,8 @@ from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
 from bridge.outbox.storage.database import open_writer
 from bridge.outbox.storage.directory_lock import FILE
 from tests.bridge.outbox.opened import AUDIT, EAGER, crashed, everything, opened, rows_of, story
-from tests.kit.informed import PODS, Informed
+from tests.kit.informed import Informed
+from tests.kit.records import PODS
 
 LOG = "SELECT seq FROM log ORDER BY seq"
 LEDGER = "SELECT seq FROM ledger ORDER BY seq"

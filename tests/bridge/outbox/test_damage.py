@@ -19,7 +19,8 @@ from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.outbox.opened import alter, crashed, everything, opened, rows_of, story
 from tests.bridge.outbox.test_backfill import Taker
-from tests.kit.informed import DEPLOYMENTS, Informed
+from tests.kit.informed import Informed
+from tests.kit.records import DEPLOYMENTS
 
 TWO = {"audit": StartPolicy.SNAPSHOT, "live": StartPolicy.NOW}
 MIDDLE = 28 * PAGE_BYTES

@@ -11,7 +11,7 @@ from bridge.model.policies import StartPolicy
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
 from tests.bridge.outbox.opened import crashed, opened
-from tests.kit.informed import DEPLOYMENTS, PODS
+from tests.kit.records import DEPLOYMENTS, PODS
 
 ALL = Scope()
 NOW = {"audit": StartPolicy.NOW}

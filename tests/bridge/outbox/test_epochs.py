@@ -16,7 +16,7 @@ from bridge.outbox import Outbox
 from bridge.outbox.storage.directory_lock import FILE
 from tests.bridge.outbox.opened import alter, crashed, everything, opened
 from tests.kit.follower import Follower, Server, followers
-from tests.kit.informed import DEPLOYMENTS, PODS
+from tests.kit.records import DEPLOYMENTS, PODS
 
 ALL, SHOP, PROD = Scope(), Scope("shop"), Scope("prod")
 WEB = Scope("shop", "web")

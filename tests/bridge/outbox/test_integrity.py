@@ -26,8 +26,8 @@ from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.outbox.opened import alter, everything, opened, rows_of, story
 from tests.kit.damage import loosely
-from tests.kit.informed import PODS, Informed
-from tests.kit.records import a_delta
+from tests.kit.informed import Informed
+from tests.kit.records import PODS, a_delta
 
 AUDIT = {"audit": StartPolicy.SNAPSHOT}
 

@@ -19,7 +19,8 @@ from bridge.model.versions.version_table import Checkpoint
 from bridge.outbox import OtherCluster, Outbox, store
 from bridge.telemetry.facts import Fact
 from tests.bridge.outbox.opened import crashed, everything, opened, story
-from tests.kit.informed import DEPLOYMENTS, PODS, Informed
+from tests.kit.informed import Informed
+from tests.kit.records import DEPLOYMENTS, PODS
 
 ALL, SHOP, PROD = Scope(), Scope("shop"), Scope("prod")
 

@@ -23,7 +23,8 @@ from bridge.outbox.storage.state_directory import MARK, StateDirectory
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.outbox.opened import alter, crashed, everything, opened, rows_of, story
-from tests.kit.informed import DEPLOYMENTS, Informed
+from tests.kit.informed import Informed
+from tests.kit.records import DEPLOYMENTS
 
 AUDIT = {"audit": StartPolicy.SNAPSHOT}
 NAMES = (FILE, f"{FILE}-wal", f"{FILE}-shm")
