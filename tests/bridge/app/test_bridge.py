@@ -20,9 +20,9 @@ from bridge.model.primitives.election import ElectionState
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
 from bridge.plan.entries import Resolution, resolve_wanted
-from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
+from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import StatusError
-from bridge.telemetry.facts import Fact, discard
+from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.cluster import ResourceUnknown
 from bridge.telemetry.facts.delivery import RecordsLeftBehind
 from bridge.telemetry.facts.informer import ResourceRefused, WatchOpened
@@ -314,18 +314,6 @@ async def resolved(*wanted: Wanted) -> Resolution:
         return resolve_wanted(wanted, await client.discover())
 
 
-async def test_two_names_of_one_resource_are_refused_at_the_start(tmp_path: Path) -> None:
-    sink = RecordingSink()
-    wanted = (Wanted("configmaps"), Wanted("cm", (Scope("default"),)), Wanted("*", (Scope("default"),)))
-    async with Playground() as cluster:
-        cluster.create("configmaps", a_config_map("a"))
-        access = ClusterAccess(server=cluster.url)
-        plan = Plan(cluster="test", access=access, wanted=wanted, sinks=_plans([sink], {}), state=tmp_path)
-        with pytest.raises(PlanRefused, match=r"^resources: cm: configmaps means configmaps as well, and an object"):
-            await Bridge(plan, discard).run()
-    assert sink.deltas == []
-
-
 async def test_of_names_and_wildcards_an_object_belongs_to_the_first() -> None:
     everywhere, default = Scope(), Scope("default")
     found = await resolved(Wanted("configmaps"), Wanted("cm", (default,)), Wanted("*", (default,)))
@@ -420,23 +408,6 @@ async def test_a_reused_version_after_a_restore_is_exported_as_it_is() -> None:
     assert [delivered for delivered in sink.delivered() if delivered.endswith("same")] == ["added default/same"], (
         "exported once"
     )
-
-
-async def test_a_restored_server_is_noticed_and_begins_a_new_epoch() -> None:
-    sink = RecordingSink()
-    async with running(sink, idle_timeout=0.5) as world:
-        world.cluster.create("configmaps", a_config_map("a"))
-        await world.until_ready()
-        snapshot = world.cluster.snapshot()
-        for value in range(5):
-            world.cluster.patch("configmaps", "a", {"data": {"value": f"lost-{value}"}})
-        await sink.until(lambda sink: b"lost-4" in sink.deltas[-1].body)
-
-        world.cluster.restore(snapshot)
-        await sink.until(lambda sink: b'"value":"1"' in sink.deltas[-1].body)
-
-    assert sink.deltas[-1].epoch == 2
-    assert sink.deltas[-1].evidence is Evidence.RELISTED
 
 
 async def test_a_delete_made_by_a_restore_has_the_last_version() -> None:

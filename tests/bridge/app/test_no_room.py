@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,9 +19,8 @@ from bridge.outbox.writer import OutboxClosed
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxFull
-from tests.bridge.app.test_backfill import Bench, bench
 from tests.bridge.app.test_restart import a_config_map
-from tests.bridge.outbox.opened import look_for_room_often
+from tests.bridge.outbox.opened import AUDIT, Bench, bench, look_for_room_often
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import StuckSink
@@ -51,7 +49,7 @@ async def no_room(disk: Disk, it: Bench) -> AsyncIterator[None]:
     """Something waits to be appended, inside; it is, afterwards."""
     disk.free = MIN_FREE - 1
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(it.change("updated a"))
+        tasks.create_task(it.exports("updated shop/a"))
         async with asyncio.timeout(10 * BUSY):
             while not it.outbox.no_room:  # noqa: ASYNC110  # reported by no event
                 await asyncio.sleep(0.01)
@@ -61,89 +59,91 @@ async def no_room(disk: Disk, it: Bench) -> AsyncIterator[None]:
 
 async def test_a_backlog_is_compacted_and_its_sink_goes_on(tmp_path: Path, disk: Disk) -> None:
     async with bench(tmp_path, retention=RETAINED) as it:
-        await it.change("added a", "updated a")
+        await it.exports("added shop/a", "updated shop/a")
         async with no_room(disk, it):
-            assert await it.feeds["one"].compact() == (2, 1)
-            assert await it.take_all() == ["added a"]
-        assert await it.take_all() == ["updated a"]
+            assert await it.feed.compact() == (2, 1)
+            assert await it.delivered() == ["added shop/a"]
+        assert await it.delivered() == ["updated shop/a"]
 
 
 async def test_a_backlog_is_dropped_and_its_sink_goes_on(tmp_path: Path, disk: Disk) -> None:
     async with bench(tmp_path, retention=RETAINED) as it:
-        await it.change("added a", "updated a")
+        await it.exports("added shop/a", "updated shop/a")
         async with no_room(disk, it):
-            await it.feeds["one"].drop(1)
-            assert await it.take_all() == ["Gap", "updated a"]
+            await it.feed.drop(1)
+            assert await it.delivered() == ["gap", "updated shop/a"]
 
 
 async def test_a_replay_does_not_hold_up_its_sink(tmp_path: Path, disk: Disk) -> None:
     async with bench(tmp_path, retention=RETAINED) as it:
-        await it.change("added a")
-        await it.take_all()
+        await it.exports("added shop/a")
+        await it.rest()
         async with no_room(disk, it):
-            await it.feeds["one"].replay(1, None, None)
-            assert await it.take_all() == ["added a"]
+            await it.feed.replay(1, None, None)
+            assert await it.delivered() == ["added shop/a"]
 
 
 async def test_a_rejected_record_is_a_dead_letter_and_is_retried(tmp_path: Path, disk: Disk) -> None:
     async with bench(tmp_path, retention=RETAINED) as it:
-        await it.change("added a")
-        dead_letters = it.outbox.sinks.dead_letters["one"]
+        await it.exports("added shop/a")
+        dead_letters = it.outbox.sinks.dead_letters["audit"]
         async with no_room(disk, it):
-            taken, _ = await it.take(10)
-            await dead_letters.add_dead_letters([NewDeadLetter(taken.items[0], "too large", parked=False)])
+            [record, *_] = await it.take(10)
+            await dead_letters.add_dead_letters([NewDeadLetter(record, "too large", parked=False)])
             assert await dead_letters.retry(None) == 1
 
 
 async def test_absence_is_counted_until_a_removed_sink_is_forgotten(tmp_path: Path, disk: Disk) -> None:
-    async with bench(tmp_path, {"one": StartPolicy.NOW, "gone": StartPolicy.NOW}, retention=RETAINED):
+    async with bench(tmp_path, AUDIT | {"gone": StartPolicy.NOW}, retention=RETAINED):
         pass
     async with bench(tmp_path, retention=RETAINED) as it:
-        await it.change("added a")
+        await it.exports("added shop/a")
         async with no_room(disk, it):
             await it.outbox.registration.count_absence(60.0, 30.0)
-            assert [cursor.sink for cursor in it.outbox.sinks.all] == ["one"]
+            assert [cursor.sink for cursor in it.outbox.sinks.all] == ["audit"]
 
 
 async def test_what_sinks_settled_is_saved_by_a_bridge_that_ends(tmp_path: Path, disk: Disk) -> None:
     async with asyncio.TaskGroup() as tasks, bench(tmp_path, retention=RETAINED) as it:
-        await it.change("added a")
+        await it.exports("added shop/a")
         disk.free = MIN_FREE - 1
         tasks.create_task(is_not_appended(it))
-        await it.take_all()
+        await it.rest()
     async with bench(tmp_path, retention=Retention()) as it:
-        assert await it.take_all() == [], "reported by the one before it"
+        assert await it.delivered() == [], "reported by the one before it"
 
 
 async def is_not_appended(it: Bench) -> None:
     with pytest.raises(OutboxClosed):
-        await it.change("updated a")
+        await it.exports("updated shop/a")
 
 
 async def test_pages_that_are_free_inside_the_file_are_room(tmp_path: Path, disk: Disk) -> None:
     async with bench(tmp_path, retention=Retention(min_free=MIN_FREE)) as it, asyncio.timeout(20 * BUSY):
         await fill(it, megabytes=8)
-        await it.take_all()
+        await it.rest()
         await it.outbox.maintain()
         disk.free = MIN_FREE - 1
-        await it.change("added a")
+        it.informer.noise = 0
+        await it.exports("added shop/a")
 
 
 async def test_what_was_trimmed_is_given_back_to_the_disk(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:
         await fill(it, megabytes=32)
         before = it.outbox.disk().file
-        await it.take_all(limit=1000)
+        await it.rest(1000)
         for _ in range(10):
             await fill(it, megabytes=1)
-            await it.take_all(limit=1000)
+            await it.rest(1000)
             await it.outbox.maintain()
     assert (tmp_path / "outbox.db").stat().st_size < before / 2
 
 
 async def fill(it: Bench, *, megabytes: int) -> None:
+    it.informer.noise = 16_000
     for _ in range(megabytes):
-        await it.change(*(f"{op} x" for op in ["updated"] * 64), body=lambda: os.urandom(12_000).hex().encode())
+        await it.exports(*["updated shop/x"] * 64)
 
 
 async def test_a_full_disk_and_a_stuck_sink_end_within_one_grace(

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from bridge.app.bridge import Bridge
@@ -18,13 +17,11 @@ from bridge.model.change import Evidence, Op
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Snapshot
 from bridge.model.resource import Scope
-from bridge.outbox import OtherCluster
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import StatusError
 from bridge.playground.http.streams import DISCOVERY
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.cluster import ClusterChanged, ScopeChanged
-from bridge.telemetry.facts.informer import VersionsRanBackwards
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink
@@ -273,17 +270,6 @@ async def test_a_group_whose_server_is_away_deletes_nothing(tmp_path: Path) -> N
     assert [(delta.op, delta.key) for delta in run.sink.deltas] == [("added", "default/a"), ("added", "default/b")]
 
 
-async def test_a_resource_no_longer_configured_leaves_with_its_objects(tmp_path: Path) -> None:
-    async with Playground(bookmark_interval=0.2) as cluster:
-        cluster.create("configmaps", a_config_map("a"))
-        async with life(tmp_path, cluster):
-            pass
-        async with life(tmp_path, cluster, (Wanted("secrets", (Scope("default"),)),)) as second:
-            pass
-
-    assert evidence(second.sink.deltas) == [("deleted", "default/a", "unwatched")]
-
-
 async def test_a_new_sink_gets_all_known_objects_between_two_notices(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         for name in ("a", "b"):
@@ -299,31 +285,6 @@ async def test_a_new_sink_gets_all_known_objects_between_two_notices(tmp_path: P
     assert [delta.key for delta in second.sink.deltas] == ["default/b", "default/a", "default/b"]
     assert b'"value":"2"' in second.sink.deltas[1].body
     assert [record.count for record in second.sink.records if isinstance(record, Snapshot)] == [2, 2]
-
-
-async def test_a_new_sink_that_starts_now_gets_only_later_changes(tmp_path: Path) -> None:
-    async with Playground(bookmark_interval=0.2) as cluster:
-        cluster.create("configmaps", a_config_map("a"))
-        async with life(tmp_path, cluster):
-            pass
-        async with life(tmp_path, cluster, name="late", start=StartPolicy.NOW) as second:
-            cluster.create("configmaps", a_config_map("b"))
-            await second.sink.until(lambda sink: sink.deltas)
-
-    assert [(delta.op, delta.key) for delta in second.sink.deltas] == [("added", "default/b")]
-
-
-async def test_the_state_of_another_cluster_is_refused(tmp_path: Path) -> None:
-    async with Playground(bookmark_interval=0.2) as cluster, life(tmp_path, cluster):
-        pass
-    async with Playground(bookmark_interval=0.2) as other:
-        with pytest.raises(BaseExceptionGroup) as refused:
-            async with life(tmp_path, other):
-                pass
-
-    (error,) = leaves(refused.value)
-    assert isinstance(error, OtherCluster)
-    assert "state.on_cluster_change" in str(error)
 
 
 async def test_another_clusters_state_is_compared_in_a_new_epoch(tmp_path: Path) -> None:
@@ -370,52 +331,3 @@ async def test_a_damaged_database_is_set_aside_and_resent_after_a_gap(tmp_path: 
     assert gap.sequence > first.sink.deltas[-1].sequence
     assert len(deltas) == 3
     assert list(tmp_path.glob("outbox.db.*.aside"))  # noqa: ASYNC240
-
-
-async def test_versions_that_ran_backwards_while_down_begin_an_epoch(tmp_path: Path) -> None:
-    async with Playground(bookmark_interval=0.2) as cluster:
-        cluster.create("configmaps", a_config_map("a"))
-        backup = cluster.snapshot()
-        cluster.patch("configmaps", "a", {"data": {"value": "2"}})
-        cluster.create("configmaps", a_config_map("b"))
-        async with life(tmp_path, cluster):
-            pass
-        cluster.restore(backup)
-        async with life(tmp_path, cluster, idle_timeout=1.0) as second:
-            await second.sink.until(lambda sink: len(sink.deltas) == 2)
-
-    assert [(delta.op, delta.key, delta.epoch) for delta in second.sink.deltas] == [
-        ("updated", "default/a", 2),
-        ("deleted", "default/b", 2),
-    ]
-    assert any(isinstance(fact, VersionsRanBackwards) for fact in second.facts)
-
-
-def leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for each in error.exceptions for leaf in leaves(each)]
-    return [error]
-
-
-async def test_a_repeated_delete_is_exported_once_across_a_restart(
-    tmp_path: Path,
-) -> None:
-    async with Playground(bookmark_interval=60) as cluster:
-        cluster.create("configmaps", a_config_map("gone"))
-        async with life(tmp_path, cluster) as first:
-            gone = cluster.delete("configmaps", "gone")
-            await first.sink.until(lambda sink: "deleted default/gone" in sink.delivered())
-            gone["metadata"]["resourceVersion"] = first.sink.deltas[-1].resource_version
-            again = msgspec.json.encode({"type": "DELETED", "object": gone}) + b"\n"
-            assert cluster.misbehave.inject(again, "configmaps") == 1
-        async with life(tmp_path, cluster) as second:
-            assert cluster.misbehave.inject(again, "configmaps") == 1
-            cluster.create("configmaps", a_config_map("marker"))
-            await second.sink.until(lambda sink: "added default/marker" in sink.delivered())
-            await cluster.until_watched("configmaps")
-            assert cluster.misbehave.inject(again, "configmaps") == 1
-            cluster.create("configmaps", a_config_map("last"))
-            await second.sink.until(lambda sink: "added default/last" in sink.delivered())
-
-    assert first.sink.delivered() == ["added default/gone", "deleted default/gone"]
-    assert second.sink.delivered() == ["added default/marker", "added default/last"]

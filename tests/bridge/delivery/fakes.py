@@ -11,6 +11,7 @@ from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.record import Delta, NewDeadLetter, OrderingKey, Record, RetriedDeadLetter
 from sinks.base import ALL_STORED, Progress, Receipt, SinkContext
 from tests.kit.records import a_delta
+from tests.kit.sinks import receipt_of
 
 
 def a_pod(sequence: int, name: str) -> Delta:
@@ -255,3 +256,16 @@ class ScriptedSink:
 
     def _next_of_script(self, batch: Sequence[Record]) -> Answer:
         return self.script.pop(0) if self.script else ALL_STORED
+
+
+def rejecting(*sequences: int) -> ScriptedSink:
+    """Never takes the records with these sequence numbers, and keeps the promise of Receipt."""
+    sink = ScriptedSink()
+
+    def answer(batch: Sequence[Record]) -> Receipt:
+        return receipt_of(
+            batch, rejected={n: "too large" for n, each in enumerate(batch) if each.sequence in sequences}
+        )
+
+    sink.answer = answer
+    return sink

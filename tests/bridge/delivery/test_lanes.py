@@ -10,12 +10,11 @@ from random import Random
 import pytest
 
 from bridge.model.policies import OnRejected
-from bridge.model.primitives.fetch import Missed
 from bridge.model.record import Delta, Record
 from bridge.model.status import CircuitState, SinkState
 from bridge.telemetry.facts.delivery import CircuitClosed, CircuitOpened, DeliveryDelayed, RecordsParked
-from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, SinkUnavailable
-from tests.bridge.delivery.fakes import ScriptedSink, a_pod, named, pods
+from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater
+from tests.bridge.delivery.fakes import ScriptedSink, a_pod, named, pods, rejecting
 from tests.bridge.delivery.world import World, now, virtual
 from tests.kit.records import a_gap, a_snapshot
 from tests.kit.sinks import receipt_of
@@ -32,18 +31,6 @@ def failing(is_bad: Callable[[Record], bool], failure: RetryLater = DOWN, second
     def answer(batch: Sequence[Record]) -> Receipt:
         first = next((index for index, record in enumerate(batch) if is_bad(record)), len(batch))
         return receipt_of(batch, pending=range(first, len(batch)), failure=failure)
-
-    sink.answer = answer
-    return sink
-
-
-def rejecting(*sequences: int) -> ScriptedSink:
-    sink = ScriptedSink()
-
-    def answer(batch: Sequence[Record]) -> Receipt:
-        return receipt_of(
-            batch, rejected={n: "too large" for n, each in enumerate(batch) if each.sequence in sequences}
-        )
 
     sink.answer = answer
     return sink
@@ -101,16 +88,6 @@ async def test_fetches_are_settled_in_order_when_complete() -> None:
     assert world.pending.settled == 6
 
 
-@virtual
-async def test_lost_records_are_delivered_as_a_gap_alone_and_first() -> None:
-    world = World(ScriptedSink(seconds=1.0), pods("ab", first=14), lanes=ALONE)
-    world.pending.missed = Missed(1, 13)
-    await world.run_until_idle()
-
-    assert world.sink.batches == [["gap/1/13"], ["a14"], ["b15"]]
-    assert world.sink.times[1] - world.sink.times[0] == 1.0
-
-
 # ── One object fails ─────────────────────────────────────────────────────────
 
 
@@ -146,15 +123,6 @@ async def test_an_object_that_is_well_again_has_short_pauses_again() -> None:
     await world.run_until_idle()
 
     assert [fact.retry_after for fact in world.reported(DeliveryDelayed)] == [0.5, 1.0, 2.0, 0.5]
-
-
-@virtual
-async def test_what_the_destination_asked_for_is_waited_at_least() -> None:
-    busy = RetryLater("busy", after=17.0)
-    world = World(failing(lambda record: now() < 1001, busy), pods("a"), lanes=ALONE, jitter=lambda: 0.0)
-    await world.run_until_idle()
-
-    assert world.sink.times[1] - world.sink.times[0] == 17.0
 
 
 @virtual
@@ -261,29 +229,6 @@ async def test_a_few_objects_that_fail_do_not_open_the_circuit() -> None:
         assert worker.circuit is CircuitState.CLOSED
 
 
-@virtual
-async def test_an_absent_destination_is_tried_again_by_a_new_sink() -> None:
-    world = World(ScriptedSink(opens=[SinkUnavailable("no secret")]), pods("a"), lanes=ALONE)
-    async with world.running() as worker:
-        await asyncio.sleep(0)
-        assert (worker.state, worker.last_error, worker.retry_at) == (SinkState.WAITING, "no secret", now() + 0.5)
-        await worker.wait_idle()
-
-    assert world.sink.closed == 2
-
-
-@virtual
-async def test_a_bug_in_a_sink_ends_the_worker_and_closes_the_sink() -> None:
-    world = World(ScriptedSink(RuntimeError("a bug")), pods("ab"), lanes=ALONE)
-
-    with pytest.raises(ExceptionGroup) as caught:
-        await world.run_until_idle()
-
-    assert caught.group_contains(RuntimeError, match="a bug")
-    assert world.sink.closed == 1
-    assert world.pending.settled == 0
-
-
 # ── Rejected and parked ──────────────────────────────────────────────────────
 
 
@@ -323,15 +268,6 @@ async def test_a_notice_overtakes_nothing_and_nothing_overtakes_it() -> None:
     assert named(sink.stored) == ["b2", "a1", stream[2].id, "gap/3/4", "b5", "c6"]
 
 
-@virtual
-async def test_a_rejected_notice_is_a_dead_letter_and_parks_nothing() -> None:
-    world = World(rejecting(2), [*pods("a"), a_gap(2, 2), a_gap(3, 3), *pods("a", first=4)], lanes=ALONE)
-    await world.run_until_idle()
-
-    assert world.dead_letters.names == ["gap/2/2"]
-    assert named(world.sink.stored) == ["a1", "gap/3/3", "a4"]
-
-
 # ── Dead letters, once more ──────────────────────────────────────────────────
 
 
@@ -351,18 +287,6 @@ async def test_letters_are_delivered_again_in_front_of_what_waits() -> None:
         assert mine == sorted(mine)
         assert len(mine) == 3
     assert world.sink.most_at_once > 1
-
-
-@virtual
-async def test_a_letter_rejected_again_stays_with_those_behind_it() -> None:
-    world = World(rejecting(1, 2), pods("abab"), lanes=ALONE)
-    await world.run_until_idle()
-    world.sink.answer = rejecting(1).answer
-    world.dead_letters.retry()
-    await world.run_until_idle()
-
-    assert world.dead_letters.names == ["a1", "a3"]
-    assert named(world.sink.stored) == ["b2", "b4"]
 
 
 @virtual

@@ -16,7 +16,6 @@ from bridge.delivery.snapshots import SnapshotSchedule, begin_snapshot, cancel_s
 from bridge.model.admin import UnknownTarget
 from bridge.model.formats.notice import notice_data
 from bridge.model.policies import StartPolicy
-from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Record, Snapshot, SnapshotScope
 from bridge.model.status import SnapshotState, SnapshotStatus
 from bridge.outbox import Outbox, Retention
@@ -24,7 +23,7 @@ from bridge.plan.plan import SinkPlan
 from bridge.telemetry.facts import Fact, discard
 from bridge.telemetry.facts.outbox import ExpressionFailed, SnapshotBegan, SnapshotCancelled, SnapshotEnded
 from tests.bridge.delivery.chat import BIG, EVERY, change, put, started, taken
-from tests.bridge.outbox.opened import crashed, feeds_of, opened
+from tests.bridge.outbox.opened import Bench, crashed, feeds_of, opened
 from tests.kit.informed import Informed
 from tests.kit.pipelines import without_worker
 from tests.kit.sinks import RecordingSink
@@ -34,18 +33,10 @@ TWO = {"audit": StartPolicy.NOW, "other": StartPolicy.NOW}
 RETAINED = Retention(retain_bytes=1 << 20)
 
 
-class Bench:
-    """An informer, and the feed of the sink audit."""
-
+class SnapshotBench(Bench):
     def __init__(self, outbox: Outbox, informer: Informed, facts: list[Fact]) -> None:
-        self.outbox = outbox
-        self.informer = informer
+        super().__init__(outbox, informer)
         self.facts = facts
-        self.feed: SinkFeed = feeds_of(outbox).feed("audit")
-        self.held: list[Fetch[Record]] = []
-
-    async def exports(self, *steps: str) -> None:
-        await self.informer.exports(self.outbox, *steps)
 
     async def snapshot(self, **scope: Any) -> SnapshotStatus:
         """``resource`` is not looked up by kubectl's rules."""
@@ -58,24 +49,9 @@ class Bench:
     async def cancel(self) -> SnapshotStatus:
         return await cancel_snapshot(self.outbox, "audit", self.feed)
 
-    async def take(self, limit: int = 100) -> Sequence[Record]:
-        """Without settling it."""
-        self.held.append(await self.feed.take(limit))
-        return self.held[-1].items
-
-    def settle(self) -> None:
-        for fetch in self.held:
-            self.feed.settle(fetch)
-        self.held.clear()
-
     async def rest(self, limit: int = 100) -> list[Record]:
-        """Everything that waits, settled."""
-        found: list[Record] = []
         self.settle()
-        while not self.feed.exhausted:
-            found += await self.take(limit)
-            self.settle()
-        return found
+        return await super().rest(limit)
 
     async def received(self) -> list[str]:
         return story(await self.rest())
@@ -94,10 +70,10 @@ def story(records: Sequence[Record]) -> list[str]:
 
 
 @asynccontextmanager
-async def bench(directory: Path, *, facts: list[Fact] | None = None, **options: Any) -> AsyncIterator[Bench]:
+async def bench(directory: Path, *, facts: list[Fact] | None = None, **options: Any) -> AsyncIterator[SnapshotBench]:
     reported: list[Fact] = [] if facts is None else facts
     async with opened(directory, TWO, facts=reported, **options) as outbox:
-        yield Bench(outbox, await Informed().begin(outbox), reported)
+        yield SnapshotBench(outbox, await Informed().begin(outbox), reported)
 
 
 # ── Its records ──────────────────────────────────────────────────────────────

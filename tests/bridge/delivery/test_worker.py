@@ -22,8 +22,8 @@ from bridge.telemetry.facts.delivery import (
     SinkOpened,
 )
 from bridge.telemetry.facts.outbox import ListenerOverrun
-from sinks.base import ALL_STORED, Receipt, RetryLater, SinkUnavailable
-from tests.bridge.delivery.fakes import ScriptedSink, named, pods
+from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, SinkUnavailable
+from tests.bridge.delivery.fakes import ScriptedSink, named, pods, rejecting
 from tests.bridge.delivery.world import World, now, virtual
 from tests.kit.records import a_gap, a_snapshot
 from tests.kit.sinks import receipt_of
@@ -32,17 +32,8 @@ DOWN = RetryLater("down")
 AWAY = RetryLater("away", unavailable=True)
 
 
-def rejecting(*sequences: int) -> ScriptedSink:
-    """Never takes the records with these sequence numbers, and keeps the promise of Receipt."""
-    sink = ScriptedSink()
-
-    def answer(batch: Sequence[Record]) -> Receipt:
-        return receipt_of(
-            batch, rejected={n: "too large" for n, each in enumerate(batch) if each.sequence in sequences}
-        )
-
-    sink.answer = answer
-    return sink
+IN_BOTH = pytest.mark.parametrize("lanes", [None, Lanes(concurrency=4)], ids=["in batches", "in lanes"])
+"""What a worker does whichever way it delivers. What is different in lanes stands in test_lanes."""
 
 
 # ── The ordinary ─────────────────────────────────────────────────────────────
@@ -106,21 +97,24 @@ async def test_a_fetch_for_other_sinks_is_settled_without_a_delivery() -> None:
     assert world.sink.batches == []
 
 
+@IN_BOTH
 @virtual
-async def test_lost_records_are_delivered_as_a_gap_alone_and_first() -> None:
-    world = World(ScriptedSink(), pods("ab", first=14))
+async def test_lost_records_are_delivered_as_a_gap_alone_and_first(lanes: Lanes | None) -> None:
+    world = World(ScriptedSink(seconds=1.0), pods("ab", first=14), lanes=lanes)
     world.pending.missed = Missed(1, 13)
     await world.run_until_idle()
-
-    assert world.sink.batches == [["gap/1/13"], ["a14", "b15"]]
+    assert world.sink.batches[0] == ["gap/1/13"]
+    assert world.sink.times[1] - world.sink.times[0] == 1.0
+    assert named(world.sink.stored) == ["gap/1/13", "a14", "b15"]
     assert world.reported(ListenerOverrun) == [ListenerOverrun("audit", 1, 13, 13)]
     (gap, *_) = world.sink.stored
     assert "further behind than the outbox is long" in getattr(gap, "reason", "")
 
 
+@IN_BOTH
 @virtual
-async def test_a_bug_in_a_sink_ends_the_worker_and_closes_the_sink() -> None:
-    world = World(ScriptedSink(RuntimeError("a bug")), pods("a"))
+async def test_a_bug_in_a_sink_ends_the_worker_and_closes_the_sink(lanes: Lanes | None) -> None:
+    world = World(ScriptedSink(RuntimeError("a bug")), pods("a"), lanes=lanes)
 
     with pytest.raises(ExceptionGroup) as caught:
         await world.run_until_idle()
@@ -133,9 +127,12 @@ async def test_a_bug_in_a_sink_ends_the_worker_and_closes_the_sink() -> None:
 # ── Opening, waiting, the circuit ────────────────────────────────────────────
 
 
+@IN_BOTH
 @virtual
-async def test_an_absent_destination_gets_all_from_a_new_sink() -> None:
-    world = World(ScriptedSink(opens=[SinkUnavailable("no route"), SinkUnavailable("no route")]), pods("a"))
+async def test_an_absent_destination_gets_all_from_a_new_sink(lanes: Lanes | None) -> None:
+    world = World(
+        ScriptedSink(opens=[SinkUnavailable("no route"), SinkUnavailable("no route")]), pods("a"), lanes=lanes
+    )
     async with world.running() as worker:
         await asyncio.sleep(0)
         assert (worker.state, worker.last_error) == (SinkState.WAITING, "no route")
@@ -210,9 +207,12 @@ async def test_a_stored_part_closes_the_circuit_and_counts_anew() -> None:
     assert world.reported(CircuitClosed) == [CircuitClosed("audit", 0.5)]
 
 
+@IN_BOTH
 @virtual
-async def test_what_the_destination_asked_for_is_waited_at_least() -> None:
-    world = World(ScriptedSink(Receipt((0,), RetryLater("busy", after=17.0))), pods("a"), jitter=lambda: 0.0)
+async def test_what_the_destination_asked_for_is_waited_at_least(lanes: Lanes | None) -> None:
+    world = World(
+        ScriptedSink(Receipt((0,), RetryLater("busy", after=17.0))), pods("a"), jitter=lambda: 0.0, lanes=lanes
+    )
     await world.run_until_idle()
 
     assert world.sink.times[1] - world.sink.times[0] == 17.0
@@ -349,9 +349,10 @@ async def test_a_notice_is_delivered_by_itself_in_its_place() -> None:
     assert world.sink.batches == [["a1", "b2"], ["a1", "b2"], ["gap/3/4"], ["gap/3/4"], ["c5"]]
 
 
+@IN_BOTH
 @virtual
-async def test_a_rejected_notice_is_a_dead_letter_and_parks_nothing() -> None:
-    world = World(rejecting(2), [*pods("a"), a_gap(2, 2), a_gap(3, 3), *pods("a", first=4)])
+async def test_a_rejected_notice_is_a_dead_letter_and_parks_nothing(lanes: Lanes | None) -> None:
+    world = World(rejecting(2), [*pods("a"), a_gap(2, 2), a_gap(3, 3), *pods("a", first=4)], lanes=lanes)
     await world.run_until_idle()
 
     assert world.dead_letters.names == ["gap/2/2"]
@@ -388,9 +389,10 @@ async def test_more_letters_than_a_batch_holds_go_batch_by_batch() -> None:
     assert world.dead_letters.kept == {}
 
 
+@IN_BOTH
 @virtual
-async def test_a_letter_rejected_again_stays_with_those_behind_it() -> None:
-    world = World(rejecting(1, 2), pods("abab"))
+async def test_a_letter_rejected_again_stays_with_those_behind_it(lanes: Lanes | None) -> None:
+    world = World(rejecting(1, 2), pods("abab"), lanes=lanes)
     await world.run_until_idle()
     world.sink.answer = rejecting(1).answer
     world.dead_letters.retry()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ import pytest
 
 from bridge.delivery.feeds import Feeds
 from bridge.model.policies import StartPolicy
+from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Record
 from bridge.outbox import Cipher, Outbox, Retention
 from bridge.outbox.appender import utc_now
@@ -22,6 +24,8 @@ from bridge.outbox.outbox import Committed
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.writer import Writer
 from bridge.telemetry.facts import Fact
+from tests.kit.deadlines import BUSY
+from tests.kit.informed import Informed
 
 AUDIT = {"audit": StartPolicy.SNAPSHOT}
 EAGER = CleanerPolicy(min_bytes=0, min_ratio=0.0)
@@ -117,3 +121,56 @@ def story(records: Sequence[Record]) -> list[str]:
         f"{record.op} {record.key}" if isinstance(record, Delta) else type(record).__name__.lower()
         for record in records
     ]
+
+
+class Taker:
+    """A sink's feed, read to its end."""
+
+    def __init__(self, outbox: Outbox, sink: str = "audit") -> None:
+        feeds = feeds_of(outbox)
+        feeds.processor.remove(sink)
+        self.sinks = outbox.sinks
+        self.feed = feeds.feed(sink)
+        self.held: list[Fetch[Record]] = []
+
+    async def take(self, limit: int = 100) -> Sequence[Record]:
+        """Takes a range, without settling it."""
+        async with asyncio.timeout(10 * BUSY):
+            self.held.append(await self.feed.take(limit))
+        return self.held[-1].items
+
+    def settle(self) -> None:
+        for fetch in self.held:
+            self.feed.settle(fetch)
+        self.held.clear()
+
+    async def rest(self, limit: int = 100) -> list[Record]:
+        """Takes and settles all waiting records."""
+        found: list[Record] = []
+        while not self.feed.exhausted:
+            found += await self.take(limit)
+            self.settle()
+        return found
+
+    async def delivered(self, limit: int = 100) -> list[str]:
+        return story(await self.rest(limit))
+
+
+class Bench(Taker):
+    """One informer that appends, and a sink whose records are taken by hand."""
+
+    def __init__(self, outbox: Outbox, informer: Informed) -> None:
+        super().__init__(outbox)
+        self.outbox = outbox
+        self.informer = informer
+
+    async def exports(self, *steps: str) -> None:
+        await self.informer.exports(self.outbox, *steps)
+
+
+@asynccontextmanager
+async def bench(
+    directory: Path, sinks: Mapping[str, StartPolicy | None] = AUDIT, **options: Any
+) -> AsyncIterator[Bench]:
+    async with opened(directory, sinks, **options) as outbox:
+        yield Bench(outbox, await Informed().begin(outbox))

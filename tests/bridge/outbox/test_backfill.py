@@ -9,56 +9,28 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from bridge.delivery import LaneWorker, WorkerSettings
+from bridge.delivery.sink_feed import SinkFeed
 from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.policies import StartPolicy
-from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.outbox import Outbox, Retention, condition
 from bridge.outbox.consumers import backfill, backfill_plans
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.store import MOST_BYTES
-from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts import Fact, discard
 from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotEnded
-from tests.bridge.outbox.opened import AUDIT, crashed, everything, feeds_of, opened, story
+from sinks.base import Lanes
+from tests.bridge.delivery.world import never_gone
+from tests.bridge.outbox.opened import AUDIT, Taker, crashed, everything, opened, story
 from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed
-from tests.kit.records import DEPLOYMENTS
+from tests.kit.records import DEPLOYMENTS, TIME
+from tests.kit.sinks import RecordingSink
 
 BEGINNING = 0
+RETAINED = Retention(retain_bytes=1 << 30)
 WITH_LATE = AUDIT | {"late": StartPolicy.SNAPSHOT}
-
-
-class Taker:
-    """A sink's feed, read to its end."""
-
-    def __init__(self, outbox: Outbox, sink: str = "audit") -> None:
-        feeds = feeds_of(outbox)
-        feeds.processor.remove(sink)
-        self.sinks = outbox.sinks
-        self.feed = feeds.feed(sink)
-        self.held: list[Fetch[Record]] = []
-
-    async def take(self, limit: int = 100) -> Sequence[Record]:
-        """Takes a range, without settling it."""
-        async with asyncio.timeout(10 * BUSY):
-            self.held.append(await self.feed.take(limit))
-        return self.held[-1].items
-
-    def settle(self) -> None:
-        for fetch in self.held:
-            self.feed.settle(fetch)
-        self.held.clear()
-
-    async def rest(self, limit: int = 100) -> list[Record]:
-        """Takes and settles all waiting records."""
-        found: list[Record] = []
-        while not self.feed.exhausted:
-            found += await self.take(limit)
-            self.settle()
-        return found
-
-    async def delivered(self, limit: int = 100) -> list[str]:
-        return story(await self.rest(limit))
 
 
 async def settled(outbox: Outbox) -> None:
@@ -197,11 +169,10 @@ async def test_snapshot_states_stay_until_read_whatever_happens(tmp_path: Path) 
 
 
 async def test_starts_of_now_and_earliest(tmp_path: Path) -> None:
-    retention = Retention(retain_bytes=1 << 30)
-    async with opened(tmp_path, retention=retention) as outbox:
+    async with opened(tmp_path, retention=RETAINED) as outbox:
         await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "updated shop/a")
     sinks = AUDIT | {"now": StartPolicy.NOW, "earliest": StartPolicy.EARLIEST}
-    async with opened(tmp_path, sinks, retention=retention) as outbox:
+    async with opened(tmp_path, sinks, retention=RETAINED) as outbox:
         assert await Taker(outbox, "now").delivered() == []
         assert await Taker(outbox, "earliest").delivered() == ["added shop/a", "updated shop/a"]
 
@@ -336,14 +307,14 @@ async def test_a_compacted_backlog_leaves_the_log_and_a_crash_is_safe(
 
 
 async def test_records_in_flight_at_a_replay_return_as_they_were(tmp_path: Path) -> None:
-    async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
+    async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = Taker(outbox)
         informer = await Informed().begin(outbox)
         await informer.exports(outbox, "added shop/a", "added shop/b")
         await taker.take()
         await taker.feed.replay(1, None, None)
         left = crashed(tmp_path, tmp_path / "left")
-    async with opened(left, retention=Retention(retain_bytes=1 << 30)) as outbox:
+    async with opened(left, retention=RETAINED) as outbox:
         found = await Taker(outbox).rest()
 
     assert [getattr(record, "replay", None) for record in found] == [0, 0, 1, 1]
@@ -562,8 +533,7 @@ async def replayable(outbox: Outbox) -> Taker:
 async def test_a_replay_delivers_the_chosen_records_again(
     tmp_path: Path, start: int | str, resource: str | None, namespace: str | None, expected: list[int]
 ) -> None:
-    retention = Retention(retain_bytes=1 << 30)
-    async with opened(tmp_path, retention=retention, time="2026-11-21T09:00:00.000000Z") as outbox:
+    async with opened(tmp_path, retention=RETAINED, time="2026-11-21T09:00:00.000000Z") as outbox:
         taker = await replayable(outbox)
         log = await everything(outbox)
         kind = None if resource is None else await outbox.ledger.kind_of(resource)
@@ -577,14 +547,13 @@ async def test_a_replay_delivers_the_chosen_records_again(
 
 
 async def test_a_replay_precedes_new_records_and_survives_a_crash(tmp_path: Path) -> None:
-    retention = Retention(retain_bytes=1 << 30)
-    async with opened(tmp_path, retention=retention) as outbox:
+    async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
         await taker.feed.replay(4, None, None)
         await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
         left = crashed(tmp_path, tmp_path / "left")
         records = await taker.delivered()
-    async with opened(left, retention=retention) as outbox:
+    async with opened(left, retention=RETAINED) as outbox:
         assert (
             await Taker(outbox).delivered()
             == records
@@ -599,14 +568,13 @@ def delivery_ids(records: Sequence[Record]) -> list[str]:
 async def test_a_resumed_replay_repeats_its_ids_the_next_has_others(
     tmp_path: Path,
 ) -> None:
-    retention = Retention(retain_bytes=1 << 30)
-    async with opened(tmp_path, retention=retention) as outbox:
+    async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
         first_delivery = delivery_ids(await everything(outbox))
         await taker.feed.replay(1, None, None)
         handed_out = delivery_ids(await taker.take(3))
         left = crashed(tmp_path, tmp_path / "left")
-    async with opened(left, retention=retention) as outbox:
+    async with opened(left, retention=RETAINED) as outbox:
         again = Taker(outbox)
         repeated = await again.rest()
         await again.feed.replay(1, None, None)
@@ -619,7 +587,7 @@ async def test_a_resumed_replay_repeats_its_ids_the_next_has_others(
 
 
 async def test_what_a_compaction_leaves_of_a_replay_is_of_that_replay(tmp_path: Path) -> None:
-    async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
+    async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
         await taker.feed.replay(1, None, None)
         await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
@@ -630,14 +598,13 @@ async def test_what_a_compaction_leaves_of_a_replay_is_of_that_replay(tmp_path: 
 
 
 async def test_a_replay_of_a_rebuilt_database_has_a_fresh_number(tmp_path: Path) -> None:
-    retention = Retention(retain_bytes=1 << 30)
-    async with opened(tmp_path, retention=retention) as outbox:
+    async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
         for _ in range(3):
             await taker.feed.replay(1, None, None)
             await taker.rest()
     (tmp_path / f"{FILE}.damaged").write_text("of old age")
-    async with opened(tmp_path, retention=retention) as outbox:
+    async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = Taker(outbox)
         [gap] = await taker.rest()
         await taker.feed.replay(1, None, None)
@@ -649,7 +616,7 @@ async def test_a_replay_of_a_rebuilt_database_has_a_fresh_number(tmp_path: Path)
 
 
 async def test_during_a_backfill_a_replay_is_refused(tmp_path: Path) -> None:
-    async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
+    async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
         await taker.feed.replay(1, None, None)
         await taker.take(2)
@@ -660,7 +627,7 @@ async def test_during_a_backfill_a_replay_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_replay_whose_caller_is_gone_is_reported_all_the_same(tmp_path: Path) -> None:
-    async with opened(tmp_path, retention=Retention(retain_bytes=1 << 30)) as outbox:
+    async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
         async with asyncio.TaskGroup() as tasks:
             asking = tasks.create_task(taker.feed.replay(5, None, None))
@@ -724,3 +691,103 @@ async def test_reading_a_backfill_is_bounded_by_unpacked_bytes(tmp_path: Path) -
         assert len(await taker.take(1000)) == 11  # With the notice.
         taker.settle()
         assert (await taker.delivered())[-1] == "snapshot"
+
+
+# ── Several at once ──────────────────────────────────────────────────────────
+
+
+async def test_a_delete_behind_a_replay_is_delivered_after_compaction(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=RETAINED) as outbox:
+        taker, informer = Taker(outbox), await Informed().begin(outbox)
+        await informer.exports(outbox, "added shop/a")
+        assert await taker.delivered() == ["added shop/a"]
+        await taker.feed.replay(1, None, None)
+        await informer.exports(outbox, "deleted shop/a")
+        await taker.feed.compact()
+        delivered = await taker.delivered()
+    assert delivered[-1:] == ["deleted shop/a"], "the sink has the object since before the replay"
+
+
+async def test_a_drop_of_what_was_handed_out_disturbs_nobody(tmp_path: Path) -> None:
+    async with opened(tmp_path) as outbox:
+        taker = Taker(outbox)
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "updated shop/a")
+        await taker.take()
+        async with asyncio.TaskGroup() as tasks:
+            taking = tasks.create_task(taker.take())
+            for _ in range(3):
+                assert await taker.feed.drop(2) == (0, 0)
+            assert not taking.done(), "lanes would remember each empty fetch as long as something in front is stuck"
+            taking.cancel()
+
+
+async def test_a_backlog_is_compacted_while_a_snapshot_object_is_stuck(tmp_path: Path) -> None:
+    sinks = {"other": StartPolicy.NOW}
+    async with opened(tmp_path, sinks) as outbox:
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "added shop/b")
+    begun = ["snapshot", "added shop/a", "added shop/b", "snapshot"]
+    async with opened(tmp_path, sinks | AUDIT) as outbox:
+        taker, informer = Taker(outbox), await Informed().begin(outbox)
+        assert story(await taker.take()) == begun
+        await informer.exports(
+            outbox, "updated shop/a", "updated shop/a", "added shop/c", "deleted shop/c", "deleted shop/b"
+        )
+        assert await taker.feed.compact() == (5, 2)
+        assert await taker.feed.drop(outbox.last) == (0, 0), "all of it is in the backfill"
+        assert story(await taker.take()) == ["updated shop/a", "deleted shop/b"]
+    async with opened(tmp_path, sinks | AUDIT) as outbox:
+        assert await Taker(outbox).delivered() == [*begun, "updated shop/a", "deleted shop/b"]
+
+
+async def test_records_behind_a_backfill_wait_until_it_is_settled(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=RETAINED) as outbox:
+        taker, informer = Taker(outbox), await Informed().begin(outbox)
+        await informer.exports(outbox, "added shop/a", "updated shop/a")
+        await taker.rest()
+        await taker.feed.replay(1, None, None)
+        await informer.exports(outbox, "updated shop/a")
+        for _ in range(2):
+            await taker.take(1)
+        async with asyncio.TaskGroup() as tasks:
+            taking = tasks.create_task(some_items(taker.feed))
+            for _ in range(20):  # What stands in the window is handed out in fewer turns of the loop.
+                await asyncio.sleep(0)
+            assert not taking.done()
+            taker.settle()
+    assert story(taking.result()) == ["updated shop/a"]
+
+
+async def some_items(feed: SinkFeed) -> Sequence[Record]:
+    """What comes next. Who was woken takes nothing, and takes again."""
+    while not (taken := await feed.take(10)).items:
+        pass
+    return taken.items
+
+
+async def test_a_replay_in_lanes_ends_and_what_is_behind_it_follows(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    async with opened(tmp_path, retention=RETAINED) as outbox:
+        feed, informer = Taker(outbox).feed, await Informed().begin(outbox)
+        await informer.exports(outbox, "added shop/a", "added shop/b", "updated shop/a")
+        settings = WorkerSettings(
+            save_pause=never_gone,
+            name="audit",
+            make_sink=lambda: sink,
+            pending=feed,
+            dead_letters=outbox.sinks.dead_letters["audit"],
+            report=discard,
+            now=lambda: TIME,
+            max_batch=2,
+        )
+        worker = LaneWorker(settings, Lanes(concurrency=4))
+        async with asyncio.timeout(10 * BUSY), asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(worker.run())
+            await worker.wait_idle()
+            await feed.replay(1, None, None)
+            await informer.exports(outbox, "updated shop/b")
+            await sink.until(lambda sink: len(sink.records) == 7)
+            await worker.wait_idle()
+            assert outbox.sinks.backlog_records("audit") == 0
+            working.cancel()
+    assert sorted(sink.delivered()[3:6]) == ["added shop/a", "added shop/b", "updated shop/a"]
+    assert sink.delivered()[6:] == ["updated shop/b"]

@@ -33,19 +33,6 @@ async def test_a_definition_makes_its_resource_served_and_discovered(
     assert server.get("widgets.example.com", "w")["spec"] == {"a": 1}
 
 
-async def test_a_removed_definition_takes_objects_and_ends_watches(server: Playground, http: httpx.AsyncClient) -> None:
-    server.create(CRDS, manifests.definition())
-    server.create("widgets.example.com", manifests.custom("w"))
-    async with watching(http, "/apis/example.com/v1/widgets", resourceVersion=server.version) as watch:
-        await server.until_watched("widgets.example.com")
-        server.delete(CRDS, "widgets.example.com")
-        assert await watch.sent() == ("DELETED", "w")
-        assert await watch.rest() == []
-    gone = await http.get("/apis/example.com/v1/widgets")
-    assert (gone.status_code, gone.text) == (404, "404 page not found\n")
-    assert (await http.get("/apis/example.com")).status_code == 404
-
-
 async def test_a_definition_that_comes_again_begins_with_nothing(server: Playground, http: httpx.AsyncClient) -> None:
     before = server.version
     for _ in range(2):

@@ -32,15 +32,6 @@ async def test_every_resource_that_is_discovered_can_be_listed(http: httpx.Async
     assert listed > 50
 
 
-async def test_both_forms_of_discovery_name_the_same_resources(http: httpx.AsyncClient) -> None:
-    for name, versions in (await _groups(http)).items():
-        for version in versions:
-            document = (await http.get(f"/apis/{name}/{version['version']}")).json()
-            whole = [each for each in document["resources"] if "/" not in each["name"]]
-            assert [each["name"] for each in whole] == [each["resource"] for each in version["resources"]]
-            assert [each["verbs"] for each in whole] == [each["verbs"] for each in version["resources"]]
-
-
 async def test_the_tag_of_aggregated_discovery_follows_the_catalogue(
     server: Playground, http: httpx.AsyncClient
 ) -> None:

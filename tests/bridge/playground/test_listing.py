@@ -31,55 +31,6 @@ async def test_pages_continue_where_the_last_one_ended(server: Playground, http:
     assert found == sorted(found)
 
 
-async def test_pages_show_the_version_of_the_first_one(server: Playground, http: httpx.AsyncClient) -> None:
-    for name in "abcd":
-        server.create("configmaps", manifests.config_map(name, {"k": "1"}))
-    first = (await http.get(f"{MAPS}?limit=1")).json()["metadata"]
-    server.delete("configmaps", "b")
-    server.patch("configmaps", "c", {"data": {"k": "2"}})
-    server.create("configmaps", manifests.config_map("bb"))
-    rest = (await http.get(f"{MAPS}?limit=9&continue={first['continue']}")).json()
-    assert [(each["metadata"]["name"], each["data"]["k"]) for each in rest["items"]] == [
-        ("b", "1"),
-        ("c", "1"),
-        ("d", "1"),
-    ]
-    assert rest["metadata"]["resourceVersion"] == first["resourceVersion"]
-
-
-async def test_an_expired_token_is_410_and_offers_the_current_rest(server: Playground, http: httpx.AsyncClient) -> None:
-    for name in "abc":
-        server.create("configmaps", manifests.config_map(name))
-    token = (await http.get(f"{MAPS}?limit=1")).json()["metadata"]["continue"]
-    server.delete("configmaps", "b")
-    server.misbehave.expire_history()
-    answer = await http.get(f"{MAPS}?continue={token}")
-    assert answer.status_code == 410
-    assert answer.json()["reason"] == "Expired"
-    assert await _names(http, f"{MAPS}?continue={answer.json()['metadata']['continue']}") == ["c"]
-
-
-async def test_a_list_at_an_exact_version_shows_what_was_then(server: Playground, http: httpx.AsyncClient) -> None:
-    then = server.create("configmaps", manifests.config_map("a"))["metadata"]["resourceVersion"]
-    server.create("configmaps", manifests.config_map("b"))
-    server.delete("configmaps", "a")
-    exact = f"{MAPS}?resourceVersionMatch=Exact&resourceVersion={then}"
-    assert await _names(http, exact) == ["a"]
-    assert await _names(http, f"{MAPS}?resourceVersion={then}&limit=5") == ["a"]
-    assert await _names(http, f"{MAPS}?resourceVersion={then}") == ["b"]
-    assert await _names(http, f"{MAPS}?resourceVersion={then}&resourceVersionMatch=NotOlderThan") == ["b"]
-    server.misbehave.expire_history()
-    assert (await http.get(exact)).status_code == 410
-
-
-async def test_a_version_from_the_future_is_waited_for_and_then_504(
-    server: Playground, http: httpx.AsyncClient
-) -> None:
-    answer = await http.get(f"{MAPS}?resourceVersion=1000")
-    assert (answer.status_code, answer.headers["Retry-After"]) == (504, "1")
-    assert answer.json()["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
-
-
 async def test_a_version_that_comes_in_time_is_answered() -> None:
     async with Playground(version_wait=30) as server, client_of(server) as http:
         soon = int(server.version) + 1
@@ -88,18 +39,6 @@ async def test_a_version_that_comes_in_time_is_answered() -> None:
             await server.until(lambda: bool(server.seen("list", "configmaps")))
             server.create("configmaps", manifests.config_map("a"))
         assert len(asked.result().json()["items"]) == 1
-
-
-async def test_items_of_built_in_kinds_have_no_kind_and_custom_ones_do(
-    server: Playground, http: httpx.AsyncClient
-) -> None:
-    server.create("configmaps", manifests.config_map("a"))
-    server.create("customresourcedefinitions.apiextensions.k8s.io", manifests.definition())
-    server.create("widgets.example.com", manifests.custom("w"))
-    (built_in,) = (await http.get(MAPS)).json()["items"]
-    (custom,) = (await http.get("/apis/example.com/v1/widgets")).json()["items"]
-    assert not {"kind", "apiVersion"} & set(built_in)
-    assert (custom["kind"], custom["apiVersion"]) == ("Widget", "example.com/v1")
 
 
 async def test_a_long_list_is_compressed_for_those_who_accept_it(server: Playground, http: httpx.AsyncClient) -> None:

@@ -50,30 +50,6 @@ async def test_a_watch_of_one_namespace_hears_nothing_of_others(server: Playgrou
         assert await watch.sent() == ("ADDED", "mine")
 
 
-async def test_entering_a_selector_is_added_and_leaving_it_deleted(server: Playground, http: httpx.AsyncClient) -> None:
-    server.create("configmaps", manifests.config_map("a", labels={"tier": "web"}))
-    async with watching(http, MAPS, resourceVersion=server.version, labelSelector="tier in (web)") as watch:
-        server.patch("configmaps", "a", {"metadata": {"labels": {"tier": "db"}}})
-        kind, left = await watch.event()
-        assert (kind, left["metadata"]["labels"], left["metadata"]["resourceVersion"]) == (
-            "DELETED",
-            {"tier": "web"},
-            server.version,
-        )
-        server.patch("configmaps", "a", {"metadata": {"labels": {"tier": "web"}}})
-        assert await watch.sent() == ("ADDED", "a")
-        server.patch("configmaps", "a", {"data": {"k": "2"}})
-        assert await watch.sent() == ("MODIFIED", "a")
-
-
-async def test_a_field_selector_picks_one_object(server: Playground, http: httpx.AsyncClient) -> None:
-    async with watching(http, MAPS, resourceVersion=server.version, fieldSelector="metadata.name=b") as watch:
-        for name in "abc":
-            server.create("configmaps", manifests.config_map(name))
-        server.delete("configmaps", "b")
-        assert [await watch.sent(), await watch.sent()] == [("ADDED", "b"), ("DELETED", "b")]
-
-
 async def test_history_is_bounded_and_410_is_beyond_it() -> None:
     async with Playground(history=3) as server, client_of(server) as http:
         versions = [
@@ -132,34 +108,6 @@ async def test_a_watch_gets_a_bookmark_before_its_time_is_over(server: Playgroun
         lines = await watch.rest()
     assert len(lines) == 1
     assert b'"type":"BOOKMARK"' in lines[0]
-
-
-async def test_a_watch_ends_cleanly_when_its_time_is_over(server: Playground, http: httpx.AsyncClient) -> None:
-    async with watching(http, MAPS, resourceVersion=server.version, timeoutSeconds=1) as watch:
-        assert await watch.rest() == []
-
-
-async def test_a_watch_list_sends_the_state_and_then_a_bookmark(server: Playground, http: httpx.AsyncClient) -> None:
-    for name in "ba":
-        server.create("configmaps", manifests.config_map(name))
-    async with watching(http, MAPS, **LISTED) as watch:
-        assert [await watch.sent(), await watch.sent()] == [("ADDED", "a"), ("ADDED", "b")]
-        kind, mark = await watch.event()
-        assert kind == "BOOKMARK"
-        assert mark["metadata"] == {
-            "resourceVersion": server.version,
-            "annotations": {"k8s.io/initial-events-end": "true"},
-        }
-        server.delete("configmaps", "a")
-        assert await watch.sent() == ("DELETED", "a")
-
-
-async def test_a_watch_list_from_the_future_is_an_error_in_the_stream(
-    server: Playground, http: httpx.AsyncClient
-) -> None:
-    async with watching(http, MAPS, **LISTED, resourceVersion=1000) as watch:
-        kind, status = await watch.event()
-    assert (kind, status["code"], status["reason"]) == ("ERROR", 504, "Timeout")
 
 
 async def test_a_server_without_watch_lists_says_422() -> None:
