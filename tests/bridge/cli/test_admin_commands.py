@@ -52,7 +52,7 @@ from bridge.operations.admin.server import AdminServer
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.telemetry.metrics import Metrics
 from config.schema import Settings
-from tests.bridge.cli.conftest import Command
+from tests.bridge.cli.conftest import Command, a_config
 from tests.kit.commands import Ended, in_a_process
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin, a_dead_letter
@@ -71,16 +71,7 @@ def state() -> FakeAdmin:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    content = {
-        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
-        "resources": ["configmaps"],
-        "sinks": {"hook": {"type": "file", "path": "deltas.ndjson"}},
-        "state": {"directory": "state"},
-    }
-    (tmp_path / "state").mkdir()
-    path = tmp_path / "kubedelta.yaml"
-    path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return path
+    return a_config(tmp_path, sink="hook")
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 import pytest
-import yaml
 
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox, Retention
 from bridge.telemetry.facts import discard
-from tests.bridge.cli.conftest import Command
+from tests.bridge.cli.conftest import Command, a_config
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import fork_server
 
@@ -46,17 +45,9 @@ def test_a_command_ends_quietly(words: str) -> None:
 
 @pytest.mark.parametrize("words", ["cursors", "dead-letters list", "state check", "check --offline"])
 async def test_a_command_that_looks_at_the_state_ends_quietly(tmp_path: Path, words: str) -> None:
-    (tmp_path / "state").mkdir()
+    path = a_config(tmp_path)
     async with await Outbox.open(tmp_path / "state", {"copy": StartPolicy.NOW}, retention=Retention(), report=discard):
         pass
-    content = {
-        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
-        "resources": ["configmaps"],
-        "sinks": {"copy": {"type": "file", "path": "deltas.ndjson"}},
-        "state": {"directory": "state"},
-    }
-    path = tmp_path / "kubedelta.yaml"
-    path.write_text(yaml.safe_dump(content))
     assert await asyncio.to_thread(read_no_further, *words.split(), "-c", str(path)) == (0, "")
 
 

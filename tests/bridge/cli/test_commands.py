@@ -18,26 +18,12 @@ from bridge.cli import main
 from bridge.cli.arguments import UsageError, duration
 from bridge.cli.command_line import parse
 from bridge.cli.exits import Exit
-from tests.bridge.cli.conftest import Command
+from tests.bridge.cli.conftest import Command, a_config
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.commands import in_a_process
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import fork_server
 from tests.kit.playground import Playground
-
-
-def a_config(folder: Path, server: str, **sections: Any) -> Path:
-    content: dict[str, Any] = {
-        "cluster": {"name": "test", "server": server},
-        "resources": ["configmaps"],
-        "sinks": {"copy": {"type": "file", "path": str(folder / "deltas.ndjson")}},
-        "telemetry": {"listen": "127.0.0.1:0"},
-        "state": {"directory": str(folder)},
-    }
-    path = folder / "kubedelta.yaml"
-    path.write_text(yaml.safe_dump(content | sections), encoding="utf-8")
-    return path
-
 
 # ── Words ────────────────────────────────────────────────────────────────────
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from bridge.cli import main
 from bridge.cli.exits import Exit
@@ -18,6 +17,7 @@ from bridge.outbox import Outbox
 from bridge.outbox.errors import Damaged
 from bridge.outbox.storage.directory_lock import FILE
 from bridge.telemetry.facts import discard
+from tests.bridge.cli.conftest import a_config
 from tests.kit.damage import loosely
 from tests.kit.informed import Informed
 from tests.kit.records import a_delta
@@ -25,15 +25,7 @@ from tests.kit.records import a_delta
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    content = {
-        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
-        "resources": ["pods"],
-        "sinks": {"hook": {"type": "file", "path": "deltas.ndjson"}},
-        "state": {"directory": "state"},
-    }
-    (tmp_path / "kubedelta.yaml").write_text(yaml.safe_dump(content))
-    directory = tmp_path / "state"
-    directory.mkdir()
+    directory = a_config(tmp_path, sink="hook").parent / "state"
     asyncio.run(_fill(directory))
     return directory
 

@@ -9,30 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bridge.cli.exits import Exit
 from bridge.model.policies import StartPolicy
 from bridge.outbox import Outbox, Retention
 from bridge.playground import Playground
 from bridge.telemetry.facts import discard
+from tests.bridge.cli.conftest import a_config
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.commands import in_a_process
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import fork_server
-
-
-def a_config(folder: Path, server: str = "http://127.0.0.1:1", **sections: Any) -> Path:
-    content: dict[str, Any] = {
-        "cluster": {"name": "test", "server": server},
-        "resources": ["configmaps"],
-        "sinks": {"copy": {"type": "file", "path": str(folder / "deltas.ndjson")}},
-        "telemetry": {"listen": "127.0.0.1:0"},
-        "state": {"directory": str(folder)},
-    }
-    path = folder / "kubedelta.yaml"
-    path.write_text(yaml.safe_dump(content | sections))
-    return path
 
 
 def logged(path: Path) -> tuple[int, list[dict[str, Any]]]:
@@ -134,7 +121,8 @@ async def test_what_an_operator_asked_is_in_the_log(tmp_path: Path) -> None:
 
 
 async def test_a_second_bridge_on_one_state_says_so_in_its_last_line(tmp_path: Path) -> None:
-    async with await Outbox.open(tmp_path, {"copy": StartPolicy.NOW}, retention=Retention(), report=discard):
-        code, lines = logged(a_config(tmp_path))
+    config = a_config(tmp_path)
+    async with await Outbox.open(tmp_path / "state", {"copy": StartPolicy.NOW}, retention=Retention(), report=discard):
+        code, lines = logged(config)
     assert code == Exit.CONFIG
     assert str(tmp_path) in lines[-1]["reason"]

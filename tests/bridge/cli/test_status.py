@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 
 from bridge.cli.exits import Exit
 from bridge.model.admin import About, DeadLetterChain
@@ -30,7 +29,7 @@ from bridge.model.status import (
 from bridge.operations.admin.server import AdminServer
 from bridge.outbox import Outbox
 from bridge.telemetry.facts import discard
-from tests.bridge.cli.conftest import Command
+from tests.bridge.cli.conftest import Command, a_config
 from tests.kit.fake_admin import FakeAdmin, a_dead_letter
 
 EVIL = "\x1b]0;owned\x07\n\u202e"
@@ -193,16 +192,7 @@ def test_every_unhealthy_state_is_a_trouble() -> None:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    content = {
-        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
-        "resources": ["pods"],
-        "sinks": {"hook": {"type": "file", "path": "deltas.ndjson"}},
-        "state": {"directory": "state"},
-    }
-    (tmp_path / "state").mkdir()
-    path = tmp_path / "kubedelta.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
+    return a_config(tmp_path, sink="hook")
 
 
 def append(path: Path, text: str) -> None:

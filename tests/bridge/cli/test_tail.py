@@ -24,7 +24,7 @@ from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta
 from bridge.model.versions.followed_record import FollowedRecord
 from bridge.operations.admin.server import AdminServer
-from tests.bridge.cli.conftest import Command
+from tests.bridge.cli.conftest import Command, a_config
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS, a_delta, a_gap, a_snapshot
@@ -138,17 +138,11 @@ async def test_a_wrong_option_is_a_usage_error(command: Command, deltas: Path, w
 
 
 async def test_the_name_of_a_sink_stands_for_its_file(command: Command, deltas: Path, tmp_path: Path) -> None:
-    content = {
-        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
-        "resources": ["pods"],
-        "sinks": {
-            "copy": {"type": "file", "path": "deltas.ndjson"},
-            "hook": {"type": "webhook", "url": "http://127.0.0.1:9/"},
-        },
-        "state": {"directory": "state"},
+    sinks = {
+        "copy": {"type": "file", "path": "deltas.ndjson"},
+        "hook": {"type": "webhook", "url": "http://127.0.0.1:9/"},
     }
-    config = tmp_path / "kubedelta.yaml"
-    config.write_text(yaml.safe_dump(content))
+    config = a_config(tmp_path, sinks=sinks)
     assert len(await tailed(command, "copy", "-c", str(config))) == 7
     ended = await command("tail", "nobody", "-c", str(config))
     assert (ended.code, ended.out) == (Exit.NO, "")
@@ -237,16 +231,7 @@ def test_a_pipe_that_is_closed_ends_it_quietly(tmp_path: Path, capsys: pytest.Ca
 @pytest.fixture
 def hooked(tmp_path: Path) -> Path:
     """A configuration whose sink cannot be read."""
-    content = {
-        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
-        "resources": ["pods"],
-        "sinks": {"hook": {"type": "webhook", "url": "http://127.0.0.1:9/"}},
-        "state": {"directory": "state"},
-    }
-    (tmp_path / "state").mkdir()
-    config = tmp_path / "kubedelta.yaml"
-    config.write_text(yaml.safe_dump(content))
-    return config
+    return a_config(tmp_path, sinks={"hook": {"type": "webhook", "url": "http://127.0.0.1:9/"}})
 
 
 @pytest.mark.parametrize(("words", "asked"), [((), None), (("hook",), "hook")])

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bridge.cli.exits import Exit
 from bridge.cli.top import summary_line, table_lines
@@ -25,7 +24,7 @@ from bridge.model.status import CircuitState, InformerState, InformerStatus, Sin
 from bridge.operations.admin.server import AdminServer
 from bridge.telemetry.facts.outbox import BatchCommitted
 from bridge.telemetry.metrics import Metrics
-from tests.bridge.cli.conftest import Command
+from tests.bridge.cli.conftest import Command, a_config
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin
 from tests.kit.records import PODS
@@ -174,16 +173,7 @@ class _Status:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    content = {
-        "cluster": {"name": "test", "server": "http://127.0.0.1:1"},
-        "resources": ["pods"],
-        "sinks": {"copy": {"type": "file", "path": "deltas.ndjson"}},
-        "state": {"directory": "state"},
-    }
-    (tmp_path / "state").mkdir()
-    path = tmp_path / "kubedelta.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
+    return a_config(tmp_path)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from bridge.cli.exits import Exit
 from bridge.model.change import Evidence, Op
@@ -18,7 +17,7 @@ from bridge.model.resource import Resource
 from sinks.base import ALL_STORED
 from sinks.file.options import FileOptions
 from sinks.file.sink import FileSink
-from tests.bridge.cli.conftest import Command
+from tests.bridge.cli.conftest import Command, a_config
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.playground import Playground
 from tests.kit.sinks import opened_sink
@@ -32,19 +31,6 @@ AT_ONCE = ("--settle", "50ms")
 async def cluster() -> AsyncIterator[Playground]:
     async with Playground() as server:
         yield server
-
-
-def a_config(folder: Path, server: str, **sinks: Any) -> Path:
-    (folder / "state").mkdir(exist_ok=True)
-    content = {
-        "cluster": {"name": "prod", "server": server},
-        "resources": ["configmaps"],
-        "state": {"directory": str(folder / "state")},
-        "sinks": {"copy": {"type": "file", "path": str(folder / "deltas.ndjson")}, **sinks},
-    }
-    path = folder / "kubedelta.yaml"
-    path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return path
 
 
 def config_map(cluster: Playground, name: str) -> dict[str, Any]:
@@ -68,7 +54,7 @@ def a_delta(sequence: int, manifest: dict[str, Any], op: Op = Op.ADDED) -> Delta
 
 
 async def write(folder: Path, records: Sequence[Delta | Gap]) -> None:
-    sink = FileSink("copy", FileOptions(path=folder / "deltas.ndjson"), cluster="prod")
+    sink = FileSink("copy", FileOptions(path=folder / "deltas.ndjson"), cluster="test")
     async with opened_sink(sink):
         assert await sink.deliver(records) == ALL_STORED
 
@@ -152,7 +138,7 @@ async def test_a_verification_has_one_json_document(command: Command, cluster: P
 
 
 async def test_a_webhook_cannot_be_read_back(command: Command, tmp_path: Path) -> None:
-    config = a_config(tmp_path, "http://127.0.0.1:1", hook={"type": "webhook", "url": "http://127.0.0.1:1/"})
+    config = a_config(tmp_path, sinks={"hook": {"type": "webhook", "url": "http://127.0.0.1:1/"}})
 
     done = await command("verify", "hook", "-c", str(config))
 
@@ -161,7 +147,7 @@ async def test_a_webhook_cannot_be_read_back(command: Command, tmp_path: Path) -
 
 
 async def test_an_unknown_sink_is_named_with_the_configured_ones(command: Command, tmp_path: Path) -> None:
-    done = await command("verify", "copi", "-c", str(a_config(tmp_path, "http://127.0.0.1:1")))
+    done = await command("verify", "copi", "-c", str(a_config(tmp_path)))
 
     assert done.code == Exit.CONFIG
     assert done.err == "sinks.copi: there is no such sink; the sinks are copy\n"

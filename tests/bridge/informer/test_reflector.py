@@ -23,6 +23,7 @@ from bridge.model.answers import (
     Announced,
     Bookmark,
     Busy,
+    EventType,
     Expired,
     Failed,
     HungUp,
@@ -170,6 +171,16 @@ async def test_every_watch_draws_its_own_timeout() -> None:
         525,
         300,
     ]
+
+
+@pytest.mark.parametrize("end", [HUNG_UP, Silent(90)])
+async def test_a_watch_that_ends_or_idles_is_reopened_without_a_list(end: HungUp | Silent) -> None:
+    async with watching(opened(Quiet(2), modified(WEB.at(8)), end), opened(), start=WATCHES) as world:
+        await world.played()
+
+    assert world.source.requests[1] == WatchRequest(version="8", timeout=450)
+    assert world.source.pauses == [2]
+    assert world.reflector.live
 
 
 @pytest.mark.parametrize(
@@ -537,6 +548,18 @@ async def test_a_full_queue_stops_the_reading_until_it_is_taken_from() -> None:
         assert (await drained(world.fifo)).position == "17"
         await asyncio.sleep(1)
         assert len(world.fifo) == 10
+
+
+async def test_events_of_a_watch_list_are_in_the_queue_in_their_order() -> None:
+    delivered = [
+        (EventType.ADDED, WEB.at(3)),
+        (EventType.DELETED, WEB.at(8)),
+        (EventType.ADDED, WEB.born_again().at(9)),
+    ]
+    async with watching(opened(Announced(delivered), closing_bookmark(10)), start=NotSynced()) as world:
+        await world.played()
+
+        assert [delta.object for delta in (await drained(world.fifo)).deltas] == [thing for _, thing in delivered]
 
 
 async def test_a_new_epoch_follows_the_one_it_was_resumed_in() -> None:

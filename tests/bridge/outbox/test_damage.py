@@ -17,8 +17,7 @@ from bridge.outbox.storage.directory_lock import FILE
 from bridge.outbox.storage.state_directory import StateDirectory
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxRebuilt
-from tests.bridge.outbox.opened import alter, crashed, everything, opened, rows_of, story
-from tests.bridge.outbox.test_backfill import Taker
+from tests.bridge.outbox.opened import Taker, alter, crashed, everything, opened, rows_of, story
 from tests.kit.informed import Informed
 from tests.kit.records import DEPLOYMENTS
 

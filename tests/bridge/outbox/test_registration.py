@@ -10,8 +10,8 @@ import pytest
 from bridge.model.policies import StartPolicy
 from bridge.model.status import PauseCause
 from bridge.outbox import Outbox, Retention, StateError
-from tests.bridge.outbox.opened import AUDIT, crashed, feeds_of, opened
-from tests.bridge.outbox.test_backfill import Taker, settled
+from tests.bridge.outbox.opened import AUDIT, Taker, crashed, feeds_of, opened
+from tests.bridge.outbox.test_backfill import settled
 from tests.kit.informed import Informed
 
 
