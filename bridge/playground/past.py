@@ -31,7 +31,7 @@ _BUILT_IN = {kind.name: kind for kind in BUILT_IN}
 class _ReadOnly(Faults):
     """Clients that review their rights first are told that they may read."""
 
-    def forbids(self, resource: str, verb: str, namespace: str, *, spend: bool) -> bool:
+    def forbids(self, resource: str, verb: str, *, spend: bool) -> bool:
         return not spend and verb not in READING
 
 

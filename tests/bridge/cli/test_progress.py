@@ -17,8 +17,8 @@ from bridge.cli.progress import ProgressLine, progress, progress_text
 from bridge.cli.run import show_first_lists
 from bridge.model.admin import UnknownTarget
 from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
-from tests.bridge.cli.conftest import Command
-from tests.bridge.cli.test_verify import AT_ONCE, a_config, a_delta, cluster, config_map, write
+from tests.bridge.cli.conftest import Command, a_config
+from tests.bridge.cli.test_verify import AT_ONCE, a_delta, cluster, config_map, write
 from tests.kit.fake_admin import FakeAdmin
 from tests.kit.playground import Playground
 
