@@ -86,25 +86,6 @@ def test_in_ci_a_container_that_cannot_run_is_no_failure(
     assert result.ret == pytest.ExitCode.OK
 
 
-def test_in_ci_tests_that_were_not_chosen_are_not_missed(
-    bare_machine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CI", "true")
-
-    result = run(bare_machine, "-m", "not go and not java")
-
-    result.assert_outcomes(passed=1, deselected=4)
-    result.stdout.no_fnmatch_line("*left out*")
-    assert result.ret == pytest.ExitCode.OK
-
-
-@pytest.mark.parametrize(("chosen", "count"), [("go", 2), ("java", 3), ("go and java", 1)])
-def test_a_test_has_the_mark_of_its_fixtures(bare_machine: pytest.Pytester, chosen: str, count: int) -> None:
-    result = run(bare_machine, "-m", chosen, "--collect-only", "-q")
-
-    result.stdout.fnmatch_lines([f"{count}/5 tests collected*"])
-
-
 def test_a_test_that_asks_while_it_runs_says_so_by_mark(bare_machine: pytest.Pytester) -> None:
     bare_machine.makepyfile("""
         import pytest
@@ -125,20 +106,19 @@ def test_a_test_that_asks_while_it_runs_says_so_by_mark(bare_machine: pytest.Pyt
     result.stdout.fnmatch_lines(['*mark the test with pytest.mark.java("kafka"): it needs that'])
 
 
-def test_a_java_that_is_too_old_is_as_good_as_none(bare_machine: pytest.Pytester) -> None:
-    put_on_path(bare_machine, "java", """import sys; sys.exit(print('openjdk version "11.0.2"', file=sys.stderr))""")
+@pytest.mark.parametrize(
+    ("program", "answer", "chosen", "said"),
+    [
+        ("java", 'openjdk version "11.0.2"', "topic", "left out: java (java is 11, Kafka needs 17): 2 tests"),
+        ("go", "go: go.mod requires go >= 1.26.0", "store", "left out: go (go: go.mod requires go >= 1.26.0): 1 test"),
+    ],
+)
+def test_a_toolchain_that_is_too_old_is_as_good_as_none(
+    bare_machine: pytest.Pytester, program: str, answer: str, chosen: str, said: str
+) -> None:
+    put_on_path(bare_machine, program, f"import sys; print({answer!r}, file=sys.stderr); sys.exit({program == 'go'})")
 
-    result = run(bare_machine, "-k", "topic")
-
-    result.stdout.fnmatch_lines(["left out: java (java is 11, Kafka needs 17): 2 tests"])
-
-
-def test_a_go_that_may_not_build_the_recipe_is_as_good_as_none(bare_machine: pytest.Pytester) -> None:
-    put_on_path(bare_machine, "go", "import sys; sys.exit('go: go.mod requires go >= 1.26.0 (running go 1.19)')")
-
-    result = run(bare_machine, "-k", "store")
-
-    result.stdout.fnmatch_lines(["left out: go (go: go.mod requires go >= 1.26.0 (running go 1.19)): 1 test"])
+    run(bare_machine, "-k", chosen).stdout.fnmatch_lines([said])
 
 
 def test_a_failed_build_fails_its_tests_with_the_compilers_words(bare_machine: pytest.Pytester) -> None:

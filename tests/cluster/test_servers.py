@@ -83,24 +83,6 @@ def test_a_server_that_ignores_the_polite_end_is_killed(tmp_path: Path) -> None:
     assert is_gone(pid)
 
 
-def test_a_frozen_server_can_be_stopped(tmp_path: Path) -> None:
-    server = Sleeper(tmp_path).start()
-    pid = server.pid
-    server.pause()
-
-    server.stop()
-
-    assert is_gone(pid)
-
-
-def test_a_stopped_server_cannot_be_frozen_nor_started_twice(tmp_path: Path) -> None:
-    with Sleeper(tmp_path) as server, pytest.raises(ServerFailed, match="runs already"):
-        server.start()
-
-    with pytest.raises(ServerFailed, match="does not run"):
-        server.pause()
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux notifies a child that its parent died")
 def test_a_server_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     """The death signal follows the thread that starts a process, and the threads of an event loop end with it."""
