@@ -39,10 +39,6 @@ def _types(example: Path) -> set[str]:
     return {sink["type"] for sink in _read(example)["sinks"].values()}
 
 
-def test_there_are_examples() -> None:
-    assert {"kafka", "nats", "webhook", "file"} <= set().union(*map(_types, EXAMPLES))
-
-
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_passes_the_offline_check(example: Path) -> None:
     checked = in_a_process("check", "--offline", "-c", str(example))

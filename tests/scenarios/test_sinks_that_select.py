@@ -115,15 +115,3 @@ async def verified(bridge: BridgeProcess, sink: str) -> int:
 
 async def reached(bridge: BridgeProcess, file: Path, expected: Callable[[], dict[str, str]]) -> None:
     await bridge.until("the sink with everything has the cluster's state", lambda _: held(file) == expected())
-
-
-async def test_a_mistake_in_a_selection_ends_the_start(tmp_path: Path) -> None:
-    async with Playground() as cluster:
-        wrong = [{"resource": "configmaps", "where": "objekt.data.n == '1'"}]
-        bridge = BridgeProcess(tmp_path / "bridge", config(cluster, tmp_path, wrong))
-        assert await asyncio.to_thread(bridge.ended) == 78
-        assert bridge.logged("sinks.view.select[0].where", "column 1", "object")
-
-        bridge.configure(config(cluster, tmp_path, ["configmap.apps"]))
-        assert await asyncio.to_thread(bridge.ended) == 78
-        assert bridge.logged("sinks.view.select[0].resource", "configmaps")

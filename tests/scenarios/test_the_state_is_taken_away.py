@@ -94,14 +94,3 @@ async def test_a_directory_that_is_removed_as_a_whole_is_said_loudly(tmp_path: P
         said = bridge.log_tail()
         assert "was removed, or moved away, while it was in use. The next start finds no mark there" in said
         assert await asyncio.to_thread(bridge.ended) == NOT_CONFIGURED_RIGHT
-
-
-async def test_a_removed_lock_lets_no_second_bridge_in(tmp_path: Path) -> None:
-    async with Playground() as cluster:
-        first, second = _bridge(tmp_path / "first", cluster.url), _bridge(tmp_path / "second", cluster.url)
-        second.state = first.state
-        async with first.started():
-            (first.state / "lock").unlink()
-            assert await asyncio.to_thread(second.ended) == NOT_CONFIGURED_RIGHT
-            assert "is held by another process" in second.log_tail()
-            assert await first.ready()

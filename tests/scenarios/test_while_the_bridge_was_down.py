@@ -1,4 +1,4 @@
-"""The cluster changes while no bridge is there to see it, or what the bridge is to watch changes."""
+"""The cluster changes while no bridge is there to see it, or none that sees, or what the bridge is to watch changes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, an_object
-from tests.kit.judge import assert_makes_sense
+from tests.kit.etcd_history import JSON_STORAGE, NO_COMPACTION
+from tests.kit.judge import Verdict, assert_makes_sense
 from tests.kit.received import Received, as_received, assert_in_order, assert_same_state, rebuilt, without_secrets
 from tests.kit.scene import Scene
 
@@ -23,14 +25,11 @@ KEPT, CHANGED, DELETED, RECREATED = "kept", "changed", "deleted", "recreated"
 async def test_changes_during_the_downtime_are_exported_at_the_start(scene: Scene, expired: bool) -> None:
     bridge = scene.bridge()
     async with KubeClient(scene.servers.api) as kube, bridge.started():
-        for kind in KINDS:
-            for name in (KEPT, CHANGED, DELETED, RECREATED):
-                await kube.create(f"{scene.root}/{kind}", an_object(kind, name))
+        await _create_all(kube, scene)
         await scene.until_received(bridge)
 
         await asyncio.to_thread(bridge.kill9)
-        for kind in KINDS:
-            await _change(kube, f"{scene.root}/{kind}", kind)
+        await _change_all(kube, scene)
         if expired:
             await scene.forget()
         await asyncio.to_thread(bridge.start)
@@ -38,23 +37,62 @@ async def test_changes_during_the_downtime_are_exported_at_the_start(scene: Scen
         lists = (await bridge.metrics()).value("reflector_lists_total")
 
     for verdict in (await scene.judged()).values():
-        if expired:  # Of each kind: changed, deleted, deleted and added, created.
-            assert verdict.relisted == 5 * len(KINDS)
-            assert verdict.skipped >= 3 * len(KINDS), "one change of two, and what came and went"
+        if expired:
+            _assert_was_found_in_lists(verdict)
         else:
             assert verdict.relisted == verdict.skipped == 0
     assert lists == (len(KINDS) if expired else 0)
 
 
-async def _change(kube: KubeClient, collection: str, kind: str) -> None:
+async def test_changes_behind_a_dead_api_server_come_when_it_is_back(
+    scene: Scene, start_kube_apiserver: StartKubeApiServer
+) -> None:
+    """The bridge runs, and the cluster changes through another API server. The dead one cannot stream a first state, as
+    servers before 1.32 could not."""
+    flags = (JSON_STORAGE, NO_COMPACTION, "--feature-gates=WatchList=false")
+    dying = await asyncio.to_thread(start_kube_apiserver, scene.servers.etcd, *flags)
+    bridge = scene.bridge(api=dying)
+    async with KubeClient(scene.servers.api) as kube, bridge.started():
+        await _create_all(kube, scene)
+        await scene.until_received(bridge)
+
+        await asyncio.to_thread(dying.kill9)
+        await bridge.until("the outage is noticed", lambda metrics: metrics.value("resource_live") == 0)
+        assert not await bridge.ready()
+        await _change_all(kube, scene)
+        await scene.forget()
+        await asyncio.to_thread(dying.start)
+        await scene.until_received(bridge)
+        relists = (await bridge.metrics()).value("reflector_relists_total")
+
+    for verdict in (await scene.judged()).values():
+        _assert_was_found_in_lists(verdict)
+    assert relists == len(KINDS)
+
+
+async def _create_all(kube: KubeClient, scene: Scene) -> None:
+    for kind in KINDS:
+        for name in (KEPT, CHANGED, DELETED, RECREATED):
+            await kube.create(f"{scene.root}/{kind}", an_object(kind, name))
+
+
+async def _change_all(kube: KubeClient, scene: Scene) -> None:
     """All that can become of an object while nobody looks."""
-    for turn in ("1", "2"):
-        await kube.patch(f"{collection}/{CHANGED}", {"metadata": {"labels": {"turn": turn}}})
-    for name in (DELETED, RECREATED):
-        await kube.delete(f"{collection}/{name}")
-    for name in (RECREATED, "created", "fleeting"):
-        await kube.create(collection, an_object(kind, name))
-    await kube.delete(f"{collection}/fleeting")
+    for kind in KINDS:
+        collection = f"{scene.root}/{kind}"
+        for turn in ("1", "2"):
+            await kube.patch(f"{collection}/{CHANGED}", {"metadata": {"labels": {"turn": turn}}})
+        for name in (DELETED, RECREATED):
+            await kube.delete(f"{collection}/{name}")
+        for name in (RECREATED, "created", "fleeting"):
+            await kube.create(collection, an_object(kind, name))
+        await kube.delete(f"{collection}/fleeting")
+
+
+def _assert_was_found_in_lists(verdict: Verdict) -> None:
+    """Of each kind: changed, deleted, deleted and added, created."""
+    assert verdict.relisted == 5 * len(KINDS)
+    assert verdict.skipped >= 3 * len(KINDS), "one change of two, and what came and went"
 
 
 async def test_objects_that_left_the_scope_are_deleted_new_ones_added(scene: Scene) -> None:

@@ -11,45 +11,23 @@ from tests.kit.bridge_process import BridgeProcess
 from tests.kit.judge import assert_makes_sense
 from tests.kit.received import as_received, assert_in_order, assert_same_state, rebuilt
 from tests.kit.scene import Scene
-from tests.kit.small_disk import SmallDisk
 
 NOT_CONFIGURED_RIGHT = 78
 """EX_CONFIG."""
 
 
-# ── One bridge, and a folder to write in ─────────────────────────────────────
-
-
-def test_a_missing_state_directory_is_refused(tmp_path: Path) -> None:
-    bridge = _idle_bridge(tmp_path)
-    bridge.state.rmdir()
-
-    assert bridge.ended() == NOT_CONFIGURED_RIGHT
-    assert _says(bridge, "state.directory", str(bridge.state), "does not exist")
-    assert not bridge.state.exists(), "a volume that is not mounted must not go unnoticed"
-
-
-def test_a_file_in_place_of_the_state_directory_is_refused(tmp_path: Path) -> None:
-    bridge = _idle_bridge(tmp_path)
-    bridge.state.rmdir()
-    bridge.state.touch()
-
-    assert bridge.ended() == NOT_CONFIGURED_RIGHT
-    assert _says(bridge, "state.directory", str(bridge.state), "is no directory")
-
-
-def test_a_state_directory_that_cannot_be_written_is_refused(tmp_path: Path, small_disk: SmallDisk) -> None:
-    bridge = _idle_bridge(tmp_path, state=small_disk.folder)
-    small_disk.make_read_only()
-
-    assert bridge.ended() == NOT_CONFIGURED_RIGHT
-    assert _says(bridge, "state.directory", str(small_disk.folder), "Read-only")
+# ── One bridge ───────────────────────────────────────────────────────────────
 
 
 async def test_a_state_directory_has_one_bridge_at_a_time(tmp_path: Path) -> None:
     async with Playground() as cluster:
-        first = _idle_bridge(tmp_path / "first", server=cluster.url)
-        second = _idle_bridge(tmp_path / "second", server=cluster.url, state=first.state)
+        config = {
+            "cluster": {"name": "playground", "server": cluster.url},
+            "resources": ["configmaps"],
+            "sinks": {"copy": {"type": "file", "path": str(tmp_path / "deltas.ndjson")}},
+        }
+        first, second = BridgeProcess(tmp_path / "first", config), BridgeProcess(tmp_path / "second", config)
+        second.state = first.state
         async with first.started():
             code = await asyncio.to_thread(second.ended)
             assert await first.ready()
@@ -58,23 +36,7 @@ async def test_a_state_directory_has_one_bridge_at_a_time(tmp_path: Path) -> Non
                 assert await second.ready(), "the kernel let go of the lock of who was killed"
 
     assert code == NOT_CONFIGURED_RIGHT
-    assert _says(second, "state.directory", str(first.state), "held by another process")
-
-
-def _idle_bridge(folder: Path, *, server: str = "http://127.0.0.1:1", state: Path | None = None) -> BridgeProcess:
-    folder.mkdir(exist_ok=True)
-    config = {
-        "cluster": {"name": "playground", "server": server},
-        "resources": ["configmaps"],
-        "sinks": {"copy": {"type": "file", "path": str(folder / "deltas.ndjson")}},
-    }
-    bridge = BridgeProcess(folder / "bridge", config)
-    bridge.state = state or bridge.state
-    return bridge
-
-
-def _says(bridge: BridgeProcess, *words: str) -> bool:
-    return bool(bridge.logged(*words))
+    assert second.logged("state.directory", str(first.state), "held by another process")
 
 
 # ── One cluster ──────────────────────────────────────────────────────────────
@@ -95,7 +57,7 @@ async def test_another_clusters_state_is_refused_or_begins_an_epoch(scene: Scene
             await kube.create(f"{scene.root}/configmaps", {"metadata": {"name": name}})
         bridge.configure(scene.config(api=kube.server))
         assert await asyncio.to_thread(bridge.ended) == NOT_CONFIGURED_RIGHT
-        assert _says(bridge, "state.on_cluster_change", "belongs to the cluster")
+        assert bridge.logged("state.on_cluster_change", "belongs to the cluster")
         assert rebuilt(scene.written()) == state_before, "nothing is reported of a cluster that was refused"
 
         restart = {"on_cluster_change": "restart"}
