@@ -489,6 +489,18 @@ async def test_a_locked_part_keeps_all_newer_ones(path: Path) -> None:
     lock.move_to(None)
 
 
+async def test_a_part_that_is_locked_for_long_is_removed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may read it may lock it, and fill the disk so."""
+    await write(path, 100, rotation=PLAIN)
+    before = stems(path)
+    lock = ReadingLock()
+    lock.move_to(parts_of(path)[0].path)
+    monkeypatch.setattr("sinks.file.parts.LONGEST_READ", 0.0)
+    async with opened(path, rotation={**PLAIN, "retain_parts": 1}):
+        await until(lambda: stems(path) == before[-1:])
+    lock.move_to(None)
+
+
 def test_a_lock_keeps_a_part_for_an_hour(path: Path) -> None:
     path.with_name(f"{path.name}.1").write_bytes(b"1\n")
     [part], clock = parts_of(path), StandingClock()
