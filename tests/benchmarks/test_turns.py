@@ -73,10 +73,6 @@ def test_a_percentile_is_the_smallest_value_not_exceeded(percent: float, value: 
     assert percentile([float(each) for each in reversed(range(1, 101))], percent) == value
 
 
-def test_a_percentile_of_one_value_is_that_value() -> None:
-    assert percentile([7.0], 99) == 7.0
-
-
 def test_rounds_of_chosen_contenders_go_and_others_stay() -> None:
     results = Results({}, {}, notes={"kafka": "beside other work", "file": "alone"})
     for name in "ab":

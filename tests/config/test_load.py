@@ -459,10 +459,6 @@ def test_with_one_type_of_sink_a_wrong_type_is_still_one_problem(tmp_path: Path)
     assert [problem.path for problem in error.value.problems] == [("sinks", "copy", "type")]
 
 
-def test_there_is_no_page_by_default(load_text: Load) -> None:
-    assert load_text(SMALLEST).page.listen is None
-
-
 @pytest.mark.parametrize("listen", ["127.0.0.1:8081", "127.9.9.9:0", "localhost:8081", "'[::1]:8081'"])
 def test_a_page_for_this_machine_needs_no_token(load_text: Load, listen: str) -> None:
     assert load_text(f"{SMALLEST}page: {{listen: {listen}}}\n").page.listen is not None
@@ -534,13 +530,6 @@ def test_a_variable_of_a_missing_sink_names_the_sink(refused: Refused, variable:
     [problem] = refused(SMALLEST, {f"KUBEDELTA__{variable}": "x"})
     assert problem.startswith(f"KUBEDELTA__{variable}: ")
     assert message in problem
-
-
-def test_a_sink_may_stand_in_variables_alone(load_text: Load) -> None:
-    alone = {"KUBEDELTA__SINKS__OTHER__PATH": "x", "KUBEDELTA__SINKS__OTHER__TYPE": "copy"}
-    assert set(load_text(SMALLEST, alone).sinks) == {"copy", "other"}
-    whole = {"KUBEDELTA__SINKS__OTHER": "{type: copy}", "KUBEDELTA__SINKS__OTHER__PATH": "x"}
-    assert set(load_text(SMALLEST, whole).sinks) == {"copy", "other"}
 
 
 # ── The state directory of a wrong file ──────────────────────────────────────

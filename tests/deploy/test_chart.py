@@ -21,6 +21,7 @@ from tests.deploy.helm import (
     EVERYTHING,
     KUBERNETES,
     NAMESPACE,
+    REPLICAS,
     ROOT,
     TYPES,
     Helm,
@@ -49,7 +50,11 @@ def full(helm: Helm) -> list[Manifest]:
 # ── Kubernetes takes it ──────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("values", [{}, {"config": CONFIG}, EVERYTHING], ids=["default", "configured", "everything"])
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"config": CONFIG}, EVERYTHING, REPLICAS],
+    ids=["default", "configured", "everything", "replicas"],
+)
 def test_the_linter_finds_nothing(helm: Helm, values: Values) -> None:
     linted = helm.lint(values)
     assert linted.returncode == 0, linted.stdout + linted.stderr
@@ -58,9 +63,12 @@ def test_the_linter_finds_nothing(helm: Helm, values: Values) -> None:
 
 @pytest.mark.usefixtures("schemas_once")
 @pytest.mark.parametrize("version", KUBERNETES)
-def test_schemas_of_kubernetes_accept_every_object(version: str, plain: list[Manifest], full: list[Manifest]) -> None:
-    own = [each for each in (*plain, *full) if not each["apiVersion"].startswith("monitoring.coreos.com/")]
-    assert len(own) > 15
+def test_schemas_of_kubernetes_accept_every_object(
+    version: str, helm: Helm, plain: list[Manifest], full: list[Manifest]
+) -> None:
+    rendered = (*plain, *full, *helm.rendered(REPLICAS))
+    own = [each for each in rendered if not each["apiVersion"].startswith("monitoring.coreos.com/")]
+    assert {"Deployment", "StatefulSet", "PodDisruptionBudget", "Role"} <= {each["kind"] for each in own}
     for manifest in own:
         assert kubernetes_validate.validate(manifest, version, strict=True) == version
     misspelt = one(plain, "Service") | {"spce": {}}

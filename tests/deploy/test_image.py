@@ -94,10 +94,6 @@ def test_the_image_runs_as_non_root_and_writes_nothing() -> None:
     assert _arguments("STOPSIGNAL") == [["SIGTERM"]]
 
 
-def test_the_image_is_labelled_with_the_projects_version() -> None:
-    assert f'org.opencontainers.image.version="{VERSION}"' in DOCKERFILE
-
-
 # ── What is installed ────────────────────────────────────────────────────────
 
 

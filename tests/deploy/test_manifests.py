@@ -1,23 +1,14 @@
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from bridge.kube import ClusterAccess, connect
-from bridge.operations.rights import IDENTITY, Subject, rights_of
-from bridge.operations.rights import manifests as manifests_of
-from bridge.plan.plan import Wanted
 from config.load import load
 from config.schema import Settings
 from sinks import registry
-from tests.kit.deadlines import BUSY
-from tests.kit.playground import Playground
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -70,27 +61,6 @@ def test_the_rights_are_list_and_watch_on_configured_resources(manifests: list[M
     assert sorted(granted) == sorted(wanted.resource for wanted in settings.resources)
     assert all(rule["verbs"] == ["list", "watch"] for rule in rules)
     assert not any("*" in name for name in granted)
-
-
-async def test_the_rights_are_those_that_rbac_prints(manifests: list[Manifest], settings: Settings) -> None:
-    async with Playground() as cluster, connect(ClusterAccess(server=cluster.url)) as client:
-        catalogue = await client.discover()
-    rights = [right for entry in settings.resources for right in rights_of(Wanted(entry.resource), catalogue)]
-    printed = manifests_of([*rights, IDENTITY], name="kubedelta", subject=Subject("kubedelta", "kubedelta"))
-    role, binding = yaml.safe_load_all(printed)
-    assert role["rules"] == _one(manifests, "ClusterRole")["rules"]
-    written = _one(manifests, "ClusterRoleBinding")
-    assert (binding["roleRef"], binding["subjects"]) == (written["roleRef"], written["subjects"])
-
-
-def test_only_the_object_that_identifies_the_cluster_may_be_read(manifests: list[Manifest]) -> None:
-    [rule] = [rule for rule in _one(manifests, "ClusterRole")["rules"] if "resourceNames" in rule]
-    assert rule == {
-        "apiGroups": [""],
-        "resources": ["namespaces"],
-        "resourceNames": ["kube-system"],
-        "verbs": ["get"],
-    }
 
 
 def test_the_rights_are_bound_to_the_account_that_the_pod_has(manifests: list[Manifest], pod: Manifest) -> None:
@@ -215,40 +185,3 @@ def test_kustomize_is_given_every_manifest(manifests: list[Manifest]) -> None:
     assert set(kustomization["resources"]) == {file.name for file in DEPLOY.glob("*.yaml")} - others
     [generated] = kustomization["configMapGenerator"]
     assert generated["files"] == ["kubedelta.yaml"]
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_what_kustomize_makes_of_it_hangs_together(settings: Settings) -> None:
-    built = subprocess.run(["kubectl", "kustomize", DEPLOY], capture_output=True, timeout=60 * BUSY, check=True).stdout
-    by_kind: dict[str, Manifest] = {manifest["kind"]: manifest for manifest in yaml.safe_load_all(built)}
-    for kind in ("ServiceAccount", "ConfigMap", "Deployment", "Service", "PersistentVolumeClaim"):
-        assert by_kind[kind]["metadata"]["namespace"] == by_kind["Namespace"]["metadata"]["name"]
-    assert by_kind["ClusterRoleBinding"]["subjects"][0]["namespace"] == by_kind["Namespace"]["metadata"]["name"]
-    assert by_kind["ConfigMap"]["data"]["kubedelta.yaml"] == (DEPLOY / "kubedelta.yaml").read_text()
-    pod = by_kind["Deployment"]["spec"]["template"]["spec"]
-    names = [volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume]
-    assert names == [by_kind["ConfigMap"]["metadata"]["name"]]
-    assert by_kind["Deployment"]["spec"]["selector"]["matchLabels"].items() <= _labels(by_kind["Deployment"]).items()
-
-
-def _labels(deployment: Manifest) -> dict[str, str]:
-    return dict(deployment["spec"]["template"]["metadata"]["labels"])
-
-
-def _strings(part: Any) -> Iterator[str]:
-    if isinstance(part, dict):
-        for value in part.values():
-            yield from _strings(value)
-    elif isinstance(part, list):
-        for value in part:
-            yield from _strings(value)
-    elif isinstance(part, str):
-        yield part
-
-
-def test_the_image_has_the_projects_version_and_no_registry(pod: Manifest) -> None:
-    kustomization = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
-    [image] = kustomization["images"]
-    project = (ROOT / "pyproject.toml").read_text()
-    assert f'version = "{image["newTag"]}"' in project
-    assert [text for text in _strings(pod) if text == image["name"]]

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.cluster.kube_client import KubeClient, KubeError, Manifest
+from tests.cluster.kube_client import KubeClient, Manifest
 from tests.cluster.roles import roles_of
 from tests.deploy.component import plain, plain_replicas
 
@@ -59,23 +59,6 @@ async def _may(
     }
     answer = await kube.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     return bool(answer["status"]["allowed"])
-
-
-@pytest.mark.parametrize("manifests", [plain(), plain_replicas()], ids=["one", "replicas"])
-async def test_an_api_server_takes_all_manifests_and_a_restricted_pod(
-    deployed: KubeClient, manifests: list[Manifest]
-) -> None:
-    [workload] = [each for each in manifests if each["kind"] in ("Deployment", "StatefulSet")]
-    pod = {"apiVersion": "v1", "kind": "Pod", **workload["spec"]["template"]}
-    pod["metadata"] = {**pod["metadata"], "name": "kubedelta"}
-    volumes = [each for each in pod["spec"]["volumes"] if each["name"] != "state"]
-    claim = {"name": "state", "persistentVolumeClaim": {"claimName": "state-kubedelta-0"}}
-    pod["spec"] = {**pod["spec"], "volumes": [*volumes, claim]}
-    admitted = await deployed.create("/api/v1/namespaces/kubedelta/pods", pod, fieldValidation="Strict", dryRun="All")
-    assert admitted["spec"]["serviceAccountName"] == "kubedelta"
-    pod["spec"] = {**pod["spec"], "hostNetwork": True}
-    with pytest.raises(KubeError, match="PodSecurity"):
-        await deployed.create("/api/v1/namespaces/kubedelta/pods", pod, dryRun="All")
 
 
 async def test_the_account_has_exactly_the_rights_it_needs(deployed: KubeClient) -> None:
