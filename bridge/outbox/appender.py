@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import gmtime, strftime, time_ns
@@ -9,6 +10,7 @@ from time import gmtime, strftime, time_ns
 from msgspec.structs import replace
 
 from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
+from bridge.model.formats.managers import behind
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
 from bridge.outbox.log import statements
@@ -56,6 +58,8 @@ class Appender:
         """In which selections are evaluated."""
         self._observe: Callable[[Sequence[Record], int], None] | None = None
         self._reached: dict[int, InformerProgress] = {}
+        self.sampled = asyncio.Event()
+        """Set when a kind has enough bodies for a dictionary."""
 
     async def append(self, batch: ChangeBatch) -> Sequence[Delta]:
         """Writes records, ledger and position in a transaction. Returns the records once they are durable; waits while
@@ -155,7 +159,11 @@ class Appender:
     def write(self, deltas: Sequence[Delta], ready: Append) -> Awaitable[int]:
         """Writes records with numbers of ``number_next``; durable when awaited."""
         bodies = self._store.codec.bodies
-        compress = bodies.compress.get(ready.kind) or partial(bodies.pack, ready.kind)
+        compress = bodies.compress.get(ready.kind)
+        if compress is None:
+            compress = partial(bodies.pack, ready.kind)
+            if bodies.sample(ready.kind, (behind(each.body, each.managers) for each in deltas)):
+                self.sampled.set()
         return self._store.write(
             partial(statements.append, deltas=deltas, batch=ready, compress=compress, cipher=bodies.cipher),
             committed=partial(self.appended, deltas),

@@ -168,7 +168,7 @@ class Outbox:
         """Saves progress, trims, and watches for missing files, until cancelled. Raises Damaged, or a bug."""
         counted, interval, last = self._now(), PollInterval(TICK, QUIET_TICK), self.last
         while True:
-            await asyncio.sleep(interval.seconds)
+            await self._pause(interval.seconds)
             self._store.state_directory.require_files()
             await self._examine_suspicion()
             progressed = await self.maintain()
@@ -177,6 +177,14 @@ class Outbox:
             if self._now() - counted >= _ABSENCE:
                 await self.registration.count_absence(self._now() - counted, self._retention.forget_after)
                 counted = self._now()
+
+    async def _pause(self, seconds: float) -> None:
+        """Ends early for a kind that can have a dictionary: a first list is over in less than a tick, and each of its
+        bodies takes eight times the bytes and four times the CPU without."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._appender.sampled.wait()
+        self._appender.sampled.clear()
 
     async def _examine_suspicion(self) -> None:
         """Examines the database after an error of a reader. Raises Damaged; a bug stays with its caller."""

@@ -77,9 +77,9 @@ def changed_in(managers: bytes) -> bytes | None:
     return None if found.changed is None else _encode([found.entries[index] for index in found.changed])
 
 
-def behind(body: bytes, managers: bytes) -> bytes:
-    """A text for both, which ``parted`` separates."""
-    return b"".join((body, _MARK, managers, _MARK))
+def behind(body: bytes, managers: bytes | None) -> bytes:
+    """A text for both, which ``parted`` separates; the body alone for None."""
+    return body if managers is None else b"".join((body, _MARK, managers, _MARK))
 
 
 def parted(text: bytes) -> tuple[bytes, bytes | None]:

@@ -7,7 +7,7 @@ only after it is durable, since a body whose dictionary is lost cannot be read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import apsw
@@ -30,7 +30,8 @@ _ALL_SAMPLE_BYTES = 16 << 20
 
 
 class BodyCodec:
-    """Thread-safe, with one restriction: only one thread calls ``pack``."""
+    """Thread-safe, with two restrictions: only one thread calls ``pack``, and only the event loop ``sample`` and
+    ``take_samples``."""
 
     def __init__(self, dictionaries: Iterable[Dictionary] = (), cipher: Cipher | None = None) -> None:
         self.cipher = cipher
@@ -42,18 +43,14 @@ class BodyCodec:
         self._decompressors: dict[int, list[zstandard.ZstdDecompressor]] = {}
         self._samples: dict[int, list[bytes]] = {}
         self._sampled: dict[int, int] = {}
+        """Bytes of the samples."""
         self._taken: set[int] = set()
         for dictionary in dictionaries:
             self.learn(dictionary)
 
     def pack(self, kind: int, body: bytes) -> bytes:
-        """The body as one zstd frame with content size and checksum. Collects samples while the kind has no
-        dictionary."""
-        compress = self.compress.get(kind)
-        if compress is None:
-            self._sample(kind, body)
-            return pack(body)
-        return compress(body)
+        """The body as one zstd frame with content size and checksum, with the dictionary if the kind has one by now."""
+        return self.compress.get(kind, pack)(body)
 
     def unpack(self, packed: bytes, place: Callable[[int], Place], row: int) -> bytes:
         """The body of a frame, without managers behind it. Raises as ``unpack_whole`` does."""
@@ -89,10 +86,25 @@ class BodyCodec:
 
     # ── Dictionaries ─────────────────────────────────────────────────────────
 
+    def sample(self, kind: int, bodies: Iterable[bytes]) -> bool:
+        """Collects samples of a kind without a dictionary. Returns True while it has enough that were not taken."""
+        if kind in self._taken:
+            return False
+        samples, size = self._samples.setdefault(kind, []), self._sampled.get(kind, 0)
+        room = _ALL_SAMPLE_BYTES - sum(self._sampled.values())
+        for body in bodies:
+            if room <= 0 or _are_enough(samples, size):
+                break
+            samples.append(body)
+            size += len(body)
+            room -= len(body)
+        self._sampled[kind] = size
+        return _are_enough(samples, size)
+
     def take_samples(self) -> tuple[int, list[bytes]] | None:
         """A kind without a dictionary that has enough samples, with the samples; None if there is no such kind."""
-        for kind, size in list(self._sampled.items()):
-            if size >= _SAMPLE_BYTES and len(self._samples[kind]) >= _SAMPLES:
+        for kind, samples in self._samples.items():
+            if _are_enough(samples, self._sampled[kind]):
                 self._taken.add(kind)
                 del self._sampled[kind]
                 return kind, self._samples.pop(kind)
@@ -116,14 +128,9 @@ class BodyCodec:
         )
         self.compress[dictionary.kind] = compressor.compress
 
-    def _sample(self, kind: int, body: bytes) -> None:
-        # The event loop may take the samples between any two lines; then the body is kept in vain, without harm.
-        samples, size = self._samples.setdefault(kind, []), self._sampled.get(kind, 0)
-        enough = size >= _SAMPLE_BYTES and len(samples) >= _SAMPLES
-        if enough or kind in self._taken or sum(self._sampled.values()) >= _ALL_SAMPLE_BYTES:
-            return
-        samples.append(body)
-        self._sampled[kind] = size + len(body)
+
+def _are_enough(samples: Sequence[bytes], size: int) -> bool:
+    return size >= _SAMPLE_BYTES and len(samples) >= _SAMPLES
 
 
 # ── Dictionaries ─────────────────────────────────────────────────────────────

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,13 @@ from bridge.model.object import ApiObject
 from bridge.model.policies import StartPolicy
 from bridge.model.resource import Scope
 from bridge.outbox import Outbox
+from bridge.outbox import outbox as outbox_module
 from bridge.outbox.encryption import Place
 from bridge.outbox.log.body_codec import FIRST_NUMBER, BodyCodec, Dictionary, make_dictionary
+from bridge.outbox.storage.database import one, open_reader
+from bridge.outbox.storage.directory_lock import FILE
+from bridge.telemetry.facts import discard
+from tests.kit.deadlines import BUSY
 from tests.kit.records import PODS
 
 KIND, OTHER = 1, 2
@@ -38,13 +45,11 @@ def learned(bodies: BodyCodec, kind: int = KIND, samples: Sequence[bytes] = tupl
 
 def test_enough_samples_of_a_kind_are_kept_and_given_once() -> None:
     bodies = BodyCodec()
-    for body in BODIES[:20]:
-        bodies.pack(KIND, body)
+    assert not bodies.sample(KIND, BODIES[:20])
     assert bodies.take_samples() is None
 
-    for body in BODIES:
-        bodies.pack(KIND, body)
-        bodies.pack(OTHER, b"{}")
+    assert bodies.sample(KIND, BODIES)
+    assert not bodies.sample(OTHER, [b"{}"] * len(BODIES))
     found = bodies.take_samples()
     assert found is not None
     kind, samples = found
@@ -52,8 +57,7 @@ def test_enough_samples_of_a_kind_are_kept_and_given_once() -> None:
     assert set(samples) <= set(BODIES)
     assert 1 << 20 <= sum(map(len, samples)) < 2 << 20
 
-    for body in BODIES:
-        bodies.pack(KIND, body)
+    assert not bodies.sample(KIND, BODIES)
     assert bodies.take_samples() is None
 
 
@@ -110,19 +114,39 @@ def test_nothing_in_common_makes_no_dictionary() -> None:
     assert make_dictionary([b""] * 100, FIRST_NUMBER) is None
 
 
+async def test_enough_samples_have_their_dictionary_long_before_a_tick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox_module, "TICK", 3600)
+    async with (
+        await Outbox.open(tmp_path, {"copy": StartPolicy.NOW}, report=discard) as outbox,
+        asyncio.timeout(3 * BUSY),
+        asyncio.TaskGroup() as tasks,
+    ):
+        running = tasks.create_task(outbox.run())
+        await outbox.ledger.adopt(PODS, [Scope()])
+        await outbox.append(ChangeBatch(PODS, Scope(), added("web", 1), "600"))
+        with closing(open_reader(tmp_path / FILE)) as database:
+            while not one(database, "SELECT count(*) FROM dictionaries"):  # noqa: ASYNC110  # nothing announces it
+                await asyncio.sleep(0.01)
+        running.cancel()
+
+
+def added(name: str, version: int) -> list[Change]:
+    """Of all bodies, with versions from ``version`` on."""
+    objects = [
+        ApiObject(f"shop/{name}-{number}", f"{name}-{number}", str(version + number), body)
+        for number, body in enumerate(BODIES)
+    ]
+    return [Change(Op.ADDED, Evidence.LISTED, thing) for thing in objects]
+
+
 async def test_an_outbox_trains_a_dictionary_and_keeps_it_on_restart(tmp_path: Path) -> None:
-    changes = [
-        Change(Op.ADDED, Evidence.LISTED, ApiObject(f"shop/web-{number}", f"u-{number}", str(number + 1), body))
-        for number, body in enumerate(BODIES)
-    ]
-    more = [
-        Change(Op.ADDED, Evidence.WATCHED, ApiObject(f"shop/more-{number}", f"m-{number}", str(number + 1000), body))
-        for number, body in enumerate(BODIES)
-    ]
+    more = added("more", 1000)
     facts: list[object] = []
     async with await Outbox.open(tmp_path, {"copy": StartPolicy.NOW}, report=facts.append) as outbox:
         await outbox.ledger.adopt(PODS, [Scope()])
-        await outbox.append(ChangeBatch(PODS, Scope(), changes, "600"))
+        await outbox.append(ChangeBatch(PODS, Scope(), added("web", 1), "600"))
         plain = outbox.size
         await outbox.maintain()
         await outbox.append(ChangeBatch(PODS, Scope(), more[:1], "1000"))  # Behind the dictionary, on its way to disk.
