@@ -25,7 +25,7 @@ never raises: what it meets is the reason for which that record alone is rejecte
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import Any, Final, Literal, TypeAlias
@@ -205,19 +205,20 @@ def redacted(thing: ApiObject, resource: Resource, redaction: Redaction) -> byte
     (see ``bare_body``).
     """
     secret = _read_secret(thing.body)
-    identity = (resource.name.encode(), thing.namespace.encode(), thing.name.encode())
+    digest = redaction.starting_with(resource.name.encode(), thing.namespace.encode(), thing.name.encode())
 
-    def digests(path: str, values: _Values, *, base64: bool = False) -> _Values:
+    def digests(path: bytes, values: _Values) -> Any:
+        """Texts, in place of JSON."""
         if not values:
             return values
-        digest = redaction.starting_with(*identity, path.encode())
-        return {name: _text(digest(name.encode(), _value(raw)), base64=base64) for name, raw in values.items()}
+        return {name: digest(path, name.encode(), _value(value)) for name, value in values.items()}
 
-    # Values of data stay base64, so that clients which decode Secrets can decode these.
-    secret.data = digests("data", secret.data, base64=True)
-    secret.string_data = digests("stringData", secret.string_data)
-    secret.metadata.labels = digests("metadata.labels", secret.metadata.labels)
-    secret.metadata.annotations = digests("metadata.annotations", _without_last_applied(secret.metadata.annotations))
+    if data := digests(b"data", secret.data):
+        # Bytes are written in base64, so that clients which decode Secrets can decode these.
+        secret.data = {name: text.encode() for name, text in data.items()}
+    secret.string_data = digests(b"stringData", secret.string_data)
+    secret.metadata.labels = digests(b"metadata.labels", secret.metadata.labels)
+    secret.metadata.annotations = digests(b"metadata.annotations", _without_last_applied(secret.metadata.annotations))
     return _encode(secret)
 
 
@@ -226,11 +227,6 @@ def _without_last_applied(annotations: _Values) -> _Values:
     if not annotations or LAST_APPLIED not in annotations:
         return annotations
     return {name: value for name, value in annotations.items() if name != LAST_APPLIED} or UNSET
-
-
-def _text(digest: str, *, base64: bool) -> Raw:
-    text = digest.encode()  # No letter of a digest is escaped in JSON.
-    return Raw(b'"%b"' % (b64encode(text) if base64 else text))
 
 
 def _value(raw: Raw) -> bytes:
