@@ -32,10 +32,10 @@ history, where nobody asks, and a trim would have to write the first step that s
 
 Invariants, each with its test:
 
-- A state is, as a JSON value, the one that the stream told. ``tests/bridge/history/test_states.py``
+- A state is, as a JSON value, the one that the stream told. ``tests/bridge/history/test_against_a_model.py``
 - Objects, steps, the reader's notes and the position in the stream are one transaction: a build that is killed goes on
   as if it had not been. ``tests/bridge/history/test_recorder.py``
-- A trim changes no answer about a point behind the kept beginning. ``tests/bridge/history/test_states.py``
+- A trim changes no answer about a point behind the kept beginning. ``tests/bridge/history/test_against_a_model.py``
 - Whatever the stream has left out is told: as an uncertain state, a gap between steps, or an error for a point that the
   file does not reach. ``tests/bridge/history/test_gaps.py``
 - Nothing that redaction left is restored as if it were the value. ``tests/bridge/history/test_restore.py``

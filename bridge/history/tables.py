@@ -111,7 +111,8 @@ def _recognise(connection: apsw.Connection, path: Path, *, writable: bool) -> No
         return
     if application == _APPLICATION:
         raise NotInHistory(f"{path} has format {form}, and this version of kubedelta reads format {FORMAT}")
-    if not writable or connection.pragma("page_count"):
+    # A build may have been killed before it made the tables.
+    if not writable or connection.execute("SELECT count(*) FROM sqlite_schema").get:
         raise NotInHistory(f"{path} is no history of kubedelta")
     # The layout of pages has to be set before the first table exists.
     connection.pragma("auto_vacuum", "incremental")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,8 @@ import pytest
 from bridge.history import HistoryFile, NotInHistory
 from bridge.history.recorder import Recorder
 from tests.bridge.history.streams import EVERYTHING, Stream, build
+
+ROOT = Path(__file__).parents[3]
 
 
 def told(path: Path) -> list[tuple[object, ...]]:
@@ -57,3 +62,12 @@ def test_two_builds_cannot_write_one_file(tmp_path: Path) -> None:
             one.record(event)
         with pytest.raises(NotInHistory, match="another build writes"), other.batch(b"1"):
             other.record(event)
+
+
+def test_a_build_that_is_killed_anywhere_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.bridge.history.killed_build", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+
+    assert int(ended.stdout) > 50, ended.stdout
