@@ -22,9 +22,11 @@ COPY kubedelta ./kubedelta
 COPY bridge ./bridge
 COPY sinks ./sinks
 COPY config ./config
+COPY reader/pyproject.toml reader/README.md ./reader/
+COPY reader/kubedelta_reader ./reader/kubedelta_reader
 # The bytecode is compiled here because nothing can be written later, and is not compared with the sources' times,
 # which layers may change.
-RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist ./reader . \
  && pip --python /opt/kubedelta/bin/python install --no-deps --no-index --no-compile dist/*.whl \
  && /opt/kubedelta/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/kubedelta
 

@@ -48,13 +48,13 @@ help: ## print this menu
 
 setup: $(READY) ## make .venv with the locked dependencies and the kubedelta command in it
 
-$(READY): requirements-build.txt requirements-dev.txt pyproject.toml
+$(READY): requirements-build.txt requirements-dev.txt pyproject.toml reader/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kubedelta needs Python 3.11 or newer; $(PYTHON) is %d.%d" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-build.txt
 	$(PIP_INSTALL) --require-hashes --only-binary :all: --no-binary nkeys --no-build-isolation -r requirements-dev.txt
-	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
-	$(BIN)/python -m compileall -q kubedelta bridge sinks config # or each start compiles them, where PYTHONDONTWRITEBYTECODE is set
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e ./reader -e .
+	$(BIN)/python -m compileall -q kubedelta bridge sinks config reader # or each start compiles them, where PYTHONDONTWRITEBYTECODE is set
 	@touch $(READY)
 
 run: $(READY) ## the main job on the embedded default: kubedelta demo
@@ -152,8 +152,8 @@ soak: $(READY) ## the long tests that `make test` leaves out, and forty times th
 	KUBEDELTA_EXAMPLES=40 $(BIN)/pytest -m hypothesis $(ARGS) $(NONE_IS_FINE)
 
 lock: $(READY) ## renew the five requirements files from pyproject.toml
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel --extra encryption --extra otel -o requirements.txt
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel --extra encryption --extra otel --group dev -o requirements-dev.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel --extra encryption --extra otel --no-emit-package kubedelta-reader -o requirements.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" pyproject.toml --extra cel --extra encryption --extra otel --group dev --no-emit-package kubedelta-reader -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:build -o requirements-build.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:engines -o requirements-engines.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" --group pyproject.toml:browser -o requirements-browser.txt

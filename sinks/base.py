@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from kubedelta_reader.sources import NoDestination
+
 from bridge.model.formats.definitions import Definitions
 from bridge.model.primitives.election import TermBegan
 from bridge.model.primitives.shard import Shard
@@ -19,7 +21,7 @@ from bridge.model.versions.progress import Progress
 from sinks.channels import Channel
 from sinks.gaps import NamesGaps
 from sinks.options import EventOptions, Format, SinkOptions
-from sinks.reader import CannotRead, NoDestination, ReadPurpose, RecordReader
+from sinks.reader import CannotRead, ReadPurpose, RecordReader
 from sinks.receipt import (
     ALL_STORED,
     WITHHELD,

@@ -1,21 +1,21 @@
 """The promise of readers: each destination that keeps records has one class that reads them again, for ``kubedelta
 verify`` and ``kubedelta tail``.
 
-A reader gives records as they stand at the destination (``StoredRecord``), and knows nothing of their contents. What a
-record says is read behind it: its version by ``stored_version``, all of it by ``followed_record``.
+The built-in ones are sources of the reader library, made of the options of their sink. A reader gives records as they
+stand at the destination, and knows nothing of their contents. What a record says is read behind it: its version by
+``stored_version``, all of it by ``followed_record``.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from bridge.model.versions.stored_record import ANY_OBJECT, ReadFilter, StoredRecord
-from sinks.receipt import SinkUnavailable
+from kubedelta_reader import Record
 
 
 class ReadPurpose(StrEnum):
@@ -29,12 +29,24 @@ class ReadPurpose(StrEnum):
     and a look for new topics comes every few seconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadFilter:
+    """A filter of objects. A reader may return more objects than match, but none less. None matches any."""
+
+    group: str | None = None
+    """Empty for the core group."""
+    version: str | None = None
+    plural: str | None = None
+    kind: str | None = None
+    namespace: str | None = None
+    """Empty for objects without namespace."""
+
+
+ANY_OBJECT = (ReadFilter(),)
+
+
 class CannotRead(Exception):
     """The destination cannot be read, and a retry cannot help. The message has the reason."""
-
-
-class NoDestination(SinkUnavailable):
-    """There is no such file, topic or stream yet. The sink makes it with its first record, or its name is wrong."""
 
 
 class RecordReader(Protocol):
@@ -42,7 +54,8 @@ class RecordReader(Protocol):
     the destination, then ``begin`` or ``last`` for another position than the oldest record, then ``read`` any number of
     times, and ``close`` once, also after a failed ``open``. Runs on the event loop and never blocks it.
 
-    Failures of a destination or a network are raised as SinkUnavailable, by every method but ``close``.
+    Failures of a destination or a network are raised as Unavailable (a SinkUnavailable is one), by every method but
+    ``close``.
     """
 
     def __init__(self, name: str, options: Any, *, cluster: str, purpose: ReadPurpose) -> None:
@@ -58,12 +71,12 @@ class RecordReader(Protocol):
         the destination keeps no records."""
         ...
 
-    async def last(self, count: int, accepts: Callable[[StoredRecord], bool]) -> Sequence[StoredRecord]:
+    async def last(self, count: int, accepts: Callable[[Record], bool]) -> Sequence[Record]:
         """The last records that ``accepts`` takes, in their order, as far back as the destination can look. ``read``
         goes on behind the newest record."""
         ...
 
-    def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[StoredRecord]]:
+    def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[Record]]:
         """Yields records in batches, from the end of the previous ``read`` to the present end. Records of one object
         come in the destination's order. After a failure the next ``read`` goes on behind the records that were yielded
         before. May wait a fraction of a second for a record."""
@@ -80,23 +93,6 @@ class RecordReader(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-FIRST_LOOK_BACK = 100
-_LONGEST_LOOK_BACK = 100_000
-"""Records of a stream or a partition among which the last ones are sought."""
-
-
-def look_backs(first: int, end: int, count: int) -> Iterator[int]:
-    """Where to begin to seek the last ``count`` of the records from ``first`` to ``end``: each time further back,
-    until the caller has found so many. Empty for a count of 0."""
-    back = max(count, FIRST_LOOK_BACK)
-    while count and first < end:
-        start = max(first, end - back)
-        yield start
-        if start == first or back >= _LONGEST_LOOK_BACK:
-            return
-        back = min(10 * back, _LONGEST_LOOK_BACK)
 
 
 @dataclass(frozen=True, slots=True)

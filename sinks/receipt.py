@@ -13,10 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from kubedelta_reader.sources import Unavailable
+
 from bridge.model.record import OrderingKey, Record
 
 
-class SinkUnavailable(Exception):
+class SinkUnavailable(Unavailable):
     """The destination cannot be reached, or takes no records now; both may change later. The message tells the operator
     where to look, and holds no secret."""
 

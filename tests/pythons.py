@@ -16,8 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 """Tests compare with Dockerfile, pyproject.toml and docs/versions.md."""
-LOCKS = ("requirements-build.txt", "requirements-dev.txt", "pyproject.toml")
-ROOMS = ("tests/bridge", "tests/sinks", "tests/config")
+LOCKS = ("requirements-build.txt", "requirements-dev.txt", "pyproject.toml", "reader/pyproject.toml")
+ROOMS = ("tests/bridge", "tests/reader", "tests/sinks", "tests/config")
 CHOICE = ("-m", "not soak and not long and not go and not java")
 
 
@@ -65,7 +65,7 @@ def environment(version: str, python: Path) -> Path:
     install = [uv, "pip", "install", "--quiet", "--no-build-isolation", "--python", str(folder / "bin/python")]
     for lock in LOCKS[:2]:
         subprocess.run([*install, "--require-hashes", "-r", str(ROOT / lock)], check=True)
-    subprocess.run([*install, "--no-deps", "-e", str(ROOT)], check=True)
+    subprocess.run([*install, "--no-deps", "-e", str(ROOT / "reader"), "-e", str(ROOT)], check=True)
     stamp.write_text(digest)
     return folder
 

@@ -194,7 +194,7 @@ LOOPS: Mapping[str, Callable[[str], object] | str] = {
     "bridge/kube/wire/objects.py: end": lambda text: Nesting().end(text.encode()),
     "bridge/kube/wire/frames.py: _read": "each step goes on behind the line that it has found",
     "bridge/kube/wire/pages.py: _cut": "each step goes on behind the item that it has found, or what it has searched",
-    "sinks/file/lines.py: end_of_last_line": "each block of our own file is searched once",
+    "kubedelta_reader/sources/lines.py: end_of_last_line": "each block of our own file is searched once",
 }
 """Each as a function of a text; or why it is linear, for one that has no expression."""
 

@@ -12,7 +12,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 import apsw
-from kubedelta_reader import Event, NotAnEvent, binary, envelope, row, structured
+from kubedelta_reader import Event, NotAnEvent, Record
+from kubedelta_reader.sources import Unavailable
 
 from bridge.cli.arguments import UsageError, default_file, history_file
 from bridge.cli.exits import CommandEnds, Exit
@@ -23,9 +24,8 @@ from bridge.cli.terminal import complain, plain, say, size
 from bridge.history.points import in_words
 from bridge.history.recorder import HistoryBounds, Recorder
 from bridge.model.primitives.printable import counted
-from bridge.model.versions.stored_record import StoredRecord
 from sinks import registry
-from sinks.base import CannotRead, ReadPurpose, RecordReader, SinkUnavailable
+from sinks.base import CannotRead, ReadPurpose, RecordReader
 
 _LOOK_EVERY = 0.25
 """Seconds between two looks for further records."""
@@ -43,7 +43,7 @@ def build(source: str, path: Path | None, *, file: Path | None, follow: bool, ke
             foreign = asyncio.run(_build(reader, recorder, line, follow=follow))
     except CannotRead as error:
         raise CommandEnds(Exit.NO, f"{source}: {error}") from error
-    except SinkUnavailable as error:
+    except Unavailable as error:
         raise CommandEnds(Exit.UNAVAILABLE, f"{source}: {error}") from error
     except apsw.Error as error:
         raise CommandEnds(Exit.DAMAGED, f"{target}: {error}") from error
@@ -98,26 +98,12 @@ async def _build(reader: RecordReader, recorder: Recorder, line: ProgressLine, *
         await reader.close()
 
 
-def _events(batch: Sequence[StoredRecord]) -> Iterator[Event]:
+def _events(batch: Sequence[Record]) -> Iterator[Event]:
     for record in batch:
         try:
-            yield _event(record)
+            yield record.event()
         except NotAnEvent:
             continue
-
-
-def _event(record: StoredRecord) -> Event:
-    """Raises NotAnEvent."""
-    if record.attributes is not None:
-        return binary({f"ce_{name}": value for name, value in record.attributes.items()}, record.data)
-    if record.data is None:
-        raise NotAnEvent("the line is too long, or damaged")
-    for form in (structured, row):
-        try:
-            return form(record.data)
-        except NotAnEvent:
-            continue
-    return envelope(record.data)
 
 
 def _summary(file: Path) -> str:

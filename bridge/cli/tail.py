@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import msgspec
+from kubedelta_reader.sources import Unavailable
 
 from bridge.cli.admin_access import directory_of
 from bridge.cli.arguments import NO_FILE, UsageError, default_file
@@ -34,7 +35,7 @@ from bridge.views.language import Cel, Expression, ExpressionProblem, MissingLib
 from config.errors import ConfigError
 from config.schema import SinkSettings
 from sinks import registry
-from sinks.base import CannotRead, NoDestination, ReadPurpose, RecordReader, SinkUnavailable
+from sinks.base import CannotRead, NoDestination, ReadPurpose, RecordReader
 
 POLL_EVERY = 0.25
 """Seconds between two looks for further records."""
@@ -74,7 +75,7 @@ def tail(
         return asyncio.run(_follow(found, target, printer))
     except CannotRead as error:
         raise CommandEnds(Exit.NO, error) from error
-    except SinkUnavailable as error:
+    except Unavailable as error:
         raise CommandEnds(Exit.UNAVAILABLE, f"{target}: {error}") from error
 
 

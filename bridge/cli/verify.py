@@ -11,6 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from kubedelta_reader.sources import Unavailable
+
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.progress import progress
 from bridge.cli.settings import load_settings
@@ -25,7 +27,7 @@ from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import wrong_selections
 from config.schema import Settings
 from sinks import registry
-from sinks.base import CannotRead, ReadPurpose, RecordReader, SinkUnavailable
+from sinks.base import CannotRead, ReadPurpose, RecordReader
 from sinks.reader import CheckedSeals
 
 
@@ -49,7 +51,7 @@ def verify(
     try:
         with progress(quiet=as_json) as line:
             found = asyncio.run(compare(plan, mine, reader, settle=settle, progress=line.show if line.on else None))
-    except SinkUnavailable as error:
+    except Unavailable as error:
         raise CommandEnds(Exit.UNAVAILABLE, f"sinks.{sink}: {error}") from error
     with suppress(BrokenPipeError):  # A reader that closes the pipe still gets the exit code.
         say(_document(sink, found, limit) if as_json else _text(sink, found, limit))

@@ -1,6 +1,6 @@
 """Makes a release: ``python -m deploy.release`` (``make release``). It uploads nothing.
 
-artefacts    wheel, image, chart, bill of materials, provenance, notes, signed checksums
+artefacts    wheels, image, chart, bill of materials, provenance, notes, signed checksums
 chart        the Chart.yaml that is published (pure)
 engines      builds the image with buildah, podman or docker
 notes        the part of the changelog for a version (pure)

@@ -60,6 +60,10 @@ class Release:
         return self.dist / f"kubedelta-{self.version}-py3-none-any.whl"
 
     @property
+    def reader_file(self) -> Path:
+        return self.dist / f"kubedelta_reader-{self.version}-py3-none-any.whl"
+
+    @property
     def chart_file(self) -> Path:
         return self.dist / f"kubedelta-{self.version}.tgz"
 
@@ -82,13 +86,14 @@ class Release:
     @property
     def files(self) -> tuple[Path, ...]:
         """All but the checksums and their signature."""
-        made = (self.wheel_file, self.chart_file, self.image_file)
+        made = (self.reader_file, self.wheel_file, self.chart_file, self.image_file)
         return *made, self.bill_file, self.provenance_file, self.notes_file
 
     def make(self, tools: Tools) -> None:
         """Makes every file anew, and the checksums of all, which it signs. Raises CalledProcessError."""
         self.dist.mkdir(parents=True, exist_ok=True)
-        self._run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(self.dist)])
+        wheels = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(self.dist)]
+        self._run([sys.executable, "-m", "pip", *wheels, "./reader", "."])
         self._package_chart(tools.helm)
         self._run(["make", "--no-print-directory", "sbom", f"DIST={self.dist}"])
         build_image(tools.engine, self.image, tools.base, tools.platforms, self.image_file, self._run)
@@ -104,7 +109,7 @@ class Release:
         image = "REGISTRY/kubedelta@DIGEST"
         archive = f"{archive_format(tools.engine, tools.platforms)}:{self.image_file}"
         return [
-            f"uv publish {self.wheel_file}",
+            f"uv publish {self.reader_file} {self.wheel_file}",
             f"skopeo copy --all {archive} docker://REGISTRY/{self.image}",
             f"helm push {self.chart_file} oci://REGISTRY/charts",
             f"cosign sign {image} REGISTRY/charts/kubedelta@DIGEST",

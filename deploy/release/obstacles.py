@@ -18,7 +18,11 @@ _DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")
 
 def version_of(root: Path) -> str:
     """The project's version."""
-    version: str = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+    return _version_in(root / "pyproject.toml")
+
+
+def _version_in(project: Path) -> str:
+    version: str = tomllib.loads(project.read_text())["project"]["version"]
     return version
 
 
@@ -34,6 +38,7 @@ def wrong_versions(root: Path, version: str) -> Iterator[str]:
     [image] = yaml.safe_load((root / "deploy/kustomization.yaml").read_text())["images"]
     [label] = re.findall(r'image\.version="([^"]*)"', (root / "Dockerfile").read_text())
     named = {
+        "reader/pyproject.toml: version": _version_in(root / "reader/pyproject.toml"),
         "deploy/chart/Chart.yaml: version": chart["version"],
         "deploy/chart/Chart.yaml: appVersion": chart["appVersion"],
         "deploy/kustomization.yaml: newTag": image["newTag"],

@@ -14,6 +14,7 @@ webhook, a file) hands them over, and keeps the state in a store of their own::
 
 events    makes an Event of a record, in each form that sinks send
 reader    the rules: what each event is for a reader of states, as steps
+sources   where records are read, with a position to go on from: files
 stores    where a reader keeps the objects: in memory, or in SQLite
 
 Invariants, each with its test:
@@ -35,7 +36,7 @@ Why order is by ``sequence``. It is the number of the record in the bridge's log
 and epochs; a resourceVersion is opaque, and comes again where etcd is restored from a backup.
 """
 
-from kubedelta_reader.events import Event, NotAnEvent, binary, envelope, row, structured
+from kubedelta_reader.events import Event, NotAnEvent, Record, binary, envelope, row, structured
 from kubedelta_reader.reader import (
     Changed,
     Deleted,
@@ -66,6 +67,7 @@ __all__ = [
     "NotAnEvent",
     "Older",
     "Reader",
+    "Record",
     "Repeated",
     "SnapshotBegan",
     "SnapshotCancelled",

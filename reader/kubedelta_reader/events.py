@@ -58,6 +58,33 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return "/".join(self.key.split("/")[1:3])
 
 
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """A record as it stands at its destination: a line of a file, or a message of a topic or a stream."""
+
+    data: bytes | None
+    """The line, or the payload of the message. None for a line that is too long or damaged, and for a message without a
+    payload (Kafka's tombstone)."""
+    headers: Mapping[str, str | bytes] | None = None
+    """Of a message, as they came. None for a line."""
+    key: bytes = b""
+    """Of a record of Kafka."""
+    partition: str = ""
+    """``<topic>/<number>`` of a record of Kafka, for ``Reader.apply``."""
+
+    def event(self) -> Event:
+        """Raises NotAnEvent. Lines of several formats may follow one another, since the option may have changed."""
+        if self.headers is not None:
+            return binary(self.headers, self.data)
+        if self.data is None:
+            raise NotAnEvent("the line is too long, or damaged")
+        for form in (structured, row):
+            try:
+                return form(self.data)
+            except NotAnEvent:
+                continue
+        return envelope(self.data)
+
+
 class _Structured(msgspec.Struct):
     type: str
     id: str
@@ -141,23 +168,33 @@ def binary(headers: Mapping[str, str | bytes], payload: bytes | None) -> Event:
     """A CloudEvent in the binary form. ``headers``: with the prefix ``ce_`` (Kafka) or ``ce-`` (NATS and HTTP, whose
     values are percent-encoded), in any case. ``payload`` None: a tombstone of Kafka, whose headers are those of its
     delete. Raises NotAnEvent."""
-    values: dict[str, str] = {}
-    gap = ""
     try:
-        for name, value in headers.items():
-            text = value if isinstance(value, str) else value.decode()
-            folded = name.lower()
-            if folded.startswith("ce_"):
-                values[folded[3:]] = text
-            elif folded.startswith("ce-"):
-                values[folded[3:]] = unquote(text, errors="strict")
-            elif folded == "kubedelta-gap":
-                gap = text
-        values.pop("data", None)  # No attribute of a CloudEvent has this name.
-        found = msgspec.convert(values, _Structured, strict=False)
+        attributes = attributes_of(headers)
+        found = msgspec.convert(attributes, _Structured, strict=False)
+        gap = next((_text(value) for name, value in headers.items() if name.lower() == "kubedelta-gap"), "")
     except _UNREADABLE as error:
         raise NotAnEvent(f"no CloudEvent of kubedelta: {error}") from error
     return _event(found, payload or b"", gap)
+
+
+def attributes_of(headers: Mapping[str, str | bytes]) -> dict[str, str]:
+    """The attributes of a CloudEvent in the headers of a message; few or none for a message of another program. Raises
+    UnicodeDecodeError."""
+    found: dict[str, str] = {}
+    for name, value in headers.items():
+        folded = name.lower()
+        if folded.startswith("ce_"):
+            found[folded[3:]] = _text(value)
+        elif folded.startswith("ce-"):
+            found[folded[3:]] = unquote(_text(value), errors="strict")
+        elif folded == "content-type":
+            found.setdefault("datacontenttype", _text(value))
+    found.pop("data", None)  # No attribute of a CloudEvent has this name.
+    return found
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _event(found: _Structured, data: bytes, gap: str) -> Event:

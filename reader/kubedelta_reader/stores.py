@@ -7,7 +7,6 @@ all of them in one transaction: a process that is killed reads the same records 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,6 +123,8 @@ class SqliteStore:
 
     def __init__(self, path: Path | str) -> None:
         """Makes the file, with mode 0600, if it is not there. Raises sqlite3.Error."""
+        import sqlite3  # Whoever has another store does without it.
+
         if path != ":memory:":
             Path(path).touch(0o600)
         self.connection = sqlite3.connect(path, isolation_level=None)

@@ -5,9 +5,8 @@ closed_parts   seals, compresses and removes closed parts, on a thread of its ow
 connection     opens and locks the file, cuts a torn last line, closes parts, forces lines onto the disk
 delivery       appends lines to a file or a pipe
 examine        checks options before the bridge runs, and names the claims on the file
-lines          finds lines in plain and compressed files, and the sequence number and the time in a line
 options        declares the options of the sink
-parts          decides when a part is closed, its name, and when it is removed
+parts          decides when a part is closed, and when it is removed
 reader         reads the file again for ``kubedelta verify`` and ``kubedelta tail``, through its rotations
 seals          writes and checks the seals of closed parts
 sink           FileSink: a record becomes a line, and a batch is appended
@@ -15,9 +14,9 @@ sink           FileSink: a record becomes a line, and a batch is appended
 A batch goes from ``sink`` (encoding, in the event loop) to ``delivery`` (writing, on the single thread of the sink),
 which asks ``connection`` for the descriptor of the present file. Where the file was moved away, by logrotate for
 instance, or is old or large enough, the lines go to a new one. Closed parts belong to ``closed_parts`` from then on,
-and its failures never reach the deliveries; with ``rotation.seal`` it writes the ``seals``. The reader shares ``lines``
-and ``parts`` with the writer, and locks the part that comes next for ``kubedelta verify``, which the sink respects for
-an hour.
+and its failures never reach the deliveries; with ``rotation.seal`` it writes the ``seals``. The reader
+library reads the files; names and compression of parts are in it (``kubedelta_reader.sources``), for the writer, too.
+It locks the part that comes next for ``kubedelta verify``, which the sink respects for an hour.
 
 Invariants, each with its test:
 

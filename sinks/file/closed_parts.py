@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 import zstandard
+from kubedelta_reader.sources.lines import DAMAGED, blocks_of
+from kubedelta_reader.sources.parts import TEMPORARY, ClosedPart, leftovers_of, parts_of
 
 from sinks.file.connection import sync_folder
-from sinks.file.lines import DAMAGED, blocks_of
 from sinks.file.options import PartCompression, Rotation
-from sinks.file.parts import TEMPORARY, ClosedPart, PartRetention, leftovers_of, parts_of, private, unread
+from sinks.file.parts import PartRetention, private, unread
 from sinks.file.seals import Seals
 
 _CHUNK = 256 * 1024

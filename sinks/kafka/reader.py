@@ -30,13 +30,15 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
+from kubedelta_reader import Record
+from kubedelta_reader.events import attributes_of
+from kubedelta_reader.sources.source import NoDestination, look_backs
 
-from bridge.model.versions.stored_record import ANY_OBJECT, ReadFilter, StoredRecord
 from bridge.model.versions.stored_version import StoredKind, stored_version_of
 from sinks.kafka.config import ClientConfig
-from sinks.kafka.options import KafkaOptions, RecordKey
+from sinks.kafka.options import KafkaOptions
 from sinks.kafka.topics import topics_pattern
-from sinks.reader import NoDestination, ReadPurpose, look_backs
+from sinks.reader import ANY_OBJECT, ReadFilter, ReadPurpose
 from sinks.receipt import SinkUnavailable
 
 T = TypeVar("T")
@@ -68,7 +70,6 @@ class KafkaReader:
         self._options = options
         self._cluster = cluster
         self._purpose = purpose
-        self._keyed_by_object = options.key is RecordKey.OBJECT
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"read-{name}")
         self._consumer: Any = None
         self._next: dict[_Partition, int] = {}
@@ -87,7 +88,7 @@ class KafkaReader:
     async def begin(self, since: datetime | None) -> None:
         await self._in_thread(partial(self._begin, since))
 
-    async def last(self, count: int, accepts: Callable[[StoredRecord], bool]) -> Sequence[StoredRecord]:
+    async def last(self, count: int, accepts: Callable[[Record], bool]) -> Sequence[Record]:
         partitions = await self._in_thread(partial(self._existing, ANY_OBJECT))
         lows = await self._in_thread(partial(self._offsets, partitions, OFFSET_BEGINNING))
         highs = await self._in_thread(partial(self._offsets, partitions, OFFSET_END))
@@ -97,7 +98,7 @@ class KafkaReader:
         self._notices.clear()
         return [record for record in found if not self._is_copy(record)][-count:]
 
-    async def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[StoredRecord]]:
+    async def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[Record]]:
         await self._in_thread(partial(self._note_ends, sought))
         while self._ends:
             records = [self._stored(each) for each in await self._in_thread(self._messages)]
@@ -187,10 +188,10 @@ class KafkaReader:
     # ── Messages ─────────────────────────────────────────────────────────────
 
     async def _last_of(
-        self, partition: _Partition, low: int, high: int, count: int, accepts: Callable[[StoredRecord], bool]
-    ) -> Sequence[tuple[int, StoredRecord]]:
+        self, partition: _Partition, low: int, high: int, count: int, accepts: Callable[[Record], bool]
+    ) -> Sequence[tuple[int, Record]]:
         """With their times, in milliseconds."""
-        found: deque[tuple[int, StoredRecord]] = deque(maxlen=count)
+        found: deque[tuple[int, Record]] = deque(maxlen=count)
         for start in look_backs(low, high, count):
             found.clear()
             await self._in_thread(partial(self._assign, {partition: start}))
@@ -232,21 +233,16 @@ class KafkaReader:
         if end is not None and offset >= end:
             del self._ends[partition]
 
-    def _stored(self, message: Message) -> StoredRecord:
-        """Reads the headers, which all formats have. Those of another program may be no text."""
+    def _stored(self, message: Message) -> Record:
         headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-        try:
-            attributes = {
-                "datacontenttype" if name == "content-type" else name.removeprefix("ce_"): content.decode()
-                for name, content in headers
-                if content is not None and (name.startswith("ce_") or name == "content-type")
-            }
-        except UnicodeDecodeError:
-            attributes = {}
-        return StoredRecord(message.value(), attributes, message.key() or b"", self._keyed_by_object)
+        known = {name: content for name, content in headers if content is not None}
+        return Record(message.value(), known, message.key() or b"", f"{message.topic()}/{message.partition()}")
 
-    def _is_copy(self, record: StoredRecord) -> bool:
-        attributes = record.attributes or {}
+    def _is_copy(self, record: Record) -> bool:
+        try:
+            attributes = attributes_of(record.headers or {})
+        except UnicodeDecodeError:
+            return False
         if stored_version_of(attributes).kind not in (StoredKind.GAP, StoredKind.NOTICE):
             return False
         notice = _MARKER.sub("", attributes.get("id", ""))

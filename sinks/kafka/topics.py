@@ -32,13 +32,13 @@ from confluent_kafka.cimpl import NewTopic, Uuid
 from bridge.model.formats.object_paths import ABSENT, CORE
 from bridge.model.record import Concern, Gap
 from bridge.model.resource import Resource
-from bridge.model.versions.stored_record import ReadFilter
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.encode import topic_part
 from sinks.kafka.memory import MAX_MARKED_PARTITIONS, TopicState
 from sinks.kafka.options import KafkaOptions, RecordKey
 from sinks.kafka.producer import KafkaProducer
 from sinks.kafka.verdicts import MISSING
+from sinks.reader import ReadFilter
 from sinks.receipt import SinkUnavailable
 from sinks.template import NOTICE, Template
 

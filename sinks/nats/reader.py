@@ -14,19 +14,19 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import unquote
 
 import nats.errors
+from kubedelta_reader import Record
+from kubedelta_reader.sources.source import NoDestination, look_backs
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
-from bridge.model.versions.stored_record import ANY_OBJECT, ReadFilter, StoredRecord
 from sinks.nats.connection import NatsConnection
 from sinks.nats.encode import stream_subjects, term_of
 from sinks.nats.options import DeliveryMode, NatsOptions
-from sinks.reader import CannotRead, NoDestination, ReadPurpose, look_backs
+from sinks.reader import ANY_OBJECT, CannotRead, ReadFilter, ReadPurpose
 from sinks.receipt import SinkUnavailable
 
 _BATCH = 500
@@ -81,12 +81,12 @@ class NatsReader:
         with self._errors():
             await self._consume(1 if since is None else since)
 
-    async def last(self, count: int, accepts: Callable[[StoredRecord], bool]) -> Sequence[StoredRecord]:
+    async def last(self, count: int, accepts: Callable[[Record], bool]) -> Sequence[Record]:
         if not self._has_stream:
             return ()
         with self._errors():
             state = (await self._jetstream().stream_info(self._options.stream_name)).state
-            found: deque[StoredRecord] = deque(maxlen=count)
+            found: deque[Record] = deque(maxlen=count)
             for start in look_backs(max(state.first_seq, 1), state.last_seq + 1, count):
                 found.clear()
                 await self._consume(start)
@@ -97,7 +97,7 @@ class NatsReader:
             await self._consume(state.last_seq + 1)
         return found
 
-    async def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[StoredRecord]]:
+    async def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[Record]]:
         if not self._has_stream:
             with self._errors():
                 messages = await self._arrived()
@@ -130,7 +130,7 @@ class NatsReader:
             await self._end_consumer(_CLOSE_TIMEOUT)
         await self._connection.close()
 
-    def _records(self, messages: Sequence[Msg]) -> list[StoredRecord]:
+    def _records(self, messages: Sequence[Msg]) -> list[Record]:
         """``ReadPurpose.TAIL`` leaves out the notices in front of that which begins a term: they tell people
         nothing."""
         if self._purpose is ReadPurpose.VERIFY:
@@ -244,8 +244,5 @@ class NatsReader:
         return None
 
 
-def stored(message: Msg) -> StoredRecord:
-    """Reads the headers, which all formats have."""
-    headers = message.headers or {}
-    attributes = {name.removeprefix("ce-"): unquote(value) for name, value in headers.items() if name.startswith("ce-")}
-    return StoredRecord(message.data, attributes)
+def stored(message: Msg) -> Record:
+    return Record(message.data, message.headers or {})

@@ -70,7 +70,13 @@ def test_a_version_without_notes_is_refused() -> None:
 def tree(tmp_path: Path) -> Path:
     """A tree of its own with the project's addresses, committed."""
     folder = tmp_path / "tree"
-    for name in ("pyproject.toml", "Dockerfile", "deploy/chart/Chart.yaml", "deploy/kustomization.yaml"):
+    for name in (
+        "pyproject.toml",
+        "reader/pyproject.toml",
+        "Dockerfile",
+        "deploy/chart/Chart.yaml",
+        "deploy/kustomization.yaml",
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     project = (folder / "pyproject.toml").read_text()
@@ -87,7 +93,9 @@ def test_this_tree_names_a_single_version() -> None:
     assert notes_of((ROOT / "CHANGELOG.md").read_text(), VERSION).text
 
 
-@pytest.mark.parametrize("file", ["Dockerfile", "deploy/kustomization.yaml", "deploy/chart/Chart.yaml"])
+@pytest.mark.parametrize(
+    "file", ["Dockerfile", "reader/pyproject.toml", "deploy/kustomization.yaml", "deploy/chart/Chart.yaml"]
+)
 def test_a_file_with_another_version_is_named(tree: Path, file: str) -> None:
     text = (tree / file).read_text()
     (tree / file).write_text(text.replace(VERSION, "9.9.9"))

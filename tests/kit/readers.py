@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from kubedelta_reader.sources import NoDestination
+
 from bridge.model.versions.followed_record import FollowedRecord, followed
-from bridge.model.versions.stored_record import ANY_OBJECT, ReadFilter
 from bridge.model.versions.stored_version import StoredVersion, StoredVersions
-from sinks.reader import NoDestination, RecordReader
+from sinks.reader import ANY_OBJECT, ReadFilter, RecordReader
 from tests.kit.deadlines import BUSY
 
 R = TypeVar("R", bound=RecordReader)

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from kubedelta_reader import Record
+from kubedelta_reader.events import attributes_of
 from msgspec.structs import replace
 
 from bridge.model.change import Op
@@ -19,7 +21,6 @@ from bridge.model.formats.envelope import OP_OF_CODE
 from bridge.model.formats.notice import GapData, SnapshotData, TermData
 from bridge.model.formats.object_paths import CORE, object_name
 from bridge.model.record import SnapshotEdge
-from bridge.model.versions.stored_record import StoredRecord
 from bridge.model.versions.stored_version import StoredKind, stored_version_of
 
 
@@ -135,12 +136,15 @@ _decode_row = msgspec.json.Decoder(_Row).decode
 _decode_object = msgspec.json.Decoder(_Object).decode
 
 
-def followed(record: StoredRecord) -> FollowedRecord:
+def followed(record: Record) -> FollowedRecord:
     """``foreign`` for a record that cannot be read. A tombstone has its key for a text, if nothing else is known of
     it."""
-    if record.attributes is None:
+    if record.headers is None:
         return FollowedRecord(b"", foreign=True) if record.data is None else record_in(record.data)
-    found = record_of(record.attributes, record.data)
+    try:
+        found = record_of(attributes_of(record.headers), record.data)
+    except UnicodeDecodeError:
+        found = FollowedRecord(record.data or b"", foreign=True)
     if record.data is not None:
         return found
     return replace(found, text=record.key) if found.foreign else replace(found, evidence="tombstone")

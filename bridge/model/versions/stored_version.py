@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 import msgspec
+from kubedelta_reader import Record
+from kubedelta_reader.events import attributes_of
 
 from bridge.model.change import Op
 from bridge.model.formats.cloudevent import GAP_TYPE
 from bridge.model.formats.envelope import OP_OF_CODE
-from bridge.model.formats.object_paths import partition_key
-from bridge.model.versions.stored_record import StoredRecord
+from bridge.model.formats.object_paths import object_name, partition_key
 
 _OURS = "kubedelta."
 _ABOUT_OBJECTS = ("kubedelta.object.", "kubedelta.envelope.", "kubedelta.row.")
@@ -54,11 +55,11 @@ class StoredVersions:
         self._gap = ""
         """The gap that the last envelope or row named."""
 
-    def of(self, record: StoredRecord) -> Iterator[StoredVersion]:
+    def of(self, record: Record) -> Iterator[StoredVersion]:
         """One version, or two: a gap among envelopes or rows has no line, so a line that names another gap than the
         line before it gives that gap, too."""
-        if record.attributes is not None:
-            yield _in_message(record, record.attributes)
+        if record.headers is not None:
+            yield _in_message(record, record.headers)
             return
         try:
             event = _decode(record.data or b"")
@@ -90,13 +91,14 @@ def stored_version_of(attributes: Mapping[str, str]) -> StoredVersion:
         return FOREIGN
 
 
-def _in_message(record: StoredRecord, attributes: Mapping[str, str]) -> StoredVersion:
-    found = stored_version_of(attributes)
-    if found is FOREIGN and record.data is None and record.key and record.key_is_of_object:
-        try:
-            return StoredVersion(StoredKind.OBJECT, record.key.decode(), Op.DELETED)
-        except UnicodeDecodeError:
-            return FOREIGN
+def _in_message(record: Record, headers: Mapping[str, str | bytes]) -> StoredVersion:
+    """A tombstone of any program says that the object of its key is deleted."""
+    try:
+        found = stored_version_of(attributes_of(headers))
+        if found is FOREIGN and record.data is None and object_name(key := record.key.decode()) is not None:
+            return StoredVersion(StoredKind.OBJECT, key, Op.DELETED)
+    except UnicodeDecodeError:
+        return FOREIGN
     return found
 
 

@@ -56,7 +56,7 @@ async def verify(
     may be on their way.
 
     ``reader`` is passed unopened, and is closed on return. ``progress`` is called after each part of either side.
-    Raises ClusterUnavailable, ClusterRefuses, CredentialsError and SinkUnavailable.
+    Raises ClusterUnavailable, ClusterRefuses, CredentialsError and Unavailable.
     """
     try:
         source = await reader.open()

@@ -15,10 +15,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kubedelta_reader.sources.parts import parts_of
+
 from sinks.base import ALL_STORED, SinkContext
 from sinks.file import closed_parts
 from sinks.file.options import FileOptions
-from sinks.file.parts import parts_of
 from sinks.file.sink import FileSink
 from tests.kit.records import changes
 

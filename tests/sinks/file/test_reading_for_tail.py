@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import zstandard
+from kubedelta_reader.sources import Unavailable
 
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Record, SnapshotEdge
 from bridge.model.versions.followed_record import FollowedRecord, record_in
-from sinks.base import CannotRead, NoDestination, ReadPurpose, SinkUnavailable
+from sinks.base import CannotRead, NoDestination, ReadPurpose
 from sinks.file.options import FileOptions
 from sinks.file.reader import FileReader
 from tests.kit.readers import last, opened, present
@@ -146,7 +147,7 @@ async def test_a_file_that_does_not_exist_yet_is_waited_for(tmp_path: Path) -> N
     path.rename(tmp_path / "deltas.ndjson.1")
     async with opened(reader):
         assert [seen(each) for each in await present(reader)] == SEEN
-    with pytest.raises(SinkUnavailable, match="no file") as raised:
+    with pytest.raises(Unavailable, match="no file") as raised:
         await unopened(tmp_path / "missing" / "x").open()
     assert not isinstance(raised.value, NoDestination)
     with pytest.raises(CannotRead):
@@ -193,7 +194,7 @@ def test_a_search_ends_when_the_reader_is_closed(
         closed.wait()
         return 0.0
 
-    monkeypatch.setattr("sinks.file.reader.time_in", unwanted)
+    monkeypatch.setattr("kubedelta_reader.sources.files.time_in", unwanted)
 
     async def search(reader: FileReader) -> None:
         if seeks_time:

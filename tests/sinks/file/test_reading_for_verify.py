@@ -13,18 +13,19 @@ from typing import Any
 
 import pytest
 import zstandard
+from kubedelta_reader.sources import Unavailable, lines
+from kubedelta_reader.sources.files import FileLines
+from kubedelta_reader.sources.parts import parts_of
 
 from bridge.model.change import Op
 from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.record import Record
 from bridge.model.versions.stored_version import FOREIGN, StoredVersion
-from sinks.base import ALL_STORED, CannotRead, ReadPurpose, SinkUnavailable
-from sinks.file import lines
+from sinks.base import ALL_STORED, CannotRead, ReadPurpose
 from sinks.file.connection import FileConnection
 from sinks.file.delivery import open_writer
 from sinks.file.options import FileOptions
-from sinks.file.parts import parts_of
-from sinks.file.reader import FileLines, FileReader
+from sinks.file.reader import FileReader
 from sinks.file.sink import FileSink
 from tests.kit.readers import rest
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap, as_stored, changes
@@ -191,7 +192,7 @@ async def test_a_truncated_file_is_read_from_its_beginning(path: Path) -> None:
 
 async def test_a_file_that_is_not_there_is_named(path: Path) -> None:
     async with reading(path) as reader:
-        with pytest.raises(SinkUnavailable, match=f"there is no file {path}"):
+        with pytest.raises(Unavailable, match=f"there is no file {path}"):
             await reader.open()
 
 
@@ -261,7 +262,7 @@ async def test_a_torn_compressed_part_is_reported(path: Path, missing: int) -> N
     await rotated(path, 3)
     async with reading(path) as reader:
         await reader.open()
-        with pytest.raises(SinkUnavailable, match=r"cannot read .*: the file ends within a frame"):
+        with pytest.raises(Unavailable, match=r"cannot read .*: the file ends within a frame"):
             await rest(reader)
 
 

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 import pytest
 import zstandard
+from kubedelta_reader.sources.lines import blocks_of
 from nacl.signing import SigningKey
 
 from bridge.cli.command_line import parse
@@ -20,7 +21,6 @@ from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.file import seals
 from sinks.file.closed_parts import ClosedParts
 from sinks.file.examine import examine
-from sinks.file.lines import blocks_of
 from sinks.file.options import FileOptions, Rotation
 from sinks.file.seals import Seals, check_seals
 from sinks.file.sink import FileSink

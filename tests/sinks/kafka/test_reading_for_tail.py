@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from kubedelta_reader.sources import Unavailable, source
 
 from bridge.model.change import Op
 from bridge.model.record import Record
-from sinks import reader
-from sinks.base import ReadPurpose, SinkUnavailable
+from sinks.base import ReadPurpose
 from sinks.kafka import reader as follower
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.reader import KafkaReader
@@ -68,7 +68,7 @@ async def test_it_begins_with_the_last_records_and_goes_on(kafka: Kafka, kafka_t
 async def test_the_last_records_are_those_that_were_chosen(
     kafka: Kafka, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "FIRST_LOOK_BACK", 5)
+    monkeypatch.setattr(source, "FIRST_LOOK_BACK", 5)
     chosen = options(kafka, kafka_topic())
     await write(chosen, changes(100))
     async with following(chosen) as found:
@@ -149,6 +149,6 @@ async def test_no_group_is_left_at_the_brokers(kafka: Kafka, kafka_topic: MakeTo
 async def test_brokers_that_cannot_be_reached_are_named() -> None:
     server = f"127.0.0.1:{reserve_port()}"
     found = unopened(KafkaOptions.model_validate({"bootstrap_servers": server, "connect_timeout": 0.5}))
-    with pytest.raises(SinkUnavailable, match=f"cannot read from {server}"):
+    with pytest.raises(Unavailable, match=f"cannot read from {server}"):
         await found.open()
     await found.close()

@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from kubedelta_reader.sources import Unavailable
 
 from bridge.model.change import Op
 from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.record import Record
-from bridge.model.versions.stored_record import ReadFilter
 from bridge.model.versions.stored_version import FOREIGN, StoredVersion
-from sinks.base import ALL_STORED, ReadPurpose, SinkUnavailable
+from sinks.base import ALL_STORED, ReadPurpose
 from sinks.kafka import reader as readback
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.reader import KafkaReader
 from sinks.kafka.sink import KafkaSink
 from sinks.kafka.topics import topics_pattern
+from sinks.reader import ReadFilter
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka
 from tests.cluster.servers.ports import reserve_port
@@ -131,7 +132,7 @@ async def test_topics_by_template_are_found_and_others_are_left_alone(kafka: Kaf
 
 
 async def test_no_topic_at_all_is_named(kafka: Kafka) -> None:
-    with pytest.raises(SinkUnavailable, match=r"no topic like nowhere\.\{resource\}"):
+    with pytest.raises(Unavailable, match=r"no topic like nowhere\.\{resource\}"):
         async with reading(options(kafka, "nowhere.{resource}")):
             pass
 
@@ -139,7 +140,7 @@ async def test_no_topic_at_all_is_named(kafka: Kafka) -> None:
 async def test_brokers_that_cannot_be_reached_are_named() -> None:
     server = f"127.0.0.1:{reserve_port()}"
     chosen = KafkaOptions.model_validate({"bootstrap_servers": server, "connect_timeout": 0.5})
-    with pytest.raises(SinkUnavailable, match=f"cannot read from {server}"):
+    with pytest.raises(Unavailable, match=f"cannot read from {server}"):
         async with reading(chosen):
             pass
 
@@ -151,7 +152,7 @@ async def test_a_silent_broker_is_not_waited_for_without_end(
     chosen = options(kafka, kafka_topic())
     await write(chosen, changes(10))
     async with reading(chosen) as reader:
-        with pytest.raises(SinkUnavailable, match="no record came for 0 s"):
+        with pytest.raises(Unavailable, match="no record came for 0 s"):
             await rest(reader)
 
 

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import msgspec
 import nats
 import pytest
+from kubedelta_reader.sources import Unavailable, source
 
 from bridge.model.change import Op
 from bridge.model.record import Record
-from sinks import reader
-from sinks.base import ALL_STORED, CannotRead, ReadPurpose, SinkUnavailable
+from sinks.base import ALL_STORED, CannotRead, ReadPurpose
 from sinks.nats import reader as follower
 from sinks.nats.options import NatsOptions
 from sinks.nats.reader import NatsReader
@@ -77,7 +77,7 @@ async def test_a_takeover_is_one_line(nats_server: Nats, nats_stream: MakeStream
 async def test_the_last_records_are_those_that_were_chosen(
     nats_server: Nats, nats_stream: MakeStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "FIRST_LOOK_BACK", 5)
+    monkeypatch.setattr(source, "FIRST_LOOK_BACK", 5)
     chosen = options(nats_server, await nats_stream())
     await write(chosen, changes(100))
     async with following(chosen) as found:
@@ -156,6 +156,6 @@ async def test_without_a_stream_new_messages_come(nats_server: Nats) -> None:
 async def test_a_server_that_cannot_be_reached_is_named() -> None:
     server = f"nats://127.0.0.1:{reserve_port()}"
     found = unopened(NatsOptions.model_validate({"servers": [server], "stream": "K"}))
-    with pytest.raises(SinkUnavailable, match="cannot connect"):
+    with pytest.raises(Unavailable, match="cannot connect"):
         await found.open()
     await found.close()

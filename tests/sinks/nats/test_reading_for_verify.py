@@ -9,12 +9,13 @@ from typing import Any
 
 import nats
 import pytest
+from kubedelta_reader.sources import Unavailable
 
 from bridge.model.change import Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Record
 from bridge.model.versions.stored_version import FOREIGN, StoredKind, StoredVersion, StoredVersions
-from sinks.base import ALL_STORED, ReadPurpose, SinkUnavailable
+from sinks.base import ALL_STORED, ReadPurpose
 from sinks.nats import reader as readback
 from sinks.nats.options import NatsOptions
 from sinks.nats.reader import NatsReader
@@ -129,7 +130,7 @@ async def test_nothing_is_left_behind_at_the_server(nats_server: Nats, nats_stre
 
 async def test_a_stream_that_is_not_there_is_named(nats_server: Nats) -> None:
     chosen = options(nats_server, NatsStream("no-such-stream", "nowhere"))
-    with pytest.raises(SinkUnavailable, match="has no stream no-such-stream"):
+    with pytest.raises(Unavailable, match="has no stream no-such-stream"):
         async with reading(chosen):
             pass
 
@@ -137,6 +138,6 @@ async def test_a_stream_that_is_not_there_is_named(nats_server: Nats) -> None:
 async def test_a_server_that_cannot_be_reached_is_named() -> None:
     url = f"nats://127.0.0.1:{reserve_port()}"
     chosen = NatsOptions.model_validate({"servers": [url], "stream": "K8S", "connect_timeout": 0.5})
-    with pytest.raises(SinkUnavailable, match=re.escape(f"cannot connect to {url}")):
+    with pytest.raises(Unavailable, match=re.escape(f"cannot connect to {url}")):
         async with reading(chosen):
             pass

@@ -13,11 +13,11 @@ from bridge.model.change import Op
 from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.stored_record import ReadFilter
 from bridge.model.versions.stored_version import FOREIGN, StoredKind, StoredVersion
 from bridge.operations.cluster_view import Version
 from bridge.operations.verify.compare import Candidate, Coverage, Difference, DifferenceKind, Holdings, differences
 from bridge.plan.plan import Wanted
+from sinks.reader import ReadFilter
 from tests.kit.examples import examples
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, PODS
 

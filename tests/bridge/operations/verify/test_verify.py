@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from kubedelta_reader import Record
 
 from bridge.kube import ClusterAccess
 from bridge.model.answers import Busy, Expired, ListAnswer, ListRequest, Page
@@ -16,13 +17,13 @@ from bridge.model.formats.object_paths import partition_key
 from bridge.model.object import ApiObject
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
-from bridge.model.versions.stored_record import ReadFilter, StoredRecord
 from bridge.operations.cluster_view import PAGE, ClusterRefuses, ClusterUnavailable, ClusterView
 from bridge.operations.verify.compare import DifferenceKind
 from bridge.operations.verify.verify import Verification, verify
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import StatusError
 from sinks.base import SinkUnavailable
+from sinks.reader import ReadFilter
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.records import PODS
@@ -38,7 +39,7 @@ class Destination:
     """What a reader finds is put there by the test; each further reading may begin with something that happens."""
 
     def __init__(self) -> None:
-        self.new: list[StoredRecord] = []
+        self.new: list[Record] = []
         self.before_reading: list[Callable[[], None]] = []
         self.sought: Sequence[ReadFilter] = ()
         self.closed = False
@@ -48,7 +49,7 @@ class Destination:
     async def open(self) -> str:
         return "a place, of the test"
 
-    async def read(self, sought: Sequence[ReadFilter]) -> AsyncGenerator[Sequence[StoredRecord]]:
+    async def read(self, sought: Sequence[ReadFilter]) -> AsyncGenerator[Sequence[Record]]:
         self.sought = sought
         if self.before_reading:
             self.before_reading.pop(0)()
@@ -62,9 +63,14 @@ class Destination:
     def store(self, manifest: dict[str, Any], op: Op = Op.UPDATED, version: str | None = None) -> None:
         metadata = manifest["metadata"]
         key = partition_key("prod", "", "configmaps", metadata["namespace"], metadata["name"])
-        attributes = {"type": f"kubedelta.object.{op}.v1", "partitionkey": key, "op": op.value, "uid": metadata["uid"]}
-        resource_version = version or metadata["resourceVersion"]
-        self.new.append(StoredRecord(b"", attributes | {"resourceversion": resource_version}))
+        attributes = {
+            "type": f"kubedelta.object.{op}.v1",
+            "partitionkey": key,
+            "op": op.value,
+            "uid": metadata["uid"],
+            "resourceversion": version or metadata["resourceVersion"],
+        }
+        self.new.append(Record(b"", {f"ce_{name}": value for name, value in attributes.items()}))
 
 
 @pytest.fixture

@@ -97,6 +97,13 @@ def whole_lines(blocks: Iterable[bytes]) -> Iterator[tuple[bytes | None, int]]:
         pieces, length = [others[-1]], len(others[-1])
 
 
+def skipped(blocks: Iterable[bytes], count: int) -> Iterator[bytes]:
+    """Without the first ``count`` bytes."""
+    for block in blocks:
+        yield block[count:]
+        count = max(0, count - len(block))
+
+
 def blocks_between(fd: int, start: int, end: int) -> Iterator[bytes]:
     """The content, unbuffered: what is read again may have changed meanwhile. Raises OSError."""
     while start < end and (block := os.pread(fd, min(_BLOCK, end - start), start)):

@@ -1,0 +1,1 @@
+"""Tests of the sources of the reader library: whoever goes on from a saved position misses nothing."""
