@@ -1,7 +1,7 @@
 """``kubedelta demo``: shows a bridge at work on a small simulated cluster inside the process.
 
 The bridge watches the playground and delivers to ``ScreenSink``, whose destination is the terminal: a line for each
-delta, above a summary at the bottom. Its state is in a temporary folder that goes at the end.
+delta, above the page's address and a summary at the bottom. Its state is in a temporary folder that goes at the end.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from bridge.model.change import Evidence, Op
 from bridge.model.primitives.printable import escaped
 from bridge.model.record import Delta, Record
 from bridge.model.status import StatusSnapshot
-from bridge.plan.plan import Plan, SinkPlan, Wanted
+from bridge.plan.plan import PagePlan, Plan, SinkPlan, Wanted
 from bridge.playground import Playground
 from bridge.playground.simulation.life import ClusterSimulation
-from bridge.telemetry.facts import discard
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.process import PageOpened
 from sinks.base import ALL_STORED, Receipt, SinkContext
 
 
@@ -53,7 +54,7 @@ async def _run(state: Path, seconds: float | None, rate: float) -> None:
     console = ScreenConsole(ended.set)
     screen = Screen(console)
     async with Playground(bookmark_interval=5.0) as cluster:
-        bridge = Bridge(_plan(cluster.url, state, screen), report=discard)
+        bridge = Bridge(_plan(cluster.url, state, screen, page=console.is_terminal), report=screen.report)
         handle_signals(
             lambda _: ended.set(),
             ending=(*ENDING, signal.SIGHUP),  # The terminal was closed.
@@ -74,7 +75,7 @@ async def _run(state: Path, seconds: float | None, rate: float) -> None:
         console.print(screen.totals(), soft_wrap=True)
 
 
-def _plan(server: str, state: Path, screen: Screen) -> Plan:
+def _plan(server: str, state: Path, screen: Screen, *, page: bool) -> Plan:
     sink = SinkPlan(name="screen", type="screen", make=lambda: ScreenSink(screen), max_batch=100)
     return Plan(
         cluster="playground",
@@ -84,6 +85,7 @@ def _plan(server: str, state: Path, screen: Screen) -> Plan:
         discovery_seconds=1.0,
         state=state,
         grace_seconds=5.0,
+        page=PagePlan("127.0.0.1", 0) if page else None,
     )
 
 
@@ -98,12 +100,18 @@ _LOOK = {
 
 
 class Screen:
-    """Prints deltas above a summary line; without a terminal, only the deltas."""
+    """Prints deltas above the page's address and a summary; without a terminal, only the deltas."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._began = asyncio.get_running_loop().time()
+        self._page = ""
         self.counts: Counter[Op] = Counter()
+
+    def report(self, fact: Fact) -> None:
+        """For the bridge, which chooses the page's port."""
+        if isinstance(fact, PageOpened):
+            self._page = f"page: http://{fact.address}/\n"
 
     def show(self, delta: Delta) -> None:
         self.counts[delta.op] += 1
@@ -134,7 +142,7 @@ class Screen:
         return f"{total} deltas, {total / seconds:.1f}/s"
 
     def summary(self, snapshot: StatusSnapshot) -> Text:
-        """Rates and queues, in 80 columns."""
+        """The page's address, and below it rates and queues, in 80 columns."""
         live = sum(informer.live for informer in snapshot.informers)
         queued = sum(informer.queued for informer in snapshot.informers)
         backlog = sum(sink.backlog_records for sink in snapshot.sinks)
@@ -145,7 +153,7 @@ class Screen:
             f"backlog {backlog}",
             f"{live} of {len(snapshot.informers)} watches live",
         ]
-        return Text(" · ".join(parts), "bold reverse", no_wrap=True, overflow="ellipsis")
+        return Text(self._page + " · ".join(parts), "bold reverse", no_wrap=True, overflow="ellipsis")
 
     async def keep_summary(self, snapshot: Callable[[], StatusSnapshot]) -> None:
         """Redraws the summary four times a second, until cancelled. Without a terminal, only waits."""

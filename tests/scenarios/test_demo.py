@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import pty
 import re
@@ -15,7 +16,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from select import select
+from urllib.request import urlopen
 
+from bridge.operations.page.server import EVENTS
 from tests.kit.deadlines import BUSY
 
 DEMO = [sys.executable, "-m", "bridge", "demo"]
@@ -63,6 +66,20 @@ def test_on_a_terminal_the_summary_stays_below_until_ctrl_c() -> None:
     assert int(totals[1]) == sum(LINE.match(line.strip()) is not None for line in drawn)
 
 
+def test_on_a_terminal_there_is_a_page_until_the_end() -> None:
+    with terminal(80, 24) as (demo, screen):
+        address = screen.read_until(r"page: (http://127\.0\.0\.1:\d+/)")[1]
+        with urlopen(address) as page, urlopen(f"{address}{EVENTS.removeprefix('/')}") as stream:
+            assert b"kubedelta" in page.read()
+            first = b"".join(itertools.takewhile(bytes.strip, stream))
+            assert b'"playground"' in first, "the picture of this bridge"
+            screen.type("\x03")
+            screen.read_to_the_end()
+            code = demo.wait(60)
+
+    assert code == 0
+
+
 def test_in_80_columns_the_summary_has_rates_and_new_resources() -> None:
     with terminal(80, 24, "--rate", "40") as (demo, screen):
         screen.read_until(r"\d+ deltas, [\d.]+/s · queued \d+ · outbox \d+ · backlog \d+ · \d+ of \d+ watches live")
@@ -82,12 +99,13 @@ class Screen:
         self.text = ""
         """All that was written to it until now, with its escape sequences."""
 
-    def read_until(self, pattern: str, timeout: float = 60) -> None:
+    def read_until(self, pattern: str, timeout: float = 60) -> re.Match[str]:
         """Raises TimeoutError (seconds)."""
         deadline = time.monotonic() + timeout
-        while not re.search(pattern, self.text):
+        while not (found := re.search(pattern, self.text)):
             if not self._read(deadline):
                 raise TimeoutError(f"no {pattern!r} within {timeout:.0f} s, but\n{self.text[-2000:]}")
+        return found
 
     def read_to_the_end(self, timeout: float = 60) -> None:
         deadline = time.monotonic() + timeout
