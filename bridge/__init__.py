@@ -1,5 +1,6 @@
 """The event bridge, from the API server's bytes to the sinks.
 
+actors        who made the changes, by the audit log of the API server
 app           the composition root: builds the rooms, runs them, ends them in order
 cli           the `kubedelta` command
 delivery      one worker for each sink: fetch, deliver, retry, add dead letters, settle

@@ -169,6 +169,7 @@ def test_an_expression_that_is_not_linear_is_found(bad: str | bytes) -> None:
 MADE = {
     "bridge/transform/redaction.py": "a name of the configuration, and repetitions that are possessive",
     "sinks/kafka/topics.py": "a template of the configuration with classes of letters; topics have 249 characters",
+    "bridge/cli/manifests.py": "digits, possessive, between fixed texts",
     "config/values.py": "those of Matching, which are pumped where they are written",
 }
 """Modules with expressions that are made when the program runs, and why these are linear."""
@@ -194,6 +195,7 @@ LOOPS: Mapping[str, Callable[[str], object] | str] = {
     "bridge/kube/wire/objects.py: end": lambda text: Nesting().end(text.encode()),
     "bridge/kube/wire/frames.py: _read": "each step goes on behind the line that it has found",
     "bridge/kube/wire/pages.py: _cut": "each step goes on behind the item that it has found, or what it has searched",
+    "bridge/playground/objects/columns.py: _json_path": "each step goes on behind the step that it has found",
     "kubedelta_reader/sources/lines.py: end_of_last_line": "each block of our own file is searched once",
 }
 """Each as a function of a text; or why it is linear, for one that has no expression."""

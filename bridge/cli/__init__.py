@@ -6,6 +6,7 @@ the state asks `admin_access`, which takes the running bridge through its socket
 both answer alike. Results are printed on standard output, reasons on standard error, both through `terminal`, which
 escapes text from strangers.
 
+actors          actors
 admin           the commands that operate on the state and on sinks, and their tables
 admin_access    access to the running bridge or its files, and waiting with progress
 arguments       declarations of arguments, their types and errors, and the configuration of a command line without -c

@@ -184,6 +184,14 @@ def byte_count(text: str) -> int:
     return found
 
 
+def address(text: str) -> tuple[str, int]:
+    """Host and port to listen on; the host is empty for every interface."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address; allowed: 127.0.0.1:9443, [::1]:9443, :9443")
+    return host.strip("[]"), int(port)
+
+
 def rate(text: str) -> float:
     """Changes per second."""
     try:

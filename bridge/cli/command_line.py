@@ -37,6 +37,7 @@ from bridge.cli.arguments import (
     Parser,
     UsageError,
     account,
+    address,
     byte_count,
     count,
     default_file,
@@ -378,6 +379,71 @@ DIFF = CommandSpec(
 )
 
 
+def _log_or_posts(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
+    certificate = values.pop("cert"), values.pop("cert_key")
+    values["certificate"] = None if None in certificate else certificate
+    if (values["audit_log"] is None) == (values["listen"] is None):
+        parser.error("name the audit log, or an address with --listen")
+    if values["listen"] is not None and values["certificate"] is None:
+        parser.error("--listen needs --cert and --cert-key: API servers post to https alone")
+    if values["listen"] is not None and values["token"] is None and values["client_ca"] is None:
+        parser.error("--listen needs --token-file or --client-ca, so that only API servers post")
+    if values["user"] == "digest" and values["key"] is None:
+        parser.error("--user digest needs --key")
+
+
+ACTORS = CommandSpec(
+    "actors",
+    "write who made the changes, from the API server's audit log, to a file",
+    "bridge.cli.actors:actors",
+    Argument(
+        "audit_log",
+        metavar="AUDIT_LOG",
+        nargs="?",
+        type=Path,
+        completes=Completes.FILES,
+        help="the file of --audit-log-path, through its rotations; a position is kept beside the output",
+    ),
+    Argument(
+        "--to", metavar="FILE", type=Path, required=True, completes=Completes.FILES, help="the file of actors, appended"
+    ),
+    Argument("--cluster", metavar="NAME", default="default", help="as cluster.name of the bridge (default: default)"),
+    Argument(
+        "--user",
+        choices=("plain", "digest", "none"),
+        default="plain",
+        help="names of users and groups, and addresses: as they are (default), as digests with --key, or left out",
+    ),
+    Argument("--key", metavar="FILE", type=Path, completes=Completes.FILES, help="the redaction key, for digests"),
+    Argument(
+        "--follow", action=argparse.BooleanOptionalAction, default=True, help="wait for further lines (default), or end"
+    ),
+    Argument(
+        "--largest", metavar="SIZE", type=byte_count, default=100 << 20, help="when it is renamed (default: 100MiB)"
+    ),
+    Argument("--keep", metavar="N", type=count, default=10, help="renamed files that stay (default: 10)"),
+    Argument("--listen", metavar="HOST:PORT", type=address, help="take posts of --audit-webhook-config-file instead"),
+    Argument("--cert", metavar="FILE", type=Path, completes=Completes.FILES, help="with --listen: a certificate (PEM)"),
+    Argument("--cert-key", metavar="FILE", type=Path, completes=Completes.FILES, help="with --listen: its key (PEM)"),
+    Argument(
+        "--token-file",
+        dest="token",
+        metavar="FILE",
+        type=Path,
+        completes=Completes.FILES,
+        help="with --listen: the bearer token of API servers",
+    ),
+    Argument(
+        "--client-ca",
+        metavar="FILE",
+        type=Path,
+        completes=Completes.FILES,
+        help="with --listen: the authority (PEM) of API servers' certificates",
+    ),
+    adjust=_log_or_posts,
+)
+
+
 # ── The state ────────────────────────────────────────────────────────────────
 
 
@@ -511,6 +577,7 @@ COMMANDS = (
     VERIFY,
     HISTORY_COMMAND,
     DIFF,
+    ACTORS,
     REPLAY,
     SNAPSHOT,
     DEAD_LETTERS,

@@ -1,0 +1,237 @@
+"""What an audit event of the API server says about who changed an object, as an ``Actor``.
+
+Only two fields of bodies are read, the uid and the resourceVersion of the answer's metadata; nothing of a body is kept,
+since bodies are full of secrets. Pure: it reads no clock and no file.
+
+Which step of the object's history a request made is known from, in this order:
+
+- the answer's uid and resourceVersion, at level RequestResponse: ``Join.VERSION``. An object that is deleted at once is
+  answered with its uid alone, and is deleted once.
+- the annotations of the admission policy of ``deploy/audit``: the uid, and the version *before* the change:
+  ``Join.BEFORE``. ``objectRef`` cannot say either: its uid and resourceVersion are those that the client sent.
+- the object and the time of the request: ``Join.WINDOW``.
+- nothing, where a request names no object: ``Join.NONE``.
+
+Source: staging/src/k8s.io/apiserver/pkg/apis/audit/v1/types.go, and pkg/audit/request.go (LogRequestObject).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from bridge.model.formats.object_paths import partition_key
+
+UID_ANNOTATION = "audit.kubedelta.dev/uid"
+"""Of the object, by the admission policy: ``<policy>/<key>``."""
+BEFORE_ANNOTATION = "audit.kubedelta.dev/before"
+"""resourceVersion of the object before the change; empty for a new object."""
+_CHANGES = ("create", "update", "patch", "delete", "deletecollection")
+_CHANGE_NOTHING = ("attach", "exec", "log", "portforward", "proxy", "token")
+"""Subresources whose requests change no object."""
+_LONGEST = 1024
+"""Characters of a text that a client chose. The API server cuts user agents at the same length."""
+_MOST_GROUPS = 100
+
+
+class NotAnAuditEvent(Exception):
+    """The line is no audit event. The message says what it lacks."""
+
+
+class Join(StrEnum):
+    """By what a reader finds the step that the request made."""
+
+    VERSION = "version"
+    """``uid`` and ``version``; without a version it is the delete of ``uid``."""
+    BEFORE = "before"
+    """``uid``, and ``before``: the version in front of the step."""
+    WINDOW = "window"
+    """The object, and the time between ``received`` and ``completed``."""
+    NONE = "none"
+    """The request names no object."""
+
+
+class Person(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who made a request, or in whose name."""
+
+    name: str = ""
+    groups: tuple[str, ...] = ()
+
+
+class Actor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A request that changed an object, or may have."""
+
+    id: str
+    """The audit id; of a request that deleted several objects, with the uid of each behind it."""
+    key: str
+    """The partition key of the object; its name is empty where the request names none."""
+    verb: str
+    subresource: str = ""
+    join: Join
+    uid: str = ""
+    version: str = ""
+    before: str = ""
+    received: str
+    """RFC 3339: when the API server received the request."""
+    completed: str
+    user: Person = Person()
+    impersonated: Person | None = None
+    """In whose name ``user`` acted."""
+    agent: str = ""
+    """The client's own word."""
+    address: str = ""
+    """The last hop: what is before it is the client's own word."""
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+    resourceVersion: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class _Item(msgspec.Struct):
+    metadata: _Metadata | None = None
+
+
+class _Details(msgspec.Struct):
+    uid: str = ""
+
+
+class _Answer(msgspec.Struct):
+    kind: str = ""
+    metadata: _Metadata | None = None
+    details: _Details | None = None
+    items: list[_Item] | None = None
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    groups: list[str] | None = None
+
+
+class _Reference(msgspec.Struct):
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    apiGroup: str = ""
+    subresource: str = ""
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+
+
+class _Event(msgspec.Struct):
+    kind: str
+    auditID: str
+    stage: str
+    verb: str
+    requestReceivedTimestamp: str
+    stageTimestamp: str
+    requestURI: str = ""
+    user: _User = msgspec.field(default_factory=_User)
+    impersonatedUser: _User | None = None
+    sourceIPs: list[str] | None = None
+    userAgent: str = ""
+    objectRef: _Reference | None = None
+    responseStatus: _Status | None = None
+    responseObject: _Answer | None = None
+    annotations: dict[str, str] | None = None
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+def actors_of(line: bytes, cluster: str, named: Callable[[str], str]) -> Sequence[Actor]:
+    """The actors of an audit event (``audit.k8s.io/v1``); empty for a request that changed nothing: it was refused, or
+    a trial (``dryRun``), or has not ended. ``named``: what takes the place of a name (see ``names``). Raises
+    NotAnAuditEvent."""
+    try:
+        event = _decode(line)
+    except _UNREADABLE as error:
+        raise NotAnAuditEvent(f"no audit event: {error}") from error
+    if event.kind != "Event":
+        raise NotAnAuditEvent(f"no audit event: kind is {event.kind[:100]!r}")
+    if not _changes(event):
+        return ()
+    found = [_actor(event, cluster, named, each) for each in _objects(event)]
+    # Each object of a collection has an actor; the audit id alone is one of a single object.
+    return [msgspec.structs.replace(each, id=f"{each.id}/{each.uid}") for each in found] if len(found) > 1 else found
+
+
+def _changes(event: _Event) -> bool:
+    reference, status = event.objectRef, event.responseStatus
+    if event.stage != "ResponseComplete" or event.verb not in _CHANGES or reference is None:
+        return False
+    if reference.subresource in _CHANGE_NOTHING or status is None or not 200 <= status.code < 300:
+        return False
+    try:
+        return "dryRun" not in parse_qs(urlsplit(event.requestURI).query, max_num_fields=100)
+    except ValueError:
+        return True
+
+
+class _Changed(msgspec.Struct, frozen=True):
+    """An object of a request."""
+
+    namespace: str
+    name: str
+    join: Join
+    uid: str = ""
+    version: str = ""
+    before: str = ""
+
+
+def _objects(event: _Event) -> Iterator[_Changed]:
+    reference, answer, annotations = event.objectRef, event.responseObject, event.annotations or {}
+    if reference is None:
+        return
+    namespace, name = reference.namespace, reference.name
+    if answer is not None and answer.items is not None:
+        # deletecollection answers with what it listed, before it deleted one after another.
+        for each in answer.items:
+            if (found := each.metadata) is not None and found.uid:
+                yield _Changed(found.namespace, found.name, Join.BEFORE, found.uid, before=found.resourceVersion)
+        return
+    if answer is not None and (found := answer.metadata) is not None and found.uid:
+        # A generated name is in the answer alone.
+        join = Join.VERSION if found.resourceVersion else Join.WINDOW
+        yield _Changed(namespace, found.name or name, join, found.uid, found.resourceVersion)
+    elif answer is not None and answer.details is not None and answer.details.uid and event.verb == "delete":
+        yield _Changed(namespace, name, Join.VERSION, answer.details.uid)
+    elif name and UID_ANNOTATION in annotations and event.verb != "deletecollection":
+        before = annotations.get(BEFORE_ANNOTATION, "")
+        yield _Changed(namespace, name, Join.BEFORE, annotations[UID_ANNOTATION], before=before)
+    else:
+        yield _Changed(namespace, name, Join.WINDOW if name else Join.NONE)
+
+
+def _actor(event: _Event, cluster: str, named: Callable[[str], str], changed: _Changed) -> Actor:
+    reference = event.objectRef or _Reference()
+    impersonated = event.impersonatedUser
+    return Actor(
+        id=event.auditID,
+        key=partition_key(cluster, reference.apiGroup, reference.resource, changed.namespace, changed.name),
+        verb=event.verb,
+        subresource=reference.subresource,
+        join=changed.join,
+        uid=changed.uid,
+        version=changed.version,
+        before=changed.before,
+        received=event.requestReceivedTimestamp,
+        completed=event.stageTimestamp,
+        user=_person(event.user, named),
+        impersonated=None if impersonated is None else _person(impersonated, named),
+        agent=event.userAgent[:_LONGEST],
+        address=named((event.sourceIPs or [""])[-1][:_LONGEST]),
+    )
+
+
+def _person(user: _User, named: Callable[[str], str]) -> Person:
+    groups = [named(each[:_LONGEST]) for each in (user.groups or ())[:_MOST_GROUPS]]
+    return Person(named(user.username[:_LONGEST]), tuple(each for each in groups if each))

@@ -1,0 +1,114 @@
+"""``kubedelta actors``: who made the changes, from the API server's audit log to a file of actors."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import ssl
+import threading
+import zlib
+from pathlib import Path
+
+from bridge.actors.actor_log import ActorLog, Naming, names
+from bridge.actors.audit_log import AuditLog
+from bridge.actors.collecting import AuditWebhook, Collector, follow
+from bridge.cli.exits import CommandEnds, Exit
+from bridge.cli.process import handle_signals
+from bridge.cli.terminal import complain
+from bridge.http.access import TokenFile, TokenGate
+from bridge.model.primitives.printable import counted
+from bridge.plan.keys import read_key_file
+from bridge.telemetry.facts import discard
+from bridge.transform.redaction_key import RedactionKey
+
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
+
+
+def actors(
+    *,
+    audit_log: Path | None,
+    listen: tuple[str, int] | None,
+    certificate: tuple[Path, Path] | None,
+    token: Path | None,
+    client_ca: Path | None,
+    to: Path,
+    cluster: str,
+    user: str,
+    key: Path | None,
+    largest: int,
+    keep: int,
+    follow: bool,
+) -> int:
+    """Follows ``audit_log``, or takes posts at ``listen``, until SIGINT or SIGTERM. Returns NO where events may be
+    missing."""
+    try:
+        named = names(Naming(user), None if key is None else RedactionKey(read_key_file(key, "--key")))
+        log = ActorLog(to, largest=largest, keep=keep)
+        audit = None if audit_log is None else AuditLog(audit_log, log.position())
+    except ValueError as error:
+        raise CommandEnds(Exit.CONFIG, error) from error
+    except OSError as error:
+        raise CommandEnds(Exit.CONFIG, f"--to: cannot write {to}: {error.strerror}") from error
+    collector = Collector(cluster, named, log)
+    try:
+        if audit is not None:
+            asyncio.run(_follow(audit, collector, wait=follow))
+        else:
+            asyncio.run(_serve(collector, listen or ("", 0), certificate, token, client_ca))
+    except OSError as error:
+        raise CommandEnds(Exit.UNAVAILABLE, f"{error.filename or to}: {error.strerror}") from error
+    except _DAMAGED as error:
+        raise CommandEnds(Exit.NO, f"{audit_log}: a compressed file beside it is damaged: {error}") from error
+    finally:
+        log.close()
+        complain(_totals(collector))
+    if audit is None:
+        return Exit.OK
+    if audit.lost:
+        complain(f"events may be missing: the file of {audit_log} that was read last is gone")
+    if audit.too_long:
+        complain(f"{counted(audit.too_long, 'event')} of more than 64 MiB left out")
+    return Exit.NO if audit.lost or audit.too_long else Exit.OK
+
+
+def _totals(collector: Collector) -> str:
+    shares = ", ".join(f"{count} by {join}" for join, count in sorted(collector.actors.items()))
+    unreadable = f"; {counted(collector.unreadable, 'line')} no audit event" if collector.unreadable else ""
+    return f"{counted(collector.actors.total(), 'actor')}{': ' if shares else ''}{shares}{unreadable}"
+
+
+async def _follow(audit: AuditLog, collector: Collector, *, wait: bool) -> None:
+    ended = threading.Event()
+    handle_signals(lambda _: ended.set())
+    await asyncio.to_thread(follow, audit, collector, ended, wait=wait)
+
+
+async def _serve(
+    collector: Collector,
+    listen: tuple[str, int],
+    certificate: tuple[Path, Path] | None,
+    token: Path | None,
+    client_ca: Path | None,
+) -> None:
+    ended = asyncio.Event()
+    handle_signals(lambda _: ended.set())
+    gate = None if token is None else TokenGate(TokenFile(token), "--token-file")
+    webhook = AuditWebhook(collector, listen, _tls(certificate, client_ca), gate, discard)
+    async with webhook.listener:
+        complain(f"listening on port {webhook.listener.port}")
+        await ended.wait()
+
+
+def _tls(certificate: tuple[Path, Path] | None, client_ca: Path | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        if certificate is not None:
+            context.load_cert_chain(*certificate)
+        if client_ca is not None:
+            context.load_verify_locations(client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except OSError as error:
+        named = ", ".join(map(str, filter(None, (*(certificate or ()), client_ca))))
+        raise CommandEnds(Exit.CONFIG, f"cannot use {named}: {error.strerror or error}") from error
+    return context

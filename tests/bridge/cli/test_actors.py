@@ -1,0 +1,96 @@
+"""``kubedelta actors``: what an operator types, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bridge.cli.exits import Exit
+from tests.bridge.actors.audit_events import answered, audit_event, line
+from tests.kit.commands import in_a_process
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    log = tmp_path / "audit.log"
+    log.write_bytes(line(audit_event(**answered("42"))) + line(audit_event("get")) + b"torn\n")
+    return log
+
+
+def test_it_writes_the_actors_of_a_log_and_tells_their_joins(log: Path) -> None:
+    output = log.with_name("actors.jsonl")
+    words = ("actors", str(log), "--to", str(output), "--cluster", "prod", "--no-follow")
+    ended = in_a_process(*words)
+    assert (ended.code, ended.err) == (Exit.OK, "1 actor: 1 by version; 1 line no audit event\n")
+    [event] = map(json.loads, output.read_text().splitlines())
+    assert (event["type"], event["partitionkey"]) == ("kubedelta.actor.v1", "prod/apps/deployments/shop/web")
+    assert in_a_process(*words).err == "0 actors\n"
+    assert len(output.read_text().splitlines()) == 1
+
+
+def test_a_log_that_went_before_it_was_read_is_told(log: Path) -> None:
+    output = log.with_name("actors.jsonl")
+    words = ("actors", str(log), "--to", str(output), "--no-follow")
+    assert in_a_process(*words).code == Exit.OK
+    log.write_bytes(line(audit_event(auditID="later")))
+    ended = in_a_process(*words)
+    assert ended.code == Exit.NO
+    assert f"events may be missing: the file of {log} that was read last is gone" in ended.err
+
+
+def test_digests_take_the_place_of_names(log: Path) -> None:
+    key = log.with_name("redaction.key")
+    key.write_text("ab" * 32)
+    output = log.with_name("actors.jsonl")
+    ended = in_a_process("actors", str(log), "--to", str(output), "--no-follow", "--user", "digest", "--key", str(key))
+    assert ended.code == Exit.OK
+    assert json.loads(output.read_text())["data"]["user"]["name"].startswith("hmac-sha256:")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--to", "x"], "name the audit log, or an address with --listen"),
+        (["log", "--to", "x", "--listen", ":1"], "name the audit log, or an address with --listen"),
+        (["--to", "x", "--listen", ":9443"], "--listen needs --cert and --cert-key"),
+        (["--to", "x", "--listen", ":9443", "--cert", "c", "--cert-key", "k"], "--listen needs --token-file or"),
+        (["--to", "x", "--listen", "9443"], "'9443' is no address; allowed: 127.0.0.1:9443"),
+        (["log", "--to", "x", "--user", "digest"], "--user digest needs --key"),
+        (["log", "--to", "x", "--largest", "much"], "'much' is not a size; allowed"),
+        (["log"], "--to"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_command_line_is_explained(words: list[str], said: str) -> None:
+    ended = in_a_process("actors", *words)
+    assert ended.code == Exit.USAGE
+    assert said in ended.err
+
+
+def test_files_that_cannot_be_used_are_named(log: Path) -> None:
+    missing = log.with_name("missing")
+    output = str(log.with_name("actors.jsonl"))
+    ended = in_a_process("actors", str(log), "--to", output, "--user", "digest", "--key", str(missing))
+    assert (ended.code, f"--key: cannot read {missing}" in ended.err) == (Exit.CONFIG, True)
+    ended = in_a_process("actors", str(log), "--to", str(missing / "actors.jsonl"), "--no-follow")
+    assert (ended.code, "--to: cannot write" in ended.err) == (Exit.CONFIG, True)
+    posts = (
+        "--listen",
+        "127.0.0.1:0",
+        "--cert",
+        str(missing),
+        "--cert-key",
+        str(missing),
+        "--token-file",
+        str(missing),
+    )
+    ended = in_a_process("actors", *posts, "--to", output)
+    assert (ended.code, f"cannot use {missing}" in ended.err) == (Exit.CONFIG, True)
+
+
+def test_another_programs_file_is_not_appended_to(log: Path) -> None:
+    ended = in_a_process("actors", str(log), "--to", str(log), "--no-follow")
+    assert ended.code == Exit.CONFIG
+    assert "is no file of actors" in ended.err
