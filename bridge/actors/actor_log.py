@@ -8,7 +8,8 @@ that is killed in between writes some of them again, with the same ids.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -17,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from bridge.actors.audit import Actor
-from bridge.actors.audit_log import Position
+from bridge.actors.audit_log import AuditLog, Position
 from bridge.transform.redaction_key import RedactionKey
 
 TYPE = "kubedelta.actor.v1"
@@ -47,6 +48,30 @@ def encoded(actor: Actor, cluster: str) -> bytes:
         id=actor.id, source=f"/clusters/{cluster}", time=actor.completed, partitionkey=actor.key, data=actor
     )
     return _encode(event) + b"\n"
+
+
+class _Line(msgspec.Struct):
+    type: str
+    partitionkey: str
+    data: msgspec.Raw
+
+
+def actors_in(path: Path, keys: Collection[str]) -> Mapping[str, Sequence[Actor]]:
+    """The actors of the objects with these partition keys, from a file that an ActorLog wrote and from those that it
+    renamed: key → actors. Raises OSError, and ValueError for a file of another program."""
+    found: dict[str, list[Actor]] = {key: [] for key in keys}
+    try:
+        for line in AuditLog(path, Position()).lines():
+            event = _decode_line(line)
+            if event.type == TYPE and event.partitionkey in found:
+                found[event.partitionkey].append(_decode_actor(event.data))
+    except (msgspec.MsgspecError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is no file of actors: {error}") from error
+    return found
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_actor = msgspec.json.Decoder(Actor).decode
 
 
 class Naming(StrEnum):

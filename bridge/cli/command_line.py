@@ -357,6 +357,13 @@ SHOW = CommandSpec(
     NAMESPACE,
     EVERY_NAMESPACE,
     _FORM,
+    Argument(
+        "--actors",
+        metavar="FILE",
+        type=Path,
+        completes=Completes.FILES,
+        help="the file of kubedelta actors: tell who made each step",
+    ),
     HISTORY,
 )
 HISTORY_COMMAND = CommandSpec(

@@ -7,14 +7,20 @@ Steps and differences are printed one by one, as the file gives them, so the mem
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import apsw
 import msgspec
 
+from bridge.actors.actor_log import actors_in
+from bridge.actors.audit import Join
+from bridge.actors.joining import Made, StepOfObject, made_by
 from bridge.cli.arguments import UsageError, history_file
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.manifests import as_yaml
@@ -62,22 +68,60 @@ _HOW = {
 }
 
 
-def show(words: Sequence[str], *, namespace: str | None, form: str | None, file: Path | None) -> int:
+def show(
+    words: Sequence[str], *, namespace: str | None, form: str | None, file: Path | None, actors: Path | None
+) -> int:
     """``words``: ``deploy/web``, or the resource and the name. ``form``: ``diff``, ``yaml``, ``json``, or None for a
-    line for each step."""
+    line for each step. ``actors``: a file of ``kubedelta actors``."""
     resource, name = _target(words)
     lines = StepLines(Colours(on=False) if form == "yaml" else Colours.of_output(), form)
     with opened(file) as history:
-        last: HistoryStep | None = None
-        gaps: Sequence[KnownGap] = ()
-        for step in history.steps(resource, name, namespace):
-            if last is None or (last.key, last.uid) != (step.key, step.uid):
-                last, gaps = None, history.gaps(step.key)
-                if form is None:
-                    say_escaped(lines.title(step, _told_since(history, step)))
-            say_escaped(lines.of(step, _missing(step, last, gaps)))
-            last = step
+        steps = partial(_steps, history, resource, name, namespace)
+        makers = repeat(None) if actors is None else _makers(steps(), actors)
+        for (step, last, missing), made in zip(steps(), makers, strict=False):
+            if last is None and form is None:
+                say_escaped(lines.title(step, _told_since(history, step)))
+            say_escaped(lines.of(step, missing, made))
     return Exit.OK
+
+
+_Step: TypeAlias = tuple[HistoryStep, HistoryStep | None, str]
+"""A step, the one before it, and why steps between the two may be missing; empty if none are."""
+
+
+def _steps(history: HistoryFile, resource: str, name: str, namespace: str | None) -> Iterator[_Step]:
+    last: HistoryStep | None = None
+    gaps: Sequence[KnownGap] = ()
+    for step in history.steps(resource, name, namespace):
+        if last is None or (last.key, last.uid) != (step.key, step.uid):
+            last, gaps = None, history.gaps(step.key)
+        yield step, last, _missing(step, last, gaps)
+        last = step
+
+
+def _makers(steps: Iterable[_Step], path: Path) -> Sequence[Made | None]:
+    """Who made each of the steps. Raises CommandEnds."""
+    by_key: dict[str, list[StepOfObject]] = {}
+    for step, last, missing in steps:
+        before = None if last is None else last.version
+        if last is None and step.op == "added" and step.evidence in ("watched", "recovered"):
+            before = ""
+        by_key.setdefault(step.key, []).append(
+            StepOfObject(
+                uid=step.uid,
+                version=step.version,
+                before=None if missing else before,
+                deleted=step.op == "deleted",
+                time=datetime.fromtimestamp(step.time / 1e6, UTC),
+            )
+        )
+    try:
+        actors = actors_in(path, by_key)
+    except ValueError as error:
+        raise CommandEnds(Exit.CONFIG, error) from error
+    except OSError as error:
+        raise CommandEnds(Exit.CONFIG, f"--actors: cannot read {path}: {error.strerror}") from error
+    return [made for key, known in by_key.items() for made in made_by(known, actors[key])]
 
 
 def _target(words: Sequence[str]) -> tuple[str, str]:
@@ -115,11 +159,11 @@ class StepLines:
     def title(self, step: HistoryStep, since: str) -> str:
         return f"{self._paint(_shown(step.key), 'cyan')} {self._paint(f'uid {step.uid}; {since}', 'dim')}"
 
-    def of(self, step: HistoryStep, missing: str) -> str:
+    def of(self, step: HistoryStep, missing: str, made: Made | None) -> str:
         if self._form == "json":
-            return _json(_document(step, missing))
+            return _json(_document(step, missing, made))
         warning = f"! steps may be missing: {missing}" if missing else ""
-        head = "\n".join(filter(None, (self._paint(warning, "red"), self._head(step))))
+        head = "\n".join(filter(None, (self._paint(warning, "red"), self._head(step, made))))
         if self._form == "yaml":
             comments = "\n".join(f"# {line}" for line in head.split("\n"))
             return f"---\n{comments}\n{_yaml(step.state)}"
@@ -127,7 +171,7 @@ class StepLines:
             return "\n".join([head, *unified(step.before, step.state, self._paint)])
         return head
 
-    def _head(self, step: HistoryStep) -> str:
+    def _head(self, step: HistoryStep, made: Made | None) -> str:
         paint = self._paint
         parts = [
             paint(in_words(step.time), "dim"),
@@ -141,7 +185,16 @@ class StepLines:
             parts.append(paint(", ".join(changed(step.before, step.state)), "plain"))
         if managers := _managers(step.managers):
             parts.append(paint(f"by {', '.join(managers)}", "cyan"))
+        if made is not None:
+            parts.append(paint(_user(made), "cyan"))
         return " ".join(filter(None, parts))
+
+
+def _user(made: Made) -> str:
+    actor = made.actor
+    name = actor.user.name or actor.agent
+    known = f"{name} as {actor.impersonated.name}" if actor.impersonated else name
+    return f"likely user {known}" if made.join is Join.WINDOW else f"user {known}"
 
 
 def _managers(managers: str) -> Sequence[str]:
@@ -152,7 +205,7 @@ def _managers(managers: str) -> Sequence[str]:
     return [f"{name} ({part})" if part else name for name, part in names]
 
 
-def _document(step: HistoryStep, missing: str) -> dict[str, Any]:
+def _document(step: HistoryStep, missing: str, made: Made | None) -> dict[str, Any]:
     return {
         "time": in_words(step.time),
         "key": step.key,
@@ -164,6 +217,7 @@ def _document(step: HistoryStep, missing: str) -> dict[str, Any]:
         "managers": msgspec.Raw(step.managers.encode() or b"null"),
         "changed": None if step.before is None else changed(step.before, step.state),
         "missing": missing,
+        "actor": None if made is None else {"join": made.join, "request": made.actor},
         "object": msgspec.Raw(step.state or b"null"),
     }
 

@@ -9,10 +9,13 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from bridge.actors.audit import BEFORE_ANNOTATION, UID_ANNOTATION
 from bridge.cli.exits import Exit
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Gap
+from tests.bridge.actors.audit_events import answered, audit_event, line
 from tests.bridge.cli.conftest import Command
+from tests.kit.commands import in_a_process
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap
 from tests.sinks.file.test_reading_for_verify import write
 
@@ -70,6 +73,37 @@ async def test_a_history_has_a_line_for_each_step_and_for_what_is_missing(comman
         "2026-11-21T09:00:05.000Z ~ updated @1005 spec.replicas",
         "2026-11-21T09:00:07.000Z - deleted @1007",
     ]
+
+
+@pytest.mark.usefixtures("history")
+async def test_a_history_tells_who_made_each_step(command: Command, tmp_path: Path) -> None:
+    exact = audit_event(**answered("1002", uid="u1"), impersonatedUser={"username": "deployer"})
+    behind_a_gap = audit_event(auditID="2", annotations={UID_ANNOTATION: "u1", BEFORE_ANNOTATION: "1002"})
+    gone = audit_event(
+        "delete",
+        auditID="3",
+        user={"username": "grace"},
+        requestReceivedTimestamp="2026-11-21T09:00:06.900000Z",
+        stageTimestamp="2026-11-21T09:00:07.000000Z",
+    )
+    (tmp_path / "audit.log").write_bytes(b"".join(map(line, (exact, behind_a_gap, gone))))
+    actors = str(tmp_path / "actors.jsonl")
+    collected = in_a_process("actors", str(tmp_path / "audit.log"), "--to", actors, "--cluster", "prod", "--no-follow")
+    assert collected.code == Exit.OK, collected.err
+
+    ended = await command("history", "deploy/web", "-n", "shop", "--actors", actors)
+    assert ended.out.splitlines()[1:] == [
+        "2026-11-21T09:00:01.000Z + added   @1001 listed",
+        "2026-11-21T09:00:02.000Z ~ updated @1002 spec.replicas user ada as deployer",
+        "! steps may be missing: 2 records never came: the outbox was full",
+        "2026-11-21T09:00:05.000Z ~ updated @1005 spec.replicas",
+        "2026-11-21T09:00:07.000Z - deleted @1007 likely user grace",
+    ]
+    as_json = await command("history", "deploy/web", "-o", "json", "--actors", actors)
+    told = [json.loads(each) for each in as_json.out.splitlines()]
+    assert [each["actor"] and each["actor"]["join"] for each in told] == [None, "version", None, "window"]
+    refused = await command("history", "deploy/web", "--actors", str(tmp_path / "audit.log"))
+    assert (refused.code, "is no file of actors" in refused.err) == (Exit.CONFIG, True)
 
 
 @pytest.mark.usefixtures("history")
