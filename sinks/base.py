@@ -228,9 +228,9 @@ class SinkType:
     ``lanes``."""
     load_for: Callable[[Any], type[Sink]] | None = None
     """Like ``load``, for a type whose class depends on the options; None if all sinks have the class of ``load``."""
-    reader: Callable[[], type[RecordReader]] | None = None
-    """Imports and returns the reader of the destination, for ``kubedelta verify`` and ``kubedelta tail``; None if it
-    cannot be read."""
+    reader: Callable[[], Callable[..., RecordReader]] | None = None
+    """Imports and returns what makes a reader of the destination, with the arguments of a RecordReader, for ``kubedelta
+    verify`` and ``kubedelta tail``; None if it cannot be read."""
     examine: Callable[[Any], Sequence[WrongOption]] = no_wrong_options
     """Checks valid options against this machine, before the bridge runs: the files that they name, for instance. Asks
     no destination; may block for some time."""

@@ -14,7 +14,7 @@ webhook, a file) hands them over, and keeps the state in a store of their own::
 
 events    makes an Event of a record, in each form that sinks send
 reader    the rules: what each event is for a reader of states, as steps
-sources   where records are read, with a position to go on from: files
+sources   where records are read, with a position to go on from: files, Kafka, NATS
 stores    where a reader keeps the objects: in memory, or in SQLite
 
 Invariants, each with its test:

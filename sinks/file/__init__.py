@@ -7,7 +7,7 @@ delivery       appends lines to a file or a pipe
 examine        checks options before the bridge runs, and names the claims on the file
 options        declares the options of the sink
 parts          decides when a part is closed, and when it is removed
-reader         reads the file again for ``kubedelta verify`` and ``kubedelta tail``, through its rotations
+reader         makes the library's source of the options, for ``kubedelta verify`` and ``kubedelta tail``
 seals          writes and checks the seals of closed parts
 sink           FileSink: a record becomes a line, and a batch is appended
 

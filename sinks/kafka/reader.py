@@ -1,255 +1,37 @@
-"""Reads the topics of a sink again: ``KafkaReader`` joins no group and commits no offset.
-
-It assigns itself every partition that may hold what is sought, and asks the brokers for their ends when a ``read``
-begins: such a read is done when the position of each partition has come to its end. A position also moves at the event
-of an end (``enable.partition.eof``), since the last offsets of a partition may be markers of transactions or compacted
-away, and have no record. Partitions stay assigned between two reads, and keep what was fetched ahead.
-
-Calls of librdkafka block, so they run on the single thread of the reader.
-"""
+"""Reads the topics of a sink again, for ``kubedelta verify`` and ``kubedelta tail``."""
 
 from __future__ import annotations
 
-import asyncio
-import heapq
-import re
-import time
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
-from typing import Any, TypeAlias, TypeVar, cast
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
 from kubedelta_reader import Record
-from kubedelta_reader.events import attributes_of
-from kubedelta_reader.sources.source import NoDestination, look_backs
+from kubedelta_reader.sources.kafka import KafkaSource
 
-from bridge.model.versions.stored_version import StoredKind, stored_version_of
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.topics import topics_pattern
 from sinks.reader import ANY_OBJECT, ReadFilter, ReadPurpose
-from sinks.receipt import SinkUnavailable
 
-T = TypeVar("T")
-_Partition: TypeAlias = tuple[str, int]
-
-_BATCH = 1000
-_WAIT = 0.25
-"""Seconds that the thread waits for the first record of a batch."""
-_IDLE_TIMEOUT = 30.0
-"""Seconds without a new record before the brokers count as unavailable."""
 _LOOK_EVERY = 10.0
 """Seconds between two looks for new topics and partitions, for ``ReadPurpose.TAIL``."""
-_FINAL = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-}
-"""Errors of a partition that remain however often it is asked."""
-_MARKER = re.compile(r"/p[0-9]+$")
-"""The end of the id of a marker: the copy of a notice in a partition."""
 
 
-class KafkaReader:
-    """See RecordReader. Records of an object come in their order, because the sink puts them into the same partition.
-    Topics and partitions that appear later are read from their beginning."""
+class KafkaReader(KafkaSource):
+    """See RecordReader."""
 
     def __init__(self, name: str, options: KafkaOptions, *, cluster: str, purpose: ReadPurpose) -> None:
-        self._options = options
-        self._cluster = cluster
-        self._purpose = purpose
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"read-{name}")
-        self._consumer: Any = None
-        self._next: dict[_Partition, int] = {}
-        """Each assigned partition → the offset of the next record to read."""
-        self._ends: dict[_Partition, int] = {}
-        """The end of each partition, for partitions that are not read to their end."""
-        self._looked_at: float | None = None
-        self._moved_at = 0.0
-        self._notices: deque[str] = deque(maxlen=100)
-        """Ids of notices that were given: their copies in other partitions are left out."""
-        self._last_error = ""
+        self._pattern = partial(topics_pattern, options.topic, cluster, notice_topic=options.notice_topic)
+        is_tail = purpose is ReadPurpose.TAIL
+        super().__init__(
+            partial(ClientConfig(options).reader, purpose),
+            self._pattern(ANY_OBJECT),
+            named=options.topic,
+            once=is_tail,
+            look_every=_LOOK_EVERY if is_tail else 0.0,
+            timeout=options.connect_timeout,
+        )
 
-    async def open(self) -> str:
-        return await self._in_thread(self._open)
-
-    async def begin(self, since: datetime | None) -> None:
-        await self._in_thread(partial(self._begin, since))
-
-    async def last(self, count: int, accepts: Callable[[Record], bool]) -> Sequence[Record]:
-        partitions = await self._in_thread(partial(self._existing, ANY_OBJECT))
-        lows = await self._in_thread(partial(self._offsets, partitions, OFFSET_BEGINNING))
-        highs = await self._in_thread(partial(self._offsets, partitions, OFFSET_END))
-        newest = [await self._last_of(each, lows[each], highs[each], count, accepts) for each in partitions]
-        await self._in_thread(partial(self._assign, highs))
-        found = [record for _, record in heapq.merge(*newest, key=lambda each: each[0])]
-        self._notices.clear()
-        return [record for record in found if not self._is_copy(record)][-count:]
-
-    async def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[Record]]:
-        await self._in_thread(partial(self._note_ends, sought))
-        while self._ends:
-            records = [self._stored(each) for each in await self._in_thread(self._messages)]
-            if self._purpose is ReadPurpose.TAIL:
-                records = [each for each in records if not self._is_copy(each)]
-            if records:
-                yield records
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return ()
-
-    @property
-    def left(self) -> int | None:
-        return sum(end - self._next[partition] for partition, end in self._ends.items())
-
-    async def close(self) -> None:
-        if self._consumer is not None:
-            await self._in_thread(self._consumer.close)
-        self._thread.shutdown(wait=False)
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Raises SinkUnavailable."""
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except KafkaException as error:
-            servers = self._options.bootstrap_servers
-            raise SinkUnavailable(f"cannot read from {servers}: {self._last_error or error.args[0].str()}") from error
-
-    # ── Partitions, in the thread ────────────────────────────────────────────
-
-    def _open(self) -> str:
-        if self._consumer is None:
-            properties = ClientConfig(self._options).reader(self._purpose)
-            self._consumer = Consumer(properties | {"error_cb": self._on_error})
-        found = self._consumer.list_topics(timeout=self._options.connect_timeout)
-        self._matching(found.topics, ANY_OBJECT)
-        return f"{self._options.bootstrap_servers}, cluster {found.cluster_id} of {len(found.brokers)} brokers"
-
-    def _begin(self, since: datetime | None) -> None:
-        partitions = self._existing(ANY_OBJECT)
-        found = self._offsets(partitions, OFFSET_BEGINNING if since is None else int(since.timestamp() * 1000))
-        # A negative offset: the partition has no record of that time or later.
-        found |= self._offsets([each for each in partitions if found[each] < 0], OFFSET_END)
-        self._assign(found)
-
-    def _note_ends(self, sought: Sequence[ReadFilter]) -> None:
-        """Notes the present end of each partition, and assigns those that are new."""
-        is_due = self._looked_at is None or time.monotonic() - self._looked_at > _LOOK_EVERY
-        if self._purpose is ReadPurpose.VERIFY or is_due:
-            added = [each for each in self._existing(sought) if each not in self._next]
-            starts = self._offsets(added, OFFSET_BEGINNING)
-            self._consumer.incremental_assign([TopicPartition(*each, offset) for each, offset in starts.items()])
-            self._next |= starts
-        ends = self._offsets(self._next, OFFSET_END)
-        self._ends = {each: end for each, end in ends.items() if self._next[each] < end}
-        self._moved_at = time.monotonic()
-
-    def _existing(self, sought: Sequence[ReadFilter]) -> list[_Partition]:
-        """The partitions that may hold these objects."""
-        topics = self._consumer.list_topics(timeout=self._options.connect_timeout).topics
-        self._looked_at = time.monotonic()
-        return [(name, number) for name in self._matching(topics, sought) for number in topics[name].partitions]
-
-    def _matching(self, topics: Iterable[str], sought: Sequence[ReadFilter]) -> list[str]:
-        """Raises NoDestination."""
-        wanted = topics_pattern(self._options.topic, self._cluster, sought, self._options.notice_topic)
-        if names := [name for name in topics if wanted.fullmatch(name)]:
-            return names
-        raise NoDestination(f"{self._options.bootstrap_servers} shows no topic like {self._options.topic}")
-
-    def _offsets(self, partitions: Iterable[_Partition], moment: int) -> dict[_Partition, int]:
-        """``moment``: milliseconds since 1970, or OFFSET_BEGINNING or OFFSET_END, for which brokers have the same
-        numbers in a request for offsets (ListOffsets). One request to each broker, however many partitions it has."""
-        asked = [TopicPartition(*each, moment) for each in partitions]
-        found = self._consumer.offsets_for_times(asked, timeout=self._options.connect_timeout) if asked else []
-        for each in found:
-            if each.error is not None:
-                raise KafkaException(each.error)
-        return {(each.topic, each.partition): each.offset for each in found}
-
-    def _assign(self, starts: Mapping[_Partition, int]) -> None:
-        self._next = dict(starts)
-        self._ends = {}
-        self._consumer.assign([TopicPartition(*each, offset) for each, offset in starts.items()])
-
-    # ── Messages ─────────────────────────────────────────────────────────────
-
-    async def _last_of(
-        self, partition: _Partition, low: int, high: int, count: int, accepts: Callable[[Record], bool]
-    ) -> Sequence[tuple[int, Record]]:
-        """With their times, in milliseconds."""
-        found: deque[tuple[int, Record]] = deque(maxlen=count)
-        for start in look_backs(low, high, count):
-            found.clear()
-            await self._in_thread(partial(self._assign, {partition: start}))
-            self._ends, self._moved_at = {partition: high}, time.monotonic()
-            while self._ends:
-                for message in await self._in_thread(self._messages):
-                    if (message.offset() or 0) < high and accepts(record := self._stored(message)):
-                        found.append((message.timestamp()[1], record))
-            if len(found) == count:
-                break
-        return found
-
-    def _messages(self) -> list[Message]:
-        """Those that are there, in the thread; waits a moment for the first. Raises SinkUnavailable when a topic cannot
-        be read, and when none came for long."""
-        found: list[Message] = []
-        # ``consume`` alone would wait until its batch is full.
-        first = self._consumer.poll(_WAIT)
-        for message in () if first is None else (first, *self._consumer.consume(_BATCH, timeout=0)):
-            partition, error = (message.topic(), message.partition()), message.error()
-            if error is None:
-                found.append(message)
-                self._came_to(partition, message.offset() + 1)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self._came_to(partition, message.offset())
-            elif error.code() in _FINAL:
-                raise SinkUnavailable(f"cannot read topic {partition[0]}: {error.str()}")
-            else:
-                self._last_error = error.str()
-        if time.monotonic() - self._moved_at > _IDLE_TIMEOUT:
-            servers, reason = self._options.bootstrap_servers, self._last_error or "no answer"
-            raise SinkUnavailable(f"{servers}: no record came for {_IDLE_TIMEOUT:g} s: {reason}")
-        return found
-
-    def _came_to(self, partition: _Partition, offset: int) -> None:
-        self._next[partition] = offset
-        self._moved_at = time.monotonic()
-        end = self._ends.get(partition)
-        if end is not None and offset >= end:
-            del self._ends[partition]
-
-    def _stored(self, message: Message) -> Record:
-        headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-        known = {name: content for name, content in headers if content is not None}
-        return Record(message.value(), known, message.key() or b"", f"{message.topic()}/{message.partition()}")
-
-    def _is_copy(self, record: Record) -> bool:
-        try:
-            attributes = attributes_of(record.headers or {})
-        except UnicodeDecodeError:
-            return False
-        if stored_version_of(attributes).kind not in (StoredKind.GAP, StoredKind.NOTICE):
-            return False
-        notice = _MARKER.sub("", attributes.get("id", ""))
-        if notice in self._notices:
-            return True
-        self._notices.append(notice)
-        return False
-
-    def _on_error(self, error: KafkaError) -> None:
-        self._last_error = error.str()
+    def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[Record]]:
+        self.topics = self._pattern(sought)
+        return super().read()

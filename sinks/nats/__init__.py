@@ -11,7 +11,8 @@ exchange     the state of one exchange: numbers, answers, duplicates, messages i
 leading      takes the stream over for the leader of a term
 memory       declares what survives a restart: the newest gap, the stream and the bucket as last seen
 options      declares the options of the sink
-reader       reads the stream again for ``kubedelta verify`` and ``kubedelta tail``
+reader       makes the library's source of the options, for ``kubedelta verify`` and ``kubedelta tail``; reads without a
+             stream
 sink         NatsSink: connects, looks for losses, encodes and delivers
 stream       finds or creates the stream, describes it, and tells whether it has lost messages
 verdicts     judges an error of JetStream: whose fault it is, and for how long
@@ -32,7 +33,7 @@ Invariants, each with its test:
   ``tests/sinks/nats/test_losses.py``
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bridge.model.formats.definitions import Definitions
 from sinks.base import Channel, Claim, RecordReader, Sink, SinkType, WrongOption
@@ -53,10 +54,10 @@ def _load_for(options: NatsOptions) -> type[Sink]:
     return NatsSinkWithState
 
 
-def _load_reader() -> type[RecordReader]:
-    from sinks.nats.reader import NatsReader
+def _load_reader() -> Callable[..., RecordReader]:
+    from sinks.nats.reader import nats_reader
 
-    return NatsReader
+    return nats_reader
 
 
 def _examine(options: NatsOptions) -> Sequence[WrongOption]:

@@ -69,7 +69,7 @@ class NatsConnection:
     """Made by ``connect``. ``publish`` does not wait for answers: ``listening`` hands them on."""
 
     def __init__(self, client: Client, inbox: str) -> None:
-        self._client = client
+        self.client = client
         self._inbox = inbox
         self._published = 0
         self._closing = False
@@ -109,22 +109,22 @@ class NatsConnection:
 
     @property
     def closed(self) -> bool:
-        return self._closing or bool(self._client.is_closed)
+        return self._closing or bool(self.client.is_closed)
 
     @property
     def max_payload(self) -> int:
         """Bytes of headers and payload together."""
-        return int(self._client.max_payload)
+        return int(self.client.max_payload)
 
     @property
     def servers(self) -> list[str]:
         """URLs of all known servers, with those that the server announced."""
-        return [url.geturl() for url in self._client.servers]
+        return [url.geturl() for url in self.client.servers]
 
     @property
     def server(self) -> str:
         """Host and port of the connected server."""
-        url = self._client.connected_url
+        url = self.client.connected_url
         return url.netloc if url else "nobody"
 
     @contextlib.contextmanager
@@ -146,7 +146,7 @@ class NatsConnection:
         self._published += 1
         reply = f"{self._inbox}{self._published}" if answered else ""
         try:
-            await self._client.publish(subject, payload, reply=reply, headers=headers)
+            await self.client.publish(subject, payload, reply=reply, headers=headers)
         except nats.errors.Error as error:
             raise ConnectionError(self.last_error or str(error)) from error
         return self._published
@@ -157,17 +157,17 @@ class NatsConnection:
 
     async def subscribe(self, subject: str, receive: Callable[[Msg], Awaitable[None]]) -> None:
         """Calls ``receive`` for each message that comes to the subject. Raises errors of the client."""
-        await self._client.subscribe(
+        await self.client.subscribe(
             subject, cb=receive, pending_msgs_limit=_MAX_UNREAD_MESSAGES, pending_bytes_limit=_MAX_UNREAD_BYTES
         )
 
     async def request(self, subject: str, timeout: float, payload: bytes = b"") -> bytes:
         """The payload of the answer. Raises TimeoutError, and errors of the client."""
-        return bytes((await self._client.request(subject, payload, timeout=timeout)).data)
+        return bytes((await self.client.request(subject, payload, timeout=timeout)).data)
 
     def jetstream(self, timeout: float) -> JetStreamContext:
         """The client's API for JetStream. ``timeout``: seconds for each request."""
-        return JetStreamContext(self._client, timeout=timeout)
+        return JetStreamContext(self.client, timeout=timeout)
 
     async def close(self) -> None:
         """Takes at most two seconds: after a failed TLS handshake the client itself would wait for ever."""
@@ -175,7 +175,7 @@ class NatsConnection:
         self._on_answer = self._on_end = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await self._client.close()
+                await self.client.close()
 
     async def _answer(self, message: Msg) -> None:
         if self._on_answer is not None:

@@ -1,7 +1,9 @@
 """Sources: where the records of a stream are read, with a position to go on from.
 
 files    the file of a file sink with its closed parts (extra ``files``, for compressed ones)
+kafka    topics, one or all partitions (extra ``kafka``)
 lines    whole lines of plain and compressed files; the number and the time in a line
+nats     a stream of JetStream (extra ``nats``)
 parts    names and order of closed parts, and the lock on a part that is not read yet
 source   the promise of every Source, and its errors
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from kubedelta_reader.sources import Unavailable
+from kubedelta_reader.sources import kafka as readback
 
 from bridge.model.change import Op
 from bridge.model.primitives.fetch import split_at_notices
 from bridge.model.record import Record
 from bridge.model.versions.stored_version import FOREIGN, StoredVersion
 from sinks.base import ALL_STORED, ReadPurpose
-from sinks.kafka import reader as readback
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.reader import KafkaReader
 from sinks.kafka.sink import KafkaSink

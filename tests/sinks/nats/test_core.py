@@ -16,7 +16,7 @@ from nats.js.api import StreamConfig
 from sinks import registry
 from sinks.base import ALL_STORED, CannotRead, ReadPurpose, SinkContext, SinkUnavailable
 from sinks.nats.options import NatsOptions
-from sinks.nats.reader import NatsReader
+from sinks.nats.reader import nats_reader
 from sinks.nats.sink import NatsSink
 from tests.cluster.fixtures import StartNats, fresh_name
 from tests.cluster.servers import Nats
@@ -183,7 +183,7 @@ async def test_check_and_claims_need_no_stream(nats_server: Nats) -> None:
     assert "at most once" in (chosen.caution() or "")
     assert list(registry.types()["nats"].claims(chosen)) == []
     with pytest.raises(CannotRead, match="the server keeps no messages"):
-        NatsReader("live", chosen, cluster="prod", purpose=ReadPurpose.VERIFY)
+        nats_reader("live", chosen, cluster="prod", purpose=ReadPurpose.VERIFY)
 
 
 async def test_a_server_that_is_away_is_reported(start_nats: StartNats) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import kubedelta_reader as reader
 import nats
 import pytest
 from msgspec.structs import replace
@@ -23,7 +24,6 @@ from sinks.base import ALL_STORED, Receipt, SinkContext, SinkUnavailable
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT
 from sinks.nats.leading import StreamInDoubt
-from sinks.nats.reader import stored
 from sinks.nats.sink import NatsSink
 from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource
 from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
@@ -356,5 +356,5 @@ async def test_readers_take_the_notice_for_a_notice(nats_server: Nats, nats_stre
     async with await nats.connect(nats_server.url) as connection:
         for number in (1, MAX_MESSAGES_IN_FLIGHT):
             message = await connection.jetstream().get_msg(stream.name, number)
-            [version] = StoredVersions().of(stored(message))  # type: ignore[arg-type]
+            [version] = StoredVersions().of(reader.Record(message.data, message.headers))
             assert version.kind is StoredKind.NOTICE

@@ -157,7 +157,7 @@ async def test_entries_in_flight_are_refused_at_their_numbers(
                 headers, _ = former._entries.encode(record, expires=True).behind(last + index)
                 await connection.publish(f"$KV.{bucket}.{key_of(batch[index])}", b"{}", headers)
         async with await nats.connect(nats_server.url) as reader:
-            await connection._client.flush()
+            await connection.client.flush()
             state = (await reader.jetstream().stream_info(f"KV_{bucket}")).state
 
     assert (state.messages, state.last_seq) == (1, last + MAX_MESSAGES_IN_FLIGHT), "the last marker"

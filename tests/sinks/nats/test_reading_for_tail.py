@@ -9,13 +9,14 @@ import msgspec
 import nats
 import pytest
 from kubedelta_reader.sources import Unavailable, source
+from kubedelta_reader.sources import nats as follower
 
 from bridge.model.change import Op
 from bridge.model.record import Record
 from sinks.base import ALL_STORED, CannotRead, ReadPurpose
-from sinks.nats import reader as follower
 from sinks.nats.options import NatsOptions
-from sinks.nats.reader import NatsReader
+from sinks.nats.reader import nats_reader
+from sinks.reader import RecordReader
 from tests.cluster.fixtures import MakeStream, fresh_name
 from tests.cluster.servers import Nats
 from tests.cluster.servers.ports import reserve_port
@@ -25,11 +26,11 @@ from tests.sinks.nats.test_leading import FORMER, NEXT, in_term, leading
 from tests.sinks.nats.test_reading_for_verify import CLUSTER, options, write
 
 
-def unopened(chosen: NatsOptions) -> NatsReader:
-    return NatsReader("live", chosen, cluster=CLUSTER, purpose=ReadPurpose.TAIL)
+def unopened(chosen: NatsOptions) -> RecordReader:
+    return nats_reader("live", chosen, cluster=CLUSTER, purpose=ReadPurpose.TAIL)
 
 
-def following(chosen: NatsOptions) -> AbstractAsyncContextManager[NatsReader]:
+def following(chosen: NatsOptions) -> AbstractAsyncContextManager[RecordReader]:
     return opened(unopened(chosen))
 
 

@@ -10,16 +10,17 @@ from typing import Any
 import nats
 import pytest
 from kubedelta_reader.sources import Unavailable
+from kubedelta_reader.sources import nats as readback
 
 from bridge.model.change import Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Record
 from bridge.model.versions.stored_version import FOREIGN, StoredKind, StoredVersion, StoredVersions
 from sinks.base import ALL_STORED, ReadPurpose
-from sinks.nats import reader as readback
 from sinks.nats.options import NatsOptions
-from sinks.nats.reader import NatsReader
+from sinks.nats.reader import nats_reader
 from sinks.nats.sink import NatsSink
+from sinks.reader import RecordReader
 from tests.cluster.fixtures import MakeStream, NatsStream
 from tests.cluster.servers import Nats
 from tests.cluster.servers.ports import reserve_port
@@ -44,8 +45,8 @@ async def write(chosen: NatsOptions, records: Sequence[Record]) -> None:
             assert await sink.deliver(records[start : start + 500]) == ALL_STORED
 
 
-def reading(chosen: NatsOptions) -> AbstractAsyncContextManager[NatsReader]:
-    return opened(NatsReader("live", chosen, cluster=CLUSTER, purpose=ReadPurpose.VERIFY))
+def reading(chosen: NatsOptions) -> AbstractAsyncContextManager[RecordReader]:
+    return opened(nats_reader("live", chosen, cluster=CLUSTER, purpose=ReadPurpose.VERIFY))
 
 
 def as_received(records: Sequence[Record]) -> list[StoredVersion]:

@@ -123,7 +123,7 @@ async def test_late_messages_of_a_former_leader_are_refused(cluster: Sequence[Na
                 message = former._encoder.encode(record)
                 headers, _ = message.behind(last + index)
                 await connection.publish(message.subject, message.payload, headers)
-            await connection._client.flush()
+            await connection.client.flush()
         async with leading(cluster[2], STREAM, NEXT) as successor:
             assert await successor.deliver(in_term(NEXT, batch)) == ALL_STORED, "nobody else has stored anything"
 
