@@ -1,7 +1,8 @@
 """``kubedelta demo``: shows a bridge at work on a small simulated cluster inside the process.
 
-The bridge watches the playground and delivers to ``ScreenSink``, whose destination is the terminal: a line for each
-delta, above the page's address and a summary at the bottom. Its state is in a temporary folder that goes at the end.
+The bridge watches the playground and delivers to two sinks: ``ScreenSink``, whose destination is the terminal, with a
+line for each delta above the page's address and a summary at the bottom; and ``HistorySink``, which keeps a history for
+commands in another terminal. State and history are in a temporary folder that goes at the end.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.console import Console
+from kubedelta_reader import structured
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
@@ -24,8 +26,10 @@ from bridge.app.bridge import Bridge
 from bridge.cli.console import ScreenConsole
 from bridge.cli.exits import Exit
 from bridge.cli.process import ENDING, handle_signals
+from bridge.history.recorder import HistoryBounds, Recorder
 from bridge.kube import ClusterAccess
 from bridge.model.change import Evidence, Op
+from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.primitives.printable import escaped
 from bridge.model.record import Delta, Record
 from bridge.model.status import StatusSnapshot
@@ -36,6 +40,8 @@ from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.process import PageOpened
 from sinks.base import ALL_STORED, Receipt, SinkContext
 
+_CLUSTER = "playground"
+
 
 def demo(*, seconds: float | None, rate: float) -> int:
     """Runs for ``seconds``, or until SIGINT, SIGTERM or a closed pipe. ``rate``: changes per second. Prints totals at
@@ -45,21 +51,23 @@ def demo(*, seconds: float | None, rate: float) -> int:
 
 
 async def _demo(seconds: float | None, rate: float) -> None:
-    with TemporaryDirectory(prefix="kubedelta-demo-") as state:
-        await _run(Path(state), seconds, rate)
+    with TemporaryDirectory(prefix="kubedelta-demo-") as folder:
+        await _run(Path(folder), seconds, rate)
 
 
-async def _run(state: Path, seconds: float | None, rate: float) -> None:
+async def _run(folder: Path, seconds: float | None, rate: float) -> None:
     ended = asyncio.Event()
     console = ScreenConsole(ended.set)
-    screen = Screen(console)
+    state, history = folder / "state", folder / "k8s.db"
+    state.mkdir()
+    screen = Screen(console, history)
     async with Playground(bookmark_interval=5.0) as cluster:
-        bridge = Bridge(_plan(cluster.url, state, screen, page=console.is_terminal), report=screen.report)
+        bridge = Bridge(_plan(cluster.url, state, screen, history, page=console.is_terminal), report=screen.report)
         handle_signals(
             lambda _: ended.set(),
             ending=(*ENDING, signal.SIGHUP),  # The terminal was closed.
             # The second signal ends the process without the end of this context, which deletes the folder.
-            at_once=partial(shutil.rmtree, state, ignore_errors=True),
+            at_once=partial(shutil.rmtree, folder, ignore_errors=True),
         )
         async with asyncio.TaskGroup() as tasks:
             life = tasks.create_task(ClusterSimulation(cluster, rate=rate).run())
@@ -75,13 +83,16 @@ async def _run(state: Path, seconds: float | None, rate: float) -> None:
         console.print(screen.totals(), soft_wrap=True)
 
 
-def _plan(server: str, state: Path, screen: Screen, *, page: bool) -> Plan:
-    sink = SinkPlan(name="screen", type="screen", make=lambda: ScreenSink(screen), max_batch=100)
+def _plan(server: str, state: Path, screen: Screen, history: Path, *, page: bool) -> Plan:
+    sinks = (
+        SinkPlan(name="screen", type="screen", make=lambda: ScreenSink(screen), max_batch=100),
+        SinkPlan(name="history", type="history", make=lambda: HistorySink(history), max_batch=1000),
+    )
     return Plan(
-        cluster="playground",
+        cluster=_CLUSTER,
         access=ClusterAccess(server=server),
         wanted=(Wanted("*"),),
-        sinks=(sink,),
+        sinks=sinks,
         discovery_seconds=1.0,
         state=state,
         grace_seconds=5.0,
@@ -100,10 +111,17 @@ _LOOK = {
 
 
 class Screen:
-    """Prints deltas above the page's address and a summary; without a terminal, only the deltas."""
+    """Prints deltas above the commands to try, the page's address and a summary; without a terminal, only the deltas."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, history: Path) -> None:
+        """``history``: the file that the commands to try read."""
         self._console = console
+        self._to_try = Text(
+            f"try in another terminal: export KUBEDELTA_HISTORY={history}\n"
+            "kubedelta history deploy/web -n shop · kubedelta diff 10s now",
+            "dim",
+            overflow="fold",
+        )
         self._began = asyncio.get_running_loop().time()
         self._page = ""
         self.counts: Counter[Op] = Counter()
@@ -161,7 +179,7 @@ class Screen:
             await asyncio.Event().wait()
         with Live(console=self._console, auto_refresh=False, transient=True) as live:
             while True:
-                live.update(self.summary(snapshot()), refresh=True)
+                live.update(Group(self._to_try, self.summary(snapshot())), refresh=True)
                 await asyncio.sleep(0.25)
 
 
@@ -185,3 +203,30 @@ class ScreenSink:
 
     async def close(self) -> None:
         return
+
+
+class HistorySink:
+    """A sink whose destination is a history."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._events = CloudEvents(_CLUSTER)
+        self._recorder: Recorder | None = None
+
+    async def open(self, context: SinkContext) -> None:
+        self._recorder = Recorder(self._path, "the demo", HistoryBounds(keep=86_400.0, max_bytes=1 << 30))
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        if self._recorder is None:
+            raise RuntimeError("the sink is not open")
+        with self._recorder.batch(str(batch[-1].sequence).encode()):
+            for record in batch:
+                self._recorder.record(structured(self._events.structured(record)))
+        return ALL_STORED
+
+    async def check(self) -> str:
+        return "a history"
+
+    async def close(self) -> None:
+        if self._recorder is not None:
+            self._recorder.close()

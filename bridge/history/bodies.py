@@ -70,6 +70,8 @@ class Packing:
         self._codec = BodyCodec(Dictionary(*each) for each in dictionaries)
 
     def packed(self, resource: int, text: bytes) -> bytes:
+        if resource not in self._codec.compress:
+            self._codec.sample(resource, (text,))
         return self._codec.pack(resource, text)
 
     def unpacked(self, text: bytes) -> bytes:

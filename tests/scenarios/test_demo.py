@@ -90,6 +90,19 @@ def test_in_80_columns_the_summary_has_rates_and_new_resources() -> None:
     assert code == 0
 
 
+def test_the_history_that_a_demo_names_answers_while_it_runs() -> None:
+    with terminal(200, 30, "--rate", "40") as (_, screen):
+        screen.read_until(r"kubedelta history deploy/web -n shop")
+        screen.read_until(r"updated.*shop/web\x1b")
+        named = re.search(r"export KUBEDELTA_HISTORY=(\S+?k8s.db)", COLOURS.sub("", screen.text))
+        assert named is not None
+        environ = {**os.environ, "KUBEDELTA_HISTORY": named[1]}
+        command = [*DEMO[:-1], "history", "deploy/web", "-n", "shop"]
+        ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+
+    assert "+ added" in ran.stdout
+
+
 class Screen:
     """The other end of a terminal."""
 

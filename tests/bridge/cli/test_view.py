@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 from rich.console import Console
 
@@ -15,7 +16,7 @@ async def test_nothing_that_a_terminal_would_obey_is_drawn() -> None:
     for on_terminal in (False, True):
         drawn = io.StringIO()
         console = Console(file=drawn, force_terminal=on_terminal, width=200, color_system=None)
-        Screen(console).show(a_delta(key=HOSTILE, op=Op.ADDED, evidence=Evidence.LISTED))
+        Screen(console, Path()).show(a_delta(key=HOSTILE, op=Op.ADDED, evidence=Evidence.LISTED))
         text = drawn.getvalue()
         assert "[2J" in text
         assert {letter for letter in text if not letter.isprintable()} <= {"\n"}

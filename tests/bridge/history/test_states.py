@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import stat
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import msgspec
 import pytest
 
@@ -182,3 +184,16 @@ def test_a_size_bounds_the_file(tmp_path: Path) -> None:
     assert states(path, NOW) == {
         f"web-{number % 7}": msgspec.json.decode(stream.events[number].data) for number in range(2993, 3000)
     }
+
+
+def test_a_resource_has_a_dictionary_once_enough_of_it_was_told(tmp_path: Path) -> None:
+    stream = Stream()
+    for number in range(600):
+        stream.tell(f"web-{number % 300}", {"n": number, "text": [f"{number}-{each}" for each in range(500)]})
+    path = build(tmp_path / "k8s.db", stream.events, batch=100)
+
+    build(path, stream.events)
+
+    with closing(apsw.Connection(str(path))) as database:
+        assert [resource for (resource,) in database.execute("SELECT resource FROM dictionaries")] == [1]
+    assert states(path, NOW) == {f"web-{n - 300}": msgspec.json.decode(stream.events[n].data) for n in range(300, 600)}
