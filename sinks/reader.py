@@ -1,5 +1,5 @@
 """The promise of readers: each destination that keeps records has one class that reads them again, for ``kubedelta
-verify`` and ``kubedelta tail``.
+verify``, ``kubedelta tail`` and ``kubedelta history build``.
 
 The built-in ones are sources of the reader library, made of the options of their sink. A reader gives records as they
 stand at the destination, and knows nothing of their contents. What a record says is read behind it: its version by
@@ -27,6 +27,8 @@ class ReadPurpose(StrEnum):
     TAIL = "tail"
     """Records are shown as they come. Damage is passed over, nothing is locked, notices that say the same come once,
     and a look for new topics comes every few seconds."""
+    HISTORY = "history"
+    """Every record counts, with its payload. Damage is a record without data, and nothing is locked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ goes on where it was.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import apsw
-from kubedelta_reader import Event, NotAnEvent, Record
-from kubedelta_reader.sources import Unavailable
+from kubedelta_reader import NotAnEvent
+from kubedelta_reader.sources import Source, Unavailable
 
 from bridge.cli.arguments import UsageError, default_file, history_file
 from bridge.cli.exits import CommandEnds, Exit
@@ -25,22 +25,19 @@ from bridge.history.points import in_words
 from bridge.history.recorder import HistoryBounds, Recorder
 from bridge.model.primitives.printable import counted
 from sinks import registry
-from sinks.base import CannotRead, ReadPurpose, RecordReader
+from sinks.base import CannotRead, ReadPurpose
 
-_LOOK_EVERY = 0.25
-"""Seconds between two looks for further records."""
 _FILE = "file"
 
 
 def build(source: str, path: Path | None, *, file: Path | None, follow: bool, keep: float, max_bytes: int) -> int:
     """``source``: the path of a file, or a sink of the configuration at ``path``. Without ``path``, a file that exists
     is meant before a sink of the default configuration. ``keep``: seconds."""
-    target = history_file(file)
-    foreign = 0
+    target, bounds = history_file(file), HistoryBounds(keep, max_bytes)
     try:
-        name, reader = _reader(source, path)
-        with progress() as line, Recorder(target, name, HistoryBounds(keep, max_bytes)) as recorder:
-            foreign = asyncio.run(_build(reader, recorder, line, follow=follow))
+        name, stream = _stream(source, path)
+        with progress() as line, Recorder(target, name, bounds, partitioned=stream.partitioned) as recorder:
+            foreign = asyncio.run(_build(stream, recorder, line, follow=follow))
     except CannotRead as error:
         raise CommandEnds(Exit.NO, f"{source}: {error}") from error
     except Unavailable as error:
@@ -48,62 +45,65 @@ def build(source: str, path: Path | None, *, file: Path | None, follow: bool, ke
     except apsw.Error as error:
         raise CommandEnds(Exit.DAMAGED, f"{target}: {error}") from error
     if foreign:
-        complain(f"{counted(foreign, 'record')} of another program, or unreadable, left out")
+        complain(f"{counted(foreign, 'record')} of another program, left out")
     say(_summary(target))
     return Exit.OK
 
 
-def _reader(source: str, path: Path | None) -> tuple[str, RecordReader]:
-    """With the name of the stream. Raises CannotRead, UsageError and ConfigError."""
-    kinds = registry.types()
-    load = kinds[_FILE].reader
-    if path is None and Path(source).exists() and load is not None:
-        options = kinds[_FILE].options.model_validate({"path": source})
-        return f"file {Path(source).resolve()}", load()(source, options, cluster="", purpose=ReadPurpose.VERIFY)
+def _stream(source: str, path: Path | None) -> tuple[str, Source]:
+    """With its name. Raises CannotRead, UsageError and ConfigError."""
+    if path is None and Path(source).exists():
+        options = registry.types()[_FILE].options.model_validate({"path": source})
+        return f"file {Path(source).resolve()}", _source_of(source, _FILE, options, "")
+    if path is None and (default := default_file()) is not None:
+        path = default.path
     if path is None:
-        found = default_file()
-        if found is None:
-            raise UsageError(
-                f"kubedelta history build: there is no file {source}; of a sink, name the configuration (-c)"
-            )
-        path = found.path
+        words = f"there is no file {source}; of a sink, name the configuration (-c)"
+        raise UsageError(f"kubedelta history build: {words}")
     settings = load_settings(path)
+    cluster = settings.cluster.name
     sink = settings.sinks.get(source)
     if sink is None:
         raise CannotRead(f"there is no such sink and no such file; the sinks are {', '.join(settings.sinks)}")
-    load = kinds[sink.type].reader
-    if load is None:
-        raise CannotRead(f"a sink of type {sink.type} cannot be read back")
-    reader = load()(source, sink.options, cluster=settings.cluster.name, purpose=ReadPurpose.VERIFY)
-    return f"sink {source} of {settings.cluster.name}", reader
+    return f"sink {source} of {cluster}", _source_of(source, sink.type, sink.options, cluster)
 
 
-async def _build(reader: RecordReader, recorder: Recorder, line: ProgressLine, *, follow: bool) -> int:
+def _source_of(name: str, kind: str, options: Any, cluster: str) -> Source:
+    load = registry.types()[kind].reader
+    reader = None if load is None else load()(name, options, cluster=cluster, purpose=ReadPurpose.HISTORY)
+    if not isinstance(reader, Source):
+        raise CannotRead(f"a sink of type {kind} cannot be read back")
+    return reader
+
+
+async def _build(stream: Source, recorder: Recorder, line: ProgressLine, *, follow: bool) -> int:
     """Returns the number of foreign records."""
     records = foreign = 0
-    try:
-        complain(await reader.open())
-        while True:
-            async with aclosing(reader.read()) as batches:
-                async for batch in batches:
-                    with recorder.batch(recorder.position):
-                        for event in _events(batch):
-                            recorder.record(event)
-                    records += len(batch)
-                    line.show("records read", records)
-            if not follow:
-                return foreign
-            await asyncio.sleep(_LOOK_EVERY)
-    finally:
-        await reader.close()
-
-
-def _events(batch: Sequence[Record]) -> Iterator[Event]:
-    for record in batch:
+    was_lost = False
+    async with stream:
         try:
-            yield record.event()
-        except NotAnEvent:
-            continue
+            await stream.resume(recorder.position)
+        except ValueError as error:
+            raise CannotRead(f"the file is of another destination under this name: {error}") from error
+        async with aclosing(stream.follow() if follow else stream.read()) as batches:
+            async for batch in batches:
+                with recorder.batch(stream.position):
+                    if stream.lost and not was_lost:
+                        recorder.lose("they were removed before they were read")
+                        was_lost = True
+                    for record in batch:
+                        if record.data is None and record.headers is None:
+                            recorder.lose("a part of the file is damaged")
+                            continue
+                        try:
+                            event = record.event()
+                        except NotAnEvent:
+                            foreign += 1
+                            continue
+                        recorder.record(event, record.partition)
+                records += len(batch)
+                line.show("records read", records)
+    return foreign
 
 
 def _summary(file: Path) -> str:

@@ -161,6 +161,12 @@ class Recorder:
                 case SnapshotCancelled() | TermBegan():
                     self._note(event, time)
 
+    def lose(self, reason: str) -> None:
+        """In a batch: records of the stream were removed or damaged before they were read. As a gap of any resource."""
+        newest = self._connection.execute("SELECT max(sequence) FROM known").get or 0
+        data = msgspec.json.encode({"reason": reason, "resources": None})
+        self.record(Event(type="kubedelta.gap.v1", id=f"lost/{newest + 1}", sequence=newest + 1, data=data))
+
     def _time_of(self, event: Event) -> int:
         """Without a time of its own, a record has that of the newest one before it."""
         try:

@@ -1,4 +1,4 @@
-"""Reads a sink's file and its closed parts again, for ``kubedelta verify`` and ``kubedelta tail``."""
+"""Reads a sink's file and its closed parts again, for ``kubedelta verify``, ``tail`` and ``history build``."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class FileReader(FileSource):
 
     def __init__(self, name: str, options: FileOptions, *, cluster: str, purpose: ReadPurpose) -> None:
         path = options.path
-        verifies = purpose is ReadPurpose.VERIFY
+        judges = purpose is not ReadPurpose.TAIL
         if path == STANDARD_OUTPUT:
             raise CannotRead("standard output cannot be read again")
-        if verifies and options.format is Format.RAW:
+        if judges and options.format is Format.RAW:
             raise CannotRead("format raw has no operations: deleted and present objects look the same")
-        if verifies and path.exists() and not path.is_file():
+        if judges and path.exists() and not path.is_file():
             raise CannotRead(f"{path} is not a regular file and cannot be read again")
-        super().__init__(path, hold=verifies)
+        super().__init__(path, hold=purpose is ReadPurpose.VERIFY)
 
     def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[Record]]:
         return super().read()

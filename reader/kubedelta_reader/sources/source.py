@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from types import TracebackType
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from kubedelta_reader.events import Record
 
@@ -35,6 +35,9 @@ class Source(ABC):
 
     Failures of a destination or a network are raised as Unavailable, by every method but ``close``.
     """
+
+    partitioned: ClassVar[bool] = False
+    """See ``Reader``: records have partitions, with an order in each alone."""
 
     @abstractmethod
     async def open(self) -> str:

@@ -191,12 +191,36 @@ async def test_a_wrong_name_or_point_is_a_wrong_command_line(command: Command, w
     assert "such as" in ended.err
 
 
-async def test_a_build_goes_on_and_takes_each_record_once(command: Command, tmp_path: Path, history: Path) -> None:
+async def test_a_build_goes_on_behind_what_it_has_and_counts_records_of_others(
+    command: Command, tmp_path: Path, history: Path
+) -> None:
     words = "history", "build", "--from", str(tmp_path / "deltas.ndjson"), "--to", str(history)
+    again = await command(*words)
+    await write(tmp_path / "deltas.ndjson", [a_deployment(8, 1, Op.ADDED)])
+    with (tmp_path / "deltas.ndjson").open("a") as file:
+        file.write("{}\n")
 
     ended = await command(*words)
 
-    assert ended.out.startswith(f"{history}: 5 steps of 2 objects in ")
+    assert again.err == ""
+    assert again.out.startswith(f"{history}: 5 steps of 2 objects in ")
+    assert again.out.endswith("; newest record 2026-11-21T09:00:07.000Z\n")
+    assert ended.out.startswith(f"{history}: 6 steps of 2 objects in ")
+    assert ended.err == "1 record of another program, left out\n"
+
+
+async def test_a_part_that_was_removed_before_it_was_read_is_a_gap(command: Command, tmp_path: Path) -> None:
+    file, path = tmp_path / "deltas.ndjson", tmp_path / "k8s.db"
+    await write(file, RECORDS[:2])
+    words = "history", "build", "--from", str(file), "--to", str(path)
+    await command(*words)
+    file.unlink()
+    await write(file, [a_deployment(9, 7)])
+
+    await command(*words)
+
+    ended = await command("history", "deploy/web", "--db", str(path))
+    assert "! steps may be missing: records never came: they were removed before they were read" in ended.out
 
 
 async def test_a_stream_that_is_not_there_is_named_with_what_there_is(command: Command, tmp_path: Path) -> None:
