@@ -111,7 +111,7 @@ _LOOK = {
 
 
 class Screen:
-    """Prints deltas above the commands to try, the page's address and a summary; without a terminal, only the deltas."""
+    """Prints deltas above commands to try, the page's address and a summary; without a terminal, only the deltas."""
 
     def __init__(self, console: Console, history: Path) -> None:
         """``history``: the file that the commands to try read."""
