@@ -23,8 +23,8 @@ from tests.kit.received import (
     rebuilt,
     received_lists,
 )
-from tests.kit.stuck_sink import install
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
+from tests.scenarios.stuck_sink import install
 
 OBJECTS = 100
 ROUND = 200

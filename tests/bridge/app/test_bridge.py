@@ -332,33 +332,12 @@ async def test_the_third_name_of_a_resource_may_not_equal_the_second() -> None:
     assert found.twice == ("ConfigMap",)
 
 
-async def test_a_resync_reaches_its_sink_without_asking_the_server(
-    tmp_path: Path,
-) -> None:
+async def test_a_resync_reaches_its_sink_without_asking_the_server() -> None:
     due, other = RecordingSink(), RecordingSink()
-    facts: list[Fact] = []
-    async with Playground() as cluster:
-        cluster.create("configmaps", a_config_map("a"))
-        plans = (
-            SinkPlan(name="due", type="memory", make=lambda: due, max_batch=100, resync_seconds=0.1),
-            SinkPlan(name="other", type="memory", make=lambda: other, max_batch=100),
-        )
-        plan = Plan(
-            cluster="test",
-            access=ClusterAccess(server=cluster.url),
-            wanted=(Wanted("configmaps"),),
-            sinks=plans,
-            timing=QUICK,
-            state=tmp_path,
-        )
-        bridge = Bridge(plan, facts.append)
-        async with asyncio.TaskGroup() as tasks:
-            running_bridge = tasks.create_task(bridge.run())
-            await due.until(lambda sink: sink.delivered().count("sync default/a") >= 2)
-            asked = len(cluster.seen("list", "configmaps")) + len(cluster.seen("watch", "configmaps"))
-            bridge.stop()
-            await running_bridge
-
+    async with running(due, other, options={"sink-0": {"resync_seconds": 0.1}}) as world:
+        world.cluster.create("configmaps", a_config_map("a"))
+        await due.until(lambda sink: sink.delivered().count("sync default/a") >= 2)
+        asked = len(world.cluster.seen("list", "configmaps")) + len(world.cluster.seen("watch", "configmaps"))
     assert asked == 1
     assert other.delivered() == ["added default/a"]
 

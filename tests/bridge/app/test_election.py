@@ -338,13 +338,6 @@ async def test_a_leader_is_in_the_lease_before_it_delivers(tmp_path: Path) -> No
         replica.bridge.stop()
 
 
-async def test_a_follower_ends_without_a_delivery(tmp_path: Path) -> None:
-    async with two_replicas(tmp_path) as (_cluster, first, second):
-        await second.stop()
-        assert (second.sink.records, second.reported(LeadershipBegan)) == ([], [])
-        assert first.leads
-
-
 async def test_a_restarted_leader_does_not_wait_for_its_own_lease(tmp_path: Path) -> None:
     async with two_replicas(tmp_path) as (cluster, first, second):
         await second.stop()
@@ -382,17 +375,6 @@ async def test_who_was_not_in_sync_sends_a_gap_and_a_snapshot(tmp_path: Path) ->
         assert [type(each) for each in notices] == [Gap, Snapshot, Snapshot]
         assert [each.term for each in second.reported(TookOverLacking)] == [2]
         second.bridge.stop()
-
-
-async def test_an_installation_without_a_leader_before_lacks_nothing(tmp_path: Path) -> None:
-    async with Playground(bookmark_interval=0.2) as cluster, asyncio.TaskGroup() as tasks:
-        a_free_lease(cluster)
-        cluster.create("configmaps", a_config_map("a"))
-        first = Replica(cluster, "first", tmp_path / "first", timing=SHORT)
-        first.start(tasks)
-        await first.sink.until(lambda sink: "added default/a" in sink.delivered())
-        assert first.reported(TookOverLacking) == []
-        first.bridge.stop()
 
 
 @pytest.mark.parametrize(("term", "began", "doubted"), [(3, 4, []), (LAST_TERM, 1, [LAST_TERM])])

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import Any, ParamSpec
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bridge.delivery.workqueue import QueueShutDown, WorkQueue
+from tests.bridge.delivery.world import now, virtual
 from tests.kit.examples import examples
-from tests.kit.virtual_time import VirtualTimeLoop, run_in_virtual_time
-
-P = ParamSpec("P")
-
-
-def virtual(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        run_in_virtual_time(test(*args, **kwargs))
-
-    return run
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
+from tests.kit.virtual_time import VirtualTimeLoop
 
 
 def a_queue() -> WorkQueue[str]:

@@ -166,12 +166,6 @@ async def test_the_path_of_a_server_behind_a_path_is_kept(server: ScriptedServer
 # ── Lists ────────────────────────────────────────────────────────────────────
 
 
-async def test_a_page_is_answered_with_its_objects(server: ScriptedServer, client: KubeClient) -> None:
-    server.on(PATH, answering(pods(pod("a"), pod("b"))))
-    answer = await list_once(client)
-    assert names(answer) == ["a", "b"]
-
-
 async def test_a_list_may_come_compressed(server: ScriptedServer, client: KubeClient) -> None:
     body = gzip.compress(json.dumps(pods(pod("a"))).encode())
     server.on(PATH, answering(body, headers={"Content-Encoding": "gzip"}))
@@ -667,30 +661,6 @@ async def test_malformed_json_in_a_stream_loses_nothing_else(server: ScriptedSer
     [answer] = await reported_between(server, client, b'{"type":"MODIFIED","object":{"kind":"Pod",\n')
     assert isinstance(answer, Unreadable)
     assert answer.reason.startswith("a line of 42 bytes is not a watch event: ")
-
-
-async def test_a_line_of_3_mb_arrives_whole(server: ScriptedServer, client: KubeClient) -> None:
-    big = event("MODIFIED", pod("big", data="x" * 3_000_000))
-    server.on(PATH, streaming(*(big[start : start + 30_000] for start in range(0, len(big), 30_000))))
-    [_, announced, _] = await watch_whole(client)
-    assert isinstance(announced, Announced)
-    assert len(announced.events[0][1].manifest()["data"]) == 3_000_000
-
-
-async def test_an_object_without_metadata_loses_nothing_else(server: ScriptedServer, client: KubeClient) -> None:
-    bad = event("MODIFIED", {"kind": "Pod", "apiVersion": "v1", "spec": {}})
-    assert await reported_between(server, client, bad) == [Unreadable("MODIFIED: an object without metadata")]
-
-
-async def test_a_table_in_a_stream_loses_nothing_else(server: ScriptedServer, client: KubeClient) -> None:
-    bad = event("ADDED", {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": []})
-    assert await reported_between(server, client, bad) == [Unreadable("ADDED: a Table, not an object")]
-
-
-async def test_a_table_for_a_list_is_a_failure(server: ScriptedServer, client: KubeClient) -> None:
-    table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "1"}, "rows": []}
-    server.on(PATH, answering(table))
-    assert await list_once(client) == Failed("the answer is a Table, not a list")
 
 
 async def test_a_status_in_the_middle_of_a_watch_ends_it(server: ScriptedServer, client: KubeClient) -> None:

@@ -145,51 +145,6 @@ async def test_a_full_window_keeps_its_items_and_the_log_has_the_rest() -> None:
     assert taken == list(range(1, 509))
 
 
-async def test_a_batch_larger_than_the_window_is_read_from_the_log() -> None:
-    log = ALog()
-    listener = a_listener(log, window=10)
-    append(log, listener, 50)
-
-    assert listener.in_memory == 0
-    assert (await listener.take(100)).items == list(range(1, 51))
-
-
-async def test_a_listener_that_starts_behind_reads_what_it_missed() -> None:
-    log = ALog()
-    log.grow(20)
-    listener = a_listener(log, after=15)
-
-    assert await listener.take(100) == Fetch([16, 17, 18, 19, 20], 20)
-
-
-async def test_what_is_in_the_log_before_it_is_offered_is_taken_once() -> None:
-    log = ALog()
-    listener = a_listener(log, window=2)
-    first, second, third = log.grow(3), log.grow(3), log.grow(2)
-    listener.offer(first, 3)
-
-    assert await listener.take(4) == Fetch([1, 2, 3, 4], 4)
-    listener.offer(second, 6)
-    listener.offer(third, 8)
-    assert (await listener.take(10)).items == [5, 6, 7, 8]
-    assert await would_wait(listener)
-
-
-async def test_items_offered_while_the_log_is_read_are_kept() -> None:
-    log = ALog()
-    listener = a_listener(log, window=2)
-    append(log, listener, 5)
-    log.fast.clear()
-    async with asyncio.TaskGroup() as tasks:
-        taking = tasks.create_task(listener.take(100))
-        await asyncio.sleep(0)
-        append(log, listener, 1)
-        log.fast.set()
-
-    assert taking.result() == Fetch([1, 2, 3, 4, 5], 5)
-    assert await listener.take(100) == Fetch([6], 6)
-
-
 async def test_a_take_that_is_cancelled_while_it_reads_loses_nothing() -> None:
     log = ALog()
     listener = a_listener(log, window=2)
@@ -276,16 +231,6 @@ async def test_the_taker_learns_that_the_initial_objects_are_over(already: list[
 
 
 # ── Closing ──────────────────────────────────────────────────────────────────
-
-
-async def test_a_closed_listener_gives_no_more_items() -> None:
-    log = ALog()
-    listener = a_listener(log)
-    append(log, listener, 3)
-    listener.close()
-
-    with pytest.raises(ListenerClosed):
-        await listener.take(10)
 
 
 async def test_closing_ends_the_one_who_waits() -> None:

@@ -94,14 +94,19 @@ def _lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().split("\n") if line]
 
 
-def _logged(*facts: Fact, level: str = "info", clock: Clock | None = None) -> list[tuple[str, str]]:
-    """Level and text of each line that these facts make."""
+def _written(*facts: Fact, level: str = "info") -> list[dict[str, Any]]:
+    """The lines that these facts make."""
     stream = io.StringIO()
     set_up_logging(level, "json", stream)
-    logs = Logs(clock=clock or Clock())
+    logs = Logs(clock=Clock())
     for fact in facts:
         logs.observe(fact)
-    return [(line["level"], line["event"]) for line in _lines(stream)]
+    return _lines(stream)
+
+
+def _logged(*facts: Fact, level: str = "info") -> list[tuple[str, str]]:
+    """Level and text of each line."""
+    return [(line["level"], line["event"]) for line in _written(*facts, level=level)]
 
 
 # ── What is reported ─────────────────────────────────────────────────────────────
@@ -201,12 +206,7 @@ def test_a_full_disk_is_logged_once_as_an_error_and_its_end_too() -> None:
 
 
 def test_a_sink_that_stops_the_intake_is_logged_by_name() -> None:
-    stream = io.StringIO()
-    set_up_logging("info", "json", stream)
-    logs = Logs()
-    logs.observe(IntakeBlocked("audit", records=20))
-    logs.observe(IntakeResumed("audit", 61.25))
-    blocked, resumed = _lines(stream)
+    blocked, resumed = _written(IntakeBlocked("audit", records=20), IntakeResumed("audit", 61.25))
     assert (blocked["level"], blocked["sink"], blocked["records"]) == ("error", "audit", 20)
     assert "intake blocked, for every sink, until this sink has caught up" in blocked["event"]
     assert (resumed["level"], resumed["sink"], resumed["seconds"]) == ("info", "audit", 61.2)
@@ -261,10 +261,7 @@ def test_a_change_of_state_is_logged_as_info(fact: Fact) -> None:
 
 
 def test_a_damaged_state_is_an_error_that_says_where_it_went() -> None:
-    stream = io.StringIO()
-    set_up_logging("info", "json", stream)
-    Logs().observe(OutboxRebuilt("/state/outbox.db.damaged", "malformed", ("audit",)))
-    [line] = _lines(stream)
+    [line] = _written(OutboxRebuilt("/state/outbox.db.damaged", "malformed", ("audit",)))
     assert (line["level"], line["aside"], line["reason"]) == ("error", "/state/outbox.db.damaged", "malformed")
 
 
@@ -373,10 +370,7 @@ def test_no_line_holds_a_credential_nor_a_traceback_a_variable(form: str) -> Non
 
 
 def test_a_line_cannot_be_forged_by_what_a_server_says() -> None:
-    stream = io.StringIO()
-    set_up_logging("info", "json", stream)
-    Logs().observe(DiscoveryFailed('no\n{"level":"info","event":"all is well"}\u2028', 1.0))
-    [line] = _lines(stream)
+    [line] = _written(DiscoveryFailed('no\n{"level":"info","event":"all is well"}\u2028', 1.0))
     assert line["level"] == "warning"
 
 
@@ -409,13 +403,11 @@ def test_a_repeated_library_line_is_logged_each_30_seconds() -> None:
 
 
 def test_a_rejected_record_is_named_with_its_dead_letter() -> None:
-    log = io.StringIO()
-    set_up_logging("info", "json", log)
-    logs = Logs(clock=Clock())
-    logs.observe(RecordRejected("audit", "u/1/added", "too large", 7, "pods", "shop/web"))
-    logs.observe(RecordRejected("hook", "gap/1", "too large", 8))
-    logs.observe(RecordsParked("audit", records=6, objects=2, total=681))
-    delta, notice, parked = _lines(log)
+    delta, notice, parked = _written(
+        RecordRejected("audit", "u/1/added", "too large", 7, "pods", "shop/web"),
+        RecordRejected("hook", "gap/1", "too large", 8),
+        RecordsParked("audit", records=6, objects=2, total=681),
+    )
     assert (delta["dead_letter"], delta["resource"], delta["object"]) == (7, "pods", "shop/web")
     assert (notice["dead_letter"], "object" in notice, "resource" in notice) == (8, False, False)
     assert parked["total"] == 681
@@ -474,20 +466,12 @@ def test_a_sink_delivers_only_once_its_destination_has_stored() -> None:
 
 
 def test_a_backlog_counts_also_while_its_sink_cannot_open() -> None:
-    stream = io.StringIO()
-    set_up_logging("info", "json", stream)
-    Logs(clock=Clock()).observe(DeliveryDelayed("hook", 0, "no broker", 1.0, 76))
-    assert _lines(stream)[0]["backlog_records"] == 76
+    [line] = _written(DeliveryDelayed("hook", 0, "no broker", 1.0, 76))
+    assert line["backlog_records"] == 76
 
 
 def test_the_first_and_last_line_say_what_runs_and_why_it_ended() -> None:
-    stream = io.StringIO()
-    set_up_logging("info", "json", stream)
-    logs = Logs(clock=Clock())
-    for fact in EVERYTHING:
-        if isinstance(fact, BridgeStarted | BridgeEnded):
-            logs.observe(fact)
-    first, last = _lines(stream)
+    first, last = _written(*(fact for fact in EVERYTHING if isinstance(fact, BridgeStarted | BridgeEnded)))
     assert {**first, "timestamp": ""} == {
         "timestamp": "",
         "level": "info",
