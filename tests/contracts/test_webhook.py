@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bridge.delivery import LaneWorker, WorkerSettings
+from bridge.model.record import Record
 from bridge.model.status import PauseCause, SinkState
 from bridge.telemetry.facts import discard
 from sinks import registry
 from sinks.base import SinkUnavailable
 from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource
 from tests.bridge.delivery.world import never_gone
-from tests.contracts.destinations import PATIENCE, AnEndpoint
+from tests.contracts.destinations import AnEndpoint
 from tests.contracts.rules import Results, assert_holds, deliver
 from tests.kit.deadlines import BUSY
 from tests.kit.records import changes
@@ -32,9 +34,18 @@ async def endpoint() -> AsyncIterator[AnEndpoint]:
     await endpoint.remove()
 
 
+def a_worker(endpoint: AnEndpoint, sent: Sequence[Record], letters: FakeDeadLetters, **settings: Any) -> LaneWorker:
+    """With the lanes that the sink's type asks for."""
+    kind = registry.types()["webhook"]
+    lanes = kind.lanes(kind.options.model_validate(endpoint.options()))
+    assert lanes is not None
+    make_sink, source = partial(endpoint.sink, **endpoint.patience), FakeRecordSource(sent)
+    known: dict[str, Any] = {"name": "hook", "report": discard, "now": str, "max_batch": kind.max_batch, **settings}
+    return LaneWorker(WorkerSettings(make_sink=make_sink, pending=source, dead_letters=letters, **known), lanes)
+
+
 @pytest.mark.parametrize("batch", [1, 10])
 async def test_in_the_bridge_one_failing_object_blocks_no_other(batch: int) -> None:
-    """Through the lanes that its type asks for."""
     endpoint = AnEndpoint(batch=batch)
     await endpoint.prepare(None)
     sent = changes(600, keys=12)
@@ -52,21 +63,7 @@ async def test_in_the_bridge_one_failing_object_blocks_no_other(batch: int) -> N
         return ACCEPTED
 
     endpoint.receiver.answer = answer
-    kind = registry.types()["webhook"]
-    lanes = kind.lanes(kind.options.model_validate(endpoint.options()))
-    assert lanes is not None
-    settings = WorkerSettings(
-        save_pause=never_gone,
-        name="hook",
-        make_sink=partial(endpoint.sink, **PATIENCE["webhook"]),
-        pending=FakeRecordSource(sent),
-        dead_letters=FakeDeadLetters(),
-        report=discard,
-        now=str,
-        max_batch=kind.max_batch,
-        jitter=lambda: 0.99,
-    )
-    worker = LaneWorker(settings, lanes)
+    worker = a_worker(endpoint, sent, FakeDeadLetters(), save_pause=never_gone, jitter=lambda: 0.99)
     async with asyncio.timeout(30 * BUSY), asyncio.TaskGroup() as group:
         running = group.create_task(worker.run())
         await worker.wait_idle()
@@ -97,21 +94,8 @@ async def test_in_the_bridge_a_410_ends_the_deliveries(batch: int) -> None:
         saved += 1
 
     endpoint.receiver.answer = answer
-    kind = registry.types()["webhook"]
-    lanes = kind.lanes(kind.options.model_validate(endpoint.options()))
-    assert lanes is not None
     letters = FakeDeadLetters()
-    settings = WorkerSettings(
-        save_pause=save_gone,
-        name="hook",
-        make_sink=partial(endpoint.sink, **PATIENCE["webhook"]),
-        pending=FakeRecordSource(sent),
-        dead_letters=letters,
-        report=discard,
-        now=str,
-        max_batch=kind.max_batch,
-    )
-    worker = LaneWorker(settings, lanes)
+    worker = a_worker(endpoint, sent, letters, save_pause=save_gone)
     async with asyncio.timeout(30 * BUSY), asyncio.TaskGroup() as group:
         running = group.create_task(worker.run())
         while worker.state is not SinkState.GONE:  # noqa: ASYNC110 (a state is not announced)

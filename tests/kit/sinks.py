@@ -46,6 +46,12 @@ async def opened_sink(sink: S, context: SinkContext = ALONE) -> AsyncIterator[S]
         await sink.close()
 
 
+async def deliver_once(sink: Sink, batch: Sequence[Record]) -> Receipt:
+    """The only delivery of a sink that is opened for it, and closed behind it."""
+    async with opened_sink(sink):
+        return await sink.deliver(batch)
+
+
 async def remembered(sink: Sink, batch: Sequence[Record]) -> bytes:
     """The sink stores the batch. Returns its memory behind it."""
     receipt = await sink.deliver(batch)

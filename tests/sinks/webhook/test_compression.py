@@ -16,18 +16,21 @@ from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.openssl import KeyPair, verifies
 from tests.kit.records import a_delta, changes
-from tests.kit.sinks import failure_of
+from tests.kit.sinks import deliver_once, failure_of
 from tests.kit.webhook_receiver import ACCEPTED, Answer, WebhookReceiver
 
 LONG = b'{"spec": "' + b"x" * 3000 + b'"}'
 
 
 async def delivered(receiver: WebhookReceiver, *bodies: bytes, **options: Any) -> None:
-    sink = WebhookSink("hook", WebhookOptions.model_validate({"url": receiver.url, **options}), cluster="prod")
-    await sink.open(SinkContext())
     records = [a_delta(number, body=body) for number, body in enumerate(bodies, 1)]
-    assert await sink.deliver(records) == ALL_STORED
-    await sink.close()
+    assert (
+        await deliver_once(
+            WebhookSink("hook", WebhookOptions.model_validate({"url": receiver.url, **options}), cluster="prod"),
+            records,
+        )
+        == ALL_STORED
+    )
 
 
 async def test_long_bodies_are_compressed_and_short_ones_are_not(receiver: WebhookReceiver) -> None:
@@ -80,10 +83,9 @@ async def test_a_retry_sends_the_same_bytes(receiver: WebhookReceiver) -> None:
 async def test_an_endpoint_without_gzip_rejects_no_record(receiver: WebhookReceiver, batch: int) -> None:
     receiver.answer = lambda posted: Answer(415) if "content-encoding" in posted.headers else ACCEPTED
     options = {"url": receiver.url, "compression": "gzip", "compress_above": 0, "batch": batch}
-    sink = WebhookSink("hook", WebhookOptions.model_validate(options), cluster="prod")
-    await sink.open(SinkContext())
-    receipt = await sink.deliver(changes(5))
-    await sink.close()
+    receipt = await deliver_once(
+        WebhookSink("hook", WebhookOptions.model_validate(options), cluster="prod"), changes(5)
+    )
 
     assert list(receipt.pending) == list(range(5))
     assert not receipt.rejected

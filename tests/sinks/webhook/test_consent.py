@@ -13,7 +13,7 @@ from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.records import a_delta, changes
-from tests.kit.sinks import failure_of
+from tests.kit.sinks import deliver_once, failure_of
 from tests.kit.token_server import TokenServer
 from tests.kit.webhook_receiver import Answer, Posted, WebhookReceiver
 
@@ -86,11 +86,8 @@ async def test_the_allowed_rate_is_kept(receiver: WebhookReceiver) -> None:
         return Answer()
 
     receiver.answer = answer
-    sink = a_sink(receiver, rate={"requests": 100_000, "burst": 1})
-    await sink.open(SinkContext())
     began = time.monotonic()
-    assert await sink.deliver(changes(6)) == ALL_STORED
-    await sink.close()
+    assert await deliver_once(a_sink(receiver, rate={"requests": 100_000, "burst": 1}), changes(6)) == ALL_STORED
 
     assert receiver.asked[0].headers["webhook-request-rate"] == str(100_000 * 60)
     assert arrived[-1] - began >= 5 * 0.05 - 0.01
@@ -99,10 +96,7 @@ async def test_the_allowed_rate_is_kept(receiver: WebhookReceiver) -> None:
 @pytest.mark.parametrize(("rate", "asked"), [({"requests": 2, "per": "1m"}, "2"), ({"requests": 1, "per": "1h"}, "1")])
 async def test_the_own_rate_is_asked_for(receiver: WebhookReceiver, rate: dict[str, Any], asked: str) -> None:
     receiver.permission = lambda posted: granted(**{"WebHook-Allowed-Rate": "100"})
-    sink = a_sink(receiver, rate=rate)
-    await sink.open(SinkContext())
-    assert await sink.deliver([a_delta()]) == ALL_STORED
-    await sink.close()
+    assert await deliver_once(a_sink(receiver, rate=rate), [a_delta()]) == ALL_STORED
 
     assert receiver.asked[0].headers["webhook-request-rate"] == asked
 

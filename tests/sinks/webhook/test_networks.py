@@ -18,7 +18,7 @@ from sinks.webhook.client import NetworkPolicy
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.records import a_delta
-from tests.kit.sinks import failure_of
+from tests.kit.sinks import deliver_once, failure_of
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
 
 REFUSED = ["169.254.169.254", "169.254.0.1", "169.254.170.2", "fe80::1", "fe80::1%1", "fd00:ec2::254", "fd20:ce::254"]
@@ -126,11 +126,8 @@ async def test_a_name_that_comes_to_mean_another_address(receiver: WebhookReceiv
 
 async def test_of_several_addresses_a_permitted_one_is_used(receiver: WebhookReceiver, names: Names) -> None:
     names.addresses = ["169.254.169.254", "fe80::1", "127.0.0.1"]
-    sink = a_sink("http://hook.example/hook", timeout=5)
-    await sink.open(SinkContext())
 
-    assert await sink.deliver([a_delta()]) == ALL_STORED
-    await sink.close()
+    assert await deliver_once(a_sink("http://hook.example/hook", timeout=5), [a_delta()]) == ALL_STORED
 
 
 async def test_an_address_outside_of_the_networks_is_not_asked(receiver: WebhookReceiver) -> None:
@@ -147,10 +144,7 @@ async def test_an_address_outside_of_the_networks_is_not_asked(receiver: Webhook
 
 async def test_a_redirect_to_a_refused_address_is_not_followed(receiver: WebhookReceiver) -> None:
     receiver.answer = lambda posted: Answer(307, {"Location": "http://169.254.169.254/latest/meta-data"})
-    sink = a_sink(receiver.url)
-    await sink.open(SinkContext())
-    receipt = await sink.deliver([a_delta()])
-    await sink.close()
+    receipt = await deliver_once(a_sink(receiver.url), [a_delta()])
 
     assert "answers 307: it redirects, which is not followed" in failure_of(receipt)
     assert len(receiver.asked) == 1
@@ -158,10 +152,7 @@ async def test_a_redirect_to_a_refused_address_is_not_followed(receiver: Webhook
 
 @pytest.mark.parametrize("host", ["2852039166", "0xA9FEA9FE", "169.254.43518"])
 async def test_unusual_spellings_of_an_address_are_no_way_around(host: str) -> None:
-    sink = a_sink(f"http://{host}/", timeout=5)
-    await sink.open(SinkContext())
-    receipt = await sink.deliver([a_delta()])
-    await sink.close()
+    receipt = await deliver_once(a_sink(f"http://{host}/", timeout=5), [a_delta()])
 
     # Some spellings are refused as no URL, others are resolved.
     assert re.search("169.254.169.254 is a link-local address|InvalidUrlClientError", failure_of(receipt))

@@ -17,7 +17,7 @@ from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.webhook.options import WebhookOptions
 from sinks.webhook.sink import WebhookSink
 from tests.kit.records import a_delta, changes
-from tests.kit.sinks import failure_of
+from tests.kit.sinks import deliver_once, failure_of
 from tests.kit.token_server import TokenServer
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
 
@@ -149,10 +149,7 @@ async def test_a_busy_token_endpoint_says_how_long_to_wait(
     receiver: WebhookReceiver, tokens: TokenServer, secret: Path
 ) -> None:
     tokens.answer = lambda: web.Response(status=503, headers={"Retry-After": "17"})
-    sink = a_sink(receiver, tokens.options(client_secret_file=secret))
-    await sink.open(SinkContext())
-    receipt = await sink.deliver([a_delta()])
-    await sink.close()
+    receipt = await deliver_once(a_sink(receiver, tokens.options(client_secret_file=secret)), [a_delta()])
 
     assert receipt.failure is not None
     assert receipt.failure.after == 17.0
@@ -210,10 +207,10 @@ async def test_lifetimes_are_taken_as_servers_write_them(
     receiver: WebhookReceiver, tokens: TokenServer, secret: Path, lifetime: Any, requests: int
 ) -> None:
     tokens.lifetime = lifetime
-    sink = a_sink(receiver, tokens.options(client_secret_file=secret))
-    await sink.open(SinkContext())
-    assert await sink.deliver(changes(3, keys=1)) == ALL_STORED
-    await sink.close()
+    assert (
+        await deliver_once(a_sink(receiver, tokens.options(client_secret_file=secret)), changes(3, keys=1))
+        == ALL_STORED
+    )
 
     assert len(tokens.forms) == requests
 
@@ -240,10 +237,7 @@ async def test_an_endless_token_answer_is_cut_off(receiver: WebhookReceiver, sec
     server, url = await served(endless)
     async with server:
         oauth2 = {"token_url": url, "client_id": "me", "client_secret_file": secret}
-        sink = a_sink(receiver, oauth2)
-        await sink.open(SinkContext())
-        receipt = await sink.deliver([a_delta()])
-        await sink.close()
+        receipt = await deliver_once(a_sink(receiver, oauth2), [a_delta()])
 
     assert "answers with more than 64 KiB" in failure_of(receipt)
     assert sent < 100_000_000
@@ -261,21 +255,18 @@ async def test_a_token_answer_that_drips_is_a_failure(receiver: WebhookReceiver,
 
     server, url = await served(dripping)
     async with server:
-        sink = a_sink(receiver, {"token_url": url, "client_id": "me", "client_secret_file": secret}, timeout=0.3)
-        await sink.open(SinkContext())
-        receipt = await sink.deliver([a_delta()])
-        await sink.close()
+        receipt = await deliver_once(
+            a_sink(receiver, {"token_url": url, "client_id": "me", "client_secret_file": secret}, timeout=0.3),
+            [a_delta()],
+        )
 
     assert failure_of(receipt) == f"oauth2.token_url: {url.removesuffix('/token')} did not answer within 0.3 s"
     assert receiver.asked == []
 
 
 async def test_an_echo_of_a_token_is_redacted(receiver: WebhookReceiver, tokens: TokenServer, secret: Path) -> None:
-    sink = a_sink(receiver, tokens.options(client_secret_file=secret))
     receiver.answer = lambda posted: Answer(413, body=json.dumps(posted.headers).encode())
-    await sink.open(SinkContext())
-    receipt = await sink.deliver([a_delta()])
-    await sink.close()
+    receipt = await deliver_once(a_sink(receiver, tokens.options(client_secret_file=secret)), [a_delta()])
 
     assert "content-type" in receipt.answers[0]
     assert "token-1" not in receipt.answers[0]
@@ -283,10 +274,7 @@ async def test_an_echo_of_a_token_is_redacted(receiver: WebhookReceiver, tokens:
 
 async def test_the_networks_hold_for_the_token_endpoint(receiver: WebhookReceiver, secret: Path) -> None:
     oauth2 = {"token_url": "http://169.254.169.254/token", "client_id": "me", "client_secret_file": secret}
-    sink = a_sink(receiver, oauth2)
-    await sink.open(SinkContext())
-    receipt = await sink.deliver([a_delta()])
-    await sink.close()
+    receipt = await deliver_once(a_sink(receiver, oauth2), [a_delta()])
     kind = registry.types()["webhook"]
     wrong = kind.examine(WebhookOptions.model_validate({"url": receiver.url, "oauth2": oauth2}))
 

@@ -8,8 +8,8 @@ import json
 import os
 import ssl
 from base64 import b64encode
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from tests.kit.content import with_content
 from tests.kit.deadlines import BUSY
 from tests.kit.openssl import KeyPair, verifies
 from tests.kit.records import a_delta, a_gap, changes
-from tests.kit.sinks import failure_of
+from tests.kit.sinks import deliver_once, failure_of
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
 
 
@@ -47,18 +47,30 @@ def mounted(folder: Path, content: str) -> Path:
     return folder / "key"
 
 
+def a_sink(url: str, **options: Any) -> WebhookSink:
+    return WebhookSink("hook", WebhookOptions.model_validate({"url": url, **options}), cluster="prod")
+
+
 async def opened(receiver: WebhookReceiver, **options: Any) -> WebhookSink:
-    sink = WebhookSink("hook", WebhookOptions.model_validate({"url": receiver.url, **options}), cluster="prod")
+    sink = a_sink(**{"url": receiver.url, **options})
     await sink.open(SinkContext())
     return sink
 
 
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def answered_by(handler: Handler) -> AsyncIterator[str]:
+    """The URL of a server that may speak no HTTP."""
+    async with await asyncio.start_server(handler, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+
+
 async def test_every_request_is_one_structured_cloudevent(receiver: WebhookReceiver) -> None:
-    sink = await opened(receiver)
     batch: list[Record] = [*changes(20), a_gap()]
 
-    assert await sink.deliver(batch) == ALL_STORED
-    await sink.close()
+    assert await deliver_once(a_sink(receiver.url), batch) == ALL_STORED
 
     events = [http.from_http(http.HTTPMessage(each.headers, each.body), JSONFormat()) for each in receiver.accepted]
     assert {event.get_id() for event in events} == {record.id for record in batch}
@@ -85,10 +97,7 @@ async def test_requests_of_a_leader_have_its_term(receiver: WebhookReceiver) -> 
 
 
 async def test_an_envelope_is_the_data_of_a_binary_cloudevent(receiver: WebhookReceiver) -> None:
-    sink = await opened(receiver, format="envelope")
-
-    await sink.deliver([a_delta(7, key="shop/ä b")])
-    await sink.close()
+    await deliver_once(a_sink(receiver.url, format="envelope"), [a_delta(7, key="shop/ä b")])
 
     posted = receiver.accepted[0]
     event = http.from_http(http.HTTPMessage(posted.headers, posted.body), JSONFormat())
@@ -122,12 +131,10 @@ async def test_deliveries_are_parallel_and_their_records_in_sequence(
 
 
 async def test_what_is_behind_a_failed_request_is_not_sent(receiver: WebhookReceiver) -> None:
-    sink = await opened(receiver)
     batch = changes(30, keys=3)
     receiver.answer = lambda posted: Answer(500) if posted.events[0]["id"] == batch[4].id else ACCEPTED
 
-    receipt = await sink.deliver(batch)
-    await sink.close()
+    receipt = await deliver_once(a_sink(receiver.url), batch)
 
     assert list(receipt.pending) == list(range(4, 30))
     assert failure_of(receipt).endswith("answers 500")
@@ -138,12 +145,10 @@ async def test_what_is_behind_a_failed_request_is_not_sent(receiver: WebhookRece
 
 @pytest.mark.parametrize("status", [400, 413, 415, 422])
 async def test_refused_records_are_rejected_and_the_rest_is_stored(receiver: WebhookReceiver, status: int) -> None:
-    sink = await opened(receiver)
     batch = changes(9, keys=3)
     receiver.answer = lambda posted: Answer(status) if posted.events[0]["id"] == batch[4].id else ACCEPTED
 
-    receipt = await sink.deliver(batch)
-    await sink.close()
+    receipt = await deliver_once(a_sink(receiver.url), batch)
 
     assert list(receipt.rejected) == [4]
     assert str(status) in receipt.rejected[4]
@@ -195,11 +200,9 @@ async def test_an_event_that_is_accepted_later_shows_who_is_at_fault(receiver: W
 
 @pytest.mark.parametrize("status", [302, 401, 403, 404, 410])
 async def test_a_misconfigured_endpoint_is_a_failure_without_loss(receiver: WebhookReceiver, status: int) -> None:
-    sink = await opened(receiver)
     receiver.answer = lambda posted: Answer(status, {"Location": "/elsewhere"})
 
-    receipt = await sink.deliver(changes(50))
-    await sink.close()
+    receipt = await deliver_once(a_sink(receiver.url), changes(50))
 
     assert list(receipt.pending) == list(range(50))
     assert failure_of(receipt).startswith(receiver.url.removesuffix("/hook") + f" answers {status}: ")
@@ -209,23 +212,19 @@ async def test_a_misconfigured_endpoint_is_a_failure_without_loss(receiver: Webh
 
 
 async def test_a_busy_endpoint_says_how_long_to_wait(receiver: WebhookReceiver) -> None:
-    sink = await opened(receiver)
     receiver.answer = lambda posted: Answer(429, {"Retry-After": "17"})
 
-    receipt = await sink.deliver(changes(3))
-    await sink.close()
+    receipt = await deliver_once(a_sink(receiver.url), changes(3))
 
     assert receipt.failure is not None
     assert receipt.failure.after == 17.0
 
 
 async def test_an_endpoint_without_an_answer_in_time_fails_the_batch(receiver: WebhookReceiver) -> None:
-    sink = await opened(receiver, timeout=Duration(0.2))
     never = asyncio.Event()
     receiver.answer = lambda posted: Answer(wait=never)
 
-    receipt = await sink.deliver([a_delta()])
-    await sink.close()
+    receipt = await deliver_once(a_sink(receiver.url, timeout=Duration(0.2)), [a_delta()])
 
     assert list(receipt.pending) == [0]
     assert "did not answer within 0.2 s" in failure_of(receipt)
@@ -242,13 +241,8 @@ async def test_an_answer_that_never_ends_is_cut_off(receiver: WebhookReceiver) -
         except ConnectionError:
             writer.close()
 
-    server = await asyncio.start_server(endless, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        sink = WebhookSink("hook", WebhookOptions(url=f"http://127.0.0.1:{port}/"), cluster="prod")
-        await sink.open(SinkContext())
-        assert await sink.deliver([a_delta()]) == ALL_STORED
-        await sink.close()
+    async with answered_by(endless) as url:
+        assert await deliver_once(a_sink(url), [a_delta()]) == ALL_STORED
 
 
 async def test_an_answer_that_does_not_end_in_time_is_a_failure() -> None:
@@ -264,17 +258,10 @@ async def test_an_answer_that_does_not_end_in_time_is_a_failure() -> None:
         writer.close()
         hung_up.set()
 
-    server = await asyncio.start_server(dripping, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        sink = WebhookSink(
-            "hook", WebhookOptions(url=f"http://127.0.0.1:{port}/", timeout=Duration(0.2)), cluster="prod"
-        )
-        await sink.open(SinkContext())
-        receipt = await sink.deliver([a_delta()])
+    async with answered_by(dripping) as url:
+        receipt = await deliver_once(a_sink(url, timeout=Duration(0.2)), [a_delta()])
         async with asyncio.timeout(10 * BUSY):
             await hung_up.wait()
-        await sink.close()
 
     assert list(receipt.pending) == [0]
     assert "did not answer within 0.2 s" in failure_of(receipt)
@@ -285,13 +272,8 @@ async def test_an_answer_that_is_no_http_fails_the_batch() -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
         writer.close()
 
-    server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        sink = WebhookSink("hook", WebhookOptions(url=f"http://127.0.0.1:{port}/?token=hush"), cluster="prod")
-        await sink.open(SinkContext())
-        receipt = await sink.deliver([a_delta()])
-        await sink.close()
+    async with answered_by(nonsense) as url:
+        receipt = await deliver_once(a_sink(f"{url}?token=hush"), [a_delta()])
 
     assert list(receipt.pending) == [0]
     assert "hush" not in failure_of(receipt)
@@ -338,12 +320,9 @@ async def test_an_asymmetric_key_is_renewed_in_one_header(receiver: WebhookRecei
 
 async def test_headers_come_from_the_options_and_from_files(receiver: WebhookReceiver, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("Bearer hush\n")
-    sink = await opened(
-        receiver, headers={"X-Team": "shop", "User-Agent": "ours"}, header_files={"Authorization": tmp_path / "token"}
-    )
-
-    await sink.deliver([a_delta()])
-    await sink.close()
+    named = {"X-Team": "shop", "User-Agent": "ours"}
+    sink = a_sink(receiver.url, headers=named, header_files={"Authorization": tmp_path / "token"})
+    await deliver_once(sink, [a_delta()])
 
     headers = receiver.accepted[0].headers
     assert (headers["x-team"], headers["user-agent"], headers["authorization"]) == ("shop", "ours", "Bearer hush")
@@ -382,29 +361,21 @@ async def test_a_token_is_sent_and_a_renewed_one_taken_up(receiver: WebhookRecei
 
 @pytest.mark.parametrize("way", ["basic", "bearer"])
 async def test_an_echo_of_authorization_is_redacted(receiver: WebhookReceiver, tmp_path: Path, way: str) -> None:
-    (tmp_path / "secret").write_text("hüsh/hush")
-    if way == "bearer":
-        (tmp_path / "secret").write_text("hush/hush")
-    named = {"username": "me", "password_file": tmp_path / "secret"}
-    sink = await opened(receiver, **(named if way == "basic" else {"bearer_token_file": tmp_path / "secret"}))
-    receiver.answer = lambda posted: Answer(
-        413, body=f"{posted.headers['authorization']} = hüsh/hush hush/hush".encode()
-    )
-    receipt = await sink.deliver([a_delta()])
-    await sink.close()
+    file, secret = tmp_path / "secret", "hüsh/hush" if way == "basic" else "hush/hush"
+    file.write_text(secret)
+    named = {"username": "me", "password_file": file} if way == "basic" else {"bearer_token_file": file}
+    receiver.answer = lambda posted: Answer(413, body=f"{posted.headers['authorization']} = {secret}".encode())
+    receipt = await deliver_once(a_sink(receiver.url, **named), [a_delta()])
 
     kept = receipt.answers[0]
-    secret = "hüsh/hush" if way == "basic" else "hush/hush"
     assert secret not in kept
     assert receiver.asked[0].headers["authorization"].partition(" ")[2] not in kept
 
 
 async def test_an_answer_changes_nothing_about_later_requests(receiver: WebhookReceiver) -> None:
-    sink = await opened(receiver)
     receiver.answer = lambda posted: Answer(headers={"Set-Cookie": "session=hush; Path=/"})
 
-    await sink.deliver(changes(2))
-    await sink.close()
+    await deliver_once(a_sink(receiver.url), changes(2))
 
     first, second = (set(each.headers) for each in receiver.accepted)
     assert first == second
@@ -412,11 +383,9 @@ async def test_an_answer_changes_nothing_about_later_requests(receiver: WebhookR
 
 
 async def test_batches_are_sent_when_asked_for(receiver: WebhookReceiver) -> None:
-    sink = await opened(receiver, batch=10)
     batch = changes(65, keys=6)
 
-    assert await sink.deliver(batch) == ALL_STORED
-    await sink.close()
+    assert await deliver_once(a_sink(receiver.url, batch=10), batch) == ALL_STORED
 
     assert [len(each.events) for each in receiver.accepted] == [10, 10, 10, 10, 10, 10, 5]
     assert {each.headers["content-type"] for each in receiver.accepted} == {"application/cloudevents-batch+json"}
@@ -442,7 +411,7 @@ async def test_a_refusal_behind_a_failed_record_is_not_reported_yet(receiver: We
 
 
 async def test_check_says_what_answers_and_posts_nothing(receiver: WebhookReceiver) -> None:
-    sink = WebhookSink("hook", WebhookOptions(url=receiver.url), cluster="prod")
+    sink = a_sink(receiver.url)
 
     assert await sink.check() == f"{receiver.url.removesuffix('/hook')} answers (405 to OPTIONS)"
     assert [each.method for each in receiver.asked] == ["OPTIONS"]
@@ -453,7 +422,7 @@ async def test_check_says_what_answers_and_posts_nothing(receiver: WebhookReceiv
 
 
 async def test_a_missing_secret_is_reported_at_open(receiver: WebhookReceiver, tmp_path: Path) -> None:
-    sink = WebhookSink("hook", WebhookOptions(url=receiver.url, secret_file=tmp_path / "none"), cluster="prod")
+    sink = a_sink(receiver.url, secret_file=tmp_path / "none")
 
     with pytest.raises(SinkUnavailable, match="cannot read the secret file"):
         await sink.open(SinkContext())
@@ -519,7 +488,7 @@ async def test_a_reconnected_endpoint_keeps_running_requests() -> None:
 
     port = reserve_port()
     server = await asyncio.start_server(slow_at_first, "127.0.0.1", port)
-    sink = WebhookSink("hook", WebhookOptions(url=f"http://127.0.0.1:{port}/"), cluster="prod")
+    sink = a_sink(f"http://127.0.0.1:{port}/")
     await sink.open(SinkContext())
     async with asyncio.timeout(10 * BUSY), asyncio.TaskGroup() as group:
         first = group.create_task(sink.deliver([a_delta(1)]))
@@ -580,10 +549,8 @@ A_WITNESS = a_delta(99, key="shop/the-witness")
 
 async def refusal(receiver: WebhookReceiver, answer: Answer, **options: Any) -> str:
     """What is kept of it."""
-    sink = await opened(receiver, **options)
     receiver.answer = refusing_web_1(lambda posted: answer)
-    receipt = await sink.deliver([a_delta(), A_WITNESS])
-    await sink.close()
+    receipt = await deliver_once(a_sink(receiver.url, **options), [a_delta(), A_WITNESS])
     assert list(receipt.rejected) == [0]
     assert "schema" not in receipt.rejected[0], "a reason is logged, an answer is not"
     return receipt.answers.get(0, "")
@@ -598,7 +565,6 @@ async def test_the_beginning_of_a_refusal_is_kept(receiver: WebhookReceiver, bat
 
 
 async def test_of_several_records_each_has_its_own_answer(receiver: WebhookReceiver) -> None:
-    sink = await opened(receiver, batch=10)
 
     def answer(posted: Posted) -> Answer:
         wrong = [event["partitionkey"] for event in posted.events if "odd" in event["partitionkey"]]
@@ -606,8 +572,7 @@ async def test_of_several_records_each_has_its_own_answer(receiver: WebhookRecei
 
     receiver.answer = answer
     batch = [a_delta(n, key=f"shop/{'odd' if n % 2 else 'even'}-{n}") for n in range(1, 5)]
-    receipt = await sink.deliver(batch)
-    await sink.close()
+    receipt = await deliver_once(a_sink(receiver.url, batch=10), batch)
 
     assert (list(receipt.rejected), list(receipt.pending)) == ([0, 2], [])
     assert receipt.answers == {
@@ -639,16 +604,10 @@ async def test_an_echo_of_the_request_brings_no_credentials_back(
             return Answer(400, {"content-encoding": "gzip"}, body=gzip.compress(body))
         return Answer(400, body=body)
 
-    sink = await opened(
-        receiver,
-        url=f"{receiver.url}?key=hush%2Fhush",
-        header_files={"Authorization": str(tmp_path / "token")},
-        secret_file=str(tmp_path / "secret"),
-        headers={"X-Team": "shop"},
-    )
     receiver.answer = refusing_web_1(echo)
-    receipt = await sink.deliver([a_delta(), A_WITNESS])
-    await sink.close()
+    files = {"header_files": {"Authorization": tmp_path / "token"}, "secret_file": tmp_path / "secret"}
+    sink = a_sink(f"{receiver.url}?key=hush%2Fhush", headers={"X-Team": "shop"}, **files)
+    receipt = await deliver_once(sink, [a_delta(), A_WITNESS])
 
     kept = receipt.answers[0]
     assert "uid-of-shop/web-1/1001/updated" in kept, "what helps to find out is there"
@@ -673,12 +632,8 @@ async def test_an_endless_refusal_is_read_no_further_than_it_must() -> None:
                 await writer.drain()
         writer.close()
 
-    async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
-        sink = WebhookSink("hook", WebhookOptions.model_validate({"url": url}), cluster="prod")
-        await sink.open(SinkContext())
-        receipt = await sink.deliver([a_delta()])
-        await sink.close()
+    async with answered_by(endless) as url:
+        receipt = await deliver_once(a_sink(url), [a_delta()])
 
     assert receipt.answers == {0: "x" * 1024}
     assert sent < 100_000_000
