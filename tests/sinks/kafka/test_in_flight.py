@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Message
@@ -58,25 +58,24 @@ class LateReports(InFlightRecords):
         super().keep(records)
 
 
+def a_delivery(
+    producer: SilentProducer, in_flight: InFlightRecords, batch: Sequence[Record], **options: Any
+) -> KafkaDelivery:
+    messages = {index: KafkaMessage("topic", "key", (b"value",), {}) for index in range(len(batch))}
+    known: dict[str, Any] = {"unusable_topics": {}, "in_flight": in_flight, "idle_timeout": 1.0}
+    return KafkaDelivery(cast("KafkaProducer", producer), messages, BatchResult(batch), **known, **options)
+
+
 @pytest.mark.parametrize("snapshot", [None, "snapshot/log/1"])
 async def test_a_report_behind_the_last_look_is_no_loss(snapshot: str | None) -> None:
     """The records are pending, and the next attempt finds them stored: nothing is sent twice, nor counted twice."""
     producer = SilentProducer()
     in_flight = LateReports(producer)
     batch = [a_delta(number, snapshot=snapshot) for number in range(1, 4)]
-    messages = {index: KafkaMessage("topic", "key", (b"value",), {}) for index in range(3)}
     counted: list[tuple[str, str, int]] = []
 
     async def attempt() -> list[int]:
-        delivery = KafkaDelivery(
-            cast("KafkaProducer", producer),
-            messages,
-            BatchResult(batch),
-            unusable_topics={},
-            in_flight=in_flight,
-            idle_timeout=1.0,
-            count=lambda *stored: counted.append(stored),
-        )
+        delivery = a_delivery(producer, in_flight, batch, count=lambda *stored: counted.append(stored))
         return (await delivery.run(one_by_one=False)).pending
 
     assert await attempt() == [0, 1, 2]
@@ -140,19 +139,8 @@ async def test_what_was_produced_in_time_is_not_produced_again() -> None:
 
     producer, in_flight = Leading(), InFlightRecords()
     batch = [a_delta(number) for number in range(1, 4)]
-    messages = {index: KafkaMessage("topic", "key", (b"value",), {}) for index in range(3)}
-
-    def attempt() -> KafkaDelivery:
-        return KafkaDelivery(
-            cast("KafkaProducer", producer),
-            messages,
-            BatchResult(batch),
-            unusable_topics={},
-            in_flight=in_flight,
-            idle_timeout=1.0,
-        )
 
     with pytest.raises(NotLeading):
-        await attempt().run(one_by_one=False)
-    assert (await attempt().run(one_by_one=False)).pending == []
+        await a_delivery(producer, in_flight, batch).run(one_by_one=False)
+    assert (await a_delivery(producer, in_flight, batch).run(one_by_one=False)).pending == []
     assert len(producer.sent) == 3

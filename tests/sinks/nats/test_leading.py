@@ -54,15 +54,15 @@ async def leading(server: Nats, stream: NatsStream, term: int, in_doubt: int = 0
 class Held:
     """Holds what a sink publishes, as the process would that is stopped and goes on later."""
 
-    def __init__(self, sink: NatsSink, behind: int = 0) -> None:
-        """``behind`` messages leave before."""
+    def __init__(self, sink: NatsSink, behind: int = 0, prefix: str = "") -> None:
+        """``behind`` messages leave before. Only those count whose subject has the prefix."""
         assert sink._connection is not None
-        self._publish, self._left = sink._connection.publish, behind
+        self._publish, self._left, self._prefix = sink._connection.publish, behind, prefix
         sink._connection.publish = self._held  # type: ignore[assignment, method-assign]
         self.reached, self.thawed = asyncio.Event(), asyncio.Event()
 
     async def _held(self, subject: str, payload: bytes, headers: dict[str, str]) -> int:
-        self._left -= 1
+        self._left -= subject.startswith(self._prefix)
         if self._left < 0:
             self.reached.set()
             await self.thawed.wait()

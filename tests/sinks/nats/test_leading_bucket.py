@@ -25,7 +25,7 @@ from tests.kit.records import a_delta, a_gap, changes
 from tests.kit.sinks import ALONE, failure_of, opened_sink
 from tests.sinks.nats.test_bucket import CREATE, key_of, state_in, the_sink
 from tests.sinks.nats.test_bucket import bucket as bucket
-from tests.sinks.nats.test_leading import FORMER, NEXT, in_term, of_leader
+from tests.sinks.nats.test_leading import FORMER, NEXT, Held, in_term, of_leader
 
 TERM_KEY = "prod._.notice._._"
 
@@ -43,31 +43,12 @@ async def leading(
         yield sink
 
 
-class FrozenEntries:
-    """Holds what a sink publishes into its bucket, as the process would that is stopped and goes on later."""
-
-    def __init__(self, sink: NatsSinkWithState, behind: int = 0) -> None:
-        """``behind`` entries leave before."""
-        assert sink._connection is not None
-        self._publish, self._left = sink._connection.publish, behind
-        sink._connection.publish = self._held  # type: ignore[assignment, method-assign]
-        self.reached, self.thawed = asyncio.Event(), asyncio.Event()
-
-    async def _held(self, subject: str, payload: bytes, headers: dict[str, str]) -> int:
-        if subject.startswith("$KV."):
-            self._left -= 1
-            if self._left < 0:
-                self.reached.set()
-                await self.thawed.wait()
-        return await self._publish(subject, payload, headers)
-
-
 @asynccontextmanager
 async def frozen(
     sink: NatsSinkWithState, batch: Sequence[Record], behind: int = 0
 ) -> AsyncIterator[asyncio.Task[Receipt]]:
-    """The sink delivers, and is frozen in front of an entry until the end of the block."""
-    entries = FrozenEntries(sink, behind)
+    """The sink delivers, and is frozen in front of an entry of its bucket until the end of the block."""
+    entries = Held(sink, behind, "$KV.")
     delivering = asyncio.get_running_loop().create_task(sink.deliver(batch))
     async with asyncio.timeout(20 * BUSY):
         await entries.reached.wait()
