@@ -10,13 +10,25 @@ from kubernetes_validate import utils as schemas
 
 from tests.cluster.kube_client import KubeClient
 from tests.deploy.guide import Shell
-from tests.deploy.helm import Helm
+from tests.deploy.helm import EVERYTHING, REPLICAS, Helm, Manifest
 from tests.deploy.image import Buildah
 
 
 @pytest.fixture(scope="session")
 def helm(helm_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     return Helm(helm_build / "helm", tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="module")
+def full(helm: Helm) -> list[Manifest]:
+    """Every part of the chart."""
+    return helm.rendered(EVERYTHING)
+
+
+@pytest.fixture(scope="module")
+def replicas(helm: Helm) -> list[Manifest]:
+    """The same with a follower."""
+    return helm.rendered(REPLICAS)
 
 
 @pytest.fixture(scope="session")

@@ -42,11 +42,6 @@ def plain(helm: Helm) -> list[Manifest]:
     return helm.rendered()
 
 
-@pytest.fixture(scope="module")
-def full(helm: Helm) -> list[Manifest]:
-    return helm.rendered(EVERYTHING)
-
-
 # ── Kubernetes takes it ──────────────────────────────────────────────────────
 
 

@@ -23,16 +23,6 @@ ELECTION: Values = {**CONFIG, "election": {"enabled": True}}
 KEY: Values = {"existingSecret": "kubedelta-redaction"}
 
 
-@pytest.fixture(scope="module")
-def full(helm: Helm) -> list[Manifest]:
-    return helm.rendered(EVERYTHING)
-
-
-@pytest.fixture(scope="module")
-def replicas(helm: Helm) -> list[Manifest]:
-    return helm.rendered(REPLICAS)
-
-
 def _labels(stateful: Manifest) -> dict[str, str]:
     labels: dict[str, str] = stateful["spec"]["template"]["metadata"]["labels"]
     return labels

@@ -28,11 +28,6 @@ ELECTION: Values = {"config": {**CONFIG, "election": {"enabled": True}}, "redact
 
 
 @pytest.fixture(scope="module")
-def full(helm: Helm) -> list[Manifest]:
-    return helm.rendered(EVERYTHING)
-
-
-@pytest.fixture(scope="module")
 def sharded(helm: Helm) -> list[Manifest]:
     return helm.rendered({**EVERYTHING, "shards": 4})
 
