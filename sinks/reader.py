@@ -8,7 +8,7 @@ stand at the destination, and knows nothing of their contents. What a record say
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -95,6 +95,23 @@ class RecordReader(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+FIRST_LOOK_BACK = 100
+_LONGEST_LOOK_BACK = 100_000
+"""Records of a stream or a partition among which the last ones are sought."""
+
+
+def look_backs(first: int, end: int, count: int) -> Iterator[int]:
+    """Where to begin to seek the last ``count`` of the records from ``first`` to ``end``: each time further back,
+    until the caller has found so many. Empty for a count of 0."""
+    back = max(count, FIRST_LOOK_BACK)
+    while count and first < end:
+        start = max(first, end - back)
+        yield start
+        if start == first or back >= _LONGEST_LOOK_BACK:
+            return
+        back = min(10 * back, _LONGEST_LOOK_BACK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ closed_parts   seals, compresses and removes closed parts, on a thread of its ow
 connection     opens and locks the file, cuts a torn last line, closes parts, forces lines onto the disk
 delivery       appends lines to a file or a pipe
 examine        checks options before the bridge runs, and names the claims on the file
+lines          finds the last lines of a plain file, and the sequence number and the time in a line
 options        declares the options of the sink
-parts          decides when a part is closed, and when it is removed
+parts          decides when a part is closed, its name, and when it is removed
 reader         makes the library's source of the options, for ``kubedelta verify`` and ``kubedelta tail``
 seals          writes and checks the seals of closed parts
 sink           FileSink: a record becomes a line, and a batch is appended
@@ -15,8 +16,8 @@ A batch goes from ``sink`` (encoding, in the event loop) to ``delivery`` (writin
 which asks ``connection`` for the descriptor of the present file. Where the file was moved away, by logrotate for
 instance, or is old or large enough, the lines go to a new one. Closed parts belong to ``closed_parts`` from then on,
 and its failures never reach the deliveries; with ``rotation.seal`` it writes the ``seals``. The reader
-library reads the files; names and compression of parts are in it (``kubedelta_reader.sources``), for the writer, too.
-It locks the part that comes next for ``kubedelta verify``, which the sink respects for an hour.
+is a source of the reader library, which knows the lines, the order and the compression of parts for the writer, too. It
+locks the part that comes next for ``kubedelta verify``, which the sink respects for an hour.
 
 Invariants, each with its test:
 

@@ -12,11 +12,11 @@ from typing import BinaryIO
 
 import zstandard
 from kubedelta_reader.sources.lines import DAMAGED, blocks_of
-from kubedelta_reader.sources.parts import TEMPORARY, ClosedPart, leftovers_of, parts_of
+from kubedelta_reader.sources.parts import ClosedPart, parts_of
 
 from sinks.file.connection import sync_folder
 from sinks.file.options import PartCompression, Rotation
-from sinks.file.parts import PartRetention, private, unread
+from sinks.file.parts import TEMPORARY, PartRetention, leftovers_of, private, unread
 from sinks.file.seals import Seals
 
 _CHUNK = 256 * 1024

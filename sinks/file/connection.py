@@ -13,11 +13,13 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kubedelta_reader.sources.lines import end_of_last_line, first_line, last_line, sequence_in
-from kubedelta_reader.sources.parts import SUFFIX_BYTES, name_of_part, parts_of
+from kubedelta_reader.sources.lines import end_of_last_line, first_line
+from kubedelta_reader.sources.parts import parts_of
 
 from bridge.model.primitives.printable import counted
+from sinks.file.lines import last_line, sequence_in
 from sinks.file.options import STANDARD_OUTPUT, FileOptions, Fsync
+from sinks.file.parts import SUFFIX_BYTES, name_of_part
 from sinks.receipt import SinkUnavailable, WrongOption
 
 # ── Onto the disk ────────────────────────────────────────────────────────────

@@ -1,7 +1,8 @@
 """The closed parts of a rotated file, for the sink that writes them: when the open file becomes one, which parts are
 removed, and which have to wait for a reader.
 
-How a part is called, and the lock of a reader, are the library's (``kubedelta_reader.sources.parts``).
+A part of the sink is called ``<file>.<time>.<first>-<last>``, as the reader library knows it
+(``kubedelta_reader.sources.parts``).
 ``PartRetention`` chooses the parts that are to be removed, the oldest first, as far as the options say; it removes no
 file (``closed_parts`` does). Whoever may read a part may lock it, and for ever: the sink removes a locked part in the
 end (``PartRetention.may_stay``).
@@ -11,15 +12,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from kubedelta_reader.sources.lines import first_line, time_in
-from kubedelta_reader.sources.parts import ClosedPart
+from kubedelta_reader.sources.lines import first_line
+from kubedelta_reader.sources.parts import OWN, ClosedPart, parts_of
 
+from sinks.file.lines import time_in
 from sinks.file.options import Rotation
 
 # ── Closing the open file ────────────────────────────────────────────────────
@@ -57,6 +60,51 @@ class Age:
     @property
     def is_over(self) -> bool:
         return self.left() == 0
+
+
+# ── Names ────────────────────────────────────────────────────────────────────
+
+_TIME = "%Y%m%dT%H%M%S%fZ"
+TEMPORARY = ".tmp"
+"""Behind the name of a compressed part that is not whole yet."""
+SUFFIX_BYTES = len(".20261122T221530123456Z.") + 20 + len("-") + 20 + len(".zst") + len(TEMPORARY)
+"""Most bytes behind the name of the file."""
+_LEFTOVER = re.compile(rf"{OWN}\.zst{re.escape(TEMPORARY)}")
+
+
+def closed_at(part: ClosedPart) -> datetime | None:
+    """None for parts of logrotate, and for a time that no clock shows."""
+    try:
+        return datetime.strptime(part.time, _TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def name_of_part(path: Path, first: int, last: int, now: datetime) -> Path:
+    """A free name behind all parts that are there. Raises OSError."""
+    newest = next((when for part in reversed(parts_of(path)) if (when := closed_at(part))), None)
+    closed = now if newest is None else max(now, newest + timedelta(microseconds=1))
+    while True:
+        name = path.with_name(f"{path.name}.{closed.astimezone(UTC).strftime(_TIME)}.{first:020d}-{last:020d}")
+        if not os.path.lexists(name) and not os.path.lexists(f"{name}.zst"):
+            return name
+        closed += timedelta(microseconds=1)
+
+
+def leftovers_of(path: Path) -> list[Path]:
+    """Compressed parts that a crash left half. Raises OSError."""
+    with os.scandir(path.parent) as entries:
+        names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+    return [
+        path.with_name(name)
+        for name in sorted(names)
+        if name.startswith(path.name) and _LEFTOVER.fullmatch(name, len(path.name))
+    ]
+
+
+def private(path: str, flags: int) -> int:
+    """Opens a file beside the parts, for ``open``: for nobody else, and no symbolic link."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 # ── Removal ──────────────────────────────────────────────────────────────────
@@ -116,17 +164,63 @@ class PartRetention:
 
     def _left(self, part: ClosedPart) -> float:
         if part.stem not in self._closed:
-            age = 0.0 if part.closed is None else (self._wall() - part.closed).total_seconds()
+            closed = closed_at(part)
+            age = 0.0 if closed is None else (self._wall() - closed).total_seconds()
             self._closed[part.stem] = self._now() - max(0.0, age)
         return self._closed[part.stem] + self._age - self._now()
 
 
-# ── Files that others may open ──────────────────────────────────────────────
+# ── Locks of readers ─────────────────────────────────────────────────────────
+
+_LONGEST_WAIT = 5.0
+"""Seconds. The sink holds its lock no longer than a removal takes."""
+_LOOK = 0.01
 
 
-def private(path: str, flags: int) -> int:
-    """Opens a file beside the parts, for ``open``: for nobody else, and no symbolic link."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+class ReadingLock:
+    """A shared lock on the closed part that is read next. The sink removes parts from the oldest on, and stops at a
+    locked one: so the newer parts stay too."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+
+    def move_to(self, part: Path | None) -> None:
+        """Locks another part, or None, and then releases the former one. Without effect on a part that is gone."""
+        fd = -1 if part is None else _locked(part)
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = fd
+
+
+def _locked(part: Path) -> int:
+    """A descriptor with a lock on the part, under the name that it has now; -1 for a part that is gone. The sink may
+    put the compressed part in the place of the plain one meanwhile: a lock on a file without a name keeps nothing."""
+    plain = part.with_suffix("") if part.suffix == ".zst" else part
+    for name in (part, plain.with_name(f"{plain.name}.zst")):
+        with suppress(OSError):
+            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                _share(fd)
+                if os.path.samestat(os.fstat(fd), name.stat()):
+                    return fd
+            except OSError:
+                pass
+            os.close(fd)
+    return -1
+
+
+def _share(fd: int) -> None:
+    """Raises BlockingIOError when somebody else has locked the part for long."""
+    deadline = time.monotonic() + _LONGEST_WAIT
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK)
+        else:
+            return
 
 
 @contextmanager

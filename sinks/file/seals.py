@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
-from kubedelta_reader.sources.lines import DAMAGED, blocks_of, sequence_in, whole_lines
+from kubedelta_reader.sources.lines import DAMAGED, blocks_of, whole_lines
 from kubedelta_reader.sources.parts import ClosedPart, parts_of
 from msgspec.structs import replace
 
+from sinks.file.lines import sequence_in
 from sinks.file.options import Rotation
 from sinks.file.parts import private
 from sinks.keys import PrivateKey, private_key_in, public_key

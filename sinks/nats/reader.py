@@ -4,6 +4,7 @@ one (``mode: core``), those that come from now on."""
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import datetime
@@ -11,14 +12,14 @@ from datetime import datetime
 import nats.errors
 from kubedelta_reader import Record
 from kubedelta_reader.sources import Unavailable
-from kubedelta_reader.sources.nats import NatsSource
+from kubedelta_reader.sources.nats import NatsSource, record_of
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from sinks.nats.connection import NatsConnection
 from sinks.nats.encode import stream_subjects, term_of
 from sinks.nats.options import DeliveryMode, NatsOptions
-from sinks.reader import ANY_OBJECT, CannotRead, ReadFilter, ReadPurpose, RecordReader
+from sinks.reader import ANY_OBJECT, CannotRead, ReadFilter, ReadPurpose, RecordReader, look_backs
 
 _WAIT = 0.25
 """Seconds that a look for messages waits for the first of them."""
@@ -46,7 +47,7 @@ class NatsReader(NatsSource):
         async def connect() -> Client:
             return (await NatsConnection.connect(options, f"{name}-{purpose}", ())).client
 
-        self._purpose = purpose
+        self._is_tail = purpose is ReadPurpose.TAIL
         [subject] = stream_subjects(options, cluster)
         super().__init__(
             connect,
@@ -56,13 +57,28 @@ class NatsReader(NatsSource):
             timeout=options.connect_timeout,
         )
 
+    async def begin(self, since: datetime | None) -> None:
+        with self._errors():
+            await self._consume(1 if since is None else since)
+
     async def last(self, count: int, accepts: Callable[[Record], bool]) -> Sequence[Record]:
-        return await super().last(count, lambda record: _is_shown(record) and accepts(record))
+        with self._errors():
+            state = (await self._info_of_stream()).state
+            found: deque[Record] = deque(maxlen=count)
+            for start in look_backs(max(state.first_seq, 1), state.last_seq + 1, count):
+                found.clear()
+                await self._consume(start)
+                while messages := await self._stored(state.last_seq):
+                    found.extend(each for each in map(record_of, messages) if _is_shown(each) and accepts(each))
+                if len(found) == count:
+                    break
+            await self._consume(state.last_seq + 1)
+        return found
 
     async def read(self, sought: Sequence[ReadFilter] = ANY_OBJECT) -> AsyncGenerator[Sequence[Record]]:
         async with aclosing(super().read()) as batches:
             async for batch in batches:
-                yield batch if self._purpose is ReadPurpose.VERIFY else list(filter(_is_shown, batch))
+                yield list(filter(_is_shown, batch)) if self._is_tail else batch
 
 
 class CoreReader:
@@ -110,7 +126,7 @@ class CoreReader:
             await self._connection.close()
 
     async def _take(self, message: Msg) -> None:
-        record = Record(message.data, message.headers or {})
+        record = record_of(message)
         if _is_shown(record):
             self._came.append(record)
 

@@ -2,9 +2,9 @@
 
 files    the file of a file sink with its closed parts (extra ``files``, for compressed ones)
 kafka    topics, one or all partitions (extra ``kafka``)
-lines    whole lines of plain and compressed files; the number and the time in a line
+lines    whole lines of plain and compressed files
 nats     a stream of JetStream (extra ``nats``)
-parts    names and order of closed parts, and the lock on a part that is not read yet
+parts    which closed parts a file has, and their order
 source   the promise of every Source, and its errors
 
 A source gives batches of records, and says where the next batch begins. What a record says is asked of the record
@@ -21,12 +21,11 @@ A source gives batches of records, and says where the next batch begins. What a 
                 store.position = source.position
 
 ``follow`` waits for further records and never ends; ``read`` ends at the present end, and may be called again. Both
-continue where the other one stopped. Each source has one way in for each wish: ``resume`` for a position, ``begin`` for
-a time, ``last`` for the newest records; without one of them it begins with the oldest record.
+continue where the other one stopped. Without ``resume`` a source begins with the oldest record.
 
 A source says nothing of Kubernetes or of CloudEvents, so it has no opinion about records of other programs: they come
-as they are, and ``Record.event`` raises NotAnEvent. ``lost`` tells that some were removed
-before they were read (by a retention): then a state is only right again behind a snapshot.
+as they are, and ``Record.event`` raises NotAnEvent. ``lost`` tells that some were removed before they were read (by a
+retention): then a state is only right again behind a snapshot.
 
 The modules of clients are imported by name (``kubedelta_reader.sources.files``), so that each needs its own extra
 alone.

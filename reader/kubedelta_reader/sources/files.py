@@ -15,12 +15,11 @@ import hashlib
 import os
 import stat
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -32,13 +31,13 @@ from kubedelta_reader.sources.lines import (
     blocks_of,
     end_of_last_line,
     first_line,
-    lines_backward,
     skipped,
-    time_in,
     whole_lines,
 )
-from kubedelta_reader.sources.parts import ClosedPart, ReadingLock, parts_of
-from kubedelta_reader.sources.source import NoDestination, Source, Unavailable
+from kubedelta_reader.sources.parts import ClosedPart, parts_of
+from kubedelta_reader.sources.source import NoDestination, Source, Unavailable, place_in
+
+Hold: TypeAlias = Callable[[Path | None], None]
 
 _BATCH = 1000
 _BATCH_BYTES = 4 << 20
@@ -48,15 +47,11 @@ _BATCH_BYTES = 4 << 20
 class FileSource(Source):
     """See Source. A damaged part and a line that is too long are Records without data."""
 
-    def __init__(self, path: Path | str, *, hold: bool = False) -> None:
-        """``hold``: a lock keeps the closed parts that are not read yet, for an hour at most, and a damaged part ends
-        the reading."""
+    def __init__(self, path: Path | str, *, strict: bool = False, hold: Hold | None = None) -> None:
+        """``strict``: a damaged part ends the reading. ``hold``: see FileLines."""
         self._path = Path(path)
-        self._hold = hold
-        self._lines = FileLines(self._path, ReadingLock() if hold else None)
-        self._since: float | None = None
-        """Seconds since 1970; None once a line of that time or later was read: one behind it may repeat an older
-        time."""
+        self._strict = strict
+        self._lines = FileLines(self._path, hold)
         self._closed = False
         """Threads ask: whoever waited for one may have been cancelled, and the process cannot end before it."""
 
@@ -68,32 +63,20 @@ class FileSource(Source):
 
     async def resume(self, position: bytes) -> None:
         if position:
-            place = _place_in(position)
+            place = place_in(position, Place)
             with self._readable():
                 await asyncio.to_thread(self._lines.resume, place)
 
-    async def begin(self, since: datetime | None) -> None:
-        """A line without a time counts as later."""
-        self._since = None if since is None else since.timestamp()
-
-    async def last(self, count: int, accepts: Callable[[Record], bool]) -> Sequence[Record]:
-        def accepted(line: bytes | None) -> bool:
-            self._expect_open()
-            return accepts(Record(line))
-
-        with self._readable():
-            found = await asyncio.to_thread(self._lines.last, count, accepted)
-        return list(map(Record, found))
-
     async def read(self) -> AsyncGenerator[Sequence[Record]]:
-        lines = self._chosen(self._lines.lines() if self._hold else self._lines.undamaged())
+        lines = self._chosen(self._lines.lines() if self._strict else self._lines.undamaged())
         with self._readable():
             while batch := await asyncio.to_thread(_batch_of, lines):
                 yield batch
 
     @property
     def position(self) -> bytes:
-        return _position_of(self._lines.place)
+        place = self._lines.place
+        return msgspec.json.encode(place) if place.file else b""
 
     @property
     def lost(self) -> bool:
@@ -117,11 +100,6 @@ class FileSource(Source):
     def _chosen(self, lines: Iterator[bytes | None]) -> Iterator[bytes | None]:
         for line in lines:
             self._expect_open()
-            if self._since is not None:
-                time = None if line is None else time_in(line)
-                if time is not None and time < self._since:
-                    continue
-                self._since = None
             yield line
 
     @contextmanager
@@ -155,22 +133,6 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     """Bytes of its lines, unpacked, that were read."""
 
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Place).decode
-
-
-def _place_in(position: bytes) -> Place:
-    """Raises ValueError."""
-    try:
-        return _decode(position)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ValueError(f"no position in a file: {error}") from error
-
-
-def _position_of(place: Place) -> bytes:
-    return _encode(place) if place.file else b""
-
-
 # ── Lines through rotations ──────────────────────────────────────────────────
 
 
@@ -182,10 +144,11 @@ class FileLines:
     then its writer may append to it.
     """
 
-    def __init__(self, path: Path, lock: ReadingLock | None = None) -> None:
-        """``lock``: keeps parts from being removed that are not read yet."""
+    def __init__(self, path: Path, hold: Hold | None = None) -> None:
+        """``hold`` is called with the closed part that is read next, and with None at the end: it may keep the parts
+        that are not read yet."""
         self._path = path
-        self._lock = lock
+        self._hold = hold
         self._file: BinaryIO | None = None
         """The file that was at the path last; None before the first."""
         self._unread: deque[ClosedPart] = deque()
@@ -240,6 +203,15 @@ class FileLines:
         self._place = place
         self._hold_unread()
 
+    def skip(self) -> tuple[Sequence[ClosedPart], BinaryIO | None]:
+        """Goes behind the last line that is there. Returns the closed parts and the file that were not read."""
+        parts = [*self._unread]
+        self._unread.clear()
+        if self._file is not None:
+            fd = self._file.fileno()
+            self._place = Place(_digest(first_line(fd)), end_of_last_line(fd, os.fstat(fd).st_size))
+        return parts, self._file
+
     def _begins(self, part: ClosedPart, place: Place) -> bool:
         with suppress(*DAMAGED):
             return _digest(self._first_line(part)) == place.file
@@ -268,28 +240,10 @@ class FileLines:
             else:
                 return
 
-    def last(self, count: int, accepts: Callable[[bytes | None], bool]) -> list[bytes | None]:
-        """The last lines that ``accepts`` takes, in their order. Call it before ``lines``, which then goes on behind
-        them. What lies behind the damage of a part is left out. Raises OSError."""
-        found: deque[bytes | None] = deque()
-        if self._file is not None:
-            fd = self._file.fileno()
-            end = end_of_last_line(fd, os.fstat(fd).st_size)
-            self._place = Place(_digest(first_line(fd)), end)
-            _prepend(found, count, filter(accepts, lines_backward(fd, end)))
-        while self._unread:
-            part = self._unread.pop()
-            if len(found) < count:
-                newest: deque[bytes | None] = deque(maxlen=count - len(found))
-                with suppress(*DAMAGED):
-                    newest.extend(filter(accepts, (line for line, _ in self._part_lines(part))))
-                _prepend(found, count, reversed(newest))
-        return list(found)
-
     def close(self) -> None:
         self._close_file()
-        if self._lock is not None:
-            self._lock.move_to(None)
+        if self._hold is not None:
+            self._hold(None)
 
     def _advancing(self, lines: Iterator[tuple[bytes | None, int]]) -> Iterator[bytes | None]:
         """The lines of the present file; the place goes with them."""
@@ -378,7 +332,7 @@ class FileLines:
 
     def _closed(self) -> Iterator[bytes | None]:
         while self._unread:
-            yield from self._advancing(self._part_lines(self._unread[0], self._place.offset))
+            yield from self._advancing(self.part_lines(self._unread[0], self._place.offset))
             self._leave_part()
 
     def _leave_part(self) -> None:
@@ -390,14 +344,15 @@ class FileLines:
         self._former, self._place = self.place, Place()
 
     def _hold_unread(self) -> None:
-        if self._lock is not None:
-            self._lock.move_to(self._unread[0].path if self._unread else None)
+        if self._hold is not None:
+            self._hold(self._unread[0].path if self._unread else None)
 
     def _first_line(self, part: ClosedPart) -> bytes:
-        line, _ = next(self._part_lines(part), (None, 0))
+        line, _ = next(self.part_lines(part), (None, 0))
         return line or b""
 
-    def _part_lines(self, part: ClosedPart, offset: int = 0) -> Iterator[tuple[bytes | None, int]]:
+    def part_lines(self, part: ClosedPart, offset: int = 0) -> Iterator[tuple[bytes | None, int]]:
+        """From an offset on, with their lengths. Raises OSError, ``lines.DAMAGED``."""
         present: ClosedPart | None = part
         while present is not None:
             try:
@@ -423,8 +378,3 @@ class FileLines:
 
 def _digest(first_line: bytes) -> str:
     return hashlib.sha256(first_line).hexdigest()[:32]
-
-
-def _prepend(found: deque[bytes | None], count: int, newest_first: Iterable[bytes | None]) -> None:
-    for line in islice(newest_first, count - len(found)):
-        found.appendleft(line)

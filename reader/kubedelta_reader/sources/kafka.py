@@ -11,13 +11,10 @@ Calls of librdkafka block, so they run on the single thread of the source.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import re
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -32,8 +29,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from kubedelta_reader.events import Record, attributes_of
-from kubedelta_reader.sources.source import NoDestination, Source, Unavailable, look_backs
+from kubedelta_reader.events import Record
+from kubedelta_reader.sources.source import NoDestination, Source, Unavailable, place_in
 
 T = TypeVar("T")
 _Partition: TypeAlias = tuple[str, int]
@@ -50,21 +47,18 @@ _FINAL = {
     KafkaError._UNKNOWN_PARTITION,
 }
 """Errors of a partition that remain however often it is asked."""
-_MARKER = re.compile(r"/p[0-9]+$")
-"""The end of the id of a marker: the copy of a notice in a partition."""
 _DEFAULTS = {
     "group.id": "kubedelta-reader",  # The client asks for a name; no broker ever hears of it.
     "isolation.level": "read_committed",
 }
 _REQUIRED = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True}
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, int]).decode
-
 
 class KafkaSource(Source):
     """See Source. Records of an object come in their order, because the sink puts them into the same partition. Topics
     and partitions that appear later are read from their beginning."""
+
+    partitioned = True
 
     def __init__(
         self,
@@ -73,20 +67,17 @@ class KafkaSource(Source):
         *,
         partition: int | None = None,
         named: str = "",
-        once: bool = False,
         look_every: float = 10.0,
         timeout: float = 10.0,
     ) -> None:
         """``config``: properties of librdkafka's consumer, or what returns them: ``open`` calls it in a thread.
         ``topics``: matches the whole names; it may be replaced between two reads. ``partition``: of each topic; None
-        for all. ``named``: the topics, in errors. ``once``: a notice that stands in several partitions comes once, for
-        people; a Reader has to have each. ``look_every``: seconds between two looks for new topics and partitions.
-        ``timeout``: seconds for an answer of the brokers."""
+        for all. ``named``: the topics, in errors. ``look_every``: seconds between two looks for new topics and
+        partitions. ``timeout``: seconds for an answer of the brokers."""
         self.topics = topics
         self._config = config
         self._partition = partition
         self._named = named or topics.pattern
-        self._once = once
         self._look_every = look_every
         self._timeout = timeout
         self._servers = ""
@@ -98,8 +89,6 @@ class KafkaSource(Source):
         """The end of each partition, for partitions that are not read to their end."""
         self._looked_at: float | None = None
         self._moved_at = 0.0
-        self._notices: deque[str] = deque(maxlen=100)
-        """Ids of notices that were given: their copies in other partitions are left out."""
         self._removed: list[str] = []
         self._failure = ""
         """Of a topic, behind records that were fetched before it."""
@@ -112,28 +101,16 @@ class KafkaSource(Source):
         if position:
             await self._in_thread(partial(self._go_on, _partitions_in(position)))
 
-    async def begin(self, since: datetime | None) -> None:
-        await self._in_thread(partial(self._begin, since))
-
-    async def last(self, count: int, accepts: Callable[[Record], bool]) -> Sequence[Record]:
-        partitions = await self._in_thread(self._existing)
-        lows = await self._in_thread(partial(self._offsets, partitions, OFFSET_BEGINNING))
-        highs = await self._in_thread(partial(self._offsets, partitions, OFFSET_END))
-        newest = [await self._last_of(each, lows[each], highs[each], count, accepts) for each in partitions]
-        await self._in_thread(partial(self._assign, highs))
-        self._notices.clear()
-        return self._without_copies([record for _, record in heapq.merge(*newest, key=lambda each: each[0])])[-count:]
-
     async def read(self) -> AsyncGenerator[Sequence[Record]]:
         await self._in_thread(self._note_ends)
         while self._ends:
             messages = await self._in_thread(self._messages)
-            if records := self._without_copies([_record(each) for each in messages]):
-                yield records
+            if messages:
+                yield [record_of(each) for each in messages]
 
     @property
     def position(self) -> bytes:
-        return _encode({f"{topic}/{number}": offset for (topic, number), offset in self._next.items()})
+        return msgspec.json.encode({f"{topic}/{number}": offset for (topic, number), offset in self._next.items()})
 
     @property
     def lost(self) -> bool:
@@ -180,13 +157,6 @@ class KafkaSource(Source):
         self._removed += [f"{topic}/{number}" for topic, number in [*gone, *(offsets.keys() - lows.keys())]]
         self._assign(starts | {each: lows[each] for each in gone})
 
-    def _begin(self, since: datetime | None) -> None:
-        partitions = self._existing()
-        found = self._offsets(partitions, OFFSET_BEGINNING if since is None else int(since.timestamp() * 1000))
-        # A negative offset: the partition has no record of that time or later.
-        found |= self._offsets([each for each in partitions if found[each] < 0], OFFSET_END)
-        self._assign(found)
-
     def _note_ends(self) -> None:
         """Notes the present end of each partition, and assigns those that are new."""
         if self._looked_at is None or time.monotonic() - self._looked_at >= self._look_every:
@@ -231,23 +201,6 @@ class KafkaSource(Source):
 
     # ── Messages ─────────────────────────────────────────────────────────────
 
-    async def _last_of(
-        self, partition: _Partition, low: int, high: int, count: int, accepts: Callable[[Record], bool]
-    ) -> Sequence[tuple[int, Record]]:
-        """With their times, in milliseconds."""
-        found: deque[tuple[int, Record]] = deque(maxlen=count)
-        for start in look_backs(low, high, count):
-            found.clear()
-            await self._in_thread(partial(self._assign, {partition: start}))
-            self._ends, self._moved_at = {partition: high}, time.monotonic()
-            while self._ends:
-                for message in await self._in_thread(self._messages):
-                    if (message.offset() or 0) < high and accepts(record := _record(message)):
-                        found.append((message.timestamp()[1], record))
-            if len(found) == count:
-                break
-        return found
-
     def _messages(self) -> list[Message]:
         """Those that are there, in the thread; waits a moment for the first. Raises Unavailable when a topic cannot be
         read, and when none came for long."""
@@ -280,27 +233,11 @@ class KafkaSource(Source):
         if end is not None and offset >= end:
             del self._ends[partition]
 
-    def _without_copies(self, records: list[Record]) -> list[Record]:
-        return [each for each in records if not self._is_copy(each)] if self._once else records
-
-    def _is_copy(self, record: Record) -> bool:
-        try:
-            attributes = attributes_of(record.headers or {})
-        except UnicodeDecodeError:
-            return False
-        if "op" in attributes or not attributes.get("type", "").startswith("kubedelta."):
-            return False
-        notice = _MARKER.sub("", attributes.get("id", ""))
-        if notice in self._notices:
-            return True
-        self._notices.append(notice)
-        return False
-
     def _on_error(self, error: KafkaError) -> None:
         self._last_error = error.str()
 
 
-def _record(message: Message) -> Record:
+def record_of(message: Message) -> Record:
     headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
     known = {name: content for name, content in headers if content is not None}
     return Record(message.value(), known, message.key() or b"", f"{message.topic()}/{message.partition()}")
@@ -308,9 +245,5 @@ def _record(message: Message) -> Record:
 
 def _partitions_in(position: bytes) -> dict[_Partition, int]:
     """Raises ValueError."""
-    try:
-        found = _decode(position)
-        parts = {name.rpartition("/"): offset for name, offset in found.items()}
-        return {(topic, int(number)): offset for (topic, _, number), offset in parts.items()}
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
-        raise ValueError(f"no position in topics: {error}") from error
+    parts = {name.rpartition("/"): offset for name, offset in place_in(position, dict[str, int]).items()}
+    return {(topic, int(number)): offset for (topic, _, number), offset in parts.items()}

@@ -1,6 +1,4 @@
-"""Finds whole lines in plain and compressed files: forward, backward, the first and the last, without their newlines;
-and in a line the sequence number and the time of its record, while the object in it stays undecoded.
-"""
+"""Finds whole lines in plain and compressed files, without their newlines."""
 
 from __future__ import annotations
 
@@ -9,57 +7,9 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from datetime import UTC, datetime
 from typing import BinaryIO
 
-import msgspec
 import zstandard
-
-UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-
-
-# ── What a line says of its record ───────────────────────────────────────────
-
-
-class _Numbered(msgspec.Struct):
-    sequence: int | str = 0
-
-
-class _LineHead(msgspec.Struct):
-    """Of an event of any form."""
-
-    sequence: int | str = 0
-    source: str | _Numbered = ""
-    time: str = ""
-    ts_ms: int = 0
-
-
-_decode = msgspec.json.Decoder(_LineHead).decode
-_LARGEST = 10**20 - 1
-
-
-def sequence_in(line: bytes) -> int:
-    """The sequence number of a line; 0 for a line without a number."""
-    try:
-        head = _decode(line)
-        number = head.sequence if isinstance(head.source, str) else head.source.sequence
-        return min(max(int(number), 0), _LARGEST)
-    except (*UNREADABLE, ValueError):
-        return 0
-
-
-def time_in(line: bytes) -> float | None:
-    """When the bridge saw the change, in seconds since 1970; None for a line without a time."""
-    try:
-        head = _decode(line)
-        if head.ts_ms:
-            return head.ts_ms / 1000
-        return datetime.fromisoformat(head.time).replace(tzinfo=UTC).timestamp()
-    except (*UNREADABLE, ValueError, OverflowError):
-        return None
-
-
-# ── Lines of a file ──────────────────────────────────────────────────────────
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. A longer line is skipped: it cannot be a delta, because etcd takes objects of 1.5 MiB."""
@@ -160,18 +110,3 @@ def first_line(fd: int) -> bytes:
     """Empty in a file without a whole line, and in place of a line that is too long. Raises OSError."""
     line, _ = next(whole_lines(blocks_between(fd, 0, os.fstat(fd).st_size)), (None, 0))
     return line or b""
-
-
-def last_line(fd: int) -> bytes:
-    """Empty in a file without a whole line, and in place of a line that is too long. Raises OSError."""
-    return next(lines_backward(fd, os.fstat(fd).st_size), None) or b""
-
-
-def lines_backward(fd: int, end: int) -> Iterator[bytes | None]:
-    """Whole lines before the offset ``end``, the last one first; None for a line that is too long. Raises OSError."""
-    end = end_of_last_line(fd, end)
-    while end > 0:
-        start = end_of_last_line(fd, end - 1)
-        length = end - start - 1
-        yield os.pread(fd, length, start) if length <= MAX_LINE else None
-        end = start

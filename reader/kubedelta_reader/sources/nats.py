@@ -8,7 +8,6 @@ consumer begins behind the last message that was read.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -23,7 +22,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy, 
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
 from kubedelta_reader.events import Record
-from kubedelta_reader.sources.source import NoDestination, Source, Unavailable, look_backs
+from kubedelta_reader.sources.source import NoDestination, Source, Unavailable, place_in
 
 _BATCH = 500
 _WAIT = 0.25
@@ -41,10 +40,6 @@ class _Position(msgspec.Struct, frozen=True):
     """When the stream was created: another one of the name has other messages under the same numbers."""
     next: int
     """The number of the first message that was not read."""
-
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Position).decode
 
 
 class NatsSource(Source):
@@ -88,32 +83,11 @@ class NatsSource(Source):
     async def resume(self, position: bytes) -> None:
         if not position:
             return
-        try:
-            found = _decode(position)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ValueError(f"no position in a stream: {error}") from error
+        found = place_in(position, _Position)
         with self._errors():
             first = (await self._info_of_stream()).state.first_seq
             self._lost = found.stream != self._created or found.next < first
             await self._consume(max(first, 1) if self._lost else found.next)
-
-    async def begin(self, since: datetime | None) -> None:
-        with self._errors():
-            await self._consume(1 if since is None else since)
-
-    async def last(self, count: int, accepts: Callable[[Record], bool]) -> Sequence[Record]:
-        with self._errors():
-            state = (await self._info_of_stream()).state
-            found: deque[Record] = deque(maxlen=count)
-            for start in look_backs(max(state.first_seq, 1), state.last_seq + 1, count):
-                found.clear()
-                await self._consume(start)
-                while messages := await self._stored(state.last_seq):
-                    found.extend(filter(accepts, map(_record, messages)))
-                if len(found) == count:
-                    break
-            await self._consume(state.last_seq + 1)
-        return found
 
     async def read(self) -> AsyncGenerator[Sequence[Record]]:
         with self._errors():
@@ -125,12 +99,12 @@ class NatsSource(Source):
                 self._left = 0
                 return
             self._left = min(self._left - len(messages), messages[-1].metadata.num_pending)
-            yield [_record(each) for each in messages]
+            yield [record_of(each) for each in messages]
 
     @property
     def position(self) -> bytes:
         """Empty as long as nothing was read behind a time."""
-        return _encode(_Position(self._created, self._next)) if isinstance(self._next, int) else b""
+        return msgspec.json.encode(_Position(self._created, self._next)) if isinstance(self._next, int) else b""
 
     @property
     def lost(self) -> bool:
@@ -256,5 +230,5 @@ class NatsSource(Source):
         return None
 
 
-def _record(message: Msg) -> Record:
+def record_of(message: Msg) -> Record:
     return Record(message.data, message.headers or {})

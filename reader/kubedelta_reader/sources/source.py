@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from datetime import datetime
-from types import TracebackType
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Self, TypeVar
+
+import msgspec
 
 from kubedelta_reader.events import Record
-
-S = TypeVar("S", bound="Source")
 
 _LOOK_EVERY = 0.25
 """Seconds between two looks for further records."""
@@ -29,9 +27,9 @@ class NoDestination(Unavailable):
 
 class Source(ABC):
     """Reads the records of a destination from a position on, and changes nothing there. Call ``open`` until it finds
-    the destination, then ``resume``, ``begin`` or ``last`` for another position than the oldest record, then ``read``
-    or ``follow`` any number of times, and ``close`` once, also after a failed ``open``. ``async with`` opens and
-    closes. Runs on the event loop and never blocks it.
+    the destination, then ``resume`` for another position than the oldest record, then ``read`` or ``follow`` any number
+    of times, and ``close`` once, also after a failed ``open``. ``async with`` opens and closes. Runs on the event loop
+    and never blocks it.
 
     Failures of a destination or a network are raised as Unavailable, by every method but ``close``.
     """
@@ -48,15 +46,6 @@ class Source(ABC):
     async def resume(self, position: bytes) -> None:
         """``read`` begins where a former source had this ``position``; an empty one is the oldest record. Records
         before it may come again. Raises ValueError for bytes that are no position of such a source."""
-
-    @abstractmethod
-    async def begin(self, since: datetime | None) -> None:
-        """``read`` begins with the first record of that time or later; None for the oldest record."""
-
-    @abstractmethod
-    async def last(self, count: int, accepts: Callable[[Record], bool]) -> Sequence[Record]:
-        """The last records that ``accepts`` takes, in their order, as far back as the destination can look. ``read``
-        goes on behind the newest record."""
 
     @abstractmethod
     def read(self) -> AsyncGenerator[Sequence[Record]]:
@@ -95,7 +84,7 @@ class Source(ABC):
     @abstractmethod
     async def close(self) -> None: ...
 
-    async def __aenter__(self: S) -> S:
+    async def __aenter__(self) -> Self:
         try:
             await self.open()
         except BaseException:
@@ -103,24 +92,16 @@ class Source(ABC):
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
-FIRST_LOOK_BACK = 100
-_LONGEST_LOOK_BACK = 100_000
-"""Records of a stream or a partition among which the last ones are sought."""
+P = TypeVar("P")
 
 
-def look_backs(first: int, end: int, count: int) -> Iterator[int]:
-    """Where to begin to seek the last ``count`` of the records from ``first`` to ``end``: each time further back,
-    until the caller has found so many. Empty for a count of 0."""
-    back = max(count, FIRST_LOOK_BACK)
-    while count and first < end:
-        start = max(first, end - back)
-        yield start
-        if start == first or back >= _LONGEST_LOOK_BACK:
-            return
-        back = min(10 * back, _LONGEST_LOOK_BACK)
+def place_in(position: bytes, kind: type[P]) -> P:
+    """A position of that kind. Raises ValueError."""
+    try:
+        return msgspec.json.decode(position, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(f"no position of such a source: {error}") from error

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import zstandard
 from kubedelta_reader.sources.files import FileSource
-from kubedelta_reader.sources.parts import name_of_part, parts_of
+from kubedelta_reader.sources.parts import parts_of
+
+from sinks.file.parts import name_of_part
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 
@@ -154,6 +156,6 @@ async def test_what_was_removed_unread_is_told(path: Path) -> None:
 async def test_a_position_of_another_source_is_refused(path: Path) -> None:
     write(path, 1)
     async with FileSource(path) as source:
-        with pytest.raises(ValueError, match="no position in a file"):
+        with pytest.raises(ValueError, match="no position of such a source"):
             await source.resume(b"17")
     assert parts_of(path) == []

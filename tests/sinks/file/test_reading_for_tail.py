@@ -194,7 +194,7 @@ def test_a_search_ends_when_the_reader_is_closed(
         closed.wait()
         return 0.0
 
-    monkeypatch.setattr("kubedelta_reader.sources.files.time_in", unwanted)
+    monkeypatch.setattr("sinks.file.reader.time_in", unwanted)
 
     async def search(reader: FileReader) -> None:
         if seeks_time:

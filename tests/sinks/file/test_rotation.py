@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 import zstandard
-from kubedelta_reader.sources.lines import sequence_in, time_in
-from kubedelta_reader.sources.parts import ReadingLock, name_of_part, parts_of
+from kubedelta_reader.sources.parts import parts_of
 
 from sinks.base import ALL_STORED, ReadPurpose, SinkUnavailable
 from sinks.file.connection import describe
 from sinks.file.delivery import open_writer
 from sinks.file.examine import examine
+from sinks.file.lines import sequence_in, time_in
 from sinks.file.options import FileOptions, Rotation
-from sinks.file.parts import PartRetention, unread
+from sinks.file.parts import PartRetention, ReadingLock, name_of_part, unread
 from sinks.file.reader import FileReader
 from sinks.file.sink import FileSink
 from tests.kit.commands import child
@@ -516,7 +516,7 @@ def test_a_lock_keeps_a_part_for_an_hour(path: Path) -> None:
 def test_a_reader_does_not_wait_for_a_lock_of_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     part = path.with_name("a")
     part.write_bytes(b"1")
-    monkeypatch.setattr("kubedelta_reader.sources.parts._LONGEST_WAIT", 0.0)
+    monkeypatch.setattr("sinks.file.parts._LONGEST_WAIT", 0.0)
     with unread(part) as is_free:
         assert is_free
         lock = ReadingLock()

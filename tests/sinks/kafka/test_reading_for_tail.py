@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from kubedelta_reader.sources import Unavailable, source
+from kubedelta_reader.sources import Unavailable
 
 from bridge.model.change import Op
 from bridge.model.record import Record
@@ -68,7 +68,7 @@ async def test_it_begins_with_the_last_records_and_goes_on(kafka: Kafka, kafka_t
 async def test_the_last_records_are_those_that_were_chosen(
     kafka: Kafka, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "FIRST_LOOK_BACK", 5)
+    monkeypatch.setattr("sinks.reader.FIRST_LOOK_BACK", 5)
     chosen = options(kafka, kafka_topic())
     await write(chosen, changes(100))
     async with following(chosen) as found:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 import nats
 import pytest
-from kubedelta_reader.sources import Unavailable, source
+from kubedelta_reader.sources import Unavailable
 from kubedelta_reader.sources import nats as follower
 
 from bridge.model.change import Op
@@ -78,7 +78,7 @@ async def test_a_takeover_is_one_line(nats_server: Nats, nats_stream: MakeStream
 async def test_the_last_records_are_those_that_were_chosen(
     nats_server: Nats, nats_stream: MakeStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "FIRST_LOOK_BACK", 5)
+    monkeypatch.setattr("sinks.reader.FIRST_LOOK_BACK", 5)
     chosen = options(nats_server, await nats_stream())
     await write(chosen, changes(100))
     async with following(chosen) as found:
