@@ -9,6 +9,7 @@ escapes text from strangers.
 actors          actors
 admin           the commands that operate on the state and on sinks, and their tables
 admin_access    access to the running bridge or its files, and waiting with progress
+at              at and restore
 arguments       declarations of arguments, their types and errors, and the configuration of a command line without -c
 check           check
 command_line    every command with its arguments and its function, and the parser of them

@@ -36,12 +36,12 @@ class Parser(argparse.ArgumentParser):
 
 
 class IntermixedParser(Parser):
-    """Accepts options between positional arguments: ``drop hook -c FILE 7``."""
+    """Accepts options between positional arguments, unless it has actions: ``drop hook -c FILE 7``."""
 
     _inside = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self._inside:
+        if self._inside or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
         self._inside = True  # argparse calls this method again, for options and for positional arguments.
         try:
@@ -202,6 +202,17 @@ def rate(text: str) -> float:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a rate; allowed: {SLOWEST:g} to {FASTEST:g} changes per second"
         )
+    return asked
+
+
+def speed(text: str) -> float:
+    """How much faster time passes."""
+    try:
+        asked = float(text.removesuffix("x"))
+    except ValueError:
+        asked = 0.0
+    if not SLOWEST <= asked <= FASTEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a speed; allowed: 0.5x, 2x, 60x, up to {FASTEST:g}x")
     return asked
 
 

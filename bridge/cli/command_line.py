@@ -46,6 +46,7 @@ from bridge.cli.arguments import (
     moment,
     number,
     rate,
+    speed,
     start,
 )
 from bridge.cli.exits import end_of
@@ -451,6 +452,52 @@ ACTORS = CommandSpec(
 )
 
 
+def _point_and_target(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
+    """``at 10m get pods web``, ``at 10m --serve``; ``--version pods=7`` stands in place of the point."""
+    words, version = values.pop("words"), values.pop("version")
+    if (words[:1] not in ([], ["get"])) == (version is not None):
+        parser.error("name one point: 2026-11-24T10:00Z, 10m (ago), now, or --version pods=184467")
+    values["point"] = version or words.pop(0)
+    serves = values.pop("serve")
+    if serves and (words or values["form"]):
+        parser.error("--serve has no get and no -o")
+    if values["play"] and not serves:
+        parser.error("--play is for --serve")
+    if not serves and (words[:1] != ["get"] or len(words) < 2):
+        parser.error("behind the point: get TYPE [NAME…], such as get pods, or --serve")
+    values["target"] = None if serves else words[1:]
+
+
+AT = CommandSpec(
+    "at",
+    "print the objects of another time, or serve them to kubectl",
+    "bridge.cli.at:at",
+    Argument("words", metavar="POINT", nargs="*", help="a point, and get TYPE [NAME…]: 10m (ago) get pods"),
+    Argument("--version", metavar="TYPE=VERSION", help="in place of the point, a resourceVersion: pods=184467"),
+    NAMESPACE,
+    EVERY_NAMESPACE,
+    Argument("-o", "--output", dest="form", choices=("wide", "name", "yaml", "json"), help="wide, name, yaml or json"),
+    Argument("--serve", action="store_true", help="serve them on the loopback to kubectl and other clients"),
+    Argument("--play", metavar="SPEED", type=speed, help="with --serve: let what happened next happen, e.g. 1x, 60x"),
+    HISTORY,
+    adjust=_point_and_target,
+)
+RESTORE = CommandSpec(
+    "restore",
+    "print a manifest of an object as it was; exits 1 if it cannot be restored, 2 if states may be missing",
+    "bridge.cli.at:restore",
+    Argument("words", metavar="TYPE/NAME", nargs="+", help="an object as for kubectl: deploy/web, or deploy web"),
+    NAMESPACE,
+    Argument("--at", dest="point", metavar="POINT", required=True, help="1h (ago), a time, now, or pods=184467"),
+    Argument(
+        "--with-placeholders",
+        action="store_true",
+        help="print it although values were redacted, with a comment in place of each",
+    ),
+    HISTORY,
+)
+
+
 # ── The state ────────────────────────────────────────────────────────────────
 
 
@@ -584,6 +631,8 @@ COMMANDS = (
     VERIFY,
     HISTORY_COMMAND,
     DIFF,
+    AT,
+    RESTORE,
     ACTORS,
     REPLAY,
     SNAPSHOT,
@@ -646,7 +695,7 @@ def build_parser() -> Parser:
         prog="kubedelta", description="Ordered, deduplicated Kubernetes deltas to Kafka, NATS, webhooks, files."
     )
     parser.add_argument("--version", action="version", version=f"kubedelta {version('kubedelta')}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=IntermixedParser)
     for spec in COMMANDS:
         _add(commands, spec)
     return parser

@@ -15,6 +15,8 @@ class Exit(IntEnum):
     NO = 1
     """The command worked, and its result is negative: the state has problems, a sink differs from the cluster, or the
     sink, dead letter or record does not exist."""
+    UNCERTAIN = 2
+    """``restore``: the manifest is printed, and the object may have had other states."""
     USAGE = 64
     """The command line is wrong."""
     UNAVAILABLE = 69

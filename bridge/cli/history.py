@@ -73,7 +73,7 @@ def show(
 ) -> int:
     """``words``: ``deploy/web``, or the resource and the name. ``form``: ``diff``, ``yaml``, ``json``, or None for a
     line for each step. ``actors``: a file of ``kubedelta actors``."""
-    resource, name = _target(words)
+    resource, name = target_of("history", words)
     lines = StepLines(Colours(on=False) if form == "yaml" else Colours.of_output(), form)
     with opened(file) as history:
         steps = partial(_steps, history, resource, name, namespace)
@@ -124,10 +124,11 @@ def _makers(steps: Iterable[_Step], path: Path) -> Sequence[Made | None]:
     return [made for key, known in by_key.items() for made in made_by(known, actors[key])]
 
 
-def _target(words: Sequence[str]) -> tuple[str, str]:
+def target_of(command: str, words: Sequence[str]) -> tuple[str, str]:
+    """Resource and name. Raises UsageError."""
     parts = words[0].split("/", 1) if len(words) == 1 else words
     if len(parts) != 2 or not all(parts):
-        raise UsageError("kubedelta history: name an object as TYPE/NAME or TYPE NAME, such as deploy/web")
+        raise UsageError(f"kubedelta {command}: name an object as TYPE/NAME or TYPE NAME, such as deploy/web")
     return parts[0], parts[1]
 
 

@@ -47,7 +47,7 @@ def test_a_documented_command_is_understood(words: list[str]) -> None:
         given += ["--from", "beginning"]
     if given[0] == "sinks" and len(given) == 2:
         given.append("copy")
-    alone = ("actors", "demo", "diff", "history", "schema", "completion")
+    alone = ("actors", "at", "demo", "diff", "history", "restore", "schema", "completion")
     if given[0] not in alone and given != ["sinks"] and "-c" not in given:
         given += ["-c", "x.yaml"]
     parse(given)

@@ -32,7 +32,7 @@ sinks:
   $(touch pwned): {type: file}
 """
 LINES = {
-    "kubedelta re": ["reload", "replay"],
+    "kubedelta re": ["reload", "replay", "restore"],
     "kubedelta dead-letters ": ["drop", "list", "retry", "show"],
     "kubedelta dead-letters list ": ["audit", "hook"],
     "kubedelta dead-letters list -c other.yaml ": ["elsewhere"],
