@@ -75,6 +75,19 @@ def test_another_source_is_another_build(tmp_path: Path) -> None:
     assert thing.folder_name != before
 
 
+@pytest.mark.parametrize("server", recipes.VERSIONS)
+def test_the_environment_chooses_a_version_that_there_is(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = recipes.VERSIONS[server]
+    monkeypatch.delenv(server, raising=False)
+    assert recipes.chosen(server) == next(iter(versions.values()))
+    for version, what in versions.items():
+        monkeypatch.setenv(server, version)
+        assert recipes.chosen(server) == what
+    monkeypatch.setenv(server, "0.9")
+    with pytest.raises(LookupError, match=rf"{server} is 0\.9; the testbed has {next(iter(versions))}"):
+        recipes.chosen(server)
+
+
 def test_recipes_name_no_registry() -> None:
     """Modules are named, and where they come from is the machine's own business."""
     for each in recipes.ALL:
