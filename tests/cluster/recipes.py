@@ -37,6 +37,11 @@ def chosen(server: str) -> str:
     return versions[asked]
 
 
+def is_default(server: str) -> bool:
+    """Some tests are about the default version itself."""
+    return chosen(server) == next(iter(VERSIONS[server].values()))
+
+
 class Group(StrEnum):
     """Servers that need the same toolchain. Also the pytest marker of the tests that use them."""
 

@@ -17,6 +17,7 @@ from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.cluster import ShardSelected
 from tests.cluster.fixtures import StartKubeApiServer, fresh_name
 from tests.cluster.kube_client import KubeClient as Cluster
+from tests.cluster.recipes import is_default
 from tests.cluster.servers import Etcd, KubeApiServer
 from tests.kit.deadlines import BUSY
 
@@ -111,6 +112,7 @@ async def test_a_server_without_the_feature_sends_everything(kube_apiserver: Kub
 
 
 @pytest.mark.go
+@pytest.mark.skipif(not is_default("KUBERNETES"), reason="the feature is new in the default version")
 async def test_a_server_with_the_feature_selects(
     start_etcd: Callable[[], Etcd], start_kube_apiserver: StartKubeApiServer, tmp_path: Path
 ) -> None:

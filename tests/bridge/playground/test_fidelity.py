@@ -26,9 +26,12 @@ from bridge.playground.simulation import manifests
 from tests.bridge.playground.pair import Pair, Reply, Side, comparable, insist, pair_with
 from tests.cluster.fixtures import DefineCustomResource, fresh_name
 from tests.cluster.kube_client import KubeClient
+from tests.cluster.recipes import is_default
 from tests.cluster.servers import KubeApiServer
 from tests.kit.deadlines import BUSY
 from tests.kit.kinds import EXAMPLES, PODS, Example
+
+pytestmark = pytest.mark.skipif(not is_default("KUBERNETES"), reason="the playground imitates the default version")
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 MERGE = "application/merge-patch+json"
