@@ -291,6 +291,14 @@ async def test_the_cluster_is_served_until_a_signal(history: Path) -> None:
         assert not kubeconfig.parent.exists()
 
 
+@pytest.mark.usefixtures("history")
+async def test_more_than_fits_into_memory_is_not_served(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.cli.at._MOST_BYTES", 4096)
+    ended = await command("at", EARLY, "--serve")
+    assert (ended.code, ended.out) == (Exit.NO, "")
+    assert "the objects of that time are more than 4.0 KiB: choose a namespace with -n" in ended.err
+
+
 async def test_what_happened_next_is_played(history: Path) -> None:
     with _served(EARLY, "--play", "600x", "--db", str(history)) as (kubeconfig, _):
         async with _client(kubeconfig) as http, watching(http, "/api/v1/namespaces/shop/pods") as stream:
