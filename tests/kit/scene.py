@@ -106,7 +106,7 @@ class Scene:
 
     async def delivered(self) -> dict[str, list[Received]]:
         """By each sink, none of which may have a gap."""
-        return {name: received_lists(stream) for name, stream in (await self.sinks.streams()).items()}
+        return await self.sinks.delivered()
 
     async def judged(self) -> dict[str, Verdict]:
         """Of all sinks, of all that happened."""

@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict, cast
 
 from bridge.informer.history.history import History
-from bridge.informer.history.proof import Proof, SameHistory
+from bridge.informer.history.member import Member
+from bridge.informer.history.proof import OtherHistory, Proof, SameHistory
 from bridge.model.answers import (
     Announced,
     Bookmark,
@@ -145,6 +146,34 @@ class TakenOnTrust(History):
 
     async def prove(self, member: object) -> Proof:
         return SameHistory()
+
+
+class TrustedHistory(TakenOnTrust):
+    """Is the known history at every moment: of a server that is never restored from a backup."""
+
+    async def disprove(self, member: Member, other: OtherHistory) -> None:
+        pass
+
+    async def renew(self, member: Member) -> None:
+        pass
+
+    def is_assured(self, member: Member) -> bool:
+        return True
+
+
+class _Nobody:
+    async def wait_processed(self) -> None:
+        pass
+
+
+class OfHistory(TypedDict):
+    history: History
+    member: Member
+
+
+def trusted() -> OfHistory:
+    """Arguments of a Reflector without an informer around it."""
+    return {"history": TrustedHistory(), "member": cast("Member", _Nobody())}
 
 
 # ── Answers in short ─────────────────────────────────────────────────────────

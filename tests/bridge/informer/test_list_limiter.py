@@ -19,9 +19,8 @@ from bridge.model.resource import Resource, Scope
 from tests.kit.deadlines import BUSY
 from tests.kit.objects import a_pod
 from tests.kit.records import PODS
-from tests.kit.scripted_source import Quiet, ScriptedSource, Stream, closing_bookmark, opened, page
+from tests.kit.scripted_source import Quiet, ScriptedSource, Stream, closing_bookmark, opened, page, trusted
 from tests.kit.scripted_source import Turn as Answered
-from tests.kit.trusted_history import trusted
 from tests.kit.virtual_time import settled
 
 FOR_EVER = 10**6

@@ -63,8 +63,8 @@ from tests.kit.scripted_source import (
     opened,
     page,
     part,
+    trusted,
 )
-from tests.kit.trusted_history import trusted
 from tests.kit.virtual_time import settled
 
 ALL = Scope()
@@ -548,6 +548,15 @@ async def test_a_full_queue_stops_the_reading_until_it_is_taken_from() -> None:
         assert (await drained(world.fifo)).position == "17"
         await asyncio.sleep(1)
         assert len(world.fifo) == 10
+
+
+async def test_a_full_queue_stops_the_pages_of_a_list() -> None:
+    pages = [page(a_pod(f"web-{number}").at(3), at=7, next_page="more") for number in range(20)]
+    async with watching(*pages, max_deltas=5) as world:
+        await asyncio.sleep(3600)
+
+        assert len(world.fifo) == 5
+        assert len(world.source.requests) == 5, "an API server would not wait for ever with the sixth"
 
 
 async def test_events_of_a_watch_list_are_in_the_queue_in_their_order() -> None:
