@@ -522,6 +522,16 @@ async def test_two_standbys_decide_by_compare_and_swap(tasks: asyncio.TaskGroup,
 
 
 @story
+async def test_a_stop_without_the_lease_ends_at_once(tasks: asyncio.TaskGroup, store: LeaseStore) -> None:
+    a = Replica(store, "a")
+    a.start(tasks)
+    await asyncio.sleep(1)
+    a.elector.stop()
+    assert await until(lambda: isinstance(a.elector.state, Ended)) < 0.1
+    assert not a.duties.tenures
+
+
+@story
 async def test_a_stop_without_an_api_server_ends_at_the_deadline(tasks: asyncio.TaskGroup, store: LeaseStore) -> None:
     a = await a_leader(tasks, store)
     a.api.reachable = False
