@@ -31,6 +31,31 @@ async def test_pages_continue_where_the_last_one_ended(server: Playground, http:
     assert found == sorted(found)
 
 
+async def test_an_expired_token_is_410_and_offers_the_current_rest(server: Playground, http: httpx.AsyncClient) -> None:
+    for name in "abc":
+        server.create("configmaps", manifests.config_map(name))
+    token = (await http.get(f"{MAPS}?limit=1")).json()["metadata"]["continue"]
+    server.delete("configmaps", "b")
+    server.misbehave.expire_history()
+    answer = await http.get(f"{MAPS}?continue={token}")
+    assert answer.status_code == 410
+    assert answer.json()["reason"] == "Expired"
+    assert await _names(http, f"{MAPS}?continue={answer.json()['metadata']['continue']}") == ["c"]
+
+
+async def test_a_list_at_an_exact_version_shows_what_was_then(server: Playground, http: httpx.AsyncClient) -> None:
+    then = server.create("configmaps", manifests.config_map("a"))["metadata"]["resourceVersion"]
+    server.create("configmaps", manifests.config_map("b"))
+    server.delete("configmaps", "a")
+    exact = f"{MAPS}?resourceVersionMatch=Exact&resourceVersion={then}"
+    assert await _names(http, exact) == ["a"]
+    assert await _names(http, f"{MAPS}?resourceVersion={then}&limit=5") == ["a"]
+    assert await _names(http, f"{MAPS}?resourceVersion={then}") == ["b"]
+    assert await _names(http, f"{MAPS}?resourceVersion={then}&resourceVersionMatch=NotOlderThan") == ["b"]
+    server.misbehave.expire_history()
+    assert (await http.get(exact)).status_code == 410
+
+
 async def test_a_version_that_comes_in_time_is_answered() -> None:
     async with Playground(version_wait=30) as server, client_of(server) as http:
         soon = int(server.version) + 1

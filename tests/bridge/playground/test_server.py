@@ -153,6 +153,14 @@ async def test_the_user_of_the_token_is_named_when_it_is_refused() -> None:
         assert 'User "ann" cannot list' in (await http.get("/api/v1/pods")).json()["message"]
 
 
+async def test_an_object_of_3_megabytes_is_accepted_and_larger_refused(http: httpx.AsyncClient) -> None:
+    for size, status in ((2_900_000, 201), (3_200_000, 413)):
+        made = manifests.config_map(f"size-{size}", {"k": "x" * size})
+        answer = await http.post("/api/v1/namespaces/default/configmaps", json=made)
+        assert answer.status_code == status
+    assert answer.json()["reason"] == "RequestEntityTooLarge"
+
+
 async def test_health_and_version_need_no_token() -> None:
     async with Playground(tokens={"one": "a"}) as server, client_of(server) as http:
         for path in ("/healthz", "/readyz", "/livez", "/version"):

@@ -50,6 +50,14 @@ async def test_a_watch_of_one_namespace_hears_nothing_of_others(server: Playgrou
         assert await watch.sent() == ("ADDED", "mine")
 
 
+async def test_a_field_selector_picks_one_object(server: Playground, http: httpx.AsyncClient) -> None:
+    async with watching(http, MAPS, resourceVersion=server.version, fieldSelector="metadata.name=b") as watch:
+        for name in "abc":
+            server.create("configmaps", manifests.config_map(name))
+        server.delete("configmaps", "b")
+        assert [await watch.sent(), await watch.sent()] == [("ADDED", "b"), ("DELETED", "b")]
+
+
 async def test_history_is_bounded_and_410_is_beyond_it() -> None:
     async with Playground(history=3) as server, client_of(server) as http:
         versions = [
