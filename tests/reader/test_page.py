@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import get_args
 
+import pytest
 from kubedelta_reader import Step
 
 from tests.reader.test_stores import LINES
@@ -45,6 +47,21 @@ def test_the_consumer_goes_on_behind_a_torn_line(tmp_path: Path) -> None:
         "prod/core/pods/shop/a u1 ",
     ]
     assert consumed(tmp_path) == ["prod/core/pods/shop/a u1 "]
+
+
+@pytest.mark.go
+def test_the_consumer_in_go_comes_to_the_same(tmp_path: Path) -> None:
+    (found,) = re.findall(r"```go\n(.*?)```", PAGE, flags=re.DOTALL)
+    (tmp_path / "main.go").write_text(found, encoding="utf-8")
+    for name in ("reader.go", "go.mod"):
+        shutil.copy(READER / "go" / name, tmp_path)
+    (tmp_path / "audit.jsonl").write_bytes(b"\n".join(LINES[:3]) + b"\n" + LINES[3][:40])
+    subprocess.run(["go", "build", "-o", "consumer", "."], cwd=tmp_path, check=True)
+    run = subprocess.run(["./consumer", "audit.jsonl"], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    *steps, one, another = run.stdout.splitlines()
+    assert steps == ["[Changed] prod/core/pods/shop/a", "[Changed] prod/core/pods/shop/b", "[GapFound] prod"]
+    assert sorted([one, another]) == ["prod/core/pods/shop/a u1 true", "prod/core/pods/shop/b u2 true"]
 
 
 def test_the_page_names_each_step() -> None:
