@@ -145,8 +145,8 @@ def _missing(step: HistoryStep, last: HistoryStep | None, gaps: Sequence[KnownGa
     if last is None:
         return ""
     found = [gap.words for gap in gaps if last.sequence < gap.gap.sequence <= step.sequence]
-    if not found and step.may_lack_steps and step.state != last.state:
-        found = ["nobody saw this change"]
+    if step.blind is not None:
+        found.append(f"the bridge did not see this change, which may have been made since {in_words(step.blind)}")
     return "; ".join(found)
 
 

@@ -64,11 +64,9 @@ class HistoryStep:
     """Behind the step; of a delete the last one."""
     before: bytes | None
     """None for the first step that the file has of the object, and in ``changes``."""
-
-    @property
-    def may_lack_steps(self) -> bool:
-        """Whether steps of the object before it may be missing."""
-        return self.evidence in ("relisted", "swept", "replaced") or self.op == "sync"
+    blind: int | None
+    """None for a step that the bridge saw happen. Otherwise it was found by a comparison, and may have happened at any
+    time since this one; steps between may be missing."""
 
 
 class KnownGap(NamedTuple):
@@ -133,6 +131,7 @@ _MOST_NAMES = 1000
 _RESOURCES = 'SELECT id, cluster, "group", plural, api_version, kind FROM resources ORDER BY cluster, plural, "group"'
 _NUMBER = "(version <> '' AND NOT (op = 'deleted' AND evidence NOT IN ('watched', 'recovered')))"
 """Steps whose version is the one at which they happened; a delete that nobody saw has the version before it."""
+_COMPARED = "the bridge did not see the next change, which it found later by a comparison"
 
 
 class HistoryFile:
@@ -247,14 +246,16 @@ class HistoryFile:
             )
             for object, space, called, uid, newest, step, sequence, time, version in rows:
                 key = partition_key(each.cluster, each.group, each.plural, space, called)
+                state, blind = self._state(object, newest, step, time)
+                is_blind = blind is not None and cut.time is not None and blind <= cut.time
                 yield StateAt(
                     key=key,
                     uid=uid,
                     version=version,
                     sequence=sequence,
                     time=time,
-                    state=self._state(object, newest, step, time),
-                    uncertain=self._uncertain(gaps, key, sequence),
+                    state=state,
+                    uncertain=self._uncertain(gaps, key, sequence) or (_COMPARED if is_blind else ""),
                 )
 
     def changes(self, after: PastPoint, resource: str | None = None) -> Iterator[HistoryStep]:
@@ -267,11 +268,26 @@ class HistoryFile:
         behind = " OR ".join(f"(o.resource = {id} AND NOT ({cut.condition}))" for id, cut in cuts.items())
         rows = self._connection.execute(
             "SELECT object, o.resource, o.namespace, o.name, o.uid, o.state, id, sequence, time, op, evidence, version,"
-            " managers FROM steps JOIN (SELECT id AS row, resource, namespace, name, uid, state FROM objects) o"
+            " managers, blind FROM steps JOIN (SELECT id AS row, resource, namespace, name, uid, state FROM objects) o"
             f" ON row = object WHERE {behind} ORDER BY sequence, id",
             tuple(value for cut in cuts.values() for value in cut.values),
         )
-        for object, of, space, called, uid, newest, step, sequence, time, op, evidence, version, managers in rows:
+        for (
+            object,
+            of,
+            space,
+            called,
+            uid,
+            newest,
+            step,
+            sequence,
+            time,
+            op,
+            evidence,
+            version,
+            managers,
+            blind,
+        ) in rows:
             yield HistoryStep(
                 key=partition_key(kept[of].cluster, kept[of].group, kept[of].plural, space, called),
                 uid=uid,
@@ -281,8 +297,9 @@ class HistoryFile:
                 op=op,
                 evidence=evidence,
                 managers=_text(managers),
-                state=self._state(object, newest, step, time),
+                state=self._state(object, newest, step, time)[0],
                 before=None,
+                blind=blind,
             )
 
     def steps(self, resource: str, name: str, namespace: str | None = None) -> Iterator[HistoryStep]:
@@ -323,7 +340,7 @@ class HistoryFile:
         waiting: list[tuple[Any, ...]] = []
         before: bytes | None = None
         rows = self._connection.execute(
-            "SELECT whole, back, version, sequence, time, op, evidence, managers FROM steps WHERE object = ?"
+            "SELECT whole, back, version, sequence, time, op, evidence, managers, blind FROM steps WHERE object = ?"
             " ORDER BY time, id",
             (object,),
         )
@@ -374,7 +391,7 @@ class HistoryFile:
             f"FROM steps JOIN objects o ON o.id = object WHERE o.resource = ? AND steps.time >= ? AND {_NUMBER}"
             " AND CAST(version AS INTEGER)"
         )
-        time = execute(f"SELECT max(steps.time) {seen} <= ?", (kept.id, epoch, point.version)).get
+        time = execute(f"SELECT max(steps.time) {seen} <= ? AND blind IS NULL", (kept.id, epoch, point.version)).get
         listed = execute(
             f"SELECT max(CAST(version AS INTEGER)) {seen} >= 0 AND evidence = 'listed'", (kept.id, epoch)
         ).get
@@ -384,22 +401,25 @@ class HistoryFile:
         self._expect_reached(time)
         return int(time), int(epoch)
 
-    def _state(self, object: int, newest: bytes, step: int, time: int) -> bytes:
-        """The state of an object behind a step."""
+    def _state(self, object: int, newest: bytes, step: int, time: int) -> tuple[bytes, int | None]:
+        """The state of an object behind a step, and ``blind`` of the next one."""
         patches: list[bytes] = []
-        state = newest
+        state, blind_next, is_next = newest, None, True
         rows = self._connection.execute(
-            "SELECT whole, back FROM steps WHERE object = ? AND time >= ? AND id > ? ORDER BY time, id",
+            "SELECT whole, back, blind FROM steps WHERE object = ? AND time >= ? AND id > ? ORDER BY time, id",
             (object, time, step),
         )
         with closing(rows):
-            for whole, back in rows:
+            for whole, back, blind in rows:
+                if is_next:
+                    blind_next, is_next = blind, False
                 if whole:
                     state = back
                     break
                 if back is not None:
                     patches.append(back)
-        return went_back(self._packing.unpacked(state), [self._packing.unpacked(each) for each in reversed(patches)])
+        unpacked = [self._packing.unpacked(each) for each in reversed(patches)]
+        return went_back(self._packing.unpacked(state), unpacked), blind_next
 
     def _uncertain(self, gaps: Sequence[KnownGap], key: str, sequence: int) -> str:
         partition = self._partition(key) if gaps else ""
@@ -419,8 +439,9 @@ def _told(
         if back is not None:
             state = went_back(state, [packing.unpacked(back)])
         states.append(state)
-    for (_, _, version, sequence, time, op, evidence, managers), state in zip(rows, reversed(states), strict=True):
-        yield HistoryStep(key, uid, version, sequence, time, op, evidence, _text(managers), state, before)
+    for row, state in zip(rows, reversed(states), strict=True):
+        _, _, version, sequence, time, op, evidence, managers, blind = row
+        yield HistoryStep(key, uid, version, sequence, time, op, evidence, _text(managers), state, before, blind)
         before = state
 
 

@@ -49,6 +49,10 @@ _PASSED_AT_ONCE = 2000
 _VACUUMED_AT_ONCE = 1000
 """Pages."""
 _DELETED = "deleted"
+REPLACED, SWEPT = "replaced", "swept"
+"""Evidence of deletes that no record tells."""
+_INFERRED = ("relisted", REPLACED, SWEPT)
+_SEEN = ("watched", "recovered", "listed")
 LISTED, SNAPSHOT, RECORDS = "listed", "snapshot", "records"
 """How the objects of a resource came that existed when its coverage began: all, in the first list or in a snapshot; or
 those alone that have changed since."""
@@ -128,6 +132,7 @@ class Recorder:
             yield
             if (dictionary := self._packing.new_dictionary()) is not None:
                 execute("INSERT INTO dictionaries VALUES (?,?,?)", dictionary)
+            self._incarnations.save_seen()
             execute("UPDATE history SET source = ?, position = ?, newest = ?", (self._source, position, self._newest))
             self._trim()
         except BaseException:
@@ -145,13 +150,13 @@ class Recorder:
             match step:
                 case Changed(key):
                     self._changed(key, event, time)
-                case Deleted(key, _, last, "replaced"):
-                    self._end(key, last, event, time, "replaced")
+                case Deleted(key, _, last, evidence) if evidence == REPLACED:
+                    self._end(key, last, event, time, REPLACED)
                 case Deleted(key, _, last) | Left(key, _, last):
                     self._gone(key, last, event, time)
                 case SnapshotEnded(_, swept, incomplete):
                     for key, known in swept:
-                        self._end(key, known, event, time, "swept")
+                        self._end(key, known, event, time, SWEPT)
                     self._note(event, time)
                     self._note_gaps(event, time)
                     if not incomplete and not partition:
@@ -192,7 +197,7 @@ class Recorder:
 
     def _gone(self, key: str, last: Known | None, event: Event, time: int) -> None:
         if last is not None and last.uid != event.uid:
-            self._end(key, last, event, time, "replaced")
+            self._end(key, last, event, time, REPLACED)
         found = self._incarnations.find(key, event.uid)
         if found is None:
             self._add(key, event, time)
@@ -228,9 +233,14 @@ class Recorder:
         self._insert(found, event, evidence, whole=whole, back=back)
 
     def _insert(self, found: Incarnation, event: Event, evidence: str, *, whole: bool, back: bytes | None) -> None:
+        blind = None
+        if evidence in _INFERRED or (event.op == "sync" and back is not None):
+            blind = self._incarnations.seen(found.resource)
+        elif evidence in _SEEN and event.op != "sync":
+            self._incarnations.see(found.resource, found.time)
         self._connection.execute(
-            "INSERT INTO steps (object, sequence, time, op, evidence, version, managers, whole, back)"
-            " VALUES (?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO steps (object, sequence, time, op, evidence, version, managers, blind, whole, back)"
+            " VALUES (?,?,?,?,?,?,?,?,?,?)",
             (
                 found.id,
                 event.sequence,
@@ -239,6 +249,7 @@ class Recorder:
                 evidence,
                 event.version,
                 event.managers or None,
+                blind,
                 whole,
                 back,
             ),

@@ -34,7 +34,9 @@ CREATE TABLE history (
 ) STRICT;
 CREATE TABLE resources (
     id INTEGER PRIMARY KEY, cluster TEXT NOT NULL, "group" TEXT NOT NULL, plural TEXT NOT NULL,
-    api_version TEXT NOT NULL, kind TEXT NOT NULL, UNIQUE (cluster, "group", plural)
+    api_version TEXT NOT NULL, kind TEXT NOT NULL,
+    seen INTEGER NOT NULL, -- the newest step that the bridge saw happen
+    UNIQUE (cluster, "group", plural)
 ) STRICT;
 CREATE TABLE coverage ( -- since when a resource is told, and how its objects of that time came
     resource INTEGER NOT NULL, time INTEGER NOT NULL, sequence INTEGER NOT NULL, how TEXT NOT NULL,
@@ -50,6 +52,7 @@ CREATE INDEX objects_by_name ON objects (resource, namespace, name);
 CREATE TABLE steps ( -- in the order in which they came, which for an object is the order in which they happened
     id INTEGER PRIMARY KEY, object INTEGER NOT NULL, sequence INTEGER NOT NULL, time INTEGER NOT NULL,
     op TEXT NOT NULL, evidence TEXT NOT NULL, version TEXT NOT NULL, managers BLOB,
+    blind INTEGER, -- of a step that the bridge did not see happen: the time since when it may have
     whole INTEGER NOT NULL, -- back is the state before, and no patch
     back BLOB -- the way from this state to the one before; null where both are the same, and in the first step
 ) STRICT;
@@ -203,8 +206,9 @@ class Incarnations:
     def __init__(self, connection: apsw.Connection, packing: Packing) -> None:
         self._connection = connection
         self._packing = packing
-        rows = connection.execute('SELECT id, cluster, "group", plural FROM resources')
-        self._resources: dict[tuple[str, str, str], int] = {(*names,): id for id, *names in rows}
+        rows: Any = connection.execute('SELECT id, cluster, "group", plural, seen FROM resources').fetchall()
+        self._resources: dict[tuple[str, str, str], int] = {(*names,): id for id, *names, _ in rows}
+        self._seen: dict[int, int] = {id: seen for id, *_, seen in rows}
         self._last: tuple[str, str, Incarnation] | None = None
 
     def resource(self, name: ObjectName) -> int | None:
@@ -214,11 +218,23 @@ class Incarnations:
     def add_resource(self, name: ObjectName, api_version: str, kind: str) -> int:
         names = name.cluster, name.group, name.plural
         self._connection.execute(
-            'INSERT INTO resources (cluster, "group", plural, api_version, kind) VALUES (?,?,?,?,?)',
+            'INSERT INTO resources (cluster, "group", plural, api_version, kind, seen) VALUES (?,?,?,?,?,0)',
             (*names, api_version, kind),
         )
         self._resources[names] = self._connection.last_insert_rowid()
         return self._resources[names]
+
+    def seen(self, resource: int) -> int:
+        """The time of the newest step of the resource that the bridge saw happen; 0 before the first."""
+        return self._seen.get(resource, 0)
+
+    def see(self, resource: int, time: int) -> None:
+        """Kept by ``save_seen``, at the end of a batch."""
+        self._seen[resource] = max(time, self.seen(resource))
+
+    def save_seen(self) -> None:
+        for resource, time in self._seen.items():
+            self._connection.execute("UPDATE resources SET seen = ? WHERE id = ? AND seen < ?", (time, resource, time))
 
     def find(self, key: str, uid: str) -> Incarnation | None:
         if self._last is not None and self._last[:2] == (key, uid):

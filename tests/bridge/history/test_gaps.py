@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bridge.history import HistoryFile, PastPoint
-from tests.bridge.history.streams import Stream, build, found, point, states
+from tests.bridge.history.streams import Stream, build, found, point, states, time_of
 
 NOW = PastPoint.parsed("now")
 
@@ -23,8 +23,8 @@ def test_a_gap_makes_the_states_of_its_resources_uncertain_from_then_on_until_a_
     stream.tell("other", {"n": 3})
     stream.notice("snapshot.began", {"count": 3}, snapshot="s")
     began = stream.number
-    for name, plural in (("web", "pods"), ("other", "pods"), ("token", "secrets")):
-        stream.tell(name, {"n": 9}, "sync", plural=plural, snapshot="s", sequence=began)
+    for name, plural, number in (("web", "pods", 9), ("other", "pods", 3), ("token", "secrets", 2)):
+        stream.tell(name, {"n": number}, "sync", plural=plural, snapshot="s", sequence=began)
     stream.notice("snapshot.ended", {"count": 3, "objects": 3}, snapshot="s", sequence=began)
     path = build(tmp_path / "k8s.db", stream.events)
 
@@ -66,11 +66,27 @@ def test_a_snapshot_ends_objects_that_it_lacks_and_steps_behind_a_hole_say_so(tm
     assert states(path, NOW) == {"web": {"n": 5}}
     assert states(path, point(2)) == {"web": {"n": 1}, "gone": {"n": 1}}
     with HistoryFile.open(path) as history:
-        assert [(step.op, step.evidence, step.may_lack_steps) for step in history.steps("pods", "gone")] == [
-            ("updated", "watched", False),
-            ("deleted", "swept", True),
+        assert [(step.op, step.evidence, step.blind) for step in history.steps("pods", "gone")] == [
+            ("updated", "watched", None),
+            ("deleted", "swept", time_of(2)),
         ]
-        assert [step.may_lack_steps for step in history.steps("pods", "web")] == [False, True]
+        assert [step.blind for step in history.steps("pods", "web")] == [None, time_of(2)]
+
+
+def test_a_state_is_uncertain_while_the_bridge_may_have_been_blind_for_the_next_one(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.tell("web", {"n": 1})
+    stream.tell("token", {"n": 1}, plural="secrets")
+    stream.tell("other", {"n": 1})
+    stream.tell("quiet", {"n": 1}, plural="secrets")
+    stream.tell("web", {"n": 9}, evidence="relisted")
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    words = "the bridge did not see the next change, which it found later by a comparison"
+    assert uncertain(path, point(2)) == {"web": "", "token": ""}
+    assert uncertain(path, point(4)) == {"web": words, "token": "", "other": "", "quiet": ""}
+    assert uncertain(path, PastPoint.parsed("pods=3"))["web"] == words
+    assert set(uncertain(path, NOW).values()) == {""}
 
 
 def test_an_epoch_makes_the_states_of_its_resource_uncertain(tmp_path: Path) -> None:
