@@ -20,9 +20,9 @@ from bridge.model.primitives.election import ElectionState
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
 from bridge.plan.entries import Resolution, resolve_wanted
-from bridge.plan.plan import Plan, SinkPlan, Wanted
+from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
 from bridge.playground import StatusError
-from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts import Fact, discard
 from bridge.telemetry.facts.cluster import ResourceUnknown
 from bridge.telemetry.facts.delivery import RecordsLeftBehind
 from bridge.telemetry.facts.informer import ResourceRefused, WatchOpened
@@ -312,6 +312,18 @@ async def test_only_objects_in_scope_are_exported_and_leaving_deletes() -> None:
 async def resolved(*wanted: Wanted) -> Resolution:
     async with Playground() as cluster, connect(ClusterAccess(server=cluster.url)) as client:
         return resolve_wanted(wanted, await client.discover())
+
+
+async def test_two_names_of_one_resource_are_refused_at_the_start(tmp_path: Path) -> None:
+    sink = RecordingSink()
+    wanted = (Wanted("configmaps"), Wanted("cm", (Scope("default"),)), Wanted("*", (Scope("default"),)))
+    async with Playground() as cluster:
+        cluster.create("configmaps", a_config_map("a"))
+        access = ClusterAccess(server=cluster.url)
+        plan = Plan(cluster="test", access=access, wanted=wanted, sinks=_plans([sink], {}), state=tmp_path)
+        with pytest.raises(PlanRefused, match=r"^resources: cm: configmaps means configmaps as well, and an object"):
+            await Bridge(plan, discard).run()
+    assert sink.deltas == []
 
 
 async def test_of_names_and_wildcards_an_object_belongs_to_the_first() -> None:

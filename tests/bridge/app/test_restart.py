@@ -17,6 +17,7 @@ from bridge.model.change import Evidence, Op
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Gap, Snapshot
 from bridge.model.resource import Scope
+from bridge.outbox import OtherCluster
 from bridge.plan.plan import Plan, SinkPlan, Wanted
 from bridge.playground import StatusError
 from bridge.playground.http.streams import DISCOVERY
@@ -287,6 +288,19 @@ async def test_a_new_sink_gets_all_known_objects_between_two_notices(tmp_path: P
     assert [record.count for record in second.sink.records if isinstance(record, Snapshot)] == [2, 2]
 
 
+async def test_the_state_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    async with Playground(bookmark_interval=0.2) as cluster, life(tmp_path, cluster):
+        pass
+    async with Playground(bookmark_interval=0.2) as other:
+        with pytest.raises(BaseExceptionGroup) as refused:
+            async with life(tmp_path, other):
+                pass
+
+    (error,) = leaves(refused.value)
+    assert isinstance(error, OtherCluster)
+    assert "state.on_cluster_change" in str(error)
+
+
 async def test_another_clusters_state_is_compared_in_a_new_epoch(tmp_path: Path) -> None:
     async with Playground(bookmark_interval=0.2) as cluster:
         cluster.create("configmaps", a_config_map("both"))
@@ -331,3 +345,9 @@ async def test_a_damaged_database_is_set_aside_and_resent_after_a_gap(tmp_path: 
     assert gap.sequence > first.sink.deltas[-1].sequence
     assert len(deltas) == 3
     assert list(tmp_path.glob("outbox.db.*.aside"))  # noqa: ASYNC240
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in leaves(each)]
+    return [error]
