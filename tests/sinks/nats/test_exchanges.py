@@ -13,12 +13,12 @@ from sinks.nats.delivery import NatsDelivery
 from sinks.nats.exchange import Numbering
 from tests.cluster.fixtures import MakeStream, NatsStream
 from tests.cluster.servers import Nats
+from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, ids_of
-from tests.kit.sinks import opened_sink
 from tests.sinks.nats.replicated import cluster as cluster
 from tests.sinks.nats.replicated import make_streams
 from tests.sinks.nats.test_leading import ids_of_stream
-from tests.sinks.nats.test_sink import the_sink
+from tests.sinks.nats.test_sink import opened
 
 COUNT = 1000
 Known = Callable[[int], bool]
@@ -59,9 +59,9 @@ async def examine(server: Nats, stream: NatsStream, pattern: str, patch: pytest.
     known, most, for_each = PATTERNS[pattern]
     batch = objects(COUNT)
     before = [record for index, record in enumerate(batch) if known(index)]
-    async with opened_sink(the_sink(server, stream.name, stream.prefix)) as sink:
+    async with opened(server, stream, ack_timeout=20 * BUSY) as sink:
         assert not before or not (await sink.deliver(before)).pending
-    async with opened_sink(the_sink(server, stream.name, stream.prefix)) as sink:
+    async with opened(server, stream, ack_timeout=20 * BUSY) as sink:
         counted = Counted(patch)
         receipt = await sink.deliver(batch)
         assert (list(receipt.pending), receipt.failure) == ([], None)
