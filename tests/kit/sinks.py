@@ -52,6 +52,16 @@ async def deliver_once(sink: Sink, batch: Sequence[Record]) -> Receipt:
         return await sink.deliver(batch)
 
 
+async def until_stored(sink: Sink, records: Sequence[Record]) -> None:
+    """As the bridge delivers: what is pending again, until nothing is. Raises TimeoutError."""
+    async with asyncio.timeout(60 * BUSY):
+        while records:
+            receipt = await sink.deliver(records)
+            assert not receipt.rejected
+            records = [records[index] for index in receipt.pending]
+            await asyncio.sleep(0.05 if receipt.failure else 0)
+
+
 async def remembered(sink: Sink, batch: Sequence[Record]) -> bytes:
     """The sink stores the batch. Returns its memory behind it."""
     receipt = await sink.deliver(batch)

@@ -13,6 +13,7 @@ from bridge.outbox import FILE
 from bridge.outbox.storage.schema import FORMAT
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, churning
+from tests.kit.deadlines import BUSY
 from tests.kit.next_version import RolledOut
 from tests.kit.scene import Scene
 from tests.scenarios.test_two_replicas import PATIENT, JudgedReplicas, config_of
@@ -88,6 +89,6 @@ async def test_a_newer_format_is_rolled_out_and_the_former_refused(scene: Scene)
 
 
 async def until_logged(replica: BridgeProcess, words: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60 * BUSY):
         while not replica.logged(words):  # noqa: ASYNC110  # a log announces nothing
             await asyncio.sleep(0.05)

@@ -20,8 +20,9 @@ from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka, KafkaBehindALine, KafkaRecord
 from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, NODES, PODS, a_delta, a_gap, a_snapshot
+from tests.kit.sinks import until_stored
 from tests.kit.tcp_line import Line
-from tests.sinks.kafka.test_sink import opened, read, the_sink, until_stored
+from tests.sinks.kafka.test_sink import opened, read, the_sink
 
 pytestmark = pytest.mark.java
 

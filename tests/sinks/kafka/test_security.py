@@ -16,8 +16,9 @@ from tests.cluster.servers import SecuredKafka
 from tests.kit.certificates import Authority, Certificate
 from tests.kit.deadlines import BUSY
 from tests.kit.records import changes, ids_of
+from tests.kit.sinks import until_stored
 from tests.kit.token_server import TokenServer, unsigned_jwt
-from tests.sinks.kafka.test_sink import ids, opened, read, the_sink, until_stored
+from tests.sinks.kafka.test_sink import ids, opened, read, the_sink
 
 TIMEOUT = 120
 """Seconds. The option takes no more."""

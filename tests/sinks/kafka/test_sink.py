@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bridge.model.record import Record
 from config.values import Duration
 from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.kafka.options import KafkaOptions
@@ -21,7 +20,7 @@ from tests.cluster.servers import Kafka, KafkaBehindALine, KafkaRecord, SecuredK
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, changes, ids_of
-from tests.kit.sinks import ALONE, failure_of, opened_sink
+from tests.kit.sinks import ALONE, failure_of, opened_sink, until_stored
 from tests.kit.tcp_line import Line
 
 
@@ -136,15 +135,6 @@ async def test_topics_that_brokers_make_by_themselves_are_not_missing(secured_ka
     assert await missing_places(secured_kafka, "by-brokers.{resource}") == []
 
 
-async def until_stored(sink: KafkaSink, records: Sequence[Record], timeout: float = 60 * BUSY) -> None:
-    async with asyncio.timeout(timeout):
-        left = list(records)
-        while left:
-            receipt = await sink.deliver(left)
-            assert not receipt.rejected
-            left = [left[place] for place in receipt.pending]
-
-
 async def test_a_frozen_broker_with_a_full_queue_fails_undoubled(kafka: Kafka, kafka_topic: MakeTopic) -> None:
     topic = kafka_topic()
     batch = [a_delta(n, key=f"shop/web-{n % 5}", body=incompressible(400_000)) for n in range(1, 31)]
@@ -182,7 +172,7 @@ async def test_a_topic_deleted_in_use_is_a_failure_until_it_is_back(kafka: Kafka
     await asyncio.to_thread(kafka.create_topic, topic)
     properties = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 500}
     async with opened(kafka, topic, ack_timeout=5, properties=properties) as sink:
-        assert await sink.deliver(changes(5)) == ALL_STORED
+        await until_stored(sink, changes(5))
         await asyncio.to_thread(kafka.delete_topic, topic)
 
         receipt = await sink.deliver(changes(5, first=6))

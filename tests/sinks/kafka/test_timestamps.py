@@ -11,7 +11,7 @@ from tests.cluster.fixtures import MakeTopic
 from tests.cluster.servers import Kafka
 from tests.kit.deadlines import BUSY
 from tests.kit.records import changes, ids_of
-from tests.kit.sinks import failure_of
+from tests.kit.sinks import failure_of, until_stored
 from tests.sinks.kafka.test_sink import ids, opened, read
 
 pytestmark = pytest.mark.java
@@ -30,9 +30,6 @@ async def test_records_wait_until_their_time_is_taken(kafka: Kafka, kafka_topic:
         assert left
 
         await asyncio.to_thread(kafka.configure_topic, topic, message_timestamp_before_max_ms="9223372036854775807")
-        while left:
-            receipt = await sink.deliver(left)
-            assert not receipt.rejected
-            left = [left[index] for index in receipt.pending]
+        await until_stored(sink, left)
 
     assert set(ids(await read(kafka, topic))) == set(ids_of(batch))

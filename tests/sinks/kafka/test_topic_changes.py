@@ -22,8 +22,8 @@ from tests.cluster.fixtures import fresh_name
 from tests.cluster.servers import Kafka, KafkaRecord
 from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, NODES, PODS, a_delta, changes, ids_of
-from tests.kit.sinks import opened_sink
-from tests.sinks.kafka.test_sink import ids, read, the_sink, until_stored
+from tests.kit.sinks import opened_sink, until_stored
+from tests.sinks.kafka.test_sink import ids, read, the_sink
 
 SOON = {"properties": {"topic.metadata.refresh.interval.ms": 200, "topic.metadata.propagation.max.ms": 1000}}
 

@@ -18,7 +18,7 @@ from tests.cluster.fixtures import fresh_name
 from tests.cluster.servers import Kafka, KafkaCluster
 from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, ids_of
-from tests.kit.sinks import failure_of, opened_sink
+from tests.kit.sinks import failure_of, opened_sink, until_stored
 from tests.sinks.kafka.test_sink import ids, opened, read
 
 pytestmark = pytest.mark.java
@@ -81,10 +81,7 @@ async def test_a_topic_that_may_not_be_written_waits_alone(authorizing: Kafka) -
         assert list(mixed.pending) == list(range(len(waiting)))
 
         await asyncio.to_thread(permit_writing, authorizing, denied)
-        left = waiting
-        while left:
-            receipt = await sink.deliver(left)
-            left = [left[index] for index in receipt.pending]
+        await until_stored(sink, waiting)
 
     assert ids(await read(authorizing, free)) == ids_of([*batch[1::2], *later, a_delta(61)])
     assert ids(await read(authorizing, denied)) == ids_of(waiting)
@@ -118,9 +115,7 @@ async def test_a_topic_short_of_replicas_waits_alone(three_brokers: KafkaCluster
         assert await sink.deliver([a_delta(11)]) == ALL_STORED
 
         await asyncio.to_thread(dead.start)
-        while waiting:
-            receipt = await sink.deliver(waiting)
-            waiting = [waiting[index] for index in receipt.pending]
+        await until_stored(sink, waiting)
 
     for topic, stored in ((free, [*batch[1::2], a_delta(11)]), (short, batch[0::2])):
         found = await asyncio.to_thread(three_brokers.read_all, topic)

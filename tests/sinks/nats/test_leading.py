@@ -30,7 +30,7 @@ from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats, NatsRecord
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, changes, ids_of
-from tests.kit.sinks import failure_of, opened_sink
+from tests.kit.sinks import failure_of, opened_sink, until_stored
 from tests.sinks.nats.test_sink import the_sink
 
 FORMER, NEXT = 1, 2
@@ -89,7 +89,7 @@ async def ids_of_stream(server: Nats, stream: NatsStream) -> list[str]:
     return [each.rpartition("/")[0] if each.startswith("term/") else each for each in ids]
 
 
-async def until_stored(server: Nats, stream: NatsStream, count: int) -> None:
+async def until_there_are(server: Nats, stream: NatsStream, count: int) -> None:
     """The client has handed the messages over: not even an answered PING says that the stream has them."""
     async with asyncio.timeout(60 * BUSY):
         while len(await server.read_all(stream.name)) < count:  # noqa: ASYNC110 (another process has it)
@@ -181,14 +181,14 @@ async def test_messages_in_flight_at_a_takeover_precede_the_notice(nats_server: 
         delivering = asyncio.get_running_loop().create_task(former.deliver(in_term(FORMER, batch)))
         await held.reached.wait()
         noticed = MAX_MESSAGES_IN_FLIGHT  # Those that begin the first term.
-        await until_stored(nats_server, stream, noticed + 5)
+        await until_there_are(nats_server, stream, noticed + 5)
         successor = a_sink(nats_server, stream)
         with pytest.MonkeyPatch.context() as patch:
             publish = NatsConnection.publish
 
             async def behind_three(self: NatsConnection, subject: str, payload: bytes, headers: dict[str, str]) -> int:
                 if headers["ce-id"].endswith("/4"):
-                    await until_stored(nats_server, stream, noticed + 5 + 3)
+                    await until_there_are(nats_server, stream, noticed + 5 + 3)
                     held.thawed.set()
                     await delivering
                 return await publish(self, subject, payload, headers)
@@ -271,10 +271,7 @@ async def test_a_leader_that_connects_again_begins_no_other_term(start_nats: Sta
         for first in (4, 7):
             await asyncio.to_thread(server.kill9)
             await asyncio.to_thread(server.start)
-            left: Sequence[Record] = in_term(FORMER, changes(3, first=first))
-            async with asyncio.timeout(20 * BUSY):
-                while left:
-                    left = [left[index] for index in (await sink.deliver(left)).pending]
+            await until_stored(sink, in_term(FORMER, changes(3, first=first)))
 
     assert await ids_of_stream(server, stream) == ["term/1", *ids_of(changes(9))]
 

@@ -22,7 +22,7 @@ from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, changes
-from tests.kit.sinks import ALONE, failure_of, opened_sink
+from tests.kit.sinks import ALONE, failure_of, opened_sink, until_stored
 from tests.sinks.nats.test_bucket import CREATE, key_of, state_in, the_sink
 from tests.sinks.nats.test_bucket import bucket as bucket
 from tests.sinks.nats.test_leading import FORMER, NEXT, Held, in_term, of_leader
@@ -259,10 +259,8 @@ async def test_a_leader_goes_on_in_its_bucket_behind_restarts(start_nats: StartN
             await store(sink, in_term(FORMER, batch))
             await asyncio.to_thread(server.kill9)
             await asyncio.to_thread(server.start)
-            left: Sequence[Record] = in_term(FORMER, batch := objects(3, first=int(batch[-1].sequence) + 1))
-            async with asyncio.timeout(20 * BUSY):
-                while left:
-                    left = [left[index] for index in (await sink.deliver(left)).pending]
+            batch = objects(3, first=int(batch[-1].sequence) + 1)
+            await until_stored(sink, in_term(FORMER, batch))
 
     assert await values_in(server, bucket) == values(*batch)
 

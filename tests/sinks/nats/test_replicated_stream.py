@@ -14,7 +14,7 @@ import pytest
 from nats.js.api import StreamConfig
 from nats.js.errors import APIError
 
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta
 from sinks.base import ALL_STORED
 from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT
 from sinks.nats.leading import StreamInDoubt
@@ -23,7 +23,7 @@ from tests.cluster.fixtures import NatsStream
 from tests.cluster.servers import Nats
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, changes, ids_of
-from tests.kit.sinks import opened_sink
+from tests.kit.sinks import opened_sink, until_stored
 from tests.sinks.nats.replicated import change_leader, make_streams
 from tests.sinks.nats.replicated import cluster as cluster
 from tests.sinks.nats.test_leading import FORMER, NEXT, Held, ids_of_stream, in_term, leading, messages, terms
@@ -44,15 +44,6 @@ async def make(servers: Sequence[Nats], **config: Any) -> None:
     await make_streams(
         servers[0], StreamConfig(name=STREAM.name, subjects=[f"{STREAM.prefix}.>"], num_replicas=3, **config)
     )
-
-
-async def until_stored(sink: NatsSink, batch: Sequence[Record]) -> None:
-    left = batch
-    async with asyncio.timeout(60 * BUSY):
-        while left:
-            receipt = await sink.deliver(left)
-            left = [left[index] for index in receipt.pending]
-            await asyncio.sleep(0.05 if receipt.failure else 0)
 
 
 async def until_led(server: Nats) -> None:

@@ -30,7 +30,7 @@ from tests.cluster.servers.ports import reserve_port
 from tests.kit.certificates import Authority
 from tests.kit.deadlines import BUSY
 from tests.kit.records import a_delta, a_gap, changes, ids_of
-from tests.kit.sinks import deliver_once, failure_of, opened_sink
+from tests.kit.sinks import deliver_once, failure_of, opened_sink, until_stored
 
 MADE = Receipt(created="stream K8S")
 MADE_AGAIN = "stream K8S was deleted and created again"
@@ -370,23 +370,18 @@ async def test_what_another_writer_moved_comes_behind_the_missing(nats_server: N
 
 async def test_a_frozen_server_fails_without_loss_or_doubles(start_nats: StartNats) -> None:
     server = start_nats()
-    sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=3, connect_timeout=3)
-    await sink.open(SinkContext())
+    sink = the_sink(server, "K8S", "k8s", create_stream={}, ack_timeout=1, connect_timeout=3)
     batch = changes(300)
-    assert await sink.deliver(batch[:100]) == MADE
-
-    server.pause()
-    frozen = await sink.deliver(batch[100:])
-    again = await sink.deliver(batch[100:])
-    server.resume()
-    left = [batch[100:][place] for place in again.pending]
-    while left:
-        receipt = await sink.deliver(left)
-        left = [left[place] for place in receipt.pending]
-    await sink.close()
+    async with opened_sink(sink):
+        await until_stored(sink, batch[:100])
+        server.pause()
+        frozen = await sink.deliver(batch[100:])
+        again = await sink.deliver(batch[100:])
+        server.resume()
+        await until_stored(sink, [batch[100:][place] for place in again.pending])
 
     assert list(frozen.pending) == list(range(200))
-    assert "no acknowledgement within 3 s" in failure_of(frozen)
+    assert "no acknowledgement within 1 s" in failure_of(frozen)
     assert "cannot connect to" in failure_of(again)
     assert [each.headers["Nats-Msg-Id"] for each in await server.read_all("K8S")] == ids_of(batch)
 

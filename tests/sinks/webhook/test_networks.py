@@ -105,7 +105,7 @@ def a_sink(url: str, **options: Any) -> WebhookSink:
 
 @pytest.mark.parametrize("rebound", ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1"])
 async def test_a_name_that_comes_to_mean_another_address(receiver: WebhookReceiver, names: Names, rebound: str) -> None:
-    sink = a_sink("http://hook.example/hook", timeout=5)
+    sink = a_sink("http://hook.example/hook")
     await sink.open(SinkContext())
     names.addresses = ["127.0.0.1"]
     assert await sink.deliver([a_delta(1)]) == ALL_STORED
@@ -127,7 +127,7 @@ async def test_a_name_that_comes_to_mean_another_address(receiver: WebhookReceiv
 async def test_of_several_addresses_a_permitted_one_is_used(receiver: WebhookReceiver, names: Names) -> None:
     names.addresses = ["169.254.169.254", "fe80::1", "127.0.0.1"]
 
-    assert await deliver_once(a_sink("http://hook.example/hook", timeout=5), [a_delta()]) == ALL_STORED
+    assert await deliver_once(a_sink("http://hook.example/hook"), [a_delta()]) == ALL_STORED
 
 
 async def test_an_address_outside_of_the_networks_is_not_asked(receiver: WebhookReceiver) -> None:
@@ -152,7 +152,7 @@ async def test_a_redirect_to_a_refused_address_is_not_followed(receiver: Webhook
 
 @pytest.mark.parametrize("host", ["2852039166", "0xA9FEA9FE", "169.254.43518"])
 async def test_unusual_spellings_of_an_address_are_no_way_around(host: str) -> None:
-    receipt = await deliver_once(a_sink(f"http://{host}/", timeout=5), [a_delta()])
+    receipt = await deliver_once(a_sink(f"http://{host}/"), [a_delta()])
 
     # Some spellings are refused as no URL, others are resolved.
     assert re.search("169.254.169.254 is a link-local address|InvalidUrlClientError", failure_of(receipt))
