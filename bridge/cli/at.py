@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from itertools import chain
@@ -51,13 +52,14 @@ def at(
 ) -> int:
     """``target``: ``deploy/web``, or the resource and names; None to serve all. ``form``: ``yaml``, ``json``, ``name``,
     ``wide``, or None for a table. ``play``: hours that pass in an hour; None while the time stands still."""
-    with opened(file) as history:
+    with ExitStack() as reading:
+        history = reading.enter_context(opened(file))
         then = past_point(point)
         _demand_one_cluster(history)
         complain(history.bound(then).text)
         if target is not None:
             return _get(history, then, target, namespace, form)
-        asyncio.run(_serve(history, then, namespace, play))
+        asyncio.run(_serve(history, then, namespace, play, reading))
         return Exit.OK
 
 
@@ -202,7 +204,10 @@ class _Clock:
         return max(0.0, later / self._speed)
 
 
-async def _serve(history: HistoryFile, point: PastPoint, namespace: str | None, play: float | None) -> None:
+async def _serve(
+    history: HistoryFile, point: PastPoint, namespace: str | None, play: float | None, reading: ExitStack
+) -> None:
+    """``reading`` closes the history."""
     if find_spec("cryptography") is None:
         raise CommandEnds(Exit.CONFIG, "--serve needs a library for certificates: install kubedelta[encryption]")
     from bridge.http.certificates import self_signed
@@ -213,6 +218,8 @@ async def _serve(history: HistoryFile, point: PastPoint, namespace: str | None, 
     kinds = [_kind(history, point, each) for each in history.resources]
     past = PastCluster(kinds, token=token, tls=context, now=clock.now)
     past.load(_loaded(history.at(point, namespace=namespace)))
+    if not play:
+        reading.close()  # An open read would keep a build from making its write-ahead log smaller.
     clock.begin()
     ended = asyncio.Event()
     handle_signals(lambda _: ended.set())
