@@ -32,7 +32,8 @@ history, where nobody asks, and a trim would have to write the first step that s
 
 Invariants, each with its test:
 
-- A state is, as a JSON value, the one that the stream told. ``tests/bridge/history/test_against_a_model.py``
+- A state is, as a JSON value, the one that the stream told. ``tests/bridge/history/test_against_a_model.py``; on a real
+  API server ``tests/bridge/history/test_against_an_oracle.py``
 - Objects, steps, the reader's notes and the position in the stream are one transaction: a build that is killed goes on
   as if it had not been. ``tests/bridge/history/test_recorder.py``
 - A trim changes no answer about a point behind the kept beginning. ``tests/bridge/history/test_against_a_model.py``
