@@ -322,16 +322,13 @@ def restore(
 
 
 def _doubts(history: HistoryFile, state: StateAt) -> list[str]:
-    """Why the object may have had other states: a gap, or steps around it that nobody saw."""
+    """Why the object may have had other states, at the point or before it."""
     doubts = [f"uncertain: {state.uncertain}"] if state.uncertain else []
     name = _name_of(state)
     steps = history.steps(name.resource, name.name, name.namespace or None)
-    known = [each for each in steps if (each.key, each.uid) == (state.key, state.uid)]
-    at = next((number for number, each in enumerate(known) if each.sequence == state.sequence), len(known))
-    if at < len(known) and known[at].may_lack_steps:
-        doubts.append("steps before this state may be missing")
-    if at + 1 < len(known) and known[at + 1].may_lack_steps:
-        doubts.append("steps behind this state may be missing: it may have changed before that time")
+    step = next((each for each in steps if (each.key, each.sequence) == (state.key, state.sequence)), None)
+    if step is not None and step.blind is not None:
+        doubts.append("the bridge did not see this state come: steps before it may be missing")
     return doubts
 
 
