@@ -27,6 +27,7 @@ def main() -> None:
     figures = {
         "code lines of the product": sum(map(code_lines, product)),
         "of these, bridge/replication": sum(map(code_lines, python("bridge/replication"))),
+        "code lines of the reader library": sum(map(code_lines, python("reader"))),
         "lines of tests": sum(len(path.read_text().splitlines()) for path in python("tests")),
         "files of bridge, sinks, config and kubedelta": len(product),
         "rooms of bridge": sum(len(floor.split("|")) for floor in floors),

@@ -267,8 +267,10 @@ class FileLines:
         size = os.fstat(fd).st_size
         if size < self._place.offset:
             # Its writer took back a batch that it could not finish; or all was truncated (logrotate's copytruncate).
-            is_same = _digest(first_line(fd)) == self._place.file
-            self._place = replace(self._place, offset=end_of_last_line(fd, size)) if is_same else Place()
+            if _digest(first_line(fd)) == self._place.file:
+                self._place = replace(self._place, offset=end_of_last_line(fd, size))
+            else:
+                self._leave()
         yield from self._advancing(whole_lines(blocks_between(fd, self._place.offset, size)))
         self.torn = size - self._place.offset
 

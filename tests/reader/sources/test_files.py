@@ -129,6 +129,17 @@ async def test_a_file_that_was_copied_and_truncated_is_read_in_the_copy(path: Pa
     assert (await rest(path, position))[0] == [line(2), line(3)]
 
 
+async def test_the_position_behind_a_truncation_is_in_the_copy(path: Path) -> None:
+    write(path, 1)
+    async with FileSource(path) as source:
+        assert [each.data async for batch in source.read() for each in batch] == [line(1)]
+        copy_and_truncate(write(path, 2))
+        assert [batch async for batch in source.read()] == []
+        position = source.position
+
+    assert (await rest(path, position))[0] == [line(2)]
+
+
 async def test_lines_that_are_taken_back_may_come_twice_and_are_not_missed(path: Path) -> None:
     """The sink takes a batch back that it could not finish, and writes the same lines later."""
     _, position = await rest(write(path, 1, 2, 3))
