@@ -310,9 +310,6 @@ VERIFY = CommandSpec(
 
 # ── History ──────────────────────────────────────────────────────────────────
 
-_FORM = Argument(
-    "-o", "--output", dest="form", choices=("diff", "yaml", "json"), help="diff, yaml or json (a line each)"
-)
 BUILD = CommandSpec(
     "build",
     "read a stream, and keep its steps in a file; goes on where it was",
@@ -357,7 +354,7 @@ SHOW = CommandSpec(
     Argument("words", metavar="TYPE/NAME", nargs="+", help="an object as for kubectl: deploy/web, or deploy web"),
     NAMESPACE,
     EVERY_NAMESPACE,
-    _FORM,
+    Argument("-o", "--output", dest="form", choices=("diff", "yaml", "json"), help="diff, yaml or json (a line each)"),
     Argument(
         "--actors",
         metavar="FILE",
@@ -382,7 +379,7 @@ DIFF = CommandSpec(
     Argument("target", metavar="TYPE[/NAME]", nargs="?", help="only this resource, or this object"),
     NAMESPACE,
     EVERY_NAMESPACE,
-    _FORM,
+    Argument("-o", "--output", dest="form", choices=("diff", "json"), help="diff, or json (a line each)"),
     HISTORY,
 )
 

@@ -246,8 +246,10 @@ class HistoryFile:
             )
             for object, space, called, uid, newest, step, sequence, time, version in rows:
                 key = partition_key(each.cluster, each.group, each.plural, space, called)
-                state, blind = self._state(object, newest, step, time)
-                is_blind = blind is not None and cut.time is not None and blind <= cut.time
+                state, is_blind = self._packing.unpacked(newest), False
+                if cut.time is not None:
+                    state, blind = self._state(object, newest, step, time)
+                    is_blind = blind is not None and blind <= cut.time
                 yield StateAt(
                     key=key,
                     uid=uid,
