@@ -34,7 +34,7 @@ Invariants, each with its test:
 
 - Whoever is killed at any moment and goes on from the saved position misses no record, whatever is rotated, compressed
   or taken back meanwhile. ``tests/reader/sources``
-- Behind kills of reader and bridge, snapshots and gaps, the state is that of the cluster, whichever source it came from.
+- Behind kills of reader and bridge, snapshots and gaps, the state is that of the cluster, from whichever source.
   ``tests/scenarios/test_readers_know_the_cluster.py``
 """
 
