@@ -17,7 +17,7 @@ used again; where they are more than an eighth of the file, they are given back,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -295,21 +295,23 @@ class Recorder:
 
     def _trim(self) -> None:
         execute = self._connection.execute
-        trimmed, since = execute("SELECT trimmed, since FROM history").get
+        row: Any = execute("SELECT trimmed, since FROM history").get
+        trimmed, since = row
         horizon = self._newest - int(self._bounds.keep * _MICROSECONDS)
-        steps: Any = execute(
+        passed = trimmed
+        steps = execute(
             "SELECT id, object, time, op FROM steps WHERE id > ? ORDER BY id LIMIT ?", (trimmed, _PASSED_AT_ONCE)
-        ).fetchall()
-        for id, object, time, op in steps:
-            if time > horizon and not self._is_too_large():
-                break
-            self._pass(id, object, time, op)
-            trimmed, since = id, max(since, time)
-        else:
-            if not steps:
-                return
+        )
+        with closing(steps):
+            for id, object, time, op in steps:
+                if time > horizon and not self._is_too_large():
+                    break
+                self._pass(id, object, time, op)  # Removes steps that were read before, at most.
+                passed, since = id, max(since, time)
+        if passed == trimmed:
+            return
         self._incarnations.forget()
-        execute("UPDATE history SET trimmed = ?, since = ?", (trimmed, since))
+        execute("UPDATE history SET trimmed = ?, since = ?", (passed, since))
         execute("DELETE FROM gaps WHERE settled < ?", (since,))
         execute("DELETE FROM notices WHERE time < ?", (since,))
         if self._connection.pragma("freelist_count") > self._connection.pragma("page_count") // 8:
