@@ -214,9 +214,9 @@ class SinkType:
 
     name: str
     options: type[SinkOptions]
-    load: Callable[[], type[Sink]]
-    """Imports and returns the class. Import client libraries there, and keep ``options`` free of them: otherwise
-    ``kubedelta --help`` has to import them."""
+    load: Callable[[], Callable[..., Sink]]
+    """Imports and returns the class, or a function with the parameters of its constructor (see Sink). Import client
+    libraries there, and keep ``options`` free of them: otherwise ``kubedelta --help`` has to import them."""
     max_batch: int
     """Most records that the bridge takes at once, for a ``deliver`` or for all lanes."""
     summary: str
@@ -226,8 +226,6 @@ class SinkType:
     transactions: Callable[[Any], Transactions | None] = no_transactions
     """The transactions of a sink with these options; None for a sink that stores record by record. Not together with
     ``lanes``."""
-    load_for: Callable[[Any], type[Sink]] | None = None
-    """Like ``load``, for a type whose class depends on the options; None if all sinks have the class of ``load``."""
     reader: Callable[[], Callable[..., RecordReader]] | None = None
     """Imports and returns what makes a reader of the destination, with the arguments of a RecordReader, for ``kubedelta
     verify`` and ``kubedelta tail``; None if it cannot be read."""

@@ -49,8 +49,7 @@ def create(name: str, type: str, options: SinkOptions, cluster: str) -> Sink:
     kind = types().get(type)
     if kind is None:
         raise UnknownSinkType(_unknown(type))
-    make = kind.load() if kind.load_for is None else kind.load_for(options)
-    return make(name, options, cluster=cluster)
+    return kind.load()(name, options, cluster=cluster)
 
 
 def check_seals(folder: Path, public_keys: Sequence[str]) -> Sequence[CheckedSeals]:

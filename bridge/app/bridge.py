@@ -21,7 +21,7 @@ from bridge.app.operators import RunningSources, open_to_operators
 from bridge.app.reloader import Reloader
 from bridge.app.running import RunningBridge, informers_status
 from bridge.app.watched_resources import not_looked_up
-from bridge.delivery.feeds import Feeds
+from bridge.delivery.feeds import Feeds, record_processor
 from bridge.kube import connect
 from bridge.model.admin import Followed, UnknownTarget
 from bridge.model.primitives.election import ElectionStatus, replica_of
@@ -29,7 +29,7 @@ from bridge.model.record import Record
 from bridge.model.resource import LEASES
 from bridge.model.status import StatusSnapshot
 from bridge.operations.admin.commands import AdminCommand, AdminOperations, Arguments
-from bridge.outbox import Damaged, StateError
+from bridge.outbox import Damaged, Outbox, StateError
 from bridge.plan.keys import load_cipher, load_redaction_keys
 from bridge.plan.plan import ElectionPlan, Plan, PlanRefused
 from bridge.processor.shared_processor import SharedProcessor
@@ -80,7 +80,8 @@ class Bridge:
             nullcontext() if term is None else term.replicating(),
             connect(plan.access, report=self._report, idle_timeout=plan.idle_timeout, latency=plan.latency) as client,
         ):
-            feeds = await Feeds.open(
+            processor = record_processor()
+            opened = await Outbox.open(
                 plan.state,
                 {sink.name: sink.start for sink in plan.sinks},
                 retention=plan.retention,
@@ -90,8 +91,9 @@ class Bridge:
                 capture=None if term is None else term.capture,
                 lacking=term is not None and term.lacking,
                 shard=plan.shard,
+                committed=processor.distribute,
             )
-            async with feeds.outbox as outbox:
+            async with opened as outbox:
                 await outbox.ledger.claim(plan.shard)
                 # Inside of the outbox's lock: two bridges that start at once must not each make a key.
                 keys = load_redaction_keys(plan.redaction_key_file, plan.former_key_files, plan.state)
@@ -99,7 +101,7 @@ class Bridge:
                 running = self._running = RunningBridge(
                     plan,
                     client,
-                    feeds,
+                    Feeds(outbox, processor),
                     redaction,
                     self._reloader,
                     self._report,

@@ -156,7 +156,4 @@ class LiveChange:
         )
         self.plan = plan
         self.sinks.begin(begun)
-        for sink in begun:
-            if sink.name not in difference.selecting:
-                self.selecting.let_judge(sink.name)
         self.backlogs.sinks_changed()

@@ -23,13 +23,13 @@ from bridge.app.operators import RunningSources, open_to_operators
 from bridge.app.reloader import Reloader
 from bridge.app.watched_resources import WatchedResources
 from bridge.delivery import HeldLease
+from bridge.delivery.backfills import SnapshotSchedule
 from bridge.delivery.backpressure import Backpressure
 from bridge.delivery.exporter import Exporter
 from bridge.delivery.feeds import Feeds
 from bridge.delivery.live_tail import LiveTail
 from bridge.delivery.selecting import Selecting
 from bridge.delivery.sink_pipeline import RunningSinks, SinkPipeline, seconds_until
-from bridge.delivery.snapshots import SnapshotSchedule
 from bridge.informer import RecoverySlots, SharedInformer, SharedInformerFactory
 from bridge.informer.controller import Transform
 from bridge.kube import KubeClient

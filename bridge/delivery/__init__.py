@@ -1,18 +1,17 @@
 """Carries changes from the informers into the outbox, and from the outbox to the sinks, with a worker for each sink.
 
 attempts        makes an attempt at a sink: through its circuit, under the Lease, timed, counted and reported
+backfills       begins snapshots, on demand and by schedule, and replays
 backpressure    keeps each sink's backlog within its bounds
 circuit         the circuit breaker: when an attempt may begin
 exporter        takes the informers' batches into the outbox
 feeds           opens a feed out of the outbox for each sink
 lane_worker     the worker of sinks that deliver record by record, several at once
 live_tail       shows what is committed to people who watch
-ports           the interfaces that a worker needs
 selecting       puts the sinks' selections into effect, and exports the difference
 sink_feed       the records of a sink in order: the log, with backfills in between
 sink_pipeline   makes, runs and ends a sink's feed and its worker
 sink_worker     the common part of all workers, and the way of rejected records into the dead letters
-snapshots       begins snapshots, on demand and by schedule
 worker          the workers of sinks that take batches, and of sinks that deliver in transactions
 workqueue       a queue of keys to work on, after client-go
 
@@ -22,7 +21,7 @@ record the one that a sink with a selection gets. Beside this way stand those wh
 or drops a backlog, or stops the intake, and ``Selecting`` and ``SnapshotSchedule`` append or plan records for a single
 sink.
 
-A worker takes records from the feed (``ports.RecordSource``) in the order of the log, hands them to its sink, and reads
+A worker takes records from the feed in the order of the log, hands them to its sink, and reads
 the Receipt: stored records are done, a rejected record becomes a dead letter, and later records of its object are
 parked behind it; pending records are tried again before newer ones of their objects. A fetch is settled when every
 record of it is stored or a dead letter, so a crash repeats what was in flight, with the same ids. Attempts go through a

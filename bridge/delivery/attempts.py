@@ -19,11 +19,12 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from bridge.delivery.circuit import AT_REST, Circuit, Retry
-from bridge.delivery.ports import DeadLetterStore, RecordSource
+from bridge.delivery.sink_feed import SinkFeed
 from bridge.model.policies import OnRejected
 from bridge.model.primitives.backoff import Backoff
 from bridge.model.record import Record, body_bytes, unfit
 from bridge.model.status import PauseCause
+from bridge.outbox import DeadLetters
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.delivery import (
     BatchDelivered,
@@ -148,8 +149,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     make_sink: Callable[[], Sink]
-    pending: RecordSource
-    dead_letters: DeadLetterStore
+    pending: SinkFeed
+    dead_letters: DeadLetters
     report: Report
     now: Callable[[], str]
     """Returns the time as RFC 3339, for gaps that the worker makes."""

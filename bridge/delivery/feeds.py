@@ -6,18 +6,18 @@ joins the three: the outbox, the processor, and a feed that begins where the cur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from operator import attrgetter
-from pathlib import Path
-from typing import Self
 
 from bridge.delivery.sink_feed import SelectedLog, SinkFeed
-from bridge.model.policies import StartPolicy
-from bridge.model.primitives.shard import Shard
 from bridge.model.record import Record, body_bytes
-from bridge.outbox import Capture, Cipher, CleanerPolicy, Outbox, Retention, utc_now
+from bridge.outbox import Outbox
 from bridge.processor.shared_processor import SharedProcessor
-from bridge.telemetry.facts import Report
+
+
+def record_processor() -> SharedProcessor[Record]:
+    """Its ``distribute`` is the ``committed`` of an outbox that is opened for ``Feeds``."""
+    return SharedProcessor[Record](targets=attrgetter("targets"), size=body_bytes)
 
 
 class Feeds:
@@ -25,46 +25,11 @@ class Feeds:
     processor to the feed of each sink."""
 
     def __init__(self, outbox: Outbox, processor: SharedProcessor[Record]) -> None:
-        """``processor.distribute`` is the commit hook of ``outbox``: see ``open``."""
+        """``processor``: see ``record_processor``."""
         self.outbox = outbox
         self.processor = processor
         self._fed: set[str] = set()
         """Sinks that had a feed in this run."""
-
-    @classmethod
-    async def open(
-        cls,
-        directory: Path,
-        sinks: Mapping[str, StartPolicy | None],
-        *,
-        report: Report,
-        retention: Retention | None = None,
-        clock: Callable[[], str] = utc_now,
-        selecting: Collection[str] = (),
-        cipher: Cipher | None = None,
-        cleaner_policy: CleanerPolicy | None = None,
-        capture: Capture | None = None,
-        lacking: bool = False,
-        shard: Shard | None = None,
-    ) -> Self:
-        """Opens the outbox; see ``Outbox.open`` for what is made, reported and raised. The caller enters ``outbox`` as
-        a context, or closes it."""
-        processor = SharedProcessor[Record](targets=attrgetter("targets"), size=body_bytes)
-        outbox = await Outbox.open(
-            directory,
-            sinks,
-            report=report,
-            retention=retention,
-            clock=clock,
-            selecting=selecting,
-            cipher=cipher,
-            cleaner_policy=cleaner_policy or CleanerPolicy(),
-            committed=processor.distribute,
-            capture=capture,
-            lacking=lacking,
-            shard=shard,
-        )
-        return cls(outbox, processor)
 
     def feed(
         self,

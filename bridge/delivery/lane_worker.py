@@ -20,11 +20,11 @@ import msgspec
 from msgspec.structs import replace
 
 from bridge.delivery.attempts import WorkerSettings
-from bridge.delivery.ports import DeadLetterStore
 from bridge.delivery.sink_worker import Parking, SinkWorker
 from bridge.delivery.workqueue import WorkQueue
 from bridge.model.primitives.fetch import Fetch, split_at_notices
 from bridge.model.record import Delta, OrderingKey, Record, RetriedDeadLetter
+from bridge.outbox import DeadLetters
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater
 
 MAX_RECORDS = 1000
@@ -123,7 +123,7 @@ class LaneEntries(dict[Lane, deque[LaneEntry]]):
 class RetriesInLanes:
     """The dead letters that an operator retries, while they are in the lanes."""
 
-    def __init__(self, dead_letters: DeadLetterStore, parking: Parking) -> None:
+    def __init__(self, dead_letters: DeadLetters, parking: Parking) -> None:
         self._dead_letters = dead_letters
         self._parking = parking
         self._rejected: set[OrderingKey] = set()

@@ -114,8 +114,6 @@ class Selecting:
         for each in begun:
             await self._begin(each, compiled[each.sink])
         await self._selections.took_effect()
-        for name in present:
-            self.let_judge(name)
 
     async def _begin(self, each: StoredSelection, selection: SinkSelection) -> None:
         feed, judged = self._pipelines[each.sink].feed, None
@@ -123,11 +121,6 @@ class Selecting:
             decide = decide_alone(each.sink, selection, each.mask, self._cluster)
             judged = await self._selections.judge(each.sink, decide)
         await feed.begin_selection(each.start, judged)
-
-    def let_judge(self, sink: str) -> None:
-        """Lets the feed of a sink judge records for replays, if the sink has a selection. That is in effect."""
-        if sink in self._selections.stored:
-            self._pipelines[sink].feed.judge_by(partial(judge_anew, self._selections, sink, self._cluster))
 
     async def run(self) -> None:
         """Reports failed evaluations, until cancelled."""
@@ -296,8 +289,10 @@ async def judge_anew(
     kind: int | None,
     namespace: str | None,
 ) -> JudgedRecords:
-    """See Judge. The sink must have received the difference of its last change: before, its consumer has the objects of
-    an earlier selection, and would keep those that the backlog deletes only there."""
+    """Judges the records from ``start`` (a sequence number, or an RFC 3339 time) through ``through``, of a kind and
+    namespace if given, by the newest selection of the sink. The sink must have received the difference of its last
+    change: before, its consumer has the objects of an earlier selection, and would keep those that the backlog deletes
+    only there. Raises UnknownTarget."""
     expect_effective(selections, sink, through)
     stored = selections.stored[sink]
     try:

@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from bridge.model.admin import Replayed, UnknownTarget
+from bridge.model.admin import UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.ring import Slice
@@ -30,7 +29,6 @@ from bridge.outbox import (
     SinkCursors,
     StoredSelection,
     Turns,
-    condition,
 )
 from bridge.processor.shared_processor import ProcessorListener
 from bridge.telemetry.facts.delivery import ProgressRead
@@ -80,22 +78,13 @@ def view_of(selection: StoredSelection) -> Callable[[Record], Record | None]:
     return view
 
 
-class Judge(Protocol):
-    """Judges the records from ``start`` (a sequence number, or an RFC 3339 time) through ``through``, of a kind and
-    namespace if given. Raises UnknownTarget while that is impossible."""
-
-    async def __call__(
-        self, *, start: int | str, through: int, kind: int | None, namespace: str | None
-    ) -> JudgedRecords: ...
-
-
 _EXTENDED = 20_000  # records of the log that ``extend`` examines in each transaction
 
 
 class SinkFeed:
-    """The RecordSource of a sink's worker (see delivery.ports). A backfill is planned only while no ``take`` runs, so
-    we know which records the sink may have received. Later records wait until the backfill is settled, so it can still
-    be re-planned together with them, however long an object in front is stuck."""
+    """The records of one sink, for its worker. A backfill is planned only while no ``take`` runs, so we know which
+    records the sink may have received. Later records wait until the backfill is settled, so it can still be re-planned
+    together with them, however long an object in front is stuck."""
 
     def __init__(
         self,
@@ -117,7 +106,6 @@ class SinkFeed:
         self.view = None if selection is None else view_of(selection)
         """Makes the record that a sink with a selection gets of a record of the log; None if it gets none. The items of
         a backfill were selected when it was planned."""
-        self._judge: Judge | None = None
         self.held = selection is not None and bool(selection.start)
         """True for a new sink with a selection, until ``begin_selection``: ``take`` returns no records."""
         self._listener = listener
@@ -143,7 +131,7 @@ class SinkFeed:
 
     @property
     def backlog_records(self) -> int:
-        """See delivery.ports.RecordSource."""
+        """Records that are not settled, taken or not."""
         return self._sinks.backlog_records(self.sink)
 
     @property
@@ -163,7 +151,7 @@ class SinkFeed:
 
     @property
     def exhausted(self) -> bool:
-        """See delivery.ports.RecordSource."""
+        """Every available record was taken: ``take`` would wait, and not for a disk."""
         if self.backfill is not None:
             return self._waits_for_backfill
         return self.held or self._listener.exhausted
@@ -178,7 +166,8 @@ class SinkFeed:
         return not cursor.backfill_is_settled
 
     async def take(self, limit: int) -> Fetch[Record]:
-        """See delivery.ports.RecordSource."""
+        """Waits for records and returns at most ``limit``. A fetch may be empty: all its records were for other sinks,
+        or ``wake`` was called."""
         if self.held or (self._cursor.backfill is not None and self._waits_for_backfill):
             await self._advanced.wait()
             self._advanced.clear()
@@ -227,12 +216,14 @@ class SinkFeed:
             self._listener.skip(backfill.resumes_after)
 
     def wake(self) -> None:
-        """See delivery.ports.RecordSource."""
+        """Makes ``take`` return now, or at once when it is called next."""
         self._listener.wake()
         self._advanced.set()
 
     def settle(self, fetch: Fetch[Record], memory: bytes | None = None) -> None:
-        """See delivery.ports.RecordSource."""
+        """Every record of this fetch and of all earlier fetches is stored or a dead letter. Called once for each fetch,
+        in the order of ``take``. ``memory``: the sink's newest (``Receipt.memory``), saved together with that; None
+        before the first."""
         if fetch.through is not None:
             self._cursor.settle(fetch.through)
         if fetch.index is not None:
@@ -267,10 +258,6 @@ class SinkFeed:
             await self._sinks.begin_selection(self.sink, start, judged)
             self.held = False
             self._advanced.set()
-
-    def judge_by(self, judge: Judge) -> None:
-        """The selection is in effect: from now on there are replays, for which this judges the records."""
-        self._judge = judge
 
     async def compact(self) -> tuple[int, int]:
         """See SinkCursors.compact. (0, 0) if the feed has ended."""
@@ -313,21 +300,9 @@ class SinkFeed:
             yield self.taken
         self._advanced.set()
 
-    async def replay(self, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
-        """See SinkCursors.replay and Judge. Raises UnknownTarget too if the feed has ended."""
-        async with self.changing_backfill():
-            self._sinks.without_backfill(self.sink)
-            judged = None
-            if self.view is not None:
-                if self._judge is None:
-                    raise UnknownTarget(f"the selection of sink {self.sink} is not in effect yet: ask again later")
-                judged = await self._judge(start=start, through=self.taken, kind=kind, namespace=namespace)
-            which = condition(start, kind, namespace)
-            return await self._sinks.replay(self.sink, which=which, taken=self.taken, judged=judged)
-
 
 class TransactionFeed(SinkFeed):
-    """The TransactionSource of a sink's worker (see delivery.ports). The destination knows better than the cursor on
+    """The records of a sink whose destination stores the progress with the records. It knows better than the cursor on
     disk, which is saved twice a second, what it has."""
 
     _progress = Progress()
@@ -337,10 +312,12 @@ class TransactionFeed(SinkFeed):
         return self._progress
 
     async def begin(self) -> None:
-        """See delivery.ports.TransactionSource, as for the next three."""
+        """Before the sink is opened. Durable on return."""
         await self._sinks.progress.begin()
 
     async def recover(self, committed: Progress | None) -> ProgressRead | None:
+        """After the sink is opened, before the first ``take``: records that the destination has are not taken again.
+        ``committed``: its newest progress; None if it has none. Returns the fact to report."""
         cursor, progress, before = self._cursor, self._sinks.progress, self.backlog_records
         unknown = "" if committed is None else progress.starts.unknown(committed, cursor)
         if committed is not None and not unknown:
@@ -353,9 +330,11 @@ class TransactionFeed(SinkFeed):
         return ProgressRead(self.sink, 0 if unknown else before - self.backlog_records, unknown)
 
     def hand_over(self, fetch: Fetch[Record]) -> None:
+        """The next delivery is of this fetch; every earlier fetch is settled."""
         self._progress = self._sinks.progress.after(self._cursor, fetch)
 
     def hand_over_letters(self, letters: Sequence[RetriedDeadLetter]) -> None:
+        """The next delivery is of these dead letters; every fetch is settled."""
         self._progress = self._sinks.progress.after_letters(self._cursor, letters)
 
     async def _forget_letters(self, committed: Progress) -> None:

@@ -15,11 +15,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 
 from bridge.delivery.attempts import SinkAttempts, WorkerSettings
-from bridge.delivery.ports import DeadLetterStore
 from bridge.model.policies import OnRejected
 from bridge.model.primitives.fetch import Missed
 from bridge.model.record import Delta, Gap, NewDeadLetter, Record, RetriedDeadLetter, overrun_gap
 from bridge.model.status import CircuitState, PauseCause, SinkState
+from bridge.outbox import DeadLetters
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.delivery import RecordRejected, RecordsParked
 from bridge.telemetry.facts.outbox import ListenerOverrun
@@ -30,7 +30,7 @@ class Parking:
     """Decides which records are blocked (``on_rejected: park``), and adds rejected and blocked records to the dead
     letters. A notice belongs to no object, so it is never blocked and blocks no record."""
 
-    def __init__(self, name: str, dead_letters: DeadLetterStore, policy: OnRejected, report: Report) -> None:
+    def __init__(self, name: str, dead_letters: DeadLetters, policy: OnRejected, report: Report) -> None:
         self._name = name
         self._dead_letters = dead_letters
         self._parks = policy is OnRejected.PARK

@@ -15,7 +15,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from bridge.delivery.attempts import PART, WorkerSettings
-from bridge.delivery.ports import TransactionSource
+from bridge.delivery.sink_feed import TransactionFeed
 from bridge.delivery.sink_worker import SinkWorker
 from bridge.model.primitives.fetch import Fetch, split_at_notices
 from bridge.model.record import Delta, OrderingKey, Record, RetriedDeadLetter, body_bytes
@@ -290,42 +290,42 @@ class TransactionWorker(Worker):
 
     _sets_aside = False
 
-    def __init__(self, settings: WorkerSettings, source: TransactionSource, seconds: float) -> None:
-        """``source`` is the ``pending`` of the settings."""
+    def __init__(self, settings: WorkerSettings, feed: TransactionFeed, seconds: float) -> None:
+        """``feed`` is the ``pending`` of the settings."""
         super().__init__(settings)
-        self._source = source
+        self._feed = feed
         self._seconds = seconds
         self._begins_at = 0.0
         """When the next transaction may begin, on the event loop's clock."""
 
     async def run(self) -> None:
-        await self._source.begin()
+        await self._feed.begin()
         await super().run()
 
     async def _work(self) -> None:
         """First, what the destination already has of the log is settled. Then a transaction at a time: it is settled
         when the destination has committed it, with the progress in it."""
-        if (read := await self._source.recover(self._attempts.committed)) is not None:
+        if (read := await self._feed.recover(self._attempts.committed)) is not None:
             self._report(read)
         clock = asyncio.get_running_loop().time
         while True:
             # A dead letter of before a kill may stand in front of the settled log: its record comes again, and is known
             # by the dead letter, which a retry would remove.
-            if self._source.taken >= self._dead_letters.newest_at_start:
+            if self._feed.taken >= self._dead_letters.newest_at_start:
                 while self._dead_letters.retrying and await self._retry_dead_letters():
                     pass
             if (pause := self._begins_at - clock()) > 0:
                 await asyncio.sleep(pause)
-            fetch = await self._source.take(self._max_batch)
+            fetch = await self._feed.take(self._max_batch)
             self._busy = True
             records = list(fetch.items) if fetch.missed is None else [self._gap(fetch.missed), *fetch.items]
             if records:
                 self._begins_at = 0.0 if len(records) >= self._max_batch else clock() + self._seconds
-                self._source.hand_over(fetch)
+                self._feed.hand_over(fetch)
                 await self._deliver(records)
-            self._source.settle(fetch, self._attempts.memory)
+            self._feed.settle(fetch, self._attempts.memory)
             self._busy = False
             self._progress.set()
 
     def _announce(self, letters: Sequence[RetriedDeadLetter]) -> None:
-        self._source.hand_over_letters(letters)
+        self._feed.hand_over_letters(letters)

@@ -40,18 +40,10 @@ from sinks.base import Channel, Claim, RecordReader, Sink, SinkType, WrongOption
 from sinks.nats.options import NatsOptions
 
 
-def _load() -> type[Sink]:
-    from sinks.nats.sink import NatsSink
+def _load() -> Callable[..., Sink]:
+    from sinks.nats.bucket import nats_sink
 
-    return NatsSink
-
-
-def _load_for(options: NatsOptions) -> type[Sink]:
-    if options.state is None:
-        return _load()
-    from sinks.nats.bucket import NatsSinkWithState
-
-    return NatsSinkWithState
+    return nats_sink
 
 
 def _load_reader() -> Callable[..., RecordReader]:
@@ -82,7 +74,6 @@ TYPE = SinkType(
     name="nats",
     options=NatsOptions,
     load=_load,
-    load_for=_load_for,
     max_batch=500,
     summary="CloudEvents in a NATS JetStream stream, a subject for each object",
     reader=_load_reader,

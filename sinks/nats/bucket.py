@@ -353,6 +353,12 @@ class NatsSinkWithState(NatsSink):
             self.known_bucket = replace(known, subject=subject)
 
 
+def nats_sink(name: str, options: NatsOptions, *, cluster: str) -> NatsSink:
+    """The sink for these options. See Sink."""
+    kind = NatsSink if options.state is None else NatsSinkWithState
+    return kind(name, options, cluster=cluster)
+
+
 def _key(delta: Delta) -> Hashable:
     return delta.ordering_key
 

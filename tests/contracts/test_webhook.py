@@ -16,7 +16,7 @@ from bridge.model.status import PauseCause, SinkState
 from bridge.telemetry.facts import discard
 from sinks import registry
 from sinks.base import SinkUnavailable
-from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource
+from tests.bridge.delivery.fakes import FakeDeadLetters, FakeFeed
 from tests.bridge.delivery.world import never_gone
 from tests.contracts.destinations import AnEndpoint
 from tests.contracts.rules import Results, assert_holds, deliver
@@ -39,9 +39,10 @@ def a_worker(endpoint: AnEndpoint, sent: Sequence[Record], letters: FakeDeadLett
     kind = registry.types()["webhook"]
     lanes = kind.lanes(kind.options.model_validate(endpoint.options()))
     assert lanes is not None
-    make_sink, source = partial(endpoint.sink, **endpoint.patience), FakeRecordSource(sent)
+    make_sink, feed = partial(endpoint.sink, **endpoint.patience), FakeFeed(sent).as_feed
     known: dict[str, Any] = {"name": "hook", "report": discard, "now": str, "max_batch": kind.max_batch, **settings}
-    return LaneWorker(WorkerSettings(make_sink=make_sink, pending=source, dead_letters=letters, **known), lanes)
+    stored = letters.as_dead_letters
+    return LaneWorker(WorkerSettings(make_sink=make_sink, pending=feed, dead_letters=stored, **known), lanes)
 
 
 @pytest.mark.parametrize("batch", [1, 10])

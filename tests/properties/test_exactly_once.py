@@ -12,8 +12,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.delivery.backfills import begin_snapshot
 from bridge.delivery.sink_feed import TransactionFeed
-from bridge.delivery.snapshots import begin_snapshot
 from bridge.model.admin import UnknownTarget
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Record
@@ -24,6 +24,7 @@ from bridge.telemetry.facts.delivery import ProgressRead
 from tests.bridge.outbox.opened import crashed, feeds_of, opened
 from tests.kit.examples import examples
 from tests.kit.informed import Informed
+from tests.kit.pipelines import replay
 
 KEYS = ("shop/a", "shop/b", "shop/c")
 STEPS = ("export", "export", "take", "store", "store", "settle", "save", "crash", "replay", "snapshot", "compact")
@@ -96,7 +97,7 @@ class Story:
     async def plan(self, name: str) -> None:
         try:
             if name == "replay":
-                await self.feed.replay(0, None, None)
+                await replay(self.outbox, self.feed, 0)
             elif name == "snapshot":
                 await begin_snapshot(self.outbox, "audit", self.feed, cluster="test", report=self.facts.append)
             else:

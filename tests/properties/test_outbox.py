@@ -18,9 +18,8 @@ from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bridge.delivery.feeds import Feeds
+from bridge.delivery.backfills import begin_snapshot, cancel_snapshot
 from bridge.delivery.sink_feed import SinkFeed
-from bridge.delivery.snapshots import begin_snapshot, cancel_snapshot
 from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.change import Change, ChangeBatch, Op
 from bridge.model.policies import StartPolicy
@@ -34,6 +33,7 @@ from tests.kit import memory
 from tests.kit.deadlines import run_bounded
 from tests.kit.examples import examples
 from tests.kit.informed import Informed
+from tests.kit.pipelines import opened_feeds, replay
 from tests.kit.records import DEPLOYMENTS, PODS
 
 T = TypeVar("T")
@@ -231,7 +231,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
     async def open(self) -> None:
         self.cipher = next(self.starts)
-        feeds = await Feeds.open(
+        feeds = await opened_feeds(
             self.directory,
             self.configured,
             report=self.facts.append,
@@ -485,7 +485,7 @@ class OutboxMachine(RuleBasedStateMachine):
         name, start = self.draw_sink(data), data.draw(st.integers(0, self.outbox.last))
         namespace = data.draw(st.sampled_from([None, "shop", "shopping"]))
         feed, consumer = self.feeds[name], self.consumers[name]
-        asked = feed.replay(start, None, namespace)
+        asked = replay(self.outbox, feed, start, namespace=namespace)
         if self.outbox.sinks[name].backfill is not None:
             with pytest.raises(UnknownTarget, match="ask again"):
                 self.run(asked)

@@ -18,11 +18,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.delivery.feeds import Feeds
+from bridge.delivery.backfills import begin_snapshot, cancel_snapshot
 from bridge.delivery.selecting import Selecting
 from bridge.delivery.sink_feed import SinkFeed
 from bridge.delivery.sink_pipeline import SinkPipeline
-from bridge.delivery.snapshots import begin_snapshot, cancel_snapshot
 from bridge.kube import Catalogue
 from bridge.model.admin import UnknownTarget
 from bridge.model.change import Change, ChangeBatch, Evidence, ObjectVersion, Op
@@ -41,7 +40,7 @@ from tests.bridge.outbox.opened import crashed, rows_of
 from tests.kit import memory
 from tests.kit.deadlines import BUSY
 from tests.kit.examples import examples
-from tests.kit.pipelines import without_worker
+from tests.kit.pipelines import opened_feeds, replay, without_worker
 from tests.kit.sinks import RecordingSink
 
 PODS = Resource("", "v1", "pods", "Pod", True)
@@ -155,7 +154,7 @@ class Run:
 
     async def start(self, views: Mapping[str, str]) -> None:
         self.views = {sink: view for sink, view in views.items() if view != ABSENT}
-        self._feeds = await Feeds.open(
+        self._feeds = await opened_feeds(
             self._directory,
             self._starts(self.views),
             report=discard,
@@ -335,7 +334,7 @@ class Run:
         if sink in self.feeds and self.feeds[sink].backfill is None:
             await self.take_all(sink)
             self.consumers[sink].once = False
-            await self.feeds[sink].replay(self.outbox.first, None, None)
+            await replay(self.outbox, self.feeds[sink], self.outbox.first)
 
     async def snapshot(self, sink: str, namespace: str | None, where: str | None) -> None:
         """A snapshot on demand. Without conditions, it lacks no object that the sink has, and has no other."""

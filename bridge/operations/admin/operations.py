@@ -13,11 +13,10 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from bridge.delivery.backfills import begin_replay, begin_snapshot, cancel_snapshot
 from bridge.delivery.live_tail import LiveTail
-from bridge.delivery.selecting import judge_anew
 from bridge.delivery.sink_feed import SinkFeed
 from bridge.delivery.sink_pipeline import SinkPipeline, seconds_until
-from bridge.delivery.snapshots import begin_snapshot, cancel_snapshot
 from bridge.kube import Catalogue
 from bridge.model.admin import (
     About,
@@ -38,7 +37,7 @@ from bridge.model.primitives.network import host_and_port
 from bridge.model.record import Delta, SnapshotScope
 from bridge.model.status import PauseCause, SinkState, SnapshotStatus, StatusSnapshot
 from bridge.operations.admin.commands import LARGEST_PAGE, AdminOperations
-from bridge.outbox import DeadLetters, Outbox, condition
+from bridge.outbox import DeadLetters, Outbox
 from bridge.plan.entries import meant
 from bridge.plan.keys import load_cipher
 from bridge.plan.plan import Plan
@@ -69,7 +68,15 @@ class OfflineOperations(AdminOperations):
         if request.resource is not None:
             kind = await self._outbox.ledger.kind_of(await self._name_of(request.resource))
         start = self._outbox.first if request.start == BEGINNING else request.start
-        return await self._replay(request.sink, start, kind, request.namespace)
+        return await begin_replay(
+            self._outbox,
+            request.sink,
+            self._feed(request.sink),
+            cluster=self._cluster,
+            start=start,
+            kind=kind,
+            namespace=request.namespace,
+        )
 
     async def snapshot(self, request: SnapshotRequest) -> SnapshotStatus:
         name = None if request.resource is None else await self._name_of(request.resource)
@@ -149,17 +156,6 @@ class OfflineOperations(AdminOperations):
     def _served(self) -> Catalogue | None:
         """The resources that the API server serves; None without a discovery."""
         return None
-
-    async def _replay(self, sink: str, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
-        sinks = self._outbox.sinks
-        selections = self._outbox.selections
-        judged = None
-        taken = sinks.without_backfill(sink).settled
-        if sink in selections.stored:
-            judged = await judge_anew(
-                selections, sink, self._cluster, start=start, through=taken, kind=kind, namespace=namespace
-            )
-        return await sinks.replay(sink, which=condition(start, kind, namespace), taken=taken, judged=judged)
 
     def _dead_letters_of(self, sink: str) -> DeadLetters:
         dead_letters = self._outbox.sinks.dead_letters
@@ -266,11 +262,6 @@ class LiveOperations(OfflineOperations):
         count = await super().drop(sink, numbers)
         self._wake(sink)
         return count
-
-    async def _replay(self, sink: str, start: int | str, kind: int | None, namespace: str | None) -> Replayed:
-        if (feed := self._feed(sink)) is None:
-            return await super()._replay(sink, start, kind, namespace)
-        return await feed.replay(start, kind, namespace)
 
     def _feed(self, sink: str) -> SinkFeed | None:
         return self._pipelines[sink].feed if sink in self._pipelines else None

@@ -55,7 +55,8 @@ class DeadLetters:
         self._parked: set[int] = set()
         self._by_object: dict[OrderingKey, dict[int, int]] = {}
         self.keys: dict[OrderingKey, int] = {}
-        """Objects that have a dead letter → the sequence number of their first."""
+        """Object → sequence number of its first dead letter. Read for every batch. An earlier record of the object is
+        not blocked by that dead letter: it comes again when a crash came before it was settled."""
         self.retrying = found.retrying
         """True while some dead letters are marked for another delivery."""
         self.newest_at_start = max((each.sequence for each in found.dead_letters.values()), default=0)
@@ -72,10 +73,14 @@ class DeadLetters:
         return len(self._parked)
 
     async def add_dead_letters(self, new_dead_letters: Sequence[NewDeadLetter]) -> Sequence[int | None]:
-        """Appends dead letters in this order. A record that is a dead letter already keeps its single entry. Waits
-        while the sink has ``most`` dead letters: a sink that rejects everything then blocks itself, and its backlog
-        has a bound. Does not wait while dead letters are marked for retry: the caller retries them itself, after
-        this call. Returns the number of each; None for a record that is one already."""
+        """Appends dead letters in this order. Returns when they are durable: only then may their fetch be settled. A
+        record that is a dead letter already keeps its single entry: a crash came before its fetch was settled. If every
+        earlier dead letter of the object is marked for retry, or was dropped, a newly parked record is marked, too:
+        otherwise no operator would know to retry it.
+
+        Waits while the sink has ``most`` dead letters: a sink that rejects everything then blocks itself, and its
+        backlog has a bound. Does not wait while dead letters are marked for retry: the caller retries them itself,
+        after this call. Returns the number of each; None for a record that is one already."""
         while len(self._objects) >= self._most and not self.retrying:
             self._has_changed.clear()
             await self._has_changed.wait()

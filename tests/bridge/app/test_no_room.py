@@ -22,6 +22,7 @@ from bridge.telemetry.facts.outbox import OutboxFull
 from tests.bridge.app.test_restart import a_config_map
 from tests.bridge.outbox.opened import AUDIT, Bench, bench, look_for_room_often
 from tests.kit.deadlines import BUSY
+from tests.kit.pipelines import replay
 from tests.kit.playground import Playground
 from tests.kit.sinks import StuckSink
 from tests.kit.virtual_time import settled
@@ -79,7 +80,7 @@ async def test_a_replay_does_not_hold_up_its_sink(tmp_path: Path, disk: Disk) ->
         await it.exports("added shop/a")
         await it.rest()
         async with no_room(disk, it):
-            await it.feed.replay(1, None, None)
+            await replay(it.outbox, it.feed, 1)
             assert await it.delivered() == ["added shop/a"]
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from bridge.delivery.feeds import Feeds
 from bridge.delivery.selecting import Selecting
 from bridge.delivery.sink_feed import SinkFeed
 from bridge.kube import Catalogue
@@ -22,7 +21,7 @@ from bridge.plan.entries import Resolution
 from bridge.plan.plan import SinkPlan
 from bridge.telemetry.facts import Fact
 from bridge.views.selection import SelectorText
-from tests.kit.pipelines import without_worker
+from tests.kit.pipelines import opened_feeds, without_worker
 from tests.kit.records import PODS
 from tests.kit.sinks import RecordingSink
 
@@ -46,7 +45,7 @@ async def started(
     name = "other" if select is None else "chat"
     plan = SinkPlan(name=name, type="fake", make=RecordingSink, max_batch=10, select=tuple(select) if select else None)
     report = (facts if facts is not None else []).append
-    feeds = await Feeds.open(
+    feeds = await opened_feeds(
         directory,
         {name: start},
         selecting=["chat"] if select else [],

@@ -6,9 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
+from bridge.delivery.sink_feed import SinkFeed
 from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.record import Delta, NewDeadLetter, OrderingKey, Record, RetriedDeadLetter
+from bridge.outbox import DeadLetters
 from sinks.base import ALL_STORED, Progress, Receipt, SinkContext
 from tests.kit.records import a_delta
 from tests.kit.sinks import receipt_of
@@ -30,7 +33,7 @@ def named(records: Sequence[Record]) -> list[str]:
     ]
 
 
-class FakeRecordSource:
+class FakeFeed:
     """What happened, and how much of it is settled. A new worker begins behind that."""
 
     def __init__(self, records: Sequence[Record] = ()) -> None:
@@ -47,6 +50,10 @@ class FakeRecordSource:
         self._outstanding: deque[Fetch[Record]] = deque()
         self._woken = False
         self._change = asyncio.Event()
+
+    @property
+    def as_feed(self) -> SinkFeed:
+        return cast("SinkFeed", self)
 
     def happened(self, *records: Record) -> None:
         self.records += records
@@ -113,9 +120,13 @@ class FakeDeadLetters:
     seconds: float = 0.001
     kept: dict[int, Kept] = field(default_factory=dict)
     added: list[NewDeadLetter] = field(default_factory=list)
-    pending: FakeRecordSource | None = None
+    pending: FakeFeed | None = None
     """Is woken when there is something to deliver again."""
     newest_at_start: int = 0
+
+    @property
+    def as_dead_letters(self) -> DeadLetters:
+        return cast("DeadLetters", self)
 
     @property
     def keys(self) -> Mapping[OrderingKey, int]:

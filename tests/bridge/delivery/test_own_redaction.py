@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridge.delivery.feeds import Feeds
 from bridge.delivery.sink_pipeline import make_pipelines
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
@@ -22,6 +21,7 @@ from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import RecordRejected
 from bridge.transform.redaction import Effort, PathRules, Redaction
 from bridge.transform.redaction_key import RedactionKey
+from tests.kit.pipelines import opened_feeds
 from tests.kit.records import PODS
 from tests.kit.sinks import RecordingSink
 
@@ -49,7 +49,7 @@ async def test_it_is_a_dead_letter_and_its_neighbours_arrive(
     sink, facts = RecordingSink(), list[Fact]()
     rule = RedactionRule((FieldPath.parsed("data.password"),))
     plan = SinkPlan(name="chat", type="fake", make=lambda: sink, max_batch=10, redact=(rule,))
-    feeds = await Feeds.open(tmp_path, {"chat": StartPolicy.NOW}, report=facts.append)
+    feeds = await opened_feeds(tmp_path, {"chat": StartPolicy.NOW}, report=facts.append)
     async with feeds.outbox as outbox:
         await outbox.ledger.adopt(PODS, [Scope()])
         pipeline = make_pipelines([plan], "test", feeds, CurrentResources(), REDACTION, facts.append)["chat"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
-from bridge.delivery.feeds import Feeds
+from bridge.delivery.feeds import Feeds, record_processor
 from bridge.delivery.sink_pipeline import context_of
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Gap, Record
@@ -16,7 +15,6 @@ from bridge.model.versions.progress import Progress
 from bridge.outbox import Outbox
 from bridge.plan.current_resources import CurrentResources
 from bridge.plan.plan import SinkPlan, Wanted
-from bridge.processor.shared_processor import SharedProcessor
 from sinks.base import Lanes, Receipt, RetryLater, SinkContext
 from tests.bridge.app.test_bridge import QUICK, a_config_map, on_playground
 from tests.bridge.delivery.fakes import ScriptedSink, pods
@@ -112,7 +110,7 @@ async def test_a_context_has_memory_shard_and_term(tmp_path: Path) -> None:
         again = context_in(outbox)
         assert (again.memory, again.shard) == (b"5", Shard(2, 1))
     async with leading(tmp_path / "leader", term=4) as leader:
-        Feeds(leader.outbox, SharedProcessor(targets=attrgetter("targets"))).feed("audit")
+        Feeds(leader.outbox, record_processor()).feed("audit")
         context = context_in(leader.outbox)
         assert context.term is not None
         assert context.term.term == 4

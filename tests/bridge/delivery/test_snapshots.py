@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridge.delivery.feeds import Feeds
+from bridge.delivery.backfills import SnapshotSchedule, begin_snapshot, cancel_snapshot
 from bridge.delivery.sink_feed import SinkFeed
-from bridge.delivery.snapshots import SnapshotSchedule, begin_snapshot, cancel_snapshot
 from bridge.model.admin import UnknownTarget
 from bridge.model.formats.notice import notice_data
 from bridge.model.policies import StartPolicy
@@ -25,7 +24,7 @@ from bridge.telemetry.facts.outbox import ExpressionFailed, SnapshotBegan, Snaps
 from tests.bridge.delivery.chat import BIG, EVERY, change, put, started, taken
 from tests.bridge.outbox.opened import Bench, crashed, feeds_of, opened
 from tests.kit.informed import Informed
-from tests.kit.pipelines import without_worker
+from tests.kit.pipelines import opened_feeds, replay, without_worker
 from tests.kit.sinks import RecordingSink
 from tests.kit.virtual_time import StandingClock
 
@@ -312,12 +311,12 @@ async def test_a_snapshot_beside_another_backfill_is_refused(tmp_path: Path) -> 
     async with bench(tmp_path, retention=RETAINED) as it:
         await it.exports("added shop/a")
         await it.rest()
-        await it.feed.replay(1, None, None)
+        await replay(it.outbox, it.feed, 1)
         with pytest.raises(UnknownTarget, match="sink audit still gets a replay, 1 records to go: ask again after it"):
             await it.snapshot()
         await it.rest()
         await it.snapshot()
-        for asked in (it.snapshot(), it.feed.replay(1, None, None)):
+        for asked in (it.snapshot(), replay(it.outbox, it.feed, 1)):
             with pytest.raises(UnknownTarget, match="still gets a snapshot, 3 records to go"):
                 await asked
 
@@ -412,7 +411,7 @@ class Scheduled:
 
 @asynccontextmanager
 async def scheduled(directory: Path, wall: str, every: float = DAY) -> AsyncIterator[Scheduled]:
-    feeds = await Feeds.open(directory, TWO, report=discard, clock=lambda: wall)
+    feeds = await opened_feeds(directory, TWO, report=discard, clock=lambda: wall)
     async with feeds.outbox as outbox:
         await Informed().begin(outbox)
         yield Scheduled(outbox, feeds.feed("audit"), wall, every)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import cast
 
 from msgspec.structs import replace
 
 from bridge.delivery import TransactionWorker
+from bridge.delivery.sink_feed import TransactionFeed
 from bridge.model.primitives.fetch import Fetch, Missed
 from bridge.model.record import Record, RetriedDeadLetter
 from bridge.model.status import PauseCause, SinkState
 from bridge.model.versions.progress import Progress
 from bridge.telemetry.facts.delivery import ProgressRead, SinkFenced
 from sinks.base import Receipt, RetryLater, SinkContext
-from tests.bridge.delivery.fakes import FakeRecordSource, ScriptedSink, named, pods
+from tests.bridge.delivery.fakes import FakeFeed, ScriptedSink, named, pods
 from tests.bridge.delivery.world import World, now, virtual
 from tests.kit.records import a_gap
 
 HOUR = 3600.0
 
 
-class FakeTransactionSource(FakeRecordSource):
+class FakeTransactionFeed(FakeFeed):
     """Notes what is handed over."""
 
     def __init__(self, sink: ScriptedSink, records: Sequence[Record] = ()) -> None:
@@ -53,13 +55,13 @@ class Transactions(World):
 
     def __init__(self, sink: ScriptedSink, records: Sequence[Record] = (), max_batch: int = 100) -> None:
         super().__init__(sink, records, max_batch=max_batch)
-        self.source = FakeTransactionSource(sink, records)
+        self.source = FakeTransactionFeed(sink, records)
         self.pending = self.dead_letters.pending = self.source
-        self._settings = replace(self._settings, pending=self.source)
+        self._settings = replace(self._settings, pending=self.source.as_feed)
 
     def _make(self) -> TransactionWorker:
-        source = getattr(self, "source", None) or FakeTransactionSource(ScriptedSink())
-        return TransactionWorker(self._settings, source, 0.1)
+        source = getattr(self, "source", None) or FakeTransactionFeed(ScriptedSink())
+        return TransactionWorker(self._settings, cast("TransactionFeed", source), 0.1)
 
 
 @virtual

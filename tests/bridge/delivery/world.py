@@ -14,7 +14,7 @@ from bridge.model.record import Record
 from bridge.model.status import PauseCause
 from bridge.telemetry.facts import Fact
 from sinks.base import Lanes
-from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource, ScriptedSink
+from tests.bridge.delivery.fakes import FakeDeadLetters, FakeFeed, ScriptedSink
 from tests.kit.records import TIME
 from tests.kit.virtual_time import run_in_virtual_time
 
@@ -58,7 +58,7 @@ class World:
         **bounds: Any,
     ) -> None:
         self.sink = sink
-        self.pending = FakeRecordSource(records)
+        self.pending = FakeFeed(records)
         self.dead_letters = FakeDeadLetters(pending=self.pending)
         self.facts: list[Fact] = []
         self.saved: list[PauseCause] = []
@@ -67,8 +67,8 @@ class World:
         self._settings = WorkerSettings(
             name="audit",
             make_sink=lambda: self.sink,
-            pending=self.pending,
-            dead_letters=self.dead_letters,
+            pending=self.pending.as_feed,
+            dead_letters=self.dead_letters.as_dead_letters,
             report=self.facts.append,
             now=lambda: TIME,
             max_batch=max_batch,

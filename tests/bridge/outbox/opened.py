@@ -26,6 +26,7 @@ from bridge.outbox.writer import Writer
 from bridge.telemetry.facts import Fact
 from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed
+from tests.kit.pipelines import opened_feeds
 
 AUDIT = {"audit": StartPolicy.SNAPSHOT}
 EAGER = CleanerPolicy(min_bytes=0, min_ratio=0.0)
@@ -69,7 +70,7 @@ async def opened(
         ) as outbox:
             yield outbox
         return
-    feeds = await Feeds.open(directory, sinks, report=reported.append, **options)
+    feeds = await opened_feeds(directory, sinks, report=reported.append, **options)
     _feeds[feeds.outbox] = feeds
     async with feeds.outbox as outbox:
         yield outbox

@@ -25,6 +25,7 @@ from tests.bridge.delivery.world import never_gone
 from tests.bridge.outbox.opened import AUDIT, Taker, crashed, everything, opened, story
 from tests.kit.deadlines import BUSY
 from tests.kit.informed import Informed
+from tests.kit.pipelines import replay
 from tests.kit.records import DEPLOYMENTS, TIME
 from tests.kit.sinks import RecordingSink
 
@@ -312,7 +313,7 @@ async def test_records_in_flight_at_a_replay_return_as_they_were(tmp_path: Path)
         informer = await Informed().begin(outbox)
         await informer.exports(outbox, "added shop/a", "added shop/b")
         await taker.take()
-        await taker.feed.replay(1, None, None)
+        await replay(outbox, taker.feed, 1)
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left, retention=RETAINED) as outbox:
         found = await Taker(outbox).rest()
@@ -538,7 +539,7 @@ async def test_a_replay_delivers_the_chosen_records_again(
         log = await everything(outbox)
         kind = None if resource is None else await outbox.ledger.kind_of(resource)
 
-        found = await taker.feed.replay(start, kind, namespace)
+        found = await replay(outbox, taker.feed, start, kind=kind, namespace=namespace)
         records = await taker.rest(limit=2)
 
         assert found == Replayed(len(expected), min(expected, default=0), max(expected, default=0))
@@ -549,7 +550,7 @@ async def test_a_replay_delivers_the_chosen_records_again(
 async def test_a_replay_precedes_new_records_and_survives_a_crash(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
-        await taker.feed.replay(4, None, None)
+        await replay(outbox, taker.feed, 4)
         await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
         left = crashed(tmp_path, tmp_path / "left")
         records = await taker.delivered()
@@ -571,13 +572,13 @@ async def test_a_resumed_replay_repeats_its_ids_the_next_has_others(
     async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
         first_delivery = delivery_ids(await everything(outbox))
-        await taker.feed.replay(1, None, None)
+        await replay(outbox, taker.feed, 1)
         handed_out = delivery_ids(await taker.take(3))
         left = crashed(tmp_path, tmp_path / "left")
     async with opened(left, retention=RETAINED) as outbox:
         again = Taker(outbox)
         repeated = await again.rest()
-        await again.feed.replay(1, None, None)
+        await replay(outbox, again.feed, 1)
         replayed = await again.rest()
 
     assert delivery_ids(repeated) == [f"{each}/replay/1" for each in first_delivery]
@@ -589,7 +590,7 @@ async def test_a_resumed_replay_repeats_its_ids_the_next_has_others(
 async def test_what_a_compaction_leaves_of_a_replay_is_of_that_replay(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
-        await taker.feed.replay(1, None, None)
+        await replay(outbox, taker.feed, 1)
         await (await Informed().begin(outbox)).exports(outbox, "added shop/new")
         await taker.feed.compact()
         replayed = await taker.rest()
@@ -601,13 +602,13 @@ async def test_a_replay_of_a_rebuilt_database_has_a_fresh_number(tmp_path: Path)
     async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
         for _ in range(3):
-            await taker.feed.replay(1, None, None)
+            await replay(outbox, taker.feed, 1)
             await taker.rest()
     (tmp_path / f"{FILE}.damaged").write_text("of old age")
     async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = Taker(outbox)
         [gap] = await taker.rest()
-        await taker.feed.replay(1, None, None)
+        await replay(outbox, taker.feed, 1)
         [again] = await taker.rest()
 
     assert isinstance(gap, Gap)
@@ -618,19 +619,19 @@ async def test_a_replay_of_a_rebuilt_database_has_a_fresh_number(tmp_path: Path)
 async def test_during_a_backfill_a_replay_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
-        await taker.feed.replay(1, None, None)
+        await replay(outbox, taker.feed, 1)
         await taker.take(2)
         with pytest.raises(UnknownTarget, match=r"still gets a replay, 6 records to go: ask again after it"):
-            await taker.feed.replay(1, None, None)
+            await replay(outbox, taker.feed, 1)
         await taker.rest()
-        assert (await taker.feed.replay(6, None, None)).records == 1
+        assert (await replay(outbox, taker.feed, 6)).records == 1
 
 
 async def test_a_replay_whose_caller_is_gone_is_reported_all_the_same(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=RETAINED) as outbox:
         taker = await replayable(outbox)
         async with asyncio.TaskGroup() as tasks:
-            asking = tasks.create_task(taker.feed.replay(5, None, None))
+            asking = tasks.create_task(replay(outbox, taker.feed, 5))
             await asyncio.sleep(0)
             asking.cancel()
         await outbox.sinks.dead_letters["audit"].add_dead_letters([])  # Behind it.
@@ -648,14 +649,14 @@ async def test_records_that_left_the_log_are_not_replayed(tmp_path: Path) -> Non
     async with opened(tmp_path) as outbox:
         taker = await replayable(outbox)  # Without retention.
 
-        assert await taker.feed.replay(BEGINNING, None, None) == Replayed(0, 0, 0)
+        assert await replay(outbox, taker.feed, BEGINNING) == Replayed(0, 0, 0)
         assert taker.feed.exhausted
 
 
 async def test_replayed_records_stay_until_they_are_delivered(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(retain_age=3600.0)) as outbox:
         taker = await replayable(outbox)
-        await taker.feed.replay(1, None, None)
+        await replay(outbox, taker.feed, 1)
     async with opened(tmp_path) as outbox:  # Without retention from now on.
         await outbox.maintain()
         assert (await outbox.check()).problems == []
@@ -701,7 +702,7 @@ async def test_a_delete_behind_a_replay_is_delivered_after_compaction(tmp_path: 
         taker, informer = Taker(outbox), await Informed().begin(outbox)
         await informer.exports(outbox, "added shop/a")
         assert await taker.delivered() == ["added shop/a"]
-        await taker.feed.replay(1, None, None)
+        await replay(outbox, taker.feed, 1)
         await informer.exports(outbox, "deleted shop/a")
         await taker.feed.compact()
         delivered = await taker.delivered()
@@ -744,7 +745,7 @@ async def test_records_behind_a_backfill_wait_until_it_is_settled(tmp_path: Path
         taker, informer = Taker(outbox), await Informed().begin(outbox)
         await informer.exports(outbox, "added shop/a", "updated shop/a")
         await taker.rest()
-        await taker.feed.replay(1, None, None)
+        await replay(outbox, taker.feed, 1)
         await informer.exports(outbox, "updated shop/a")
         for _ in range(2):
             await taker.take(1)
@@ -783,7 +784,7 @@ async def test_a_replay_in_lanes_ends_and_what_is_behind_it_follows(tmp_path: Pa
         async with asyncio.timeout(10 * BUSY), asyncio.TaskGroup() as tasks:
             working = tasks.create_task(worker.run())
             await worker.wait_idle()
-            await feed.replay(1, None, None)
+            await replay(outbox, feed, 1)
             await informer.exports(outbox, "updated shop/b")
             await sink.until(lambda sink: len(sink.records) == 7)
             await worker.wait_idle()

@@ -19,6 +19,7 @@ from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.outbox import OutboxRebuilt
 from tests.bridge.outbox.opened import Taker, alter, crashed, everything, opened, rows_of, story
 from tests.kit.informed import Informed
+from tests.kit.pipelines import replay
 from tests.kit.records import DEPLOYMENTS
 
 TWO = {"audit": StartPolicy.SNAPSHOT, "live": StartPolicy.NOW}
@@ -313,7 +314,7 @@ async def test_a_gap_survives_compaction_and_a_replay(tmp_path: Path) -> None:
         found = await dropped.rest()
         assert found[0] == gap
         assert story(found) == ["gap", "gap", "sync shop/b"]
-        await compacted.feed.replay(0, None, None)
+        await replay(outbox, compacted.feed, 0)
         assert (await compacted.rest())[0].sequence == gap.sequence
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.delivery.backfills import SnapshotSchedule
 from bridge.delivery.feeds import Feeds
 from bridge.delivery.sink_feed import SinkFeed
-from bridge.delivery.snapshots import SnapshotSchedule
 from bridge.model.policies import StartPolicy
 from bridge.model.record import TAKEN_OVER, Delta, Gap, Record, Snapshot, SnapshotEdge
 from bridge.model.versions.version import in_term
@@ -27,7 +27,7 @@ from bridge.telemetry.facts.outbox import ReplicasLeft
 from tests.bridge.outbox.opened import alter, crashed
 from tests.bridge.replication.pair import history_in
 from tests.kit.informed import Informed
-from tests.kit.pipelines import without_worker
+from tests.kit.pipelines import opened_feeds, without_worker
 from tests.kit.sinks import RecordingSink
 
 DAMAGED = "UPDATE meta SET cleaner_checkpoint = last + 1000"
@@ -87,7 +87,7 @@ class Leader:
 async def leading(directory: Path, term: int, *, lacking: bool = False) -> AsyncIterator[Leader]:
     await asyncio.to_thread(directory.mkdir, exist_ok=True)
     capture = Capture(term, NoReplicas(), directory)
-    feeds = await Feeds.open(directory, SINKS, report=discard, capture=capture, lacking=lacking)
+    feeds = await opened_feeds(directory, SINKS, report=discard, capture=capture, lacking=lacking)
     async with feeds.outbox as outbox:
         yield Leader(feeds, await Informed().begin(outbox), term)
 
@@ -218,7 +218,7 @@ async def test_the_snapshot_is_owed_until_it_begins_whoever_restarts(tmp_path: P
 @asynccontextmanager
 async def alone(directory: Path) -> AsyncIterator[Leader]:
     facts: list[Fact] = []
-    feeds = await Feeds.open(directory, SINKS, report=facts.append)
+    feeds = await opened_feeds(directory, SINKS, report=facts.append)
     async with feeds.outbox as outbox:
         leader = Leader(feeds, await Informed().begin(outbox), 0)
         yield leader

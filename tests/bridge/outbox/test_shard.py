@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bridge.delivery.feeds import Feeds
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.shard import Shard, ShardBy
 from bridge.model.record import Snapshot
 from bridge.outbox import OtherShard, Outbox, StateUnusable, shard_in
 from bridge.telemetry.facts import discard
 from tests.kit.informed import Informed
+from tests.kit.pipelines import opened_feeds
 
 ONE, OTHER = Shard(4, 1), Shard(4, 2)
 
@@ -109,7 +109,7 @@ async def test_the_records_of_a_snapshot_name_the_shard(tmp_path: Path) -> None:
     async with await Outbox.open(tmp_path, {}, report=discard) as outbox:
         await outbox.ledger.claim(ONE)
         await (await Informed().begin(outbox)).exports(outbox, "added shop/web")
-    feeds = await Feeds.open(tmp_path, {"audit": StartPolicy.SNAPSHOT}, report=discard, shard=ONE)
+    feeds = await opened_feeds(tmp_path, {"audit": StartPolicy.SNAPSHOT}, report=discard, shard=ONE)
     async with feeds.outbox:
         fetch = await feeds.feed("audit").take(10)
 

@@ -25,7 +25,7 @@ from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT
 from sinks.nats.leading import StreamInDoubt
 from sinks.nats.sink import NatsSink
-from tests.bridge.delivery.fakes import FakeDeadLetters, FakeRecordSource
+from tests.bridge.delivery.fakes import FakeDeadLetters, FakeFeed
 from tests.cluster.fixtures import MakeStream, NatsStream, StartNats
 from tests.cluster.servers import Nats, NatsRecord
 from tests.kit.deadlines import BUSY
@@ -237,8 +237,8 @@ async def test_a_leader_pauses_and_goes_on_once_its_lease_is_confirmed(
         name="live",
         make_sink=lambda: a_sink(nats_server, stream),
         make_context=lambda: of_leader(FORMER),
-        pending=FakeRecordSource(),
-        dead_letters=FakeDeadLetters(),
+        pending=FakeFeed().as_feed,
+        dead_letters=FakeDeadLetters().as_dead_letters,
         report=facts.append,
         now=lambda: TIME,
         max_batch=100,

@@ -1,4 +1,5 @@
-"""Begins snapshots, on demand and by schedule: chooses the objects, and plans the snapshot in the sink's feed.
+"""Begins snapshots, on demand and by schedule, and replays: chooses the objects or records, and plans the backfill in
+the sink's feed.
 
 A snapshot has the objects as of the records that the sink has taken, and stands in front of later ones. An expression
 (``--where``) chooses among them, in the words of a ``select``. ``SnapshotSchedule`` begins those of ``snapshot.every``,
@@ -12,13 +13,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-from bridge.delivery.selecting import expect_effective, report_failures
+from bridge.delivery.selecting import expect_effective, judge_anew, report_failures
 from bridge.delivery.sink_feed import SinkFeed
 from bridge.delivery.sink_pipeline import SinkPipeline
-from bridge.model.admin import UnknownTarget
+from bridge.model.admin import Replayed, UnknownTarget
 from bridge.model.record import SnapshotScope
 from bridge.model.status import SnapshotStatus
-from bridge.outbox import LastState, Outbox, utc_now
+from bridge.outbox import LastState, Outbox, condition, utc_now
 from bridge.telemetry.facts import Report
 from bridge.views.decisions import Views
 from bridge.views.language import Cel, MissingLibrary
@@ -53,6 +54,29 @@ async def begin_snapshot(
             states = await _matching(outbox, views, states)
             report_failures(views.failures, report)
         return await outbox.snapshots.begin(sink, taken, states, scope, scheduled=scheduled)
+
+
+async def begin_replay(
+    outbox: Outbox,
+    sink: str,
+    feed: SinkFeed | None,
+    *,
+    cluster: str,
+    start: int | str,
+    kind: int | None = None,
+    namespace: str | None = None,
+) -> Replayed:
+    """Plans a replay of what the sink has received since ``start`` (a sequence number, or an RFC 3339 time), of a kind
+    and namespace if given. ``feed`` and ``cluster``: see ``begin_snapshot``. Raises UnknownTarget."""
+    async with _planning(outbox, sink, feed) as taken:
+        outbox.sinks.without_backfill(sink)
+        judged = None
+        if sink in outbox.selections.stored:
+            judged = await judge_anew(
+                outbox.selections, sink, cluster, start=start, through=taken, kind=kind, namespace=namespace
+            )
+        which = condition(start, kind, namespace)
+        return await outbox.sinks.replay(sink, which=which, taken=taken, judged=judged)
 
 
 async def cancel_snapshot(outbox: Outbox, sink: str, feed: SinkFeed | None) -> SnapshotStatus:
