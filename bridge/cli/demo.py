@@ -26,6 +26,7 @@ from bridge.app.bridge import Bridge
 from bridge.cli.console import ScreenConsole
 from bridge.cli.exits import Exit
 from bridge.cli.process import ENDING, handle_signals
+from bridge.cli.terminal import colour_of
 from bridge.history.recorder import HistoryBounds, Recorder
 from bridge.kube import ClusterAccess
 from bridge.model.change import Evidence, Op
@@ -102,13 +103,6 @@ def _plan(server: str, state: Path, screen: Screen, history: Path, *, page: bool
 
 # ── The display ──────────────────────────────────────────────────────────────
 
-_LOOK = {
-    Op.ADDED: ("+", "green"),
-    Op.UPDATED: ("~", "yellow"),
-    Op.DELETED: ("-", "red"),
-    Op.SYNC: ("=", "blue"),
-}
-
 
 class Screen:
     """Prints deltas above commands to try, the page's address and a summary; without a terminal, only the deltas."""
@@ -133,10 +127,9 @@ class Screen:
 
     def show(self, delta: Delta) -> None:
         self.counts[delta.op] += 1
-        sign, colour = _LOOK[delta.op]
         line = Text.assemble(
             (f"{delta.time[11:23]} ", "dim"),
-            (f"{sign} {delta.op:<8}", colour),
+            (f"{delta.op.sign} {delta.op:<8}", colour_of(delta.op)),
             (f"{escaped(delta.resource.name):<32} ", "cyan"),
             escaped(delta.key),
             (f"  @{escaped(delta.resource_version)}", "dim"),
@@ -151,7 +144,7 @@ class Screen:
 
     def totals(self) -> str:
         """Number of deltas since the start."""
-        by_op = " ".join(f"{op} {self.counts[op]}" for op in (Op.ADDED, Op.UPDATED, Op.DELETED))
+        by_op = " ".join(f"{op} {self.counts[op]}" for op in Op if not op.is_copy)
         return f"{self._rate()}  ·  {by_op}"
 
     def _rate(self) -> str:

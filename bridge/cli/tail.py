@@ -22,7 +22,7 @@ from bridge.cli.admin_access import directory_of
 from bridge.cli.arguments import NO_FILE, UsageError, default_file
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
-from bridge.cli.terminal import Colours, complain, flush, plain, say, say_escaped
+from bridge.cli.terminal import Colours, colour_of, complain, flush, plain, say, say_escaped
 from bridge.kube import SHORT_NAMES
 from bridge.model.admin import Followed
 from bridge.model.change import Evidence, Op
@@ -262,8 +262,6 @@ def _kind_in(state: bytes | None) -> str:
 
 # ── Printing records ─────────────────────────────────────────────────────────
 
-_SIGNS = {Op.ADDED: "+", Op.UPDATED: "~", Op.DELETED: "-", Op.SYNC: "="}
-_COLOURS = {Op.ADDED: "green", Op.UPDATED: "yellow", Op.DELETED: "red", Op.SYNC: "blue"}
 _LONGEST_FOREIGN = 200
 """Characters."""
 
@@ -312,7 +310,7 @@ class TailLines:
             return f"{time} {paint(record.notice, 'red' if record.is_gap else 'dim')}"
         step, colour = "*", "plain"
         if record.op is not None:
-            step, colour = f"{_SIGNS[record.op]} {record.op:<7}", _COLOURS[record.op]
+            step, colour = f"{record.op.sign} {record.op:<7}", colour_of(record.op)
         self._width = max(self._width, min(40, len(record.resource)))
         key = f"{record.namespace}/{record.name}" if record.namespace else record.name
         parts = [

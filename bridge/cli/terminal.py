@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from bridge.model.change import Op
 from bridge.model.primitives.printable import escaped
 
 
@@ -57,7 +58,12 @@ def discard_output() -> None:
 
 # ── Colours ──────────────────────────────────────────────────────────────────
 
+_OPS = {Op.ADDED: "green", Op.UPDATED: "yellow", Op.DELETED: "red", Op.SYNC: "blue"}
 _CODES = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+
+
+def colour_of(op: Op) -> str:
+    return _OPS.get(op, "default")
 
 
 class Colours:
@@ -74,7 +80,7 @@ class Colours:
         return cls(on=takes)
 
     def paint(self, text: str, colour: str) -> str:
-        """``colour``: a name of this module, or ``plain``."""
+        """``colour``: a name of this module; the terminal's own for any other."""
         shown = escaped(text)
         code = _CODES.get(colour) if self._on else None
         return f"\x1b[{code}m{shown}\x1b[0m" if code and shown else shown

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridge.delivery.backpressure import Backpressure
-from bridge.model.change import ChangeBatch, Op
+from bridge.model.change import ChangeBatch
 from bridge.model.record import Delta
 from bridge.outbox import Outbox
 from bridge.telemetry.facts import Report
@@ -39,9 +39,7 @@ class Exporter:
                 batch.scope,
                 records=len(deltas),
                 bytes=sum(len(delta.body) for delta in deltas),
-                added=ops.count(Op.ADDED),
-                updated=ops.count(Op.UPDATED),
-                deleted=ops.count(Op.DELETED),
+                ops={op: ops.count(op) for op in set(ops)},
             )
         )
         return deltas

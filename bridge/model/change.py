@@ -15,24 +15,33 @@ from bridge.model.resource import Resource, Scope
 class Op(StrEnum):
     """What a change does to its object."""
 
-    # Attributes of the members, because every condition on the hot path asks for them: a property, or a comparison with
+    # This is the only list of them: schemas, formats, metrics and displays are made of it. What an op means stands in
+    # attributes of the members, because every condition on the hot path asks for it: a property, or a comparison with
     # two members, takes seven times as long.
 
-    ADDED = "added", True, False
-    UPDATED = "updated", True, False
-    DELETED = "deleted", False, False
-    SYNC = "sync", False, True
+    ADDED = "added", "c", "+", True, False
+    UPDATED = "updated", "u", "~", True, False
+    DELETED = "deleted", "d", "-", False, False
+    SYNC = "sync", "r", "=", False, True
     """The object is unchanged, and delivered again by a resync."""
 
+    code: str
+    """Debezium's, in envelopes: created, updated, deleted, read."""
+    sign: str
+    """In lines for people."""
     has_state: bool
     """The change brings a new state of its object: the ledger points to its record from then on."""
     is_copy: bool
     """The change repeats a state that was exported before: it moves no version, and no record becomes obsolete by
     it."""
 
-    def __new__(cls, value: str, has_state: bool = False, is_copy: bool = False) -> Self:
+    def __new__(
+        cls, value: str, code: str = "", sign: str = "", has_state: bool = False, is_copy: bool = False
+    ) -> Self:
         op = str.__new__(cls, value)
         op._value_ = value
+        op.code = code
+        op.sign = sign
         op.has_state = has_state
         op.is_copy = is_copy
         return op

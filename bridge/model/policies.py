@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 import msgspec
 
@@ -74,16 +75,35 @@ class RedactionMode(StrEnum):
 class RedactionPreset(StrEnum):
     """A set of places where objects other than Secrets are known to hold credentials."""
 
-    ENV = "env"
-    """Values of environment variables: by the name of the variable, or by the form of the value."""
-    ARGUMENTS = "arguments"
-    """Credentials in ``args`` and ``command``."""
-    ANNOTATIONS = "annotations"
-    """Copies of whole objects in annotations are left out; known annotations with tokens are redacted."""
-    BOOTSTRAP_TOKENS = "bootstrap_tokens"
-    """Members named ``token`` that have the form of a bootstrap token."""
-    HELM_RELEASES = "helm_releases"
-    """Data of Helm's releases in ConfigMaps."""
+    ENV = (
+        "env",
+        (
+            "in env, by the variable's name (DB_PASSWORD, but not PASSWORD_FILE) or the value's form (a URL with a "
+            "password, a token, a private key)"
+        ),
+    )
+    ARGUMENTS = "arguments", "in args and command, by the same names and forms"
+    ANNOTATIONS = (
+        "annotations",
+        "those whose last word is token; copies of the whole object (last-applied and its like) are left out",
+    )
+    BOOTSTRAP_TOKENS = (
+        "bootstrap_tokens",
+        (
+            "members whose name ends in token, with a value like abcdef.0123456789abcdef, in ConfigMaps and custom "
+            "resources"
+        ),
+    )
+    HELM_RELEASES = "helm_releases", "the data of Helm's releases in ConfigMaps"
+
+    what: str
+    """The places and the values, in the words of the option."""
+
+    def __new__(cls, value: str, what: str = "") -> Self:
+        preset = str.__new__(cls, value)
+        preset._value_ = value
+        preset.what = what
+        return preset
 
 
 class RedactionRule(msgspec.Struct, frozen=True):

@@ -248,12 +248,9 @@ class RedactionSettings(Section):
     )
     presets: tuple[RedactionPreset, ...] = Field(
         default=tuple(RedactionPreset),
-        description="Where digests replace credentials beside Secrets, in every resource. env, arguments: in env, "
-        "and in args and command, by the variable's name (DB_PASSWORD, but not PASSWORD_FILE) or the value's form "
-        "(a URL with a password, a token, a private key). annotations: those whose last word is token; copies of "
-        "the whole object (last-applied and its like) are left out. bootstrap_tokens: members whose name ends in "
-        "token, with a value like abcdef.0123456789abcdef, in ConfigMaps and custom resources. helm_releases: the "
-        "data of Helm's releases in ConfigMaps. Secrets, and kubectl's last-applied-configuration, need no preset.",
+        description="Where digests replace credentials beside Secrets, in every resource. "
+        + "".join(f"{preset}: {preset.what}. " for preset in RedactionPreset)
+        + "Secrets, and kubectl's last-applied-configuration, need no preset.",
     )
     rules: tuple[RedactEntry, ...] = Field(
         default=(),

@@ -58,7 +58,13 @@ class EnvelopeSource(msgspec.Struct, frozen=True):
 class Envelope(msgspec.Struct, frozen=True):
     """A change of an object in the words of Debezium."""
 
-    op: Annotated[Literal["c", "u", "d", "r"], Meta(description="Created, updated, deleted, or read without a change.")]
+    op: Annotated[
+        str,
+        Meta(
+            description="Created, updated, deleted, or read without a change.",
+            extra_json_schema={"enum": sorted(op.code for op in Op)},
+        ),
+    ]
     before: msgspec.Raw
     after: msgspec.Raw
     source: EnvelopeSource
@@ -69,8 +75,7 @@ class Envelope(msgspec.Struct, frozen=True):
     managers: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_OPS: dict[Op, Literal["c", "u", "d", "r"]] = {Op.ADDED: "c", Op.UPDATED: "u", Op.DELETED: "d", Op.SYNC: "r"}
-OP_OF_CODE: Mapping[str, Op] = {code: op for op, code in _OPS.items()}
+OP_OF_CODE: Mapping[str, Op] = {op.code: op for op in Op}
 """An envelope's ``op`` → the op, for readers."""
 
 
@@ -124,7 +129,7 @@ class Envelopes:
         else:
             before = NULL if earlier is None or Include.BEFORE not in self._include else msgspec.Raw(earlier)
         return Envelope(
-            op="r" if read else _OPS[delta.op],
+            op=(Op.SYNC if read else delta.op).code,
             before=before,
             after=NULL if is_delete else body,
             source=self._source(delta, milliseconds),

@@ -95,7 +95,7 @@ def by_sink(changes: Changes, sinks: Sequence[SinkPlan], look: StateInspection) 
             ops.clear()  # The forecast compares versions, and has no objects for expressions.
         if waiting := backlogs.get(sink.name, 0):
             rows.append((sink.name, WAITING, waiting))
-        rows += [(sink.name, str(op), ops[op]) for op in (Op.ADDED, Op.UPDATED, Op.DELETED) if ops[op]]
+        rows += [(sink.name, str(op), ops[op]) for op in Op if ops[op]]
     return rows
 
 

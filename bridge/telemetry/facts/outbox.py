@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bridge.model.change import Op
 from bridge.telemetry.fact_log import FactLog
 from bridge.telemetry.facts import Counts, Fact, Metric, ResourceFact
@@ -12,7 +14,7 @@ COMMITTED = Metric(
     "records_committed",
     "Records stored in the outbox.",
     "resource",
-    op=(Op.ADDED, Op.UPDATED, Op.DELETED, Op.SYNC),
+    op=tuple(Op),
 )
 COMMITTED_BYTES = Metric("records_committed_bytes", "Bytes of object bodies stored in the outbox.", "resource")
 
@@ -22,9 +24,8 @@ class BatchCommitted(ResourceFact, frozen=True, gc=False):
 
     records: int
     bytes: int
-    added: int
-    updated: int
-    deleted: int
+    ops: Mapping[Op, int]
+    """How many of the records have each op."""
 
     def log(self, log: FactLog) -> None:
         if log.is_debug():
@@ -32,15 +33,8 @@ class BatchCommitted(ResourceFact, frozen=True, gc=False):
 
     def counts(self) -> Counts:
         name = self.resource.name
-        # Most batches have a single op, and an increment by zero takes the lock, too.
-        if self.updated:
-            yield (COMMITTED, name, "updated"), self.updated
-        if self.added:
-            yield (COMMITTED, name, "added"), self.added
-        if self.deleted:
-            yield (COMMITTED, name, "deleted"), self.deleted
-        if syncs := self.records - self.added - self.updated - self.deleted:
-            yield (COMMITTED, name, "sync"), syncs
+        for op, count in self.ops.items():
+            yield (COMMITTED, name, op), count
         yield (COMMITTED_BYTES, name), self.bytes
 
 

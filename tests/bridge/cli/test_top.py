@@ -18,6 +18,7 @@ from bridge.cli.top import summary_line, table_lines
 from bridge.cli.top_figures import Answer, Counts, Figures, Order, figures_of, resource_table, sink_table, summary
 from bridge.http.server import WebServer
 from bridge.model.admin import About
+from bridge.model.change import Op
 from bridge.model.primitives.network import host_and_port
 from bridge.model.resource import Scope
 from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
@@ -90,7 +91,7 @@ def test_without_metrics_everything_else_is_shown() -> None:
 def test_counters_are_read_from_the_exposition() -> None:
     metrics = Metrics(version="0", failures={})
     metrics.expect_sinks("audit")
-    metrics.observe(BatchCommitted(PODS, Scope(), records=5, bytes=50, added=3, updated=2, deleted=0))
+    metrics.observe(BatchCommitted(PODS, Scope(), records=5, bytes=50, ops={Op.ADDED: 3, Op.UPDATED: 2}))
     text = metrics.render(StatusSnapshot(informers=(), sinks=()), "")[0].decode()
     assert Counts.parsed(text) == Counts({"pods": 5.0}, {"pods": 0.0}, {"audit": 0.0})
 
@@ -180,7 +181,7 @@ def config(tmp_path: Path) -> Path:
 async def bridge(config: Path) -> AsyncIterator[FakeAdmin]:
     """A running bridge, as far as ``top`` sees it."""
     metrics = Metrics(version="0", failures={})
-    metrics.observe(BatchCommitted(PODS, Scope(), records=5, bytes=50, added=3, updated=2, deleted=0))
+    metrics.observe(BatchCommitted(PODS, Scope(), records=5, bytes=50, ops={Op.ADDED: 3, Op.UPDATED: 2}))
     admin = FakeAdmin()
     admin.status_snapshot = STATUS
     async with WebServer("127.0.0.1", 0, status=_Status(), metrics=metrics) as web:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bridge.model.change import Op
 from bridge.model.resource import Resource, Scope
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.cluster import (
@@ -203,7 +204,7 @@ EVERYTHING: list[Fact] = [
     DiscoveryFailed("no answer", 1.0),
     ShardSelected(PODS, ALL, by_server=True),
     ShardSelected(PODS, ALL, by_server=False),
-    BatchCommitted(PODS, ALL, records=10, bytes=700, added=4, updated=3, deleted=2),
+    BatchCommitted(PODS, ALL, records=10, bytes=700, ops={Op.ADDED: 4, Op.UPDATED: 3, Op.DELETED: 2, Op.SYNC: 1}),
     SinkOpened("audit"),
     BatchDelivered("audit", records=10, bytes=700, seconds=0.02),
     DeliveryDelayed("audit", 10, "no broker", 2.0, 76),

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from bridge.model.change import Op
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
 from bridge.telemetry.facts import Fact, ResourceFact
@@ -127,7 +128,7 @@ def test_labels_go_when_the_last_informer_of_a_resource_stops(metrics: Metrics) 
 
 
 def test_a_resource_that_comes_back_is_counted_from_zero(metrics: Metrics) -> None:
-    batch = BatchCommitted(PODS, ALL, records=1, bytes=70, added=1, updated=0, deleted=0)
+    batch = BatchCommitted(PODS, ALL, records=1, bytes=70, ops={Op.ADDED: 1})
     for fact in (batch, InformerStopped(PODS, ALL), batch):
         metrics.observe(fact)
     assert _samples(metrics)["kubedelta_records_committed_total{op=added,resource=pods}"] == 1
