@@ -72,7 +72,7 @@ class ClosedParts:
         """Seconds until there is something to do again; None if that depends on the next rotation."""
         for leftover in leftovers_of(self._path):
             leftover.unlink()
-        succeeded = self._seals is None or self._seals.seal(self._own_parts(), self._end_if_stopped)
+        succeeded = self._seal()
         succeeded &= self._remove_surplus(by_size=False)
         if self._rotation.compression is PartCompression.ZSTD:
             for part in parts_of(self._path):
@@ -84,6 +84,13 @@ class ClosedParts:
         # Also after an error: on a full disk the removal makes room for the next try.
         succeeded &= self._remove_surplus(by_size=True)
         return self._retention.due_in(self._own_parts()) if succeeded else _RETRY
+
+    def _seal(self) -> bool:
+        """False if a part has none for now. What is to be removed goes on: that makes room."""
+        try:
+            return self._seals is None or self._seals.seal(self._own_parts(), self._end_if_stopped)
+        except OSError:
+            return False
 
     def _end_if_stopped(self) -> None:
         if self._stopped.is_set():
@@ -120,7 +127,7 @@ class ClosedParts:
                 self._foreign.add(packed)
                 return True
             if self._seals is not None:
-                self._seals.removing(part)
+                self._seals.removing(part, self._end_if_stopped)
             if has_both:
                 packed.unlink()
             part.path.unlink()

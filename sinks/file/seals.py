@@ -11,7 +11,8 @@ writes can change a part that is open. Nor does it find that lines at the end of
 line's hash, which ``verify`` prints, somewhere else.
 
 How it fails: a line that a crash cut is taken away at the next start, and its part is sealed then. A part that cannot
-be read waits for the next round. A full disk holds up seals and removals, and no delivery.
+be read waits for the next round. A full disk holds up no delivery, and no removal either, since that makes room: a
+small file beside the seals, ``<file>.seals.reserve``, gives its room to the lines.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ _NOTHING = "0" * 64
 _SIGNATURE = ',"signature":"'
 _LONGEST = 4096
 """Bytes of a line."""
+_RESERVE = 64 * 1024
+"""Bytes: lines of a hundred parts."""
 
 
 class Seal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -130,9 +133,12 @@ class Seals:
     def __init__(self, path: Path, key: PrivateKey | None) -> None:
         """``path``: of the file whose parts are sealed."""
         self._path = path.with_name(path.name + SUFFIX)
+        self._reserve = path.with_name(f"{path.name}{SUFFIX}.reserve")
         self._key = key
         self._sealed: set[str] | None = None
         """Parts with a seal that were not removed; None until the file was read."""
+        self._leaving: set[str] = set()
+        """Parts with the line of a removal, which may have failed."""
         self._previous = _NOTHING
 
     def seal(self, parts: Sequence[ClosedPart], look: Callable[[], None] = _go_on) -> bool:
@@ -140,7 +146,7 @@ class Seals:
         and again, and may raise, which ends the work. Raises OSError for the seals themselves."""
         succeeded = True
         for part in parts:
-            if _name(part) in self._read():
+            if _name(part) in self._read() or _name(part) in self._leaving:
                 continue
             try:
                 seal = _seal_of(part, look)
@@ -151,11 +157,14 @@ class Seals:
             self._read().add(_name(part))
         return succeeded
 
-    def removing(self, part: ClosedPart) -> None:
-        """Appends the line of a part that is about to be removed, durably. Raises OSError."""
+    def removing(self, part: ClosedPart, look: Callable[[], None] = _go_on) -> None:
+        """Appends the line of a part that is about to be removed, durably, and before that its seal, where a full disk
+        has held that up. ``look``: see ``seal``. Raises OSError."""
+        self.seal([part], look)
         if _name(part) in self._read():
             self._append(Seal(part=_name(part), time=_now(), removed="retention"))
             self._read().discard(_name(part))
+            self._leaving.add(_name(part))
 
     def _read(self) -> set[str]:
         """Takes away a line that a crash cut. Raises OSError."""
@@ -184,6 +193,23 @@ class Seals:
             signature = b64encode(self._key.signature(line[:-1]))
             line = line[:-1] + _SIGNATURE.encode() + signature + b'"}'
         try:
+            self._write(line)
+        except OSError:
+            if not self._reserve.exists():
+                raise
+            self._reserve.unlink()
+            self._read()
+            self._write(line)
+        self._previous = hashlib.sha256(line).hexdigest()
+        if not self._reserve.exists():
+            try:
+                with open(self._reserve, "xb", opener=private) as file:
+                    os.posix_fallocate(file.fileno(), 0, _RESERVE)
+            except OSError:
+                self._reserve.unlink(missing_ok=True)
+
+    def _write(self, line: bytes) -> None:
+        try:
             with open(self._path, "ab", opener=private) as file:
                 file.write(line + b"\n")
                 file.flush()
@@ -191,7 +217,6 @@ class Seals:
         except OSError:
             self._sealed = None  # Part of the line may be there.
             raise
-        self._previous = hashlib.sha256(line).hexdigest()
 
 
 def _now() -> str:

@@ -28,8 +28,11 @@ from sinks.reader import CheckedSeals
 from tests.kit.deadlines import BUSY
 from tests.kit.records import changes
 from tests.kit.sinks import opened_sink
+from tests.kit.small_disk import CannotMount, mounted_small_disk
 
 PLAIN: dict[str, Any] = {"bytes": 4096, "compression": "none", "seal": True}
+PAGE = 4096
+"""Bytes that the small disk takes at once."""
 PACKED: dict[str, Any] = {"bytes": 4096, "seal": True}
 
 
@@ -207,6 +210,51 @@ async def test_a_part_that_cannot_be_read_holds_up_no_other(tmp_path: Path, monk
         await until(lambda: len(plain_parts(path)) <= 3 and not checked(path).unsealed)
 
     assert not unreadable.exists()
+    assert checked(path).faults == []
+
+
+async def test_a_full_disk_holds_up_no_removal(tmp_path: Path) -> None:
+    try:
+        with mounted_small_disk(tmp_path / "disk") as disk:
+            path, first = disk.folder / "deltas", 1
+            while sum(map(len, lines_of(path) if first > 1 else ())) % PAGE < PAGE - 150:  # No room for a line.
+                await written(path, 20, first=first, **PLAIN)
+                first += 20
+            parts = len(plain_parts(path))
+            disk.fill()
+            rotation = Rotation.model_validate({**PLAIN, "retain_parts": 2})
+            closed = ClosedParts(path, rotation, "copy", Seals(path, None))
+            await until(lambda: len(plain_parts(path)) == 2)
+            await asyncio.to_thread(closed.close)
+
+            found = checked(path)
+            assert found.faults == []
+            assert found.removed == parts - 2 > 0
+            assert found.sealed == 2
+    except CannotMount as error:
+        pytest.skip(f"no small disk: {error}")
+
+
+async def test_a_removal_that_fails_has_a_single_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "deltas"
+    await written(path, 100, **PLAIN)
+    stays, failed, unlink = plain_parts(path)[0], 0, Path.unlink
+
+    def failing(self: Path, missing_ok: bool = False) -> None:
+        nonlocal failed
+        if self == stays and failed < 3:
+            failed += 1
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(self))
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", failing)
+    rotation = Rotation.model_validate({**PLAIN, "retain_parts": 1})
+    closed = ClosedParts(path, rotation, "copy", Seals(path, None))
+    await until(lambda: bool(closed.wake()) or len(plain_parts(path)) == 1)
+    await asyncio.to_thread(closed.close)
+
+    assert failed == 3
+    assert sum(stays.name.encode() in each for each in lines_of(path)) == 2, "its seal, and its removal"
     assert checked(path).faults == []
 
 
