@@ -13,9 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 from kubedelta_reader.sources import NoDestination
 
 from bridge.model.formats.definitions import Definitions
-from bridge.model.primitives.election import TermBegan
 from bridge.model.primitives.shard import Shard
-from bridge.model.record import OrderingKey, Record
+from bridge.model.record import OrderingKey, Record, TermBegan
 from bridge.model.resource import Resource
 from bridge.model.versions.progress import Progress
 from sinks.channels import Channel

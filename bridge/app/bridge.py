@@ -21,13 +21,12 @@ from bridge.app.operators import RunningSources, open_to_operators
 from bridge.app.reloader import Reloader
 from bridge.app.running import RunningBridge, informers_status
 from bridge.app.watched_resources import not_looked_up
-from bridge.delivery.feeds import Feeds, record_processor
+from bridge.delivery.sink_feed import Feeds, record_processor
 from bridge.kube import connect
 from bridge.model.admin import Followed, UnknownTarget
-from bridge.model.primitives.election import ElectionStatus, replica_of
 from bridge.model.record import Record
 from bridge.model.resource import LEASES
-from bridge.model.status import StatusSnapshot
+from bridge.model.status import ElectionStatus, StatusSnapshot, replica_of
 from bridge.operations.admin.commands import AdminCommand, AdminOperations, Arguments
 from bridge.outbox import Damaged, Outbox, StateError
 from bridge.plan.keys import load_cipher, load_redaction_keys

@@ -19,10 +19,9 @@ from bridge.kube import KubeClient
 from bridge.model.resource import Resource
 from bridge.operations.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, partition_of
 from bridge.outbox import Outbox, covering
-from bridge.plan.current_resources import CurrentResources
 from bridge.plan.difference import SettingsDifference
 from bridge.plan.entries import ResourceChange, mistakes_of
-from bridge.plan.plan import Plan
+from bridge.plan.plan import CurrentResources, Plan
 
 
 class CannotForesee(Exception):

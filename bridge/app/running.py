@@ -26,22 +26,20 @@ from bridge.delivery import HeldLease
 from bridge.delivery.backfills import SnapshotSchedule
 from bridge.delivery.backpressure import Backpressure
 from bridge.delivery.exporter import Exporter
-from bridge.delivery.feeds import Feeds
 from bridge.delivery.live_tail import LiveTail
 from bridge.delivery.selecting import Selecting
+from bridge.delivery.sink_feed import Feeds
 from bridge.delivery.sink_pipeline import RunningSinks, SinkPipeline, seconds_until
 from bridge.informer import RecoverySlots, SharedInformer, SharedInformerFactory
 from bridge.informer.controller import Transform
 from bridge.kube import KubeClient
-from bridge.model.primitives.election import ElectionStatus
 from bridge.model.resource import Resource, Scope
-from bridge.model.status import InformerState, InformerStatus, SinkStatus, StatusSnapshot
+from bridge.model.status import ElectionStatus, InformerState, InformerStatus, SinkStatus, StatusSnapshot
 from bridge.operations.admin.operations import LiveOperations
 from bridge.outbox import Outbox
 from bridge.plan.cluster_identity import identify
-from bridge.plan.current_resources import CurrentResources
 from bridge.plan.entries import ignored_by, recovers_steps, rules_for
-from bridge.plan.plan import Plan
+from bridge.plan.plan import CurrentResources, Plan
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.informer import ObjectLeftBare
 from bridge.transform.digest import IgnoredPaths

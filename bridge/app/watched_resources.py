@@ -21,9 +21,8 @@ from bridge.model.answers import ListRequest, Part, Refused
 from bridge.model.primitives.backoff import Backoff
 from bridge.model.resource import Resource, Scope
 from bridge.outbox import Ledger
-from bridge.plan.current_resources import CurrentResources
 from bridge.plan.entries import Desired, Resolution, ResourceChange, absent_scopes, foresee, mistakes_of, resolve_wanted
-from bridge.plan.plan import PlanRefused, Wanted
+from bridge.plan.plan import CurrentResources, PlanRefused, Wanted
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.cluster import DiscoveryFailed, ResourceUnknown, ScopeChanged
 

@@ -6,8 +6,7 @@ import asyncio
 import signal
 from collections.abc import Awaitable
 
-from bridge.app.profiling.figures import Profile, Row, Thread
-from bridge.app.profiling.hooks import profiled
+from bridge.app.profiling import Profile, Row, Thread, profiled
 from bridge.cli.terminal import complain, table
 
 

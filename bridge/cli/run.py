@@ -120,7 +120,7 @@ async def _run(
     reload = partial(reloader.request, signal.SIGHUP.name)
     async with AsyncExitStack() as stack:
         if plan.tracing is not None:
-            from bridge.app.tracing.hooks import traced
+            from bridge.app.tracing import traced
 
             stack.enter_context(traced(plan.tracing, plan.cluster, telemetry.report))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())

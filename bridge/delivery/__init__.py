@@ -5,11 +5,10 @@ backfills       begins snapshots, on demand and by schedule, and replays
 backpressure    keeps each sink's backlog within its bounds
 circuit         the circuit breaker: when an attempt may begin
 exporter        takes the informers' batches into the outbox
-feeds           opens a feed out of the outbox for each sink
 lane_worker     the worker of sinks that deliver record by record, several at once
 live_tail       shows what is committed to people who watch
 selecting       puts the sinks' selections into effect, and exports the difference
-sink_feed       the records of a sink in order: the log, with backfills in between
+sink_feed       the records of a sink in order: the log, with backfills in between; and the feeds of an outbox
 sink_pipeline   makes, runs and ends a sink's feed and its worker
 sink_worker     the common part of all workers, and the way of rejected records into the dead letters
 worker          the workers of sinks that take batches, and of sinks that deliver in transactions

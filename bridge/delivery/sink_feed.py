@@ -5,6 +5,9 @@ the log behind it. For a sink with a selection, ``view_of`` makes of each record
 or None, by the decision that was stored with the record. This runs for every record of such a sink, and ``SelectedLog``
 reads no body of a record that is for others. ``TransactionFeed`` takes the position from the destination, which stores
 it with the records.
+
+``Feeds`` makes the feed of each sink: a commit of the outbox hands its records to the ``SharedProcessor``, which
+distributes them to the listener of each sink, and the feed begins where the sink's cursor is.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +24,7 @@ from bridge.model.admin import UnknownTarget
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.primitives.ring import Slice
-from bridge.model.record import Delta, Record, RetriedDeadLetter
+from bridge.model.record import Delta, Record, RetriedDeadLetter, body_bytes
 from bridge.model.versions.progress import Progress
 from bridge.outbox import (
     Backfill,
@@ -30,7 +34,7 @@ from bridge.outbox import (
     StoredSelection,
     Turns,
 )
-from bridge.processor.shared_processor import ProcessorListener
+from bridge.processor.shared_processor import ProcessorListener, SharedProcessor
 from bridge.telemetry.facts.delivery import ProgressRead
 
 
@@ -353,3 +357,49 @@ class TransactionFeed(SinkFeed):
             self.end_settled_backfill()
         if cursor.backfill is None:
             cursor.settle(committed.out)
+
+
+# ── Feeds of an outbox ───────────────────────────────────────────────────────
+
+
+def record_processor() -> SharedProcessor[Record]:
+    """Its ``distribute`` is the ``committed`` of an outbox that is opened for ``Feeds``."""
+    return SharedProcessor[Record](targets=attrgetter("targets"), size=body_bytes)
+
+
+class Feeds:
+    """Joins the outbox, the processor and the feeds: the outbox hands each commit to ``processor.distribute``, and the
+    processor to the feed of each sink."""
+
+    def __init__(self, outbox: Outbox, processor: SharedProcessor[Record]) -> None:
+        """``processor``: see ``record_processor``."""
+        self.outbox = outbox
+        self.processor = processor
+        self._fed: set[str] = set()
+        """Sinks that had a feed in this run."""
+
+    def feed(
+        self,
+        sink: str,
+        kind: type[SinkFeed] = SinkFeed,
+        *,
+        window: int = 1000,
+        resync: float = 0.0,
+        redact: Callable[[Record], Record] | None = None,
+    ) -> SinkFeed:
+        """Begins where the sink's cursor is. ``window``: records in memory; ``resync``: seconds, 0 for never;
+        ``redact``: see SinkFeed.
+        Raises UnknownTarget for a sink without a cursor, and ListenerExists for a second feed: ``end`` the first."""
+        cursor = self.outbox.sinks[sink]
+        selection = self.outbox.selections.stored.get(sink)
+        log = self.outbox if selection is None else SelectedLog(self.outbox, selection)
+        listener = self.processor.add(sink, log, after=cursor.settled, window=window, resync=resync)
+        # The feed before this one was ended, perhaps with records in flight; and so was the process before.
+        uncertain_through = self.outbox.last if sink in self._fed else self.outbox.last_at_start
+        self._fed.add(sink)
+        sinks, turns = self.outbox.sinks, self.outbox.selections.turns
+        return kind(sink, listener, sinks, uncertain_through, turns, selection=selection, redact=redact)
+
+    def end(self, sink: str) -> None:
+        """Removes the feed of a sink, whose worker has ended."""
+        self.processor.remove(sink)

@@ -17,18 +17,15 @@ from functools import cache, partial
 from typing import TypeAlias
 
 from bridge.delivery.attempts import HeldLease, MakeContent, WorkerSettings, report_halt
-from bridge.delivery.feeds import Feeds
 from bridge.delivery.lane_worker import MAX_RECORDS, LaneWorker
-from bridge.delivery.sink_feed import SinkFeed, TransactionFeed
+from bridge.delivery.sink_feed import Feeds, SinkFeed, TransactionFeed
 from bridge.delivery.sink_worker import SinkWorker
 from bridge.delivery.worker import TransactionWorker, Worker
-from bridge.model.primitives.election import TermBegan
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta, Record, TermBegan
 from bridge.model.status import PauseCause
 from bridge.model.versions.version import gap_in_shard, in_term
 from bridge.outbox import DeadLetters, Outbox, utc_now
-from bridge.plan.current_resources import CurrentResources
-from bridge.plan.plan import Plan, PlanRefused, SinkPlan
+from bridge.plan.plan import CurrentResources, Plan, PlanRefused, SinkPlan
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.delivery import (
     RecordsLeftBehind,

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from bridge.model.primitives.election import ElectionStatus
 from bridge.model.primitives.printable import escaped
 from bridge.model.status import (
     CircuitState,
     ConfigurationStatus,
+    ElectionStatus,
     InformerStatus,
     SinkStatus,
     StatusSnapshot,

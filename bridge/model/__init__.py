@@ -12,11 +12,11 @@ change       a change against the known version
 diagnosis    what is wrong with a bridge, and what to do next
 formats      CloudEvents, Debezium's envelope, rows and raw objects
 object       identity and bytes of an object, without members that do not leave
-policies     policies that the configuration chooses: start, full backlog, rejected record, redaction
+policies     policies that the configuration chooses: start, full backlog, rejected record, redaction, election
 primitives   general helpers: backoff, ring buffer, compression, printable text, shards
-record       a record of the log (delta, gap or snapshot notice), dead letters, and the gap of each reason
+record       a record of the log (delta, gap or snapshot notice), dead letters, the gap of each reason, a term
 resource     resources and scopes, and kubectl's names for resources
 selector     label and field selectors
-status       state of informers and sinks at a moment
+status       state of informers, sinks and the election at a moment
 versions     resourceVersions: their order, and what is known or stored of each object
 """

@@ -14,11 +14,11 @@ from typing import TypeAlias
 import msgspec
 
 from bridge.model.admin import DeadLetterChain
-from bridge.model.primitives.election import ElectionStatus
 from bridge.model.primitives.printable import counted
 from bridge.model.status import (
     OTHERS_FIRST,
     ConfigurationStatus,
+    ElectionStatus,
     InformerState,
     InformerStatus,
     SinkState,

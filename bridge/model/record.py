@@ -232,6 +232,24 @@ def snapshot_id(sink: str, through: int, number: int = 0, shard: Shard | None = 
     return f"snapshot/{of}{sink}/{through}/{number}" if number else f"snapshot/{of}{sink}/{through}"
 
 
+class TermBegan(msgspec.Struct, frozen=True, gc=False):
+    """A notice that a leader writes into a stream before its first record there: a destination that stores a message
+    only behind the expected one stores nothing more of the leader before."""
+
+    term: int
+    sequence: int
+    """The sequence number of the last record that the sink had settled."""
+    time: str
+    """RFC 3339, UTC."""
+    behind: int = 0
+    """The number of the last message of the stream before this one."""
+    snapshot: ClassVar[None] = None
+
+    @property
+    def id(self) -> str:
+        return f"term/{self.term}/{self.behind}"
+
+
 Notice: TypeAlias = Gap | Snapshot
 """A record about no object. It keeps its position among all records of the stream."""
 Record: TypeAlias = Delta | Notice

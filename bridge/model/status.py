@@ -7,7 +7,6 @@ from typing import Protocol
 
 import msgspec
 
-from bridge.model.primitives.election import ElectionStatus
 from bridge.model.primitives.shard import Shard
 
 
@@ -129,6 +128,58 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
         """Whether deliveries succeed and no operator is needed: no failure since the last success, no dead letter."""
         moving = self.state in (SinkState.IDLE, SinkState.DELIVERING) and self.circuit is CircuitState.CLOSED
         return moving and not self.last_error and not self.dead_letters
+
+
+class ElectionState(StrEnum):
+    """See bridge.replication.deciding."""
+
+    STARTING = "starting"
+    FOLLOWING = "following"
+    ACQUIRING = "acquiring"
+    TAKING_OVER = "taking-over"
+    LEADING = "leading"
+    STEPPING_DOWN = "stepping-down"
+    RELEASING = "releasing"
+    ENDED = "ended"
+
+
+def replica_of(identity: str) -> str:
+    """The name of the replica: an identity is that of one process of it (``name_random``)."""
+    return identity.rpartition("_")[0]
+
+
+class FollowerStatus(msgspec.Struct, frozen=True):
+    """A follower, as its leader sees it."""
+
+    name: str
+    in_sync: bool
+    """It would take over without a loss, and deliveries wait for it."""
+    commits: int
+    """Behind the leader."""
+    seconds: float
+    """Since the oldest of them."""
+
+
+class ElectionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The election, as this replica sees it."""
+
+    state: ElectionState
+    identity: str
+    holder: str = ""
+    term: int = 0
+    """The newest known term."""
+    in_sync: bool = False
+    """Of a follower: it has everything that any destination can have. Of a leader: some follower has."""
+    reason: str = ""
+    """Why a follower is not in sync; empty if it is, and for a leader."""
+    renewed_seconds: float | None = None
+    """Since the Lease was seen to change; None before it was read."""
+    followers: tuple[FollowerStatus, ...] = ()
+    """Of a leader: those that are connected."""
+
+    @property
+    def leads(self) -> bool:
+        return self.state in (ElectionState.LEADING, ElectionState.RELEASING)
 
 
 class ConfigurationStatus(msgspec.Struct, frozen=True, kw_only=True):

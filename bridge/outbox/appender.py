@@ -10,7 +10,7 @@ from time import gmtime, strftime, time_ns
 from msgspec.structs import replace
 
 from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
-from bridge.model.formats.managers import behind
+from bridge.model.formats.content import behind
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
 from bridge.outbox.log import statements

@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 import apsw
 
 from bridge.model.admin import UnknownTarget
-from bridge.model.formats.managers import entries_in, parted
+from bridge.model.formats.content import entries_in, parted
 from bridge.model.primitives.packing import pack
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource

@@ -1,11 +1,10 @@
 """The plan of a bridge: its configuration in the types of the other rooms, and its meaning on a cluster.
 
 cluster_identity     identifies the cluster by a uid, and compares it with that in the state
-current_resources    holds the entries in effect, the last discovery, and the resources that are watched by both
 difference           compares two configurations: the part that a running bridge can put into effect, and the rest
 entries              the resources of a cluster that the entries of ``resources`` and ``select`` mean
 keys                 reads and makes files with keys: those of redaction, and those of the content of the state
-plan                 the plan: its types, with the names that the cluster has not resolved yet
+plan                 the plan: its types, with the names that the cluster has not resolved yet; the watched ones
 plan_from_settings   makes the plan from the settings, with the shard that this bridge has
 preflight            finds mistakes that no retry can mend, before anything is watched
 

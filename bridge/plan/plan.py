@@ -1,4 +1,8 @@
-"""The plan of a run, in the types of the rooms. ``run`` makes it from a configuration file, ``demo`` in code."""
+"""The plan of a run, in the types of the rooms. ``run`` makes it from a configuration file, ``demo`` in code.
+
+``CurrentResources`` holds what has become of its resources on the cluster: the entries in effect, the last discovery,
+and the resources that are watched by both. ``WatchedResources`` replaces them; informers, sinks and commands ask.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,18 @@ from pathlib import Path
 import msgspec
 
 from bridge.informer import RecoveryLimits, Timing
-from bridge.kube import ClusterAccess
+from bridge.kube import Catalogue, ClusterAccess
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.formats.content import ContentRequest
-from bridge.model.policies import BacklogBounds, OnRejected, RedactionPreset, RedactionRule, StartPolicy, WhenFull
-from bridge.model.primitives.election import LeaseTiming
+from bridge.model.policies import (
+    BacklogBounds,
+    LeaseTiming,
+    OnRejected,
+    RedactionPreset,
+    RedactionRule,
+    StartPolicy,
+    WhenFull,
+)
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, ResourceName, Scope
@@ -184,3 +195,21 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """None without a page."""
     election: ElectionPlan | None = None
     """None for a single replica, which always delivers."""
+
+
+# ── The present resources ────────────────────────────────────────────────────
+
+
+class CurrentResources:
+    """Returns the watched resources when called; None before the first discovery."""
+
+    def __init__(self, wanted: Sequence[Wanted] = ()) -> None:
+        self.wanted = wanted
+        self.catalogue = Catalogue()
+        self._watched: tuple[Resource, ...] | None = None
+
+    def __call__(self) -> Sequence[Resource] | None:
+        return self._watched
+
+    def replace(self, watched: Sequence[Resource]) -> None:
+        self._watched = tuple(watched)

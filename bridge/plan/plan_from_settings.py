@@ -17,7 +17,7 @@ from typing import cast
 from bridge.informer import RecoveryLimits, Timing
 from bridge.kube import ClusterAccess, pod_namespace
 from bridge.model.formats.content import STATES_BEFORE, Include
-from bridge.model.primitives.election import LeaseTiming
+from bridge.model.policies import LeaseTiming
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.primitives.shard import Shard
 from bridge.outbox import Retention

@@ -36,7 +36,8 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from bridge.model.primitives.election import ElectionState, LeaseTiming
+from bridge.model.policies import LeaseTiming
+from bridge.model.status import ElectionState
 from bridge.model.versions.version import is_older
 from bridge.replication.lease import LAST_TERM, Lease, LeaseHolder, is_possible
 

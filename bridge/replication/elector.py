@@ -32,7 +32,7 @@ from bridge.model.answers import (
     WatchRequest,
 )
 from bridge.model.object import ApiObject
-from bridge.model.primitives.election import ANSWER_PART
+from bridge.model.policies import ANSWER_PART
 from bridge.replication.deciding import (
     Acquiring,
     Ended,

@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from bridge.http.certificates import self_signed
-from bridge.model.primitives.election import replica_of
+from bridge.model.status import replica_of
 from bridge.plan.keys import write_private
 
 MOST_KEYS = 5

@@ -35,9 +35,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bridge.model.primitives.election import ElectionStatus, FollowerStatus, replica_of
 from bridge.model.primitives.network import host_and_port
 from bridge.model.primitives.shard import Shard
+from bridge.model.status import ElectionStatus, FollowerStatus, replica_of
 from bridge.model.versions.version import is_older
 from bridge.outbox import Capture, Cipher
 from bridge.outbox.copied_state import CopiedState

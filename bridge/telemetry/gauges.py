@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from bridge.model.primitives.election import ElectionStatus
 from bridge.model.primitives.shard import Shard
 from bridge.model.status import (
     CircuitState,
     ConfigurationStatus,
+    ElectionStatus,
     InformerStatus,
     SinkState,
     SinkStatus,

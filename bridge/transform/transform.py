@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from bridge.model.formats.managers import managers_of
+from bridge.model.formats.content import managers_of
 from bridge.model.object import LAST_APPLIED, ApiObject, bare_body, holds_token, is_copy
 from bridge.model.policies import RedactionPreset as Preset
 from bridge.model.policies import RedactionRule

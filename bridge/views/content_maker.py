@@ -25,8 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bridge.model.change import Op
-from bridge.model.formats.content import DIFFERENCES, Content, ContentRequest, Include, Makes
-from bridge.model.formats.managers import changed_in, entries_in
+from bridge.model.formats.content import DIFFERENCES, Content, ContentRequest, Include, Makes, changed_in, entries_in
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource
 from bridge.views.differences import Differences, differences

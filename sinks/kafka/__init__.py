@@ -3,7 +3,7 @@ says so: acks=all, by an idempotent producer that never times out.
 
 config           makes librdkafka's properties of the options, and tells which option a refusal is about
 delivery         produces the messages of a batch until each is stored, rejected or left; in transactions, too
-encode           makes a record a message: topic, key, value, headers; and a notice a marker
+encode           makes a record a message: topic, key, value, headers; a notice a marker; and smaller forms
 exactly_once     KafkaTransactions: makes each delivery a transaction that stores the progress with the records
 examine          checks options before the bridge runs, and names the claims on topics
 memory           keeps what survives a restart: the newest gap, counts of a snapshot, topics as last seen
@@ -12,12 +12,11 @@ options          declares the options of the sink, and the rules between them
 producer         runs a producer and its poll thread, and replaces it when it fails; its variant with transactions
 progress_topic   reads and writes the progress of each sink with transactions
 reader           makes the library's source of topics of the options, for ``kubedelta verify`` and ``kubedelta tail``
-sink             KafkaSink: connects, checks and closes; TopicWriter: sends a batch, on the short way where possible
-state_topic      keeps the newest record of each object in a compacted topic
+sink             KafkaSink: connects, checks and closes; TopicWriter: sends a batch, on the short way where possible;
+                 StateTopic: keeps the newest record of each object
 tokens           runs the command that prints tokens for OAUTHBEARER, with bounds on its time and output
 topic_watch      notices topics that were created again or have more partitions, and changed options
 topics           knows names of topics, and what brokers say of topics; creates missing ones
-trimmed          makes smaller forms of a record that is too large
 verdicts         judges an error of librdkafka: whose fault it is, and for how long
 
 There is one way to the brokers. ``sink`` encodes a batch and hands its messages to the present producer; nearly every

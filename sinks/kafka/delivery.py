@@ -19,11 +19,10 @@ from typing import TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from bridge.model.record import Delta, Record
-from sinks.kafka.encode import KafkaMessage
+from sinks.kafka.encode import KafkaMessage, TrimmedForms
 from sinks.kafka.options import KafkaOptions, WhenTooLarge
 from sinks.kafka.producer import InFlight, KafkaProducer, Producers, TransactionalProducer, TransactionFailed
 from sinks.kafka.topics import Topics
-from sinks.kafka.trimmed import TrimmedForms
 from sinks.kafka.verdicts import NEIGHBOURS, REFUSALS, TOO_LARGE, TOPIC_ERRORS
 from sinks.receipt import ALL_STORED, BatchResult, Receipt, RetryLater, SinkUnavailable
 

@@ -1,11 +1,13 @@
 """The Kafka sink: ``KafkaSink`` connects, checks and closes. A ``TopicWriter`` encodes its batches, hands them to the
 present producer, and waits until all in-sync replicas have them. With ``exactly_once`` each batch is a transaction, and
-behind one that is aborted there is another writer: what this one remembers is worth nothing then.
+behind one that is aborted there is another writer: what this one remembers is worth nothing then. A ``StateTopic``
+keeps the newest record of each object beside the history: a compacted topic, with a record without a value after a
+delete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +15,9 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+import msgspec
+
+from bridge.model.change import Op
 from bridge.model.record import Delta, Notice, Record
 from bridge.model.resource import Resource
 from bridge.model.versions.progress import Progress
@@ -20,17 +25,17 @@ from sinks.base import SinkContext
 from sinks.gaps import gap_before
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.delivery import Brokers, Refusals, sender
-from sinks.kafka.encode import KafkaEncoder, KafkaMessage
+from sinks.kafka.encode import KafkaEncoder, KafkaMessage, checked_topic, topic_part
 from sinks.kafka.exactly_once import KafkaTransactions
 from sinks.kafka.notices import NoticeMarkers
-from sinks.kafka.options import KafkaOptions
+from sinks.kafka.options import KafkaOptions, RecordKey
 from sinks.kafka.producer import InFlight, Producers, TransactionalProducers
 from sinks.kafka.progress_topic import ProgressTopic
-from sinks.kafka.state_topic import StateTopic
 from sinks.kafka.topic_watch import TopicWatch
 from sinks.kafka.topics import TopicNames, Topics
 from sinks.receipt import ALL_STORED, WITHHELD, BatchResult, NotLeading, Receipt, RetryLater, SinkUnavailable
 from sinks.state import StateBesideHistory
+from sinks.template import Template
 
 _CLOSE_TIMEOUT = 3.0
 """Seconds that ``close`` waits for delivery reports. Shorter than the time between the moment when a leader loses its
@@ -271,3 +276,47 @@ class TopicWriterWithState(TopicWriter):
         states = self._state.names(resources)
         self._topics.compact_only |= set(states)
         return await self._topics.mistakes([*self._encoder.topics_for(resources), *states])
+
+
+# ── State topics ─────────────────────────────────────────────────────────────
+
+
+class StateTopic:
+    """Key and form are those of the history. A compacted topic keeps the last record of each key, and forgets a key
+    some time after a record without a value (``delete.retention.ms``)."""
+
+    def __init__(
+        self,
+        options: KafkaOptions,
+        cluster: str,
+        encode: Callable[[Record], KafkaMessage],
+        brokers: Brokers,
+    ) -> None:
+        """``encode``: a record as a message of the history."""
+        self._encode_history = encode
+        self._template = Template(options.state_topic or "", cluster, topic_part)
+        self._by_uid = options.key is RecordKey.UID
+        self._topics = brokers.topics
+        self._sender = sender(options, brokers, self._encode)
+
+    def key(self, delta: Delta) -> Hashable:
+        """Equal for two records of which the topic keeps one."""
+        return (delta.ordering_key, delta.uid) if self._by_uid else delta.ordering_key
+
+    def names(self, resources: Iterable[Resource]) -> list[str]:
+        """The topics for objects of these resources; none if they depend on the objects."""
+        return self._template.names(resources)[:-1]
+
+    async def deliver(self, batch: Sequence[Record]) -> Receipt:
+        """Each record is the newest of its key."""
+        result = BatchResult(batch)
+        messages = result.encode(self._encode)
+        self._topics.compact_only |= {message.topic for message in messages.values()}
+        return await self._sender.send(result, messages)
+
+    def _encode(self, record: Record) -> KafkaMessage:
+        """Raises ValueError as the encoder of the history does, and when the topic's name would be too long."""
+        message = self._encode_history(record)
+        deleted = isinstance(record, Delta) and record.op is Op.DELETED
+        topic = checked_topic(self._template.render(record))
+        return msgspec.structs.replace(message, topic=topic, values=(None,) if deleted else message.values[:1])

@@ -21,8 +21,7 @@ from nats.js.api import DiscardPolicy, StorageType, StoreCompression, StreamConf
 from bridge.model.change import Op
 from bridge.model.formats.definitions import Definitions
 from bridge.model.formats.schema import NOTICE_KINDS, TERM_NOTICE
-from bridge.model.primitives.election import TermBegan
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta, Record, TermBegan
 from sinks.base import SinkContext
 from sinks.channels import Channel, SentMessage, notice_messages, object_messages
 from sinks.nats.connection import NatsConnection

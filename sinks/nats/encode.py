@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from bridge.model.formats.cloudevent import TERM_TYPE, CloudEvents, HeaderNames, percent_encoded
 from bridge.model.formats.notice import TermData
-from bridge.model.primitives.election import TermBegan
-from bridge.model.record import Record
+from bridge.model.record import Record, TermBegan
 from bridge.model.versions.version import number_of
 from sinks.nats.options import NatsOptions
 from sinks.template import Template

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from bridge.model.primitives.election import TermBegan
+from bridge.model.record import TermBegan
 from sinks.nats.connection import NatsConnection
 from sinks.nats.delivery import MAX_MESSAGES_IN_FLIGHT, NatsDelivery
 from sinks.nats.encode import LastTerm, NatsEncoder, NatsMessage

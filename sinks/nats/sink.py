@@ -11,8 +11,7 @@ from time import monotonic
 
 from msgspec.structs import replace as replace_fields
 
-from bridge.model.primitives.election import TermBegan
-from bridge.model.record import Record
+from bridge.model.record import Record, TermBegan
 from sinks.base import SinkContext
 from sinks.gaps import NamesGaps, gap_before
 from sinks.nats.connection import NatsConnection

@@ -6,11 +6,13 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.model.primitives.election import ElectionState, ElectionStatus, FollowerStatus
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import (
     ConfigurationStatus,
+    ElectionState,
+    ElectionStatus,
+    FollowerStatus,
     InformerState,
     InformerStatus,
     SinkState,

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 from bridge.delivery import SinkWorker
 from bridge.delivery.backfills import begin_replay
-from bridge.delivery.feeds import Feeds, record_processor
-from bridge.delivery.sink_feed import SinkFeed
+from bridge.delivery.sink_feed import Feeds, SinkFeed, record_processor
 from bridge.delivery.sink_pipeline import SinkPipeline
 from bridge.model.admin import Replayed
 from bridge.model.policies import StartPolicy

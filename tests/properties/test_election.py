@@ -17,7 +17,7 @@ from random import Random
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from bridge.model.primitives.election import LeaseTiming
+from bridge.model.policies import LeaseTiming
 from bridge.replication.deciding import (
     Ended,
     Following,

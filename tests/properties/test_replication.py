@@ -35,9 +35,9 @@ from aiohttp import WSMessage, WSMsgType
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from bridge.model.policies import StartPolicy
-from bridge.model.primitives.election import ElectionState, LeaseTiming
+from bridge.model.policies import LeaseTiming, StartPolicy
 from bridge.model.primitives.packing import pack
+from bridge.model.status import ElectionState
 from bridge.outbox.commits import CommitHistory, Frame, Point, history_of
 from bridge.outbox.copied_state import CopiedState
 from bridge.outbox.log import record_codec, statements

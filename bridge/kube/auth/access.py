@@ -28,12 +28,16 @@ from urllib.parse import quote
 import httpx
 from msgspec import structs
 
-from bridge.kube.auth.connection import ClusterConnection
+from bridge.kube.auth.connection import (
+    ClusterConnection,
+    cluster_context,
+    proxy_from_environment,
+    proxy_from_url,
+    show_certificate,
+)
 from bridge.kube.auth.credentials import ClusterAuth, CredentialsError, FixedToken, TokenFileCredential
 from bridge.kube.auth.exec_plugin import ExecPlugin
 from bridge.kube.auth.kubeconfig import ChosenContext, Cluster, Exec, User, default_paths, load
-from bridge.kube.auth.proxy import proxy_from_environment, proxy_from_url
-from bridge.kube.auth.tls import cluster_context, show_certificate
 from bridge.kube.wire.status import shortened
 from bridge.telemetry.facts import Report, discard
 

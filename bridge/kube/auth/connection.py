@@ -1,21 +1,28 @@
 """Holds what a client needs to reach an API server, and reads it again from its files, because certificates and tokens
 are replaced during a run.
 
-``access`` finds a ``ClusterConnection``; ``RenewedConnection`` keeps it as its files have it now, and authenticates
-requests with it.
+``access`` finds a ``ClusterConnection``, with a TLS context (which authority is trusted, which client certificate is
+shown) and the HTTP proxy on the way, by a URL or by the rules of Go's environment variables. ``RenewedConnection``
+keeps it as its files have it now, and authenticates requests with it.
 """
 
 from __future__ import annotations
 
+import base64
+import os
 import ssl
+import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import httpx
 
-from bridge.kube.auth.credentials import ClusterAuth, CredentialsError, FileState, file_state
+from bridge.kube.auth.credentials import ClusterAuth, CredentialsError, FileState, file_state, reason_of
+from bridge.model.primitives.network import is_loopback
 from bridge.telemetry.facts import Report, discard
 from bridge.telemetry.facts.cluster import ConnectionInsecure, CredentialsRead
 
@@ -131,3 +138,127 @@ class RenewedConnection(httpx.Auth):
 
 def _look(files: Sequence[Path]) -> list[FileState | None]:
     return [file_state(each) for each in files]
+
+
+# ── TLS ──────────────────────────────────────────────────────────────────────
+
+
+def cluster_context(authority: bytes | Path | None, whose: str, *, verify: bool = True) -> ssl.SSLContext:
+    """The TLS context of a cluster. ``authority`` is PEM, or a file of it; None trusts the system's authorities.
+
+    Raises CredentialsError for an unreadable authority; ``whose`` names the setting in it.
+    """
+    name = authority if isinstance(authority, Path) else "the inline data"
+    if isinstance(authority, Path):
+        try:
+            authority.open("rb").close()
+        except OSError as error:
+            raise CredentialsError(f"{whose}: {authority} cannot be read: {reason_of(error)}") from error
+    try:
+        if isinstance(authority, bytes):
+            # Bundles have comments with the authorities' names, in any alphabet. An empty cadata would trust the
+            # system's authorities, so a bundle without any ASCII must become text that is refused.
+            context = ssl.create_default_context(cadata=authority.decode("ascii", "ignore") or "nothing")
+        else:
+            context = ssl.create_default_context(cafile=authority)
+    except (OSError, ValueError) as error:
+        raise CredentialsError(f"{whose}: {name} is no certificate authority in PEM: {reason_of(error)}") from error
+    # Python 3.13 demands extensions that the authorities of EKS and of older clusters lack; Go does not demand them.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def show_certificate(context: ssl.SSLContext, certificate: bytes | Path, key: bytes | Path, whose: str) -> None:
+    """Uses this client certificate in every later handshake.
+
+    Raises CredentialsError for an unusable certificate, and then leaves ``context`` unchanged; ``whose`` names the
+    setting.
+    """
+    for setting, pem in (("client-certificate", certificate), ("client-key", key)):
+        if isinstance(pem, Path):
+            try:
+                pem.open("rb").close()
+            except OSError as error:
+                raise CredentialsError(f"{whose}: {setting}: {pem} cannot be read: {reason_of(error)}") from error
+    with as_file(certificate) as certificate_file, as_file(key) as key_file:
+        try:
+            # load_cert_chain keeps the certificate even if the key does not fit: a spare context tries the pair first.
+            for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), context):
+                # An encrypted key would make OpenSSL ask at the terminal.
+                each.load_cert_chain(certificate_file, key_file, password=lambda: "")
+        except (OSError, ValueError) as error:
+            raise CredentialsError(
+                f"{whose}: the client certificate and its key cannot be used: {reason_of(error)}. "
+                "Both must be PEM, belong together, and not be encrypted"
+            ) from error
+
+
+@contextmanager
+def as_file(pem: bytes | Path) -> Iterator[Path]:
+    """A file with the PEM, because OpenSSL reads certificates only from files. On Linux the file is in memory (memfd):
+    a key never touches a disk, and a read-only file system suffices."""
+    if isinstance(pem, Path):
+        yield pem
+    elif hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("certificate")
+        try:
+            os.write(descriptor, pem)
+            yield Path(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.NamedTemporaryFile() as file:  # Readable by us alone.
+            file.write(pem)
+            file.flush()
+            yield Path(file.name)
+
+
+# ── The proxy ────────────────────────────────────────────────────────────────
+
+_DEFAULT_PORT = {"http": 80, "https": 443}
+
+
+def proxy_from_url(url: str, whose: str) -> httpx.Proxy:
+    """The proxy of a URL; ``whose`` names the setting. Raises CredentialsError, without the URL in its message: it may
+    hold a password."""
+    try:
+        proxy = httpx.Proxy(url)
+    except (ValueError, httpx.InvalidURL):
+        proxy = None
+    if proxy is None or proxy.url.scheme not in _DEFAULT_PORT:
+        raise CredentialsError(f"{whose} must be an http:// or https:// URL; other proxies are not supported")
+    if proxy.raw_auth is None:
+        return proxy
+    # The header is made here, because the transport would make it with a deprecated part of aiohttp.
+    login = base64.b64encode(b":".join(proxy.raw_auth)).decode()
+    return httpx.Proxy(proxy.url, headers={"Proxy-Authorization": f"Basic {login}"})
+
+
+def proxy_from_environment(server: httpx.URL, environ: Mapping[str, str]) -> httpx.Proxy | None:
+    """The proxy by the rules of Go's ``http.ProxyFromEnvironment``: loopback needs no proxy, and NO_PROXY accepts
+    networks too. None for a direct connection. Raises CredentialsError."""
+    # Capitals sort first, so that the name in small letters wins, as in other programs.
+    settings = {name.lower(): value for name, value in sorted(environ.items()) if name.lower().endswith("_proxy")}
+    url = settings.get(f"{server.scheme}_proxy")
+    if not url or is_loopback(server.host):
+        return None
+    if any(_covers(entry.strip().lower(), server) for entry in settings.get("no_proxy", "").split(",")):
+        return None
+    return proxy_from_url(url if "://" in url else f"http://{url}", f"{server.scheme.upper()}_PROXY")
+
+
+def _covers(entry: str, server: httpx.URL) -> bool:
+    if entry == "*":
+        return True
+    try:
+        return ip_address(server.host) in ip_network(entry, strict=False)
+    except ValueError:
+        pass  # The host or the entry is a name, not an address.
+    name, _, port = entry.removeprefix("*").partition(":")
+    if not name or (port and port != str(server.port or _DEFAULT_PORT[server.scheme])):
+        return False
+    # "example.com" and ".example.com": the second leaves out the domain itself.
+    return f".{server.host}".endswith(f".{name.lstrip('.')}") and server.host != name[1:]

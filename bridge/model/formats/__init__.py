@@ -1,10 +1,9 @@
 """Encodings of records.
 
 cloudevent     CloudEvents 1.0, binary and structured
-content        data and texts that the expressions of a sink make of an object
+content        data and texts that the expressions of a sink make of an object, and its field managers
 definitions    named JSON Schemas that others refer to
 envelope       Debezium's change event envelope
-managers       the field managers of an object, and of a step
 notice         the data of notices
 object_paths   subject and partition key of an object
 raw            objects alone, or the data that an expression makes of them

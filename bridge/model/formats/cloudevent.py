@@ -24,8 +24,7 @@ from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.formats.notice import notice_data
 from bridge.model.formats.object_paths import ObjectPaths
 from bridge.model.formats.raw import MadeData
-from bridge.model.primitives.election import TermBegan
-from bridge.model.record import Delta, Gap, Notice, Record, SnapshotEdge
+from bridge.model.record import Delta, Gap, Notice, Record, SnapshotEdge, TermBegan
 from bridge.model.resource import Resource
 
 SPEC_VERSION = "1.0"

@@ -7,8 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from bridge.model.primitives.election import TermBegan
-from bridge.model.record import Gap, Notice, Snapshot, SnapshotEdge, SnapshotScope
+from bridge.model.record import Gap, Notice, Snapshot, SnapshotEdge, SnapshotScope, TermBegan
 
 
 class GapData(msgspec.Struct, frozen=True):

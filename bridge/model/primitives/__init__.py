@@ -1,7 +1,6 @@
 """General helpers and small values.
 
 backoff      waits between attempts, and between two looks
-election     the election as a replica sees it
 fetch        items that a taker gets at once, and parts of a batch between notices
 field_path   paths of members in a JSON document
 network      hosts and ports, and reasons why a connection cannot be made

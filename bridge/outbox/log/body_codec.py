@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import apsw
 import zstandard
 
-from bridge.model.formats.managers import parted
+from bridge.model.formats.content import parted
 from bridge.model.primitives.packing import MAX_BODY, pack, unpack
 from bridge.outbox.encryption import Cipher, Place, is_sealed, opened, sealed
 

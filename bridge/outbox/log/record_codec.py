@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bridge.model.change import Evidence, Op
-from bridge.model.formats.managers import parted
+from bridge.model.formats.content import parted
 from bridge.model.primitives.packing import pack, unpack
 from bridge.model.record import Delta, Gap, Record, Selected, Snapshot
 from bridge.model.resource import Resource

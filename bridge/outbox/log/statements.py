@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from bridge.model.change import Change, ChangeBatch, IgnoredChange, ObjectVersion
-from bridge.model.formats.managers import behind, step
+from bridge.model.formats.content import behind, step
 from bridge.model.record import Delta, Selected
 from bridge.model.resource import Resource
 from bridge.model.versions.version import newest_of

@@ -15,7 +15,7 @@ import pytest
 
 from bridge.app.bridge import Bridge
 from bridge.kube import ClusterAccess
-from bridge.model.primitives.election import LeaseTiming
+from bridge.model.policies import LeaseTiming
 from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.election import LeadershipLost

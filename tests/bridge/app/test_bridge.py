@@ -16,9 +16,9 @@ from bridge.informer import Timing
 from bridge.kube import ClusterAccess, connect
 from bridge.model.change import Evidence
 from bridge.model.policies import BacklogBounds, WhenFull
-from bridge.model.primitives.election import ElectionState
 from bridge.model.record import Gap
 from bridge.model.resource import Scope
+from bridge.model.status import ElectionState
 from bridge.plan.entries import Resolution, resolve_wanted
 from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
 from bridge.playground import StatusError

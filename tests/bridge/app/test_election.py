@@ -15,7 +15,7 @@ from bridge.app.bridge import Bridge
 from bridge.http.readiness import report
 from bridge.kube import ClusterAccess
 from bridge.model.admin import ReplayRequest, SnapshotRequest, UnknownTarget
-from bridge.model.primitives.election import LeaseTiming
+from bridge.model.policies import LeaseTiming
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.model.status import SinkState
 from bridge.operations.admin.client import AdminClient

@@ -16,9 +16,7 @@ from typing import Any
 import pytest
 
 from bridge.app import running
-from bridge.app.profiling.clocks import Clocks
-from bridge.app.profiling.figures import STAGES, Profile, Thread, since, threads
-from bridge.app.profiling.hooks import profiled, replacements
+from bridge.app.profiling import STAGES, Clocks, Profile, Thread, profiled, replacements, since, threads
 from bridge.app.stages import Stage, place_of
 from bridge.model.policies import StartPolicy
 from bridge.plan.plan import SinkPlan, Wanted

@@ -17,9 +17,9 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.trace import NoOpTracer
 
+from bridge.app import tracing
 from bridge.app.stages import STAGE_FUNCTIONS
-from bridge.app.tracing import export
-from bridge.app.tracing.hooks import Traces, _Tracing, traced
+from bridge.app.tracing import Traces, _Tracing, traced
 from bridge.kube import ClusterAccess
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Record
@@ -150,9 +150,9 @@ class EncodingSink(RecordingSink):
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Ends with the threads of the exporters: they draw random numbers, on which hypothesis keeps an eye."""
-    monkeypatch.setattr(export, "_EVERY", 20)
-    monkeypatch.setattr(export, "_TIMEOUT", 1.0)
-    monkeypatch.setattr(export, "_CLOSE_TIMEOUT", 0.5)
+    monkeypatch.setattr(tracing, "_EVERY", 20)
+    monkeypatch.setattr(tracing, "_TIMEOUT", 1.0)
+    monkeypatch.setattr(tracing, "_CLOSE_TIMEOUT", 0.5)
     yield
     for thread in threading.enumerate():
         if thread.name == "traces" or thread.name.startswith("Otel"):
@@ -262,10 +262,10 @@ async def test_the_collector_must_prove_itself(tmp_path: Path, trusted: bool) ->
 
 
 async def test_spans_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "_MOST_WAITING", 3)
-    monkeypatch.setattr(export, "_AT_ONCE", 3)
-    monkeypatch.setattr(export, "_EVERY", 600_000)
-    monkeypatch.setattr(export, "_CLOSE_TIMEOUT", 0.0)
+    monkeypatch.setattr(tracing, "_MOST_WAITING", 3)
+    monkeypatch.setattr(tracing, "_AT_ONCE", 3)
+    monkeypatch.setattr(tracing, "_EVERY", 600_000)
+    monkeypatch.setattr(tracing, "_CLOSE_TIMEOUT", 0.0)
     facts: list[Fact] = []
     async with collecting() as collector:
         with export.exporting(of_collector(collector), "test", facts.append) as tracer:
@@ -277,7 +277,7 @@ async def test_spans_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_a_share_of_batches_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     chances = iter([0.4, 0.6] * 1000)
-    monkeypatch.setattr("bridge.app.tracing.hooks.random", lambda: next(chances))
+    monkeypatch.setattr("bridge.app.tracing.random", lambda: next(chances))
     sink = RecordingSink()
     async with collecting() as collector:
         plan = TracingPlan(endpoint=collector.url, sample=0.5)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bridge.app.profiling.figures import STAGES, Profile, Row, Thread
+from bridge.app.profiling import STAGES, Profile, Row, Thread
 from bridge.cli.profile import rendered
 from bridge.playground import Playground
 from tests.kit.bridge_process import BridgeProcess

@@ -14,11 +14,13 @@ from bridge.cli.exits import Exit
 from bridge.model.admin import About, DeadLetterChain
 from bridge.model.diagnosis import troubles_of
 from bridge.model.policies import StartPolicy
-from bridge.model.primitives.election import ElectionState, ElectionStatus, FollowerStatus
 from bridge.model.status import (
     OTHERS_FIRST,
     CircuitState,
     ConfigurationStatus,
+    ElectionState,
+    ElectionStatus,
+    FollowerStatus,
     InformerState,
     InformerStatus,
     PauseCause,

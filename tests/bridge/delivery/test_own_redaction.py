@@ -15,8 +15,7 @@ from bridge.model.policies import RedactionRule, StartPolicy
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.record import Delta, unfit
 from bridge.model.resource import Scope
-from bridge.plan.current_resources import CurrentResources
-from bridge.plan.plan import SinkPlan
+from bridge.plan.plan import CurrentResources, SinkPlan
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import RecordRejected
 from bridge.transform.redaction import Effort, PathRules, Redaction

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bridge.delivery.feeds import Feeds, record_processor
+from bridge.delivery.sink_feed import Feeds, record_processor
 from bridge.delivery.sink_pipeline import context_of
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Gap, Record
 from bridge.model.versions.progress import Progress
 from bridge.outbox import Outbox
-from bridge.plan.current_resources import CurrentResources
-from bridge.plan.plan import SinkPlan, Wanted
+from bridge.plan.plan import CurrentResources, SinkPlan, Wanted
 from sinks.base import Lanes, Receipt, RetryLater, SinkContext
 from tests.bridge.app.test_bridge import QUICK, a_config_map, on_playground
 from tests.bridge.delivery.fakes import ScriptedSink, pods

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from bridge.kube import CredentialsError
-from bridge.kube.auth.proxy import proxy_from_environment
+from bridge.kube.auth.connection import proxy_from_environment
 
 PROXY = "http://proxy.example.test:3128"
 

@@ -9,7 +9,7 @@ import yaml
 
 from bridge.kube import SHORT_NAMES, Catalogue, UnknownResource
 from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
-from bridge.model.primitives.election import LeaseTiming
+from bridge.model.policies import LeaseTiming
 from bridge.model.resource import Resource, Scope
 from bridge.operations.rights import (
     IDENTITY,

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import apsw
 import pytest
 
-from bridge.delivery.feeds import Feeds
+from bridge.delivery.sink_feed import Feeds
 from bridge.model.policies import StartPolicy
 from bridge.model.primitives.fetch import Fetch
 from bridge.model.record import Delta, Record

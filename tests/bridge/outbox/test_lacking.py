@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from bridge.delivery.backfills import SnapshotSchedule
-from bridge.delivery.feeds import Feeds
-from bridge.delivery.sink_feed import SinkFeed
+from bridge.delivery.sink_feed import Feeds, SinkFeed
 from bridge.model.policies import StartPolicy
 from bridge.model.record import TAKEN_OVER, Delta, Gap, Record, Snapshot, SnapshotEdge
 from bridge.model.versions.version import in_term

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.change import Change, Evidence, ObjectVersion, Op
-from bridge.model.formats.managers import behind, changed_in, entries_in, managers_of, parted, step
+from bridge.model.formats.content import behind, changed_in, entries_in, managers_of, parted, step
 from bridge.model.object import ApiObject
 from bridge.model.record import Delta
 from bridge.outbox import Outbox, Retention

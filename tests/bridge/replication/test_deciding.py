@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from bridge.model.primitives.election import LeaseTiming
+from bridge.model.policies import LeaseTiming
 from bridge.replication.deciding import (
     Acquiring,
     Ended,

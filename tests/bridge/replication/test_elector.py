@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.model.answers import Busy, Refused
-from bridge.model.primitives.election import LeaseTiming
+from bridge.model.policies import LeaseTiming
 from bridge.replication.deciding import Ended, Following, Leading, Rules, SteppingDown
 from bridge.replication.elector import Elector
 from bridge.replication.lease import PUBLISHED, TERM, Lease, Published

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from bridge.kube import ClusterAccess, connect
-from bridge.model.primitives.election import LeaseTiming
+from bridge.model.policies import LeaseTiming
 from bridge.model.resource import LEASES
 from bridge.replication.deciding import Leading, Rules
 from bridge.replication.elector import Elector

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.model.primitives.election import LeaseTiming
+from bridge.model.policies import LeaseTiming
 from bridge.outbox.copied_state import CopiedState
 from bridge.plan.plan import ElectionPlan
 from bridge.replication import replica

@@ -13,9 +13,8 @@ from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from bridge.model.change import Op
-from bridge.model.primitives.election import TermBegan
 from bridge.model.primitives.shard import Shard
-from bridge.model.record import Concern, Record, SnapshotEdge
+from bridge.model.record import Concern, Record, SnapshotEdge, TermBegan
 from bridge.model.versions.progress import Progress, decode_progress, encode_progress
 from sinks.base import ALL_STORED, Receipt, RetryLater, SinkContext, SinkUnavailable
 from sinks.kafka.options import KafkaOptions

@@ -12,9 +12,8 @@ import pytest
 from bridge.model.formats.content import Content
 from bridge.model.record import Delta
 from sinks.base import ALL_STORED
-from sinks.kafka.encode import TRIMMED, KafkaEncoder, KafkaMessage
+from sinks.kafka.encode import TRIMMED, KafkaEncoder, KafkaMessage, TrimmedForms
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.trimmed import TrimmedForms
 from tests.cluster.fixtures import MakeTopic
 from tests.cluster.servers import Kafka, KafkaRecord
 from tests.kit.records import a_delta, a_gap, changes, ids_of

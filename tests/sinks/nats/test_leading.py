@@ -15,8 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridge.delivery.attempts import SinkAttempts, WorkerSettings
-from bridge.model.primitives.election import TermBegan
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta, Record, TermBegan
 from bridge.model.versions.stored_version import StoredKind, StoredVersions
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import LeadershipDoubted

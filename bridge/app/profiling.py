@@ -1,22 +1,126 @@
-"""Clocks around functions. A thread is in a single stage at a time: entering a stage stops the clock of the stage
-before, so that every nanosecond counts once. Tasks, connections and executor work belong to the stage that creates
-them.
+"""CPU time of a running bridge: by stage, and by thread with the number of its wake-ups, threads of C libraries
+included. A bridge that is not profiled never imports this module.
+
+Clocks stand around the functions of each stage, and around those by which one stage works for another. A thread is in a
+single stage at a time: entering a stage stops the clock of the stage before, so that every nanosecond counts once.
+Tasks, connections and executor work belong to the stage that creates them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
-from collections.abc import Callable, Coroutine, Generator
-from dataclasses import replace
+import time
+from asyncio import base_events, selector_events
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import wraps
+from pathlib import Path
 from time import perf_counter_ns, process_time_ns, thread_time_ns
 from types import coroutine
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from bridge.app.profiling.figures import EVENT_LOOP, OTHER_THREADS, PROFILE, STAGES, Profile, Row, threads
-from bridge.app.stages import Count, Stage
+from aiohttp.client_proto import ResponseHandler
+
+from bridge.app.stages import STAGE_FUNCTIONS, Count, Function, Replacements, Stage, StageFunction, replaced
+from bridge.transform.transform import transform_for
+
+# ── Threads ──────────────────────────────────────────────────────────────────
+
+_TASKS = Path("/proc/self/task")
+_THREAD_CPU_CLOCK = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread by its kernel id: voluntary context switches, each of which ends with a wake-up, and CPU nanoseconds."""
+
+    id: int
+    name: str
+    wake_ups: int
+    cpu: int
+
+    def __sub__(self, earlier: Thread) -> Thread:
+        return Thread(self.id, self.name, self.wake_ups - earlier.wake_ups, self.cpu - earlier.cpu)
+
+
+def threads() -> tuple[Thread, ...]:
+    """All living threads in the order of their start. Empty where the system has no /proc."""
+    if not _TASKS.is_dir():
+        return ()
+    names = {thread.native_id: thread.name for thread in threading.enumerate()}
+    found = []
+    for task in sorted(_TASKS.iterdir(), key=lambda each: int(each.name)):
+        with suppress(OSError, StopIteration):  # The thread has ended since.
+            number = int(task.name)
+            name = names.get(number) or (task / "comm").read_text().strip()
+            found.append(Thread(number, name, _wake_ups(task), _cpu(number)))
+    return tuple(found)
+
+
+def since(now: tuple[Thread, ...], earlier: tuple[Thread, ...]) -> tuple[Thread, ...]:
+    """Each thread without its earlier figures."""
+    before = {thread.id: thread for thread in earlier}
+    return tuple(thread - before[thread.id] if thread.id in before else thread for thread in now)
+
+
+def _wake_ups(task: Path) -> int:
+    lines = (task / "status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches:"))
+
+
+def _cpu(number: int) -> int:
+    """By clock_gettime(2): the clock of a thread's CPU time, whoever started the thread."""
+    return time.clock_gettime_ns((~number << 3) | _THREAD_CPU_CLOCK)
+
+
+# ── Stages ───────────────────────────────────────────────────────────────────
+
+STAGES = tuple(stage for stage in Stage if stage is not Stage.NONE)
+EVENT_LOOP = "rest: event loop"
+OTHER_THREADS = "rest: other threads"
+PROFILE = "this profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A stage: its CPU nanoseconds, how often it was entered from another stage, and its number of records. Calls of
+    the event loop are its turns."""
+
+    name: str
+    cpu: int
+    calls: int = 0
+    records: int = 0
+
+    def __sub__(self, other: Row) -> Row:
+        return Row(self.name, self.cpu - other.cpu, self.calls - other.calls, self.records - other.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Elapsed and CPU nanoseconds of the whole process. The rows add up to ``cpu``."""
+
+    elapsed: int
+    cpu: int
+    rows: tuple[Row, ...]
+    threads: tuple[Thread, ...] = ()
+
+    @property
+    def records(self) -> int:
+        """Number of committed records."""
+        return self[Stage.COMMIT.name.lower()].records
+
+    def __sub__(self, earlier: Profile) -> Profile:
+        rows = tuple(row - before for row, before in zip(self.rows, earlier.rows, strict=True))
+        threads = since(self.threads, earlier.threads)
+        return Profile(self.elapsed - earlier.elapsed, self.cpu - earlier.cpu, rows, threads)
+
+    def __getitem__(self, name: str) -> Row:
+        return next(row for row in self.rows if row.name == name)
+
 
 T = TypeVar("T")
 
@@ -244,3 +348,43 @@ def _cpu_of(function: Callable[[], None], calls: int) -> int:
     for _ in range(calls):
         function()
     return thread_time_ns() - began
+
+
+# ── At the functions of each stage ───────────────────────────────────────────
+
+_CONNECTION = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+_TURN = base_events.BaseEventLoop._run_once  # type: ignore[attr-defined]
+
+
+@contextmanager
+def profiled() -> Iterator[Clocks]:
+    """Installs the clocks inside the context. Enter it on the event loop, before the bridge is created."""
+    clocks = calibrated()
+    loop = asyncio.get_running_loop()
+    with replaced(replacements(clocks)), ExitStack() as undo:
+        undo.callback(loop.set_task_factory, loop.get_task_factory())
+        loop.set_task_factory(clocks.task)
+        yield clocks
+
+
+def replacements(clocks: Clocks) -> Replacements:
+    return {
+        **{staged.function: _clocked(clocks, staged) for staged in STAGE_FUNCTIONS},
+        transform_for: lambda made: _transform_timed(clocks, made),
+        base_events.BaseEventLoop.run_in_executor: clocks.of_caller,
+        _TURN: clocks.turn,
+        _CONNECTION.__init__: clocks.made,
+        _CONNECTION._read_ready: clocks.of_maker,
+        ResponseHandler.__init__: clocks.made,
+        ResponseHandler.data_received: clocks.of_maker,
+    }
+
+
+def _clocked(clocks: Clocks, staged: StageFunction) -> Callable[[Function], Function]:
+    around = clocks.stepped if inspect.iscoroutinefunction(staged.function) else clocks.timed
+    return lambda function: around(staged.stage, function, staged.count)
+
+
+def _transform_timed(clocks: Clocks, transform_for: Function) -> Function:
+    """The transform of each resource belongs to a stage, and not the function that makes it."""
+    return lambda *args: clocks.timed(Stage.STRIP, transform_for(*args), lambda _args, _result: 1)
