@@ -268,7 +268,7 @@ async def test_spans_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(tracing, "_CLOSE_TIMEOUT", 0.0)
     facts: list[Fact] = []
     async with collecting() as collector:
-        with export.exporting(of_collector(collector), "test", facts.append) as tracer:
+        with tracing.exporting(of_collector(collector), "test", facts.append) as tracer:
             for _ in range(10):
                 tracer.start_span("x").end()
             await asyncio.sleep(0)
