@@ -26,7 +26,7 @@ from bridge.kube import connect
 from bridge.model.admin import Followed, UnknownTarget
 from bridge.model.record import Record
 from bridge.model.resource import LEASES
-from bridge.model.status import ElectionStatus, StatusSnapshot, replica_of
+from bridge.model.status import BridgeStatus, ElectionStatus, replica_of
 from bridge.operations.admin.commands import AdminCommand, AdminOperations, Arguments
 from bridge.outbox import Damaged, Outbox, StateError
 from bridge.plan.keys import load_cipher, load_redaction_keys
@@ -147,8 +147,8 @@ class Bridge:
     @asynccontextmanager
     async def _standing_by(self) -> AsyncIterator[None]:
         """While this replica follows: commands and the page say who leads."""
-        sources = RunningSources(SharedProcessor[Record](targets=attrgetter("targets")), {}, self.snapshot)
-        async with open_to_operators(self._plan, FollowerOperations(self.snapshot), sources, self._report):
+        sources = RunningSources(SharedProcessor[Record](targets=attrgetter("targets")), {}, self.status)
+        async with open_to_operators(self._plan, FollowerOperations(self.status), sources, self._report):
             yield
 
     def _election(self) -> ElectionStatus | None:
@@ -156,11 +156,11 @@ class Bridge:
 
     # ── State ────────────────────────────────────────────────────────────────
 
-    def snapshot(self) -> StatusSnapshot:
+    def status(self) -> BridgeStatus:
         if self._running is not None:
-            return self._running.snapshot()
+            return self._running.status()
         follows = self._replica is not None
-        return StatusSnapshot(
+        return BridgeStatus(
             informers=() if follows else informers_status((), not_looked_up(self._plan.wanted), {}),
             sinks=(),
             configuration=None if self._reloader is None else self._reloader.status,
@@ -201,18 +201,18 @@ def _came_too_late(error: BaseException) -> bool:
 class FollowerOperations(AdminOperations):
     """The state here is the leader's, and only the leader changes it: every command but ``status`` says who that is."""
 
-    def __init__(self, snapshot: Callable[[], StatusSnapshot]) -> None:
-        self._snapshot = snapshot
+    def __init__(self, status: Callable[[], BridgeStatus]) -> None:
+        self._status = status
 
-    async def status(self) -> StatusSnapshot:
-        return self._snapshot()
+    async def status(self) -> BridgeStatus:
+        return self._status()
 
     async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
         self._refuse()
         yield
 
     def _refuse(self) -> NoReturn:
-        election = self._snapshot().election
+        election = self._status().election
         holder = "" if election is None else election.holder
         leader = f"the leader, {replica_of(holder)}" if holder else "the leader, once there is one"
         raise UnknownTarget(f"this replica follows, with a copy of the leader's state: ask {leader}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bridge.delivery.sink_pipeline import SinkPipeline
 from bridge.model.primitives.network import host_and_port
 from bridge.model.record import Record
-from bridge.model.status import StatusSnapshot
+from bridge.model.status import BridgeStatus
 from bridge.operations.admin.commands import AdminOperations
 from bridge.operations.admin.operations import about
 from bridge.operations.admin.server import AdminServer
@@ -31,11 +31,11 @@ class RunningSources:
         self,
         processor: SharedProcessor[Record],
         pipelines: Mapping[str, SinkPipeline],
-        snapshot: Callable[[], StatusSnapshot],
+        status: Callable[[], BridgeStatus],
     ) -> None:
         """``pipelines``: those of the configured sinks at each moment."""
         self.processor = processor
-        self.snapshot = snapshot
+        self.status = status
         self._pipelines = pipelines
 
     def form(self, sink: str) -> Form | None:

@@ -5,7 +5,7 @@ The rooms live in one task group. On ``stopping``, reading from the API server e
 the grace period, and the outbox ends last. A replica that leads ends its sinks instead as soon as nothing is in flight,
 since another replica goes on with the backlog. Changes that are not durable by then are read again at the next start.
 
-``snapshot`` collects the state of every informer and sink at the moment of the call. A change of the configuration
+``status`` collects the state of every informer and sink at the moment of the call. A change of the configuration
 replaces informers for a moment, during which ``SteadyReadiness`` counts the bridge as ready if it was ready before.
 """
 
@@ -34,7 +34,7 @@ from bridge.informer import RecoverySlots, SharedInformer, SharedInformerFactory
 from bridge.informer.controller import Transform
 from bridge.kube import KubeClient
 from bridge.model.resource import Resource, Scope
-from bridge.model.status import ElectionStatus, InformerState, InformerStatus, SinkStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, ElectionStatus, InformerState, InformerStatus, SinkStatus
 from bridge.operations.admin.operations import LiveOperations
 from bridge.outbox import Outbox
 from bridge.plan.cluster_identity import identify
@@ -91,7 +91,7 @@ class RunningBridge:
             backlogs=self._backlogs,
             current=current,
             watched_resources=self._watched_resources,
-            replacing=lambda: self._steady.changing(self.snapshot()),
+            replacing=lambda: self._steady.changing(self.status()),
         )
         self._live_tail = LiveTail(feeds.processor, outbox.sinks, pipelines, plan.cluster)
         self._admin = LiveOperations(
@@ -102,9 +102,9 @@ class RunningBridge:
             catalogue=lambda: current.catalogue,
             reload=None if reloader is None else reloader.reload,
             live_tail=self._live_tail,
-            status=self.snapshot,
+            status=self.status,
         )
-        self._sources = RunningSources(feeds.processor, pipelines, self.snapshot)
+        self._sources = RunningSources(feeds.processor, pipelines, self.status)
         self._grace_ends = float("inf")
         """The end of the grace period, on the event loop's clock, once ``stop`` was called."""
 
@@ -164,14 +164,14 @@ class RunningBridge:
 
     # ── State ────────────────────────────────────────────────────────────────
 
-    def snapshot(self) -> StatusSnapshot:
+    def status(self) -> BridgeStatus:
         informers = informers_status(
             self._factory.informers, self._watched_resources.unresolved, self._watched_resources.empty
         )
-        snapshot = snapshot_of(informers, self._sinks.pipelines, self._outbox, self._backlogs)
+        status = status_of(informers, self._sinks.pipelines, self._outbox, self._backlogs)
         return msgspec.structs.replace(
-            snapshot,
-            changing=self._steady.covers(snapshot),
+            status,
+            changing=self._steady.covers(status),
             election=self._election(),
             configuration=None if self._reloader is None else self._reloader.status,
             shard=self.live.plan.shard,
@@ -226,14 +226,14 @@ def informer_factory(
 # ── Status ───────────────────────────────────────────────────────────────────
 
 
-def snapshot_of(
+def status_of(
     informers: tuple[InformerStatus, ...],
     pipelines: Mapping[str, SinkPipeline],
     outbox: Outbox,
     backlogs: Backpressure,
-) -> StatusSnapshot:
+) -> BridgeStatus:
     disk = outbox.disk()
-    return StatusSnapshot(
+    return BridgeStatus(
         informers=informers,
         sinks=tuple(_sink_status(pipeline, outbox) for pipeline in pipelines.values()),
         outbox_records=outbox.records,
@@ -345,7 +345,7 @@ class SteadyReadiness:
         """On the event loop's clock."""
 
     @contextmanager
-    def changing(self, before: StatusSnapshot) -> Iterator[None]:
+    def changing(self, before: BridgeStatus) -> Iterator[None]:
         """Surrounds a change."""
         was_ready = before.ready
         self._until = float("inf") if was_ready else float("-inf")
@@ -355,7 +355,7 @@ class SteadyReadiness:
             if was_ready:
                 self._until = asyncio.get_running_loop().time() + SETTLING
 
-    def covers(self, now: StatusSnapshot) -> bool:
+    def covers(self, now: BridgeStatus) -> bool:
         """Whether ``now``, which says nothing of the change, counts as ready because of the change."""
         if asyncio.get_running_loop().time() >= self._until:
             return False

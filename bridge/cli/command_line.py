@@ -201,7 +201,8 @@ TOP = CommandSpec(
         dest="order",
         choices=("name", "rate", "lag", "errors"),
         default="name",
-        help="the order of rows, or the largest first (default: name)",
+        help="the order of rows, or the largest first; lag: by the queue of a resource, and the backlog of a sink "
+        "(default: name)",
     ),
 )
 RELOAD = CommandSpec(

@@ -33,7 +33,7 @@ from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.primitives.printable import escaped
 from bridge.model.record import Delta, Record
-from bridge.model.status import StatusSnapshot
+from bridge.model.status import BridgeStatus
 from bridge.plan.plan import PagePlan, Plan, SinkPlan, Wanted
 from bridge.playground import Playground
 from bridge.playground.simulation.life import ClusterSimulation
@@ -72,7 +72,7 @@ async def _run(folder: Path, seconds: float | None, rate: float) -> None:
         )
         async with asyncio.TaskGroup() as tasks:
             life = tasks.create_task(ClusterSimulation(cluster, rate=rate).run())
-            summary = tasks.create_task(screen.keep_summary(bridge.snapshot))
+            summary = tasks.create_task(screen.keep_summary(bridge.status))
             running = tasks.create_task(bridge.run())
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -152,7 +152,7 @@ class Screen:
         total = sum(self.counts.values())
         return f"{total} deltas, {total / seconds:.1f}/s"
 
-    def summary(self, snapshot: StatusSnapshot) -> Text:
+    def summary(self, snapshot: BridgeStatus) -> Text:
         """The page's address, and below it rates and queues, in 80 columns."""
         live = sum(informer.live for informer in snapshot.informers)
         queued = sum(informer.queued for informer in snapshot.informers)
@@ -166,7 +166,7 @@ class Screen:
         ]
         return Text(self._page + " · ".join(parts), "bold reverse", no_wrap=True, overflow="ellipsis")
 
-    async def keep_summary(self, snapshot: Callable[[], StatusSnapshot]) -> None:
+    async def keep_summary(self, snapshot: Callable[[], BridgeStatus]) -> None:
         """Redraws the summary four times a second, until cancelled. Without a terminal, only waits."""
         if not self._console.is_terminal:
             await asyncio.Event().wait()

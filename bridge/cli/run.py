@@ -27,7 +27,7 @@ from bridge.cli.terminal import complain
 from bridge.http.access import TokenFile
 from bridge.http.server import WebServer
 from bridge.kube import CredentialsError
-from bridge.model.status import InformerState, StatusSnapshot
+from bridge.model.status import BridgeStatus, InformerState
 from bridge.outbox import Damaged, StateError
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.plan.plan_from_settings import plan_of
@@ -124,7 +124,7 @@ async def _run(
 
             stack.enter_context(traced(plan.tracing, plan.cluster, telemetry.report))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        showing = tasks.create_task(show_first_lists(bridge.snapshot, line)) if line.on else None
+        showing = tasks.create_task(show_first_lists(bridge.status, line)) if line.on else None
         end = await _until_the_end(bridge, settings.telemetry, telemetry, metrics, ignored, reload)
         if showing is not None:
             showing.cancel()
@@ -182,7 +182,7 @@ _LOOK_EVERY = 0.25
 _WAITS_FOR_OTHERS = (InformerState.UNKNOWN, InformerState.REFUSED)
 
 
-async def show_first_lists(snapshot: Callable[[], StatusSnapshot], line: ProgressLine) -> None:
+async def show_first_lists(snapshot: Callable[[], BridgeStatus], line: ProgressLine) -> None:
     """Returns when every resource that can be listed was listed once."""
     while True:
         informers = snapshot().informers

@@ -21,7 +21,7 @@ from bridge.cli.terminal import plain, say
 from bridge.model.admin import About, CursorStatus, UnknownTarget
 from bridge.model.diagnosis import Rejected, Trouble, troubles_of, troubles_of_sink
 from bridge.model.primitives.printable import counted
-from bridge.model.status import ConfigurationStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, ConfigurationStatus, SinkState, SinkStatus
 from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
 from bridge.operations.admin.commands import AdminOperations
 from config.document import ConfigurationFile
@@ -39,7 +39,7 @@ class _Report(msgspec.Struct, frozen=True):
     pid: int
     troubles: list[Trouble]
     """The first is the first to look at."""
-    status: StatusSnapshot | None
+    status: BridgeStatus | None
     """The bridge's own answer; None without one."""
 
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.cli.terminal import age, plain, size
 from bridge.model.diagnosis import troubles_of
-from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, InformerState, InformerStatus, SinkState, SinkStatus
 
 # ── Rates ────────────────────────────────────────────────────────────────────
 
@@ -63,7 +63,7 @@ class Answer:
 
     at: float
     """Seconds of a clock that never runs backwards."""
-    status: StatusSnapshot
+    status: BridgeStatus
     counts: Counts | None
     """None if /metrics does not answer."""
 
@@ -140,7 +140,7 @@ def figures_of(answer: Answer, before: Answer | None) -> Figures:
     return Figures(answer, tuple(resources), sinks)
 
 
-def _by_resource(status: StatusSnapshot) -> dict[str, list[InformerStatus]]:
+def _by_resource(status: BridgeStatus) -> dict[str, list[InformerStatus]]:
     found: dict[str, list[InformerStatus]] = {}
     for informer in status.informers:
         found.setdefault(informer.resource, []).append(informer)
@@ -158,6 +158,7 @@ class Order(StrEnum):
     NAME = "name"
     RATE = "rate"
     LAG = "lag"
+    """What waits: the queued deltas of a resource, the backlog of a sink."""
     ERRORS = "errors"
 
     def next(self) -> Order:
@@ -198,6 +199,7 @@ RESOURCES = (
     Column("ERRORS", 2, right=True),
     Column("", 1),
 )
+# LAG is the age of the oldest record in the backlog.
 SINKS = (
     Column("SINK"),
     Column("STATE"),
@@ -305,7 +307,7 @@ def _ordered(rows: Sequence[Any], order: Order, name: Callable[[Any], str], keys
     return by_name if order is Order.NAME else sorted(by_name, key=keys[order], reverse=True)
 
 
-def summary(status: StatusSnapshot, figures: Figures) -> list[Cell]:
+def summary(status: BridgeStatus, figures: Figures) -> list[Cell]:
     """The bridge in a few words, the most important first."""
     committed = [each.rate for each in figures.resources if each.rate is not None]
     cells = [

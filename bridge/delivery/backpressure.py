@@ -18,7 +18,7 @@ from bridge.model.primitives.backoff import PollInterval
 from bridge.outbox import Outbox, why_full
 from bridge.plan.plan import SinkPlan
 from bridge.telemetry.facts import Report
-from bridge.telemetry.facts.outbox import BacklogCompacted, BacklogDropped, IntakeBlocked, IntakeResumed
+from bridge.telemetry.facts.delivery import BacklogCompacted, BacklogDropped, IntakeBlocked, IntakeResumed
 
 CHECK_INTERVAL = 0.25
 """Seconds between two checks of the backlogs. Bounds are in records, so a backlog grows little in between."""

@@ -13,7 +13,7 @@ from bridge.model.change import ChangeBatch
 from bridge.model.record import Delta
 from bridge.outbox import Outbox
 from bridge.telemetry.facts import Report
-from bridge.telemetry.facts.outbox import BatchCommitted
+from bridge.telemetry.facts.delivery import BatchCommitted
 
 
 class Exporter:

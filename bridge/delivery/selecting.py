@@ -28,7 +28,7 @@ from bridge.outbox import EVERYTHING, Decide, JudgedRecords, LastState, Moved, S
 from bridge.plan.entries import Resolution, resolve_entries, unwatched_entries
 from bridge.plan.plan import PlanRefused, SinkPlan
 from bridge.telemetry.facts import Report
-from bridge.telemetry.facts.outbox import (
+from bridge.telemetry.facts.delivery import (
     EvaluationsFailed,
     ExpressionFailed,
     SelectionChanged,

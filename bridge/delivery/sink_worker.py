@@ -21,8 +21,7 @@ from bridge.model.record import Delta, Gap, NewDeadLetter, Record, RetriedDeadLe
 from bridge.model.status import CircuitState, PauseCause, SinkState
 from bridge.outbox import DeadLetters
 from bridge.telemetry.facts import Report
-from bridge.telemetry.facts.delivery import RecordRejected, RecordsParked
-from bridge.telemetry.facts.outbox import ListenerOverrun
+from bridge.telemetry.facts.delivery import ListenerOverrun, RecordRejected, RecordsParked
 from sinks.base import is_blocked
 
 

@@ -8,7 +8,7 @@ readiness      the report of /readyz?verbose
 server         /metrics, /healthz, /readyz
 
 A connection is counted by ``listener``, which reads its request within bounds; then ``access`` admits it or raises a
-refusal, and the server's handler answers from a StatusSnapshot. The page, the admin socket and replication have
+refusal, and the server's handler answers from a BridgeStatus. The page, the admin socket and replication have
 handlers of their own on the same listener.
 
 Invariants, each with its test:

@@ -17,12 +17,12 @@ from datetime import UTC, datetime, timedelta
 
 from bridge.model.primitives.printable import escaped
 from bridge.model.status import (
+    BridgeStatus,
     CircuitState,
     ConfigurationStatus,
     ElectionStatus,
     InformerStatus,
     SinkStatus,
-    StatusSnapshot,
 )
 
 STATE = "[+] state "
@@ -31,7 +31,7 @@ LONGEST_REASON = 2000
 """Characters."""
 
 
-def report(snapshot: StatusSnapshot) -> str:
+def report(snapshot: BridgeStatus) -> str:
     """The report as printable text. Reasons hold no secrets, and are bounded."""
     informers = [_informer(each, changing=snapshot.changing) for each in snapshot.informers]
     follows = snapshot.election is not None and not snapshot.election.leads
@@ -51,7 +51,7 @@ def report(snapshot: StatusSnapshot) -> str:
     return "\n".join([*map(escaped, lines), f"readyz check {'passed' if snapshot.ready else 'failed'}", ""])
 
 
-def _intake(snapshot: StatusSnapshot) -> str:
+def _intake(snapshot: BridgeStatus) -> str:
     if not snapshot.intake_blocked:
         return "[+] intake open"
     return f"[-] intake blocked reason: {_one_line(snapshot.intake_blocked)}"

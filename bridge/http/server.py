@@ -18,7 +18,7 @@ from aiohttp import web
 from bridge.http import readiness
 from bridge.http.access import TokenFile, expect_local_name, is_local
 from bridge.http.listener import Bounds, Limits, Listener, Startable
-from bridge.model.status import StatusSnapshot, StatusSource
+from bridge.model.status import BridgeStatus, StatusSource
 from bridge.telemetry.facts import Report, discard
 from bridge.telemetry.facts.process import TELEMETRY_SERVER
 
@@ -33,7 +33,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 class MetricsSource(Protocol):
     """The registry of metrics."""
 
-    def render(self, snapshot: StatusSnapshot, accept: str, /) -> tuple[bytes, str]:
+    def render(self, status: BridgeStatus, accept: str, /) -> tuple[bytes, str]:
         """The exposition, and its content type."""
         ...
 
@@ -54,7 +54,7 @@ class WebServer(Startable):
         """``port`` 0 takes a free port; ``host`` "" is every interface. ``token`` opens the details of
         /readyz; without one, they are for this machine."""
         self._host = host
-        self._status = status
+        self._bridge = status
         self._metrics = metrics
         self._token = token
         self._rendering = asyncio.Lock()
@@ -84,20 +84,20 @@ class WebServer(Startable):
         single thread at a time, since more threads would starve the event loop."""
         accept = request.headers.get("Accept", "")
         async with self._rendering:
-            snapshot = self._status.snapshot()
-            body, content_type = await asyncio.to_thread(self._metrics.render, snapshot, accept)
+            status = self._bridge.status()
+            body, content_type = await asyncio.to_thread(self._metrics.render, status, accept)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _answer_healthz(self, _request: web.Request) -> web.Response:
         """An answer proves that the event loop runs."""
-        return _said("ok") if self._status.alive() else _said("stuck: only a new process can help", status=503)
+        return _said("ok") if self._bridge.alive() else _said("stuck: only a new process can help", status=503)
 
     async def _answer_readyz(self, request: web.Request) -> web.Response:
-        snapshot = self._status.snapshot()
-        text = "ok" if snapshot.ready else "not ready: see /readyz?verbose"
+        status = self._bridge.status()
+        text = "ok" if status.ready else "not ready: see /readyz?verbose"
         if "verbose" in request.query:
-            text = readiness.report(snapshot) if self._may_see_details(request) else f"{text}\n{_DETAILS_ELSEWHERE}"
-        return _said(text, status=200 if snapshot.ready else 503)
+            text = readiness.report(status) if self._may_see_details(request) else f"{text}\n{_DETAILS_ELSEWHERE}"
+        return _said(text, status=200 if status.ready else 503)
 
     def _may_see_details(self, request: web.Request) -> bool:
         if self._token is None:

@@ -13,7 +13,7 @@ from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.primitives.ring import Ring, Slice
 from bridge.processor.shared_processor import ListenerClosed, ProcessorListener, SharedProcessor
 from bridge.telemetry.facts import Report
-from bridge.telemetry.facts.outbox import ListenerOverrun
+from bridge.telemetry.facts.delivery import ListenerOverrun
 
 Handler: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
 """Receives changes in order, at most BATCH per call. An error that it raises ends the informer."""

@@ -17,13 +17,13 @@ from bridge.model.admin import DeadLetterChain
 from bridge.model.primitives.printable import counted
 from bridge.model.status import (
     OTHERS_FIRST,
+    BridgeStatus,
     ConfigurationStatus,
     ElectionStatus,
     InformerState,
     InformerStatus,
     SinkState,
     SinkStatus,
-    StatusSnapshot,
 )
 
 BEHIND_SECONDS = 600.0
@@ -55,7 +55,7 @@ Rejected: TypeAlias = Mapping[str, Sequence[DeadLetterChain]]
 """Sink → the first two chains of dead letters, or all of one or none. What is missing is not named."""
 
 
-def troubles_of(status: StatusSnapshot, rejected: Rejected = MappingProxyType({})) -> list[Trouble]:
+def troubles_of(status: BridgeStatus, rejected: Rejected = MappingProxyType({})) -> list[Trouble]:
     """All troubles, those that hold up everything first. Empty if all is well."""
     found = [*_of_intake(status)]
     if status.election is not None:
@@ -79,7 +79,7 @@ def _of_refusal(configuration: ConfigurationStatus) -> Trouble:
     return Trouble("configuration", what, "correct the file, then", "reload")
 
 
-def _of_intake(status: StatusSnapshot) -> Iterator[Trouble]:
+def _of_intake(status: BridgeStatus) -> Iterator[Trouble]:
     if status.intake_blocked:
         what = f"the bridge reads nothing: {'the disk is full: ' * status.disk_full}{status.intake_blocked}"
         advice = (

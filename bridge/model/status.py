@@ -203,7 +203,7 @@ class ConfigurationStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Refused reloads."""
 
 
-class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+class BridgeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the whole bridge. Frozen, so that a thread may read it."""
 
     informers: tuple[InformerStatus, ...]
@@ -255,7 +255,7 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 class StatusSource(Protocol):
     """The running bridge."""
 
-    def snapshot(self) -> StatusSnapshot: ...
+    def status(self) -> BridgeStatus: ...
 
     def alive(self) -> bool:
         """False if only a new process can help: an informer or a worker is stuck. Failures of the API server or of a

@@ -1,5 +1,6 @@
 """Operators act on a bridge here, running or stopped, and look at its data: with commands on a socket, with checks
-before a start, with a comparison of a destination, and on a page.
+before a start, with a comparison of a destination, and on a page. (The option ``operations`` of a ``select`` is about
+the ops of records.)
 
 admin          commands for a running bridge over its socket, and for the state of a stopped one
 check          ``kubedelta check``: reports mistakes before anything runs

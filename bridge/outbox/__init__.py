@@ -84,7 +84,7 @@ from bridge.outbox.errors import Damaged, OtherCluster, OtherShard, StateError, 
 from bridge.outbox.inspection import StateInspection, look_at
 from bridge.outbox.ledger import Ledger, LedgerObject, covering
 from bridge.outbox.log.cleaner import CleanerPolicy
-from bridge.outbox.log.sparse_index import Retention
+from bridge.outbox.log.retention import Retention
 from bridge.outbox.log.statements import Decide
 from bridge.outbox.opening import number_of_now
 from bridge.outbox.outbox import Outbox

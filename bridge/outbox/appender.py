@@ -1,9 +1,12 @@
-"""Turns batches of changes into durable records."""
+"""Turns batches of changes into durable records: ``Appender`` numbers them, and follows the progress of each informer
+from batch to batch (``RunningInformer``).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from time import gmtime, strftime, time_ns
 
@@ -13,18 +16,55 @@ from bridge.model.change import ChangeBatch, Evidence, ObjectVersion, Op
 from bridge.model.formats.content import behind
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource, Scope
+from bridge.model.versions.version import newest_of
 from bridge.outbox.log import statements
-from bridge.outbox.log.sparse_index import LogEnd, Retention
-from bridge.outbox.log.statements import (
-    Append,
-    Decide,
-    InformerProgress,
-    RunningInformer,
-    deciding,
-    with_managers,
-)
+from bridge.outbox.log.retention import LogEnd, Retention
+from bridge.outbox.log.statements import Append, Decide, InformerProgress, deciding, with_managers
 from bridge.outbox.store import Store
 from bridge.outbox.turns import Turns
+
+
+@dataclass(slots=True)
+class RunningInformer:
+    """A running informer, as the outbox follows it."""
+
+    progress: InformerProgress
+    kind: int
+    resource: Resource
+    """The resource with the number ``progress.resource``."""
+    rebuilding: bool
+    """True until the first complete list after the database was lost. Objects of that list were exported before, and
+    become ``sync``."""
+    has_forms: bool = False
+    """True if the ledger may hold objects of this resource in another version, kind or scope than the present."""
+    removing: bool = False
+    """True while the informer exports deletes of objects that may still exist in the cluster."""
+
+    def advance(self, batch: ChangeBatch) -> bool:
+        """Applies the position and epoch of a batch. Returns True if there is progress to save. A batch queued before a
+        new epoch began belongs to its own epoch, and moves no later position."""
+        known = self.progress
+        if batch.epoch < known.epoch:
+            return False
+        began = batch.epoch > known.epoch
+        if began:
+            known = InformerProgress(known.informer, known.resource, None, None, batch.epoch)
+        position = known.position
+        if batch.position is not None:
+            position = batch.position
+            self.rebuilding = False
+        elif not all(change.op.is_copy for change in batch.changes):
+            position = None
+        ignored = known.ignored
+        if batch.ignored is not None:
+            ignored = batch.ignored
+        elif ignored is not None and batch.position is not None and batch.ignoring != ignored.paths:
+            ignored = None  # A list has shown the states that other paths hid.
+        # A delete inferred from a list carries the last known version, which may belong to an older epoch.
+        versions = [each.object.resource_version for each in batch.changes if each.op.has_state]
+        newest = newest_of((known.newest, *versions, batch.position))
+        self.progress = InformerProgress(known.informer, known.resource, position, newest, known.epoch, ignored)
+        return began or batch.position is not None
 
 
 class Appender:

@@ -44,10 +44,10 @@ from bridge.model.record import Delta
 from bridge.model.resource import Resource, Scope
 from bridge.model.versions.version import newest_of
 from bridge.model.versions.version_table import Checkpoint, Deleted, VersionTable
-from bridge.outbox.appender import Appender
+from bridge.outbox.appender import Appender, RunningInformer
 from bridge.outbox.errors import Damaged, OtherCluster, OtherShard
 from bridge.outbox.log import record_codec, statements
-from bridge.outbox.log.statements import InformerProgress, RunningInformer
+from bridge.outbox.log.statements import InformerProgress
 from bridge.outbox.storage.database import columns, one, row, rows_of
 from bridge.outbox.store import Store, bounded
 

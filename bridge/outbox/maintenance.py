@@ -10,7 +10,7 @@ from bridge.outbox.encryption import Renewal
 from bridge.outbox.log import cleaner
 from bridge.outbox.log.body_codec import FIRST_NUMBER, Dictionary, add_dictionary, make_dictionary
 from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
-from bridge.outbox.log.sparse_index import LogEnd, Retention, SparseIndex, trim_through
+from bridge.outbox.log.retention import LogEnd, Retention, SparseIndex, trim_through
 from bridge.outbox.opening import OpenedState
 from bridge.outbox.store import Store
 

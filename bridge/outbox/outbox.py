@@ -30,7 +30,7 @@ from bridge.outbox.encryption import Cipher
 from bridge.outbox.errors import Damaged
 from bridge.outbox.ledger import Ledger
 from bridge.outbox.log.cleaner import CleanerPolicy
-from bridge.outbox.log.sparse_index import Retention, SparseIndex
+from bridge.outbox.log.retention import Retention, SparseIndex
 from bridge.outbox.maintenance import LogMaintenance
 from bridge.outbox.storage.state_directory import Disk
 from bridge.outbox.store import Store, read_log

@@ -9,7 +9,7 @@ observers   passes each fact to every observer
 
 A room calls ``Report`` with a fact. ``Telemetry`` passes it to each observer in order: ``Metrics`` moves the series
 that the fact yields, and ``Logs`` has the fact write its lines. Neither of them names a fact, but for the few by which
-resources and sinks come and go. State that is no event, such as a backlog, is read from a StatusSnapshot at each
+resources and sinks come and go. State that is no event, such as a backlog, is read from a BridgeStatus at each
 scrape, and is not counted on the way of a change.
 
 Invariants, each with its tests:

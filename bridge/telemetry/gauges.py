@@ -1,4 +1,4 @@
-"""Makes Prometheus families of a StatusSnapshot, at each scrape."""
+"""Makes Prometheus families of a BridgeStatus, at each scrape."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from bridge.model.primitives.shard import Shard
 from bridge.model.status import (
+    BridgeStatus,
     CircuitState,
     ConfigurationStatus,
     ElectionStatus,
     InformerStatus,
     SinkState,
     SinkStatus,
-    StatusSnapshot,
 )
 
 
-def gauges(snapshot: StatusSnapshot, *, build: Mapping[str, str], failures: Mapping[str, int]) -> Iterator[Metric]:
+def gauges(snapshot: BridgeStatus, *, build: Mapping[str, str], failures: Mapping[str, int]) -> Iterator[Metric]:
     """``failures``: of telemetry itself, by observer."""
     yield InfoMetricFamily("kubedelta_build", "Version of the running bridge.", value=dict(build))
     # prometheus_client adds _total to the name.
@@ -87,7 +87,7 @@ def _election(found: ElectionStatus) -> Iterator[Metric]:
     yield seconds
 
 
-def _state(snapshot: StatusSnapshot) -> Iterator[Metric]:
+def _state(snapshot: BridgeStatus) -> Iterator[Metric]:
     def gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
         return GaugeMetricFamily(f"kubedelta_{name}", text, value=value)
 
@@ -106,7 +106,7 @@ def _state(snapshot: StatusSnapshot) -> Iterator[Metric]:
         yield gauge("disk_free_bytes", "Bytes free on the disk of state.directory.", snapshot.disk_free_bytes)
 
 
-def _informers(snapshot: StatusSnapshot) -> Iterator[Metric]:
+def _informers(snapshot: BridgeStatus) -> Iterator[Metric]:
     """Scopes of a resource are joined: a resource is as ready, and as fresh, as its worst scope."""
     by_resource: dict[str, list[InformerStatus]] = {}
     for informer in snapshot.informers:

@@ -1,4 +1,4 @@
-"""Keeps the metrics of a bridge: moves the series that facts name, makes gauges of a StatusSnapshot at each scrape, and
+"""Keeps the metrics of a bridge: moves the series that facts name, makes gauges of a BridgeStatus at each scrape, and
 renders both as text.
 
 Names follow client-go (reflector, informer) where client-go has the same thing. Labels are bounded by the configuration
@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from bridge.model.resource import Scope
-from bridge.model.status import StatusSnapshot
+from bridge.model.status import BridgeStatus
 from bridge.telemetry.facts import (
     Fact,
     Metric,
@@ -83,7 +83,7 @@ class Metrics:
         for name in names:
             self._begin("sink", name)
 
-    def render(self, snapshot: StatusSnapshot, accept: str) -> tuple[bytes, str]:
+    def render(self, snapshot: BridgeStatus, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in a format of the Accept header ``accept``. May run in a thread:
         counters have locks, and the snapshot is frozen."""
         try:

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import (
+    BridgeStatus,
     ConfigurationStatus,
     ElectionState,
     ElectionStatus,
@@ -17,7 +18,6 @@ from bridge.model.status import (
     InformerStatus,
     SinkState,
     SinkStatus,
-    StatusSnapshot,
 )
 from bridge.telemetry.facts.informer import InformerStarted
 from bridge.telemetry.metrics import Metrics
@@ -39,7 +39,7 @@ def exposed_metrics() -> dict[str, set[str]]:
         renewed_seconds=1.0,
         followers=(FollowerStatus("pod-1", True, 0, 0.0),),
     )
-    snapshot = StatusSnapshot(
+    snapshot = BridgeStatus(
         informers=(pods,),
         sinks=(sink,),
         disk_free_bytes=1,

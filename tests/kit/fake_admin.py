@@ -20,7 +20,7 @@ from bridge.model.admin import (
     StateReport,
     UnknownTarget,
 )
-from bridge.model.status import SnapshotState, SnapshotStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, SnapshotState, SnapshotStatus
 from bridge.operations.admin.commands import AdminOperations
 
 
@@ -66,7 +66,7 @@ class FakeAdmin(AdminOperations):
         self.bodies: dict[int, bytes] = {}
         self.report = StateReport("/state/outbox.db", "3.51.0", 1, "u-1", [], 40, 20, 2, 1, 0, 65536, 4096, 0)
         self.reloaded = Reloaded("/etc/kubedelta.yaml", ["sinks.audit: added"], deletes={"pods": 7})
-        self.status_snapshot = StatusSnapshot(informers=(), sinks=())
+        self.status_snapshot = BridgeStatus(informers=(), sinks=())
         self.followed: list[Followed] = []
         self.asked: list[tuple[object, ...]] = []
         self.changes = True
@@ -145,7 +145,7 @@ class FakeAdmin(AdminOperations):
         self._take("reload", request)
         return self.reloaded
 
-    async def status(self) -> StatusSnapshot:
+    async def status(self) -> BridgeStatus:
         self._take("status")
         return self.status_snapshot
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bridge.outbox.log.sparse_index import SparseIndex
+from bridge.outbox.log.retention import SparseIndex
 
 EPSILON = 1e-9
 

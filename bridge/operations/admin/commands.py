@@ -35,7 +35,7 @@ from bridge.model.admin import (
     StateReport,
 )
 from bridge.model.primitives.printable import counted
-from bridge.model.status import SnapshotStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, SnapshotStatus
 
 PREFIX = "/v1"
 LARGEST_REQUEST = 1024 * 1024
@@ -356,7 +356,7 @@ class AdminOperations:
         no bridge runs, or if it has no file."""
 
     @_command("GET", "/status", None, seconds=5.0)
-    async def status(self) -> StatusSnapshot:
+    async def status(self) -> BridgeStatus:
         """The state of the running bridge. Raises UnknownTarget if no bridge runs."""
 
     @_command(

@@ -35,7 +35,7 @@ from bridge.model.admin import (
 )
 from bridge.model.primitives.network import host_and_port
 from bridge.model.record import Delta, SnapshotScope
-from bridge.model.status import PauseCause, SinkState, SnapshotStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, PauseCause, SinkState, SnapshotStatus
 from bridge.operations.admin.commands import LARGEST_PAGE, AdminOperations
 from bridge.outbox import DeadLetters, Outbox
 from bridge.plan.entries import meant
@@ -138,7 +138,7 @@ class OfflineOperations(AdminOperations):
     async def reload(self, request: ReloadRequest) -> Reloaded:
         raise UnknownTarget("no bridge runs; its next start reads the configuration")
 
-    async def status(self) -> StatusSnapshot:
+    async def status(self) -> BridgeStatus:
         raise UnknownTarget("no bridge runs")
 
     async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
@@ -207,7 +207,7 @@ class LiveOperations(OfflineOperations):
         catalogue: Callable[[], Catalogue | None],
         reload: Callable[[ReloadRequest], Awaitable[Reloaded]] | None,
         live_tail: LiveTail,
-        status: Callable[[], StatusSnapshot],
+        status: Callable[[], BridgeStatus],
     ) -> None:
         """``reload``: None for a bridge without a configuration file."""
         super().__init__(outbox, cluster, report)
@@ -220,7 +220,7 @@ class LiveOperations(OfflineOperations):
     def _served(self) -> Catalogue | None:
         return self._catalogue()
 
-    async def status(self) -> StatusSnapshot:
+    async def status(self) -> BridgeStatus:
         return self._status()
 
     def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:

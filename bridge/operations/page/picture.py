@@ -1,6 +1,6 @@
 """Makes the picture of the bridge that a viewer sees: its state with rates, as JSON, and the backlogs of the last hour.
 
-``Painter`` turns a StatusSnapshot into a picture; rates are the growth of counters over the last seconds.
+``Painter`` turns a BridgeStatus into a picture; rates are the growth of counters over the last seconds.
 ``BacklogHistory`` keeps a sample of each sink in a ring; its caller names the moment.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from bridge.model.status import SinkStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, SinkStatus
 
 _WINDOW = 5.0
 """Seconds over which a rate is measured."""
@@ -29,7 +29,7 @@ class Painter:
         self._of_resources = Rates()
         self._of_sinks = Rates()
 
-    def paint(self, snapshot: StatusSnapshot, now: float) -> bytes:
+    def paint(self, snapshot: BridgeStatus, now: float) -> bytes:
         """All that a viewer sees, except records: the status of each resource and sink, whether it is well, and records
         in a second; as JSON. ``now``: seconds of the event loop's clock."""
         of_resources = {each.resource: self.committed[each.resource] for each in snapshot.informers}

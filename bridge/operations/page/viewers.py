@@ -22,7 +22,7 @@ import msgspec
 from aiohttp import web
 
 from bridge.model.record import Delta, Record, body_bytes
-from bridge.model.status import StatusSnapshot
+from bridge.model.status import BridgeStatus
 from bridge.operations.page.picture import EVERY, BacklogHistory, Painter
 from bridge.processor.shared_processor import SharedProcessor, Tap
 from bridge.telemetry.facts import Report
@@ -56,7 +56,7 @@ class PageSources(Protocol):
     processor: SharedProcessor[Record]
 
     @property
-    def snapshot(self) -> Callable[[], StatusSnapshot]: ...
+    def status(self) -> Callable[[], BridgeStatus]: ...
 
     def form(self, sink: str) -> Form | None:
         """The form of a sink's records; None for an unknown sink. It changes with the configuration: ask for each
@@ -116,7 +116,7 @@ class Viewers:
 
     async def _sample(self) -> None:
         while True:
-            sample = self.history.add(time(), self._sources.snapshot().sinks)
+            sample = self.history.add(time(), self._sources.status().sinks)
             for viewer in self._viewers:
                 viewer.tell("sample", sample)
             await asyncio.sleep(EVERY)
@@ -144,7 +144,7 @@ class Viewers:
     async def _paint(self, painter: Painter) -> None:
         now = asyncio.get_running_loop().time
         while True:
-            picture = painter.paint(self._sources.snapshot(), now())
+            picture = painter.paint(self._sources.status(), now())
             for viewer in self._viewers:
                 viewer.show(picture)
             await asyncio.sleep(TICK)

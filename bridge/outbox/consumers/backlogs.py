@@ -20,7 +20,7 @@ from bridge.outbox.consumers.compaction import BacklogSize, drop_through
 from bridge.outbox.consumers.cursors import SinkCursor
 from bridge.outbox.consumers.selections import StoredSelection
 from bridge.outbox.errors import Damaged
-from bridge.outbox.log.sparse_index import LogEnd, SparseIndex
+from bridge.outbox.log.retention import LogEnd, SparseIndex
 from bridge.outbox.storage.database import one
 
 _MOST = 4000

@@ -28,7 +28,7 @@ import msgspec
 
 from bridge.model.change import Op
 from bridge.model.policies import BacklogBounds
-from bridge.outbox.log.sparse_index import SparseIndex
+from bridge.outbox.log.retention import SparseIndex
 
 
 class BacklogRecord(msgspec.Struct, frozen=True, gc=False):

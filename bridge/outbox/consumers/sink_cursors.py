@@ -18,7 +18,7 @@ from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
 from bridge.outbox.consumers.dead_letters import DeadLetters, SavedDeadLetters
 from bridge.outbox.consumers.destination_progress import DestinationProgress
 from bridge.outbox.consumers.selections import JudgedRecords
-from bridge.outbox.log.sparse_index import LogEnd
+from bridge.outbox.log.retention import LogEnd
 from bridge.outbox.store import Condition, Store
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotEnded

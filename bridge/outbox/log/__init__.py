@@ -1,9 +1,9 @@
 """The log of records in the database.
 
-statements     the writer's transactions for new records, with their managers and selections; the running informers
+statements     the writer's transactions for new records, with their managers and selections
 record_codec   a row into its record; records in dead letters; kinds and resources by number
 body_codec     compressed bodies, with a dictionary for each kind
-sparse_index   bytes and ages of records without a read of the log, and how far the log can be trimmed
+retention      how far the log can be trimmed; bytes and ages of records without a read of it (sparse index)
 cleaner        deletes records that nobody needs, in bulk
 
 ``statements.append`` writes a batch: a row of the log and a row of the ledger for each record, and the informer's

@@ -2,14 +2,13 @@
 
 This is on the hot path. Before a batch is written, its records may get two additions. Where a sink has a selection,
 ``deciding`` adds the decision which sinks get the record. Where a sink asks for field managers, ``with_managers`` adds
-those of the step from the object's former state to its new one. Then ``append`` writes the batch. ``RunningInformer``
-is an informer as the outbox follows it from batch to batch, and ``reach`` saves its progress, with changes or without.
+those of the step from the object's former state to its new one. Then ``append`` writes the batch. ``reach`` saves the
+progress of an informer, with changes or without.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import NamedTuple, Protocol, TypeAlias
@@ -18,11 +17,9 @@ import apsw
 import msgspec
 from msgspec.structs import astuple
 
-from bridge.model.change import Change, ChangeBatch, IgnoredChange, ObjectVersion
+from bridge.model.change import Change, IgnoredChange, ObjectVersion
 from bridge.model.formats.content import behind, step
 from bridge.model.record import Delta, Selected
-from bridge.model.resource import Resource
-from bridge.model.versions.version import newest_of
 from bridge.outbox.encryption import Cipher, Place
 from bridge.outbox.log import record_codec
 from bridge.outbox.log.record_codec import LogRow, LogValues
@@ -281,46 +278,3 @@ def raise_epoch(database: apsw.Connection, kind: int, epochs: Iterable[int]) -> 
     """Lets later informers of the kind begin in a later epoch than ``epochs``. Objects that were exported as deleted in
     these epochs may return unchanged, and their ids must not repeat."""
     database.execute("UPDATE kinds SET epoch = max(epoch, ?) WHERE id = ?", (1 + max(epochs, default=0), kind))
-
-
-@dataclass(slots=True)
-class RunningInformer:
-    """A running informer, as the outbox follows it."""
-
-    progress: InformerProgress
-    kind: int
-    resource: Resource
-    """The resource with the number ``progress.resource``."""
-    rebuilding: bool
-    """True until the first complete list after the database was lost. Objects of that list were exported before, and
-    become ``sync``."""
-    has_forms: bool = False
-    """True if the ledger may hold objects of this resource in another version, kind or scope than the present."""
-    removing: bool = False
-    """True while the informer exports deletes of objects that may still exist in the cluster."""
-
-    def advance(self, batch: ChangeBatch) -> bool:
-        """Applies the position and epoch of a batch. Returns True if there is progress to save. A batch queued before a
-        new epoch began belongs to its own epoch, and moves no later position."""
-        known = self.progress
-        if batch.epoch < known.epoch:
-            return False
-        began = batch.epoch > known.epoch
-        if began:
-            known = InformerProgress(known.informer, known.resource, None, None, batch.epoch)
-        position = known.position
-        if batch.position is not None:
-            position = batch.position
-            self.rebuilding = False
-        elif not all(change.op.is_copy for change in batch.changes):
-            position = None
-        ignored = known.ignored
-        if batch.ignored is not None:
-            ignored = batch.ignored
-        elif ignored is not None and batch.position is not None and batch.ignoring != ignored.paths:
-            ignored = None  # A list has shown the states that other paths hid.
-        # A delete inferred from a list carries the last known version, which may belong to an older epoch.
-        versions = [each.object.resource_version for each in batch.changes if each.op.has_state]
-        newest = newest_of((known.newest, *versions, batch.position))
-        self.progress = InformerProgress(known.informer, known.resource, position, newest, known.epoch, ignored)
-        return began or batch.position is not None

@@ -2,10 +2,10 @@
 state, and never about a single change, so that reporting stays cheap.
 
 cluster    the connection to the API server, discovery, the cluster's identity
-delivery   deliveries, their failures, the circuit
+delivery   commits and selections, backlogs, deliveries, their failures, the circuit
 election   the Lease: who holds it, and its renewals
 informer   lists, watches, the server's history
-outbox     commits, the state directory, backlogs and backfills
+outbox     the state directory, backfills
 process    the process, its signals and its clients
 
 A room reports a fact, and the class of the fact says all that observers do with it:

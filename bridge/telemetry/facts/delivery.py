@@ -1,10 +1,203 @@
-"""Facts of bridge.delivery and the sinks: deliveries, failures, and the circuit."""
+"""Facts of bridge.delivery and the sinks: commits and selections, backlogs, deliveries, failures, and the circuit."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from bridge.model.change import Op
 from bridge.telemetry.fact_log import FactLog
-from bridge.telemetry.facts import Counts, Fact, Metric
+from bridge.telemetry.facts import Counts, Fact, Metric, ResourceFact
 from bridge.telemetry.facts.outbox import GAPS
+
+# ── Commits ──────────────────────────────────────────────────────────────────
+
+COMMITTED = Metric(
+    "records_committed",
+    "Records stored in the outbox.",
+    "resource",
+    op=tuple(Op),
+)
+COMMITTED_BYTES = Metric("records_committed_bytes", "Bytes of object bodies stored in the outbox.", "resource")
+
+
+class BatchCommitted(ResourceFact, frozen=True, gc=False):
+    """Records of an informer are durable in the outbox."""
+
+    records: int
+    bytes: int
+    ops: Mapping[Op, int]
+    """How many of the records have each op."""
+
+    def log(self, log: FactLog) -> None:
+        if log.is_debug():
+            log.debug("batch committed", **self.named, records=self.records, bytes=self.bytes)
+
+    def counts(self) -> Counts:
+        name = self.resource.name
+        for op, count in self.ops.items():
+            yield (COMMITTED, name, op), count
+        yield (COMMITTED_BYTES, name), self.bytes
+
+
+# ── Selections ───────────────────────────────────────────────────────────────
+
+EVALUATIONS = Metric(
+    "failed_evaluations", "Evaluations of expressions in select that failed; on_error decided instead."
+)
+
+
+class SelectionChanged(Fact, frozen=True):
+    """A sink's selection differs from that of the last run, or before a reload. The sink gets the difference behind its
+    backlog. For a new sink, both figures are 0."""
+
+    sentence = "the selection of a sink is another than before; the sink gets the difference"
+
+    sink: str
+    added: int
+    """Records ``added`` for objects that the selection contains now."""
+    deleted: int
+    """Records ``deleted`` for objects that it does not contain any more."""
+    number: int
+    """The number of the selection, which ends the ids of these records."""
+
+
+class SelectorUnserved(Fact, frozen=True):
+    """An entry of a sink's ``select`` names a resource that the cluster does not serve at this moment."""
+
+    level = "warning"
+    sentence = (
+        "an entry of a selection names a resource that is not served: until the next start or reload, it means a "
+        "resource of this full name only"
+    )
+
+    sink: str
+    option: str
+    resource: str
+
+
+class SelectionUnreadable(Fact, frozen=True):
+    """The remembered selection of a sink that is not configured cannot be compiled. Until the sink returns, it counts
+    without its expressions."""
+
+    level = "warning"
+    sentence = (
+        "the remembered selection of a sink that is not configured cannot be evaluated: its backlog grows by all "
+        "objects that the expressions might choose, until the sink returns or is forgotten"
+    )
+
+    sink: str
+    reason: str
+
+
+class ExpressionFailed(Fact, frozen=True):
+    """The first failure of an expression of ``select``. The text has no value of the object."""
+
+    expression: str
+    resource: str
+    key: str
+    reason: str
+
+    def log(self, log: FactLog) -> None:
+        text = (
+            "an expression of a selection fails on an object: on_error decides; later failures of the expression are "
+            "only counted"
+        )
+        log.warning(text, expression=self.expression, resource=self.resource, object=self.key, reason=self.reason)
+
+
+class EvaluationsFailed(Fact, frozen=True):
+    """Evaluations of expressions that failed since the last such fact."""
+
+    level = "debug"
+    sentence = "expressions of selections failed"
+
+    count: int
+
+    def counts(self) -> Counts:
+        yield (EVALUATIONS,), self.count
+
+
+# ── Backlogs ─────────────────────────────────────────────────────────────────
+
+INTAKE_BLOCKS = Metric("sink_intake_blocks", "Times the sink's backlog stopped reading from the API server.", "sink")
+COMPACTIONS = Metric("sink_compactions", "Times the sink's backlog was compacted.", "sink")
+COMPACTED = Metric("sink_compacted_records", "Superseded records that a compaction left out.", "sink")
+BACKLOG_DROPS = Metric("sink_backlog_drops", "Times the sink's backlog was dropped.", "sink")
+
+_LOST = "records are lost for the sink; it gets a Gap record in their place"
+
+
+class ListenerOverrun(Fact, frozen=True):
+    """Records left the outbox before this sink had them. It gets a Gap record."""
+
+    sink: str
+    first: int
+    last: int
+    count: int
+
+    def log(self, log: FactLog) -> None:
+        log.error(_LOST, sink=self.sink, records=self.count, first=self.first, last=self.last)
+
+    def counts(self) -> Counts:
+        yield (GAPS, self.sink), self.count
+
+
+class IntakeBlocked(Fact, frozen=True):
+    """A sink's backlog is at its bound, with ``when_full: block``: reading from the API server stops, for every sink,
+    until this sink has caught up."""
+
+    sink: str
+    records: int
+
+    def log(self, log: FactLog) -> None:
+        text = "intake blocked, for every sink, until this sink has caught up: its backlog is at max_backlog"
+        log.error(text, sink=self.sink, records=self.records, when_full="block")
+
+    def counts(self) -> Counts:
+        yield (INTAKE_BLOCKS, self.sink), 1
+
+
+class IntakeResumed(Fact, frozen=True):
+    sink: str
+    seconds: float
+
+    def log(self, log: FactLog) -> None:
+        log.info("intake resumed: the sink has caught up", sink=self.sink, seconds=round(self.seconds, 1))
+
+
+class BacklogCompacted(Fact, frozen=True):
+    """A sink's backlog was at its bound, and was reduced to the newest record of each object."""
+
+    sink: str
+    before: int
+    after: int
+
+    def log(self, log: FactLog) -> None:
+        text = "backlog compacted: the sink gets the newest state of each object, without the steps in between"
+        reason = "max_backlog was reached"
+        subject = ("compacted", self.sink)
+        log.failure(subject, text, reason, sink=self.sink, before=self.before, after=self.after)
+
+    def counts(self) -> Counts:
+        yield (COMPACTIONS, self.sink), 1
+        yield (COMPACTED, self.sink), self.before - self.after
+
+
+class BacklogDropped(Fact, frozen=True):
+    """A sink's backlog was at its bound, and these records were dropped. The sink gets a Gap record in their place."""
+
+    sink: str
+    first: int
+    last: int
+    count: int
+
+    def log(self, log: FactLog) -> None:
+        log.error(_LOST, sink=self.sink, records=self.count, first=self.first, last=self.last)
+
+    def counts(self) -> Counts:
+        yield (BACKLOG_DROPS, self.sink), 1
+        yield (GAPS, self.sink), self.count
+
 
 # ── Sinks ────────────────────────────────────────────────────────────────────
 

@@ -115,7 +115,7 @@ class Reloading:
             raise TimeoutError(f"{name} has {self.held(name)}, not {expected}") from None
 
     def _is_settled(self) -> bool:
-        now = self.bridge.snapshot()
+        now = self.bridge.status()
         return now.ready and now.all_live and not any(sink.backlog_records for sink in now.sinks)
 
 

@@ -24,9 +24,8 @@ from bridge.plan.plan import Plan, PlanRefused, SinkPlan, Wanted
 from bridge.playground import StatusError
 from bridge.telemetry.facts import Fact, discard
 from bridge.telemetry.facts.cluster import ResourceUnknown
-from bridge.telemetry.facts.delivery import RecordsLeftBehind
+from bridge.telemetry.facts.delivery import BacklogDropped, RecordsLeftBehind
 from bridge.telemetry.facts.informer import ResourceRefused, WatchOpened
-from bridge.telemetry.facts.outbox import BacklogDropped
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 from tests.kit.sinks import RecordingSink, StuckSink
@@ -62,7 +61,7 @@ class World:
 
     @property
     def leads(self) -> bool:
-        election = self.bridge.snapshot().election
+        election = self.bridge.status().election
         return election is not None and election.state is ElectionState.LEADING
 
     async def until(self, holds: Callable[[], Any]) -> None:
@@ -71,11 +70,11 @@ class World:
                 await asyncio.sleep(0.01)
 
     async def until_ready(self) -> None:
-        await self.until(lambda: self.bridge.snapshot().ready)
+        await self.until(lambda: self.bridge.status().ready)
 
     def watched(self) -> set[tuple[str, str]]:
         """Resources and scopes that have an informer."""
-        return {(each.resource, each.scope) for each in self.bridge.snapshot().informers if each.state != "unknown"}
+        return {(each.resource, each.scope) for each in self.bridge.status().informers if each.state != "unknown"}
 
     def reported(self, kind: type[Any]) -> list[Any]:
         return [fact for fact in self.facts if isinstance(fact, kind)]
@@ -163,8 +162,8 @@ async def test_a_stuck_sink_blocks_nobody_and_its_backlog_is_bounded() -> None:
             await sink.until(lambda sink: len(sink.records) == 1001)
             versions = [int(delta.resource_version) for delta in sink.deltas]
             assert versions == sorted(set(versions))
-        await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records <= 200)
-        assert world.bridge.snapshot().ready
+        await world.until(lambda: world.bridge.status().sinks[0].backlog_records <= 200)
+        assert world.bridge.status().ready
 
         stuck.loose.set()
         await stuck.until(lambda sink: sink.deltas and sink.deltas[-1].sequence == 1001)
@@ -179,7 +178,7 @@ async def test_new_custom_resources_are_followed_and_gone_ones_deleted() -> None
     sink = RecordingSink()
     async with running(sink, wanted=(Wanted("widgets.example.test"),)) as world:
         await world.until(lambda: world.reported(ResourceUnknown))
-        assert not world.bridge.snapshot().ready
+        assert not world.bridge.status().ready
 
         world.cluster.create("customresourcedefinitions.apiextensions.k8s.io", a_definition())
         world.cluster.create("widgets.example.test", {"metadata": {"name": "w", "namespace": "default"}})
@@ -188,7 +187,7 @@ async def test_new_custom_resources_are_followed_and_gone_ones_deleted() -> None
 
         world.cluster.delete("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.test")
         await sink.until(lambda sink: "deleted default/w" in sink.delivered())
-        await world.until(lambda: world.bridge.snapshot().informers[0].state == "unknown")
+        await world.until(lambda: world.bridge.status().informers[0].state == "unknown")
 
     assert sink.delivered() == ["added default/w", "deleted default/w"]
 
@@ -239,10 +238,10 @@ async def test_a_refused_resource_is_named_and_blocks_no_other() -> None:
         world.cluster.create("configmaps", a_config_map("a"))
         await sink.until(lambda sink: "added default/a" in sink.delivered())
         await world.until(lambda: world.reported(ResourceRefused))
-        refused = {each.resource: each for each in world.bridge.snapshot().informers}["secrets"]
+        refused = {each.resource: each for each in world.bridge.status().informers}["secrets"]
         assert (refused.state, refused.ready) == ("refused", False)
         assert "secrets" in refused.reason
-        assert not world.bridge.snapshot().ready
+        assert not world.bridge.status().ready
 
         rule.stop()
         await world.until_ready()
@@ -288,8 +287,8 @@ async def test_synced_is_not_live_and_readiness_asks_for_both() -> None:
         await world.until_ready()
         async with world.cluster.refusing_connections():
             world.cluster.misbehave.reset("configmaps")
-            await world.until(lambda: not world.bridge.snapshot().ready)
-            (cut_off,) = world.bridge.snapshot().informers
+            await world.until(lambda: not world.bridge.status().ready)
+            (cut_off,) = world.bridge.status().informers
             assert (cut_off.synced, cut_off.live, cut_off.state) == (True, False, "reconnecting")
             assert world.bridge.alive(), "a dead API server is no reason to be restarted"
         await world.until_ready()
@@ -360,7 +359,7 @@ async def test_stopping_delivers_what_was_read() -> None:
         world.cluster.create("configmaps", a_config_map("a"))
         await stuck.holding.wait()
         world.cluster.create("configmaps", a_config_map("b"))
-        await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records == 2)
+        await world.until(lambda: world.bridge.status().sinks[0].backlog_records == 2)
         world.bridge.stop()
         asyncio.get_running_loop().call_later(0.1, stuck.loose.set)
 
@@ -425,7 +424,7 @@ async def test_a_delete_made_by_a_restore_has_the_last_version() -> None:
 async def test_an_empty_wildcard_is_ready_and_watches_what_appears() -> None:
     async with running(RecordingSink(), wanted=(Wanted("*.nothing.example.com"),)) as world:
         await world.until_ready()
-        [status] = world.bridge.snapshot().informers
+        [status] = world.bridge.status().informers
         assert (status.state, status.ready) == ("live", True)
         assert "serves no resources" in status.reason
         assert [fact.name for fact in world.reported(ResourceUnknown)] == ["*.nothing.example.com"]

@@ -40,7 +40,7 @@ async def test_a_destination_that_is_away_fails_a_reload(tmp_path: Path, capsys:
     async with reloading(tmp_path) as run:
         run.cluster.create("configmaps", {"metadata": {"name": "a", "namespace": "default"}})
         async with asyncio.timeout(30 * BUSY):
-            while not run.bridge.snapshot().sinks[0].delivered:  # noqa: ASYNC110  # a status is asked for
+            while not run.bridge.status().sinks[0].delivered:  # noqa: ASYNC110  # a status is asked for
                 await asyncio.sleep(0.01)
         run.write_sinks(hook={"type": "webhook", "url": f"http://127.0.0.1:{reserve_port()}/"})
         code, out, err = await kubedelta(run, capsys, "reload")

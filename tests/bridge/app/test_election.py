@@ -162,7 +162,7 @@ async def test_the_leader_alone_watches_and_delivers(tmp_path: Path) -> None:
 
         assert second.sink.records == []
         assert second.reported(ListCompleted) == []
-        status = second.bridge.snapshot()
+        status = second.bridge.status()
         assert status.ready
         assert status.election is not None
         assert status.election.in_sync
@@ -171,13 +171,13 @@ async def test_the_leader_alone_watches_and_delivers(tmp_path: Path) -> None:
 
 async def test_both_say_who_is_in_sync(tmp_path: Path) -> None:
     async with two_replicas(tmp_path) as (cluster, first, second):
-        await first.until(lambda: "[+] election leading" in report(first.bridge.snapshot()))
-        assert "follower second: in sync" in report(first.bridge.snapshot())
-        assert "[+] election following" in report(second.bridge.snapshot())
+        await first.until(lambda: "[+] election leading" in report(first.bridge.status()))
+        assert "follower second: in sync" in report(first.bridge.status())
+        assert "[+] election following" in report(second.bridge.status())
         await second.stop()
         await first.until(lambda: first.reported(FollowerLost))
-        assert "[!] election leading" in report(first.bridge.snapshot())
-        assert "no follower is in sync" in report(first.bridge.snapshot())
+        assert "[!] election leading" in report(first.bridge.status())
+        assert "no follower is in sync" in report(first.bridge.status())
         assert [each.follower for each in first.reported(FollowerLost)] == ["second"]
         assert published(cluster)["in_sync"] == []
 
@@ -205,8 +205,8 @@ async def test_a_replica_with_another_key_does_not_follow(tmp_path: Path) -> Non
         await first.until(lambda: first.leads)
         other.start(tasks)
         await other.until(lambda: other.reported(FollowingFailed))
-        assert not other.bridge.snapshot().ready
-        assert "401" in report(other.bridge.snapshot())
+        assert not other.bridge.status().ready
+        assert "401" in report(other.bridge.status())
         for each in (first, other):
             each.bridge.stop()
 
@@ -293,8 +293,8 @@ async def test_a_paused_sink_stays_paused_under_another_leader(tmp_path: Path) -
         await first.stop()
         await second.until(lambda: second.leads)
         cluster.create("configmaps", a_config_map("a"))
-        await second.until(lambda: second.bridge.snapshot().sinks and second.bridge.snapshot().sinks[0].backlog_records)
-        assert second.bridge.snapshot().sinks[0].state is SinkState.PAUSED
+        await second.until(lambda: second.bridge.status().sinks and second.bridge.status().sinks[0].backlog_records)
+        assert second.bridge.status().sinks[0].state is SinkState.PAUSED
         async with AdminClient(tmp_path / "second") as admin:
             assert await admin.resume_sink("copy")
         await second.sink.until(lambda sink: "added default/a" in sink.delivered())
@@ -308,7 +308,7 @@ async def test_a_lost_lease_ends_deliveries_until_it_leads_again(tmp_path: Path)
         await first.until(lambda: first.reported(LeadershipLost))
         before = len(first.sink.records)
         cluster.create("configmaps", a_config_map("a"))
-        await first.until(lambda: not first.bridge.snapshot().sinks)
+        await first.until(lambda: not first.bridge.status().sinks)
         assert len(first.sink.records) == before
 
         cluster.patch(LEASE, "kubedelta", {"spec": {"holderIdentity": ""}})

@@ -151,11 +151,11 @@ async def test_what_one_had_not_delivered_the_leader_of_two_does(cluster: Playgr
         await one.until_ready()
         cluster.delete("configmaps", "a")
         cluster.create("configmaps", a_config_map("b"))
-        await one.until(lambda: one.bridge.snapshot().sinks[0].backlog_records >= 2)
+        await one.until(lambda: one.bridge.status().sinks[0].backlog_records >= 2)
         await one.stop()
 
     async with both(cluster, volumes, sink) as (first, _):
-        await first.until(lambda: first.bridge.snapshot().sinks[0].backlog_records == 0)
+        await first.until(lambda: first.bridge.status().sinks[0].backlog_records == 0)
         await sink.until(lambda sink: "added default/b" in sink.delivered())
     assert stuck.records == []
     assert sink.delivered()[-2:] == ["deleted default/a", "added default/b"]

@@ -24,12 +24,12 @@ WEB = [{"resource": "configmaps", "label_selector": "tier=web"}]
 
 async def refused(run: Reloading) -> list[str]:
     """Reloads a file that is refused; nothing changed. Returns the problems."""
-    sinks, informers = run.bridge.snapshot().sinks, lists_and_watches(run.cluster)
+    sinks, informers = run.bridge.status().sinks, lists_and_watches(run.cluster)
     done = await run.reload()
     assert done.changes == []
     assert done.problems
     assert list(run.reported(ReloadRefused)[-1].problems) == done.problems
-    assert [sink.name for sink in run.bridge.snapshot().sinks] == [sink.name for sink in sinks]
+    assert [sink.name for sink in run.bridge.status().sinks] == [sink.name for sink in sinks]
     assert lists_and_watches(run.cluster) == informers
     run.cluster.create("configmaps", a_config_map(f"after-{len(run.reported(ReloadRefused))}"))
     await run.until_held("copy", run.live("configmaps", namespace="default"))
@@ -76,11 +76,11 @@ async def test_a_full_disk_refuses_a_change_before_it_begins(tmp_path: Path, mon
             assert done.changes == []
             assert "the disk of the state is full, nothing changed" in done.problems[0]
             assert "4711 bytes free" in done.problems[0]
-            [trouble] = [each for each in troubles_of(run.bridge.snapshot()) if each.subject == "configuration"]
+            [trouble] = [each for each in troubles_of(run.bridge.status()) if each.subject == "configuration"]
             assert "tried again" in trouble.what
-            assert [sink.name for sink in run.bridge.snapshot().sinks] == ["copy"]
+            assert [sink.name for sink in run.bridge.status().sinks] == ["copy"]
         assert await run.accepted() == ["sinks.late: added"]
-        assert [each for each in troubles_of(run.bridge.snapshot()) if each.subject == "configuration"] == []
+        assert [each for each in troubles_of(run.bridge.status()) if each.subject == "configuration"] == []
 
 
 def _section(run: Reloading, name: str) -> dict[str, Any]:
@@ -116,12 +116,12 @@ async def test_mistakes_that_a_start_finds_are_found(tmp_path: Path) -> None:
 async def test_a_refusal_is_seen_until_the_file_is_right(tmp_path: Path) -> None:
     async with reloading(tmp_path) as run:
         digest = run.reloader.status.digest
-        assert f"[+] configuration in effect digest={digest}" in report(run.bridge.snapshot())
+        assert f"[+] configuration in effect digest={digest}" in report(run.bridge.status())
         run.write(shutdown_grace_seconds="7s")
         await refused(run)
-        assert "[!] configuration refused" in report(run.bridge.snapshot())
-        assert "shutdown_grace_seconds" in report(run.bridge.snapshot())
-        assert run.bridge.snapshot().ready, "the bridge works"
+        assert "[!] configuration refused" in report(run.bridge.status())
+        assert "shutdown_grace_seconds" in report(run.bridge.status())
+        assert run.bridge.status().ready, "the bridge works"
         status = run.reloader.status
         assert (status.digest, status.refusals) == (digest, 1)
         run.write(shutdown_grace_seconds="5s")
@@ -186,7 +186,7 @@ async def test_an_end_during_a_reload_is_polite(tmp_path: Path, receiver: Webhoo
     async with reloading(tmp_path, sinks={"hook": hook}, shutdown_grace_seconds="200ms") as run:
         run.cluster.create("configmaps", a_config_map("a"))
         async with asyncio.timeout(20 * BUSY):
-            while run.bridge.snapshot().sinks[0].state is not SinkState.DELIVERING:  # noqa: ASYNC110
+            while run.bridge.status().sinks[0].state is not SinkState.DELIVERING:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         run.write(sinks={"hook": {**hook, "window": 7}})
         async with asyncio.TaskGroup() as tasks:

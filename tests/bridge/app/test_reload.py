@@ -11,8 +11,9 @@ import pytest
 
 from bridge.app import reloader
 from bridge.model.status import SinkState
+from bridge.telemetry.facts.delivery import SelectionChanged
 from bridge.telemetry.facts.informer import ChangesIgnored
-from bridge.telemetry.facts.outbox import SelectionChanged, SnapshotEnded
+from bridge.telemetry.facts.outbox import SnapshotEnded
 from bridge.telemetry.facts.process import ConfigurationReloaded
 from tests.bridge.app.reloading import Reloading, a_config_map, reloading
 from tests.bridge.app.test_restart import lists_and_watches
@@ -75,7 +76,7 @@ async def test_a_sink_goes_and_comes_back_with_its_backlog(tmp_path: Path) -> No
         await changed(run, "a", 2)
         run.write_sinks(other=None)
         assert await run.accepted() == ["sinks.other: removed"]
-        assert [sink.name for sink in run.bridge.snapshot().sinks] == ["copy"]
+        assert [sink.name for sink in run.bridge.status().sinks] == ["copy"]
         size = run.path("other").stat().st_size
         await changed(run, "a", 3)
         await changed(run, "a", 4)
@@ -94,7 +95,7 @@ async def test_records_in_flight_settle_before_a_sink_changes(tmp_path: Path, re
         receiver.answer = lambda _: Answer(wait=held)
         seed(run, "a")
         async with asyncio.timeout(20 * BUSY):
-            while run.bridge.snapshot().sinks[0].state is not SinkState.DELIVERING:  # noqa: ASYNC110
+            while run.bridge.status().sinks[0].state is not SinkState.DELIVERING:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         run.write_sinks(hook={**hook, "window": 7}, copy=run.to_file("copy"))
         async with asyncio.TaskGroup() as tasks:
@@ -117,7 +118,7 @@ async def test_a_dead_destination_does_not_hold_its_repair_up(tmp_path: Path, re
     async with reloading(tmp_path, sinks={"hook": hook}, shutdown_grace_seconds="10m") as run:
         run.cluster.create("configmaps", a_config_map("a"))
         async with asyncio.timeout(60 * BUSY):
-            while run.bridge.snapshot().sinks[0].state is not SinkState.WAITING:  # noqa: ASYNC110
+            while run.bridge.status().sinks[0].state is not SinkState.WAITING:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         run.write_sinks(hook={**hook, "url": receiver.url})
         assert await run.accepted() == ["sinks.hook: changed: url"]
@@ -155,13 +156,13 @@ async def test_a_sink_that_blocked_the_intake_can_be_removed(tmp_path: Path) -> 
     async with reloading(tmp_path, sinks={"hook": blocked, "copy": run_to(tmp_path, "copy")}) as run:
         numbers = count()
         async with asyncio.timeout(20 * BUSY):
-            while not run.bridge.snapshot().intake_blocked:
+            while not run.bridge.status().intake_blocked:
                 seed(run, f"object-{next(numbers)}")
                 await asyncio.sleep(0.02)
         run.write(sinks={"copy": run_to(tmp_path, "copy")}, resources=EVERYWHERE)
         assert await run.accepted() == ["sinks.hook: removed", "resources: changed: configmaps"]
         await run.until_held("copy", run.live("configmaps"))
-        assert not run.bridge.snapshot().intake_blocked
+        assert not run.bridge.status().intake_blocked
 
 
 def run_to(folder: Path, name: str) -> dict[str, str]:
@@ -269,12 +270,12 @@ async def test_a_change_of_all_watches_leaves_the_bridge_ready(tmp_path: Path) -
         seen = set()
         async with asyncio.TaskGroup() as tasks:
             reload = tasks.create_task(run.accepted())
-            while not reload.done() or not run.bridge.snapshot().all_live:
-                now = run.bridge.snapshot()
+            while not reload.done() or not run.bridge.status().all_live:
+                now = run.bridge.status()
                 seen.add((now.ready, now.all_live))
                 await asyncio.sleep(0)
         await run.until_settled()
-        assert not run.bridge.snapshot().changing
+        assert not run.bridge.status().changing
     assert seen == {(True, True), (True, False)}
 
 

@@ -56,7 +56,7 @@ class Run:
                 await asyncio.sleep(0.01)
 
     def _is_settled(self) -> bool:
-        standing = self.bridge.snapshot()
+        standing = self.bridge.status()
         return standing.ready and not any(sink.backlog_records for sink in standing.sinks)
 
 

@@ -20,7 +20,7 @@ from tests.kit.virtual_time import run_in_virtual_time
 
 
 @dataclass(frozen=True)
-class StatusSnapshot:
+class BridgeStatus:
     """What is asked of an informer here."""
 
     silent_for: float
@@ -43,7 +43,7 @@ class StatusSnapshot:
 async def test_no_answer_beyond_deadlines_is_stuck_unless_explained(
     silent_for: float, caught_up: bool, stuck: bool
 ) -> None:
-    assert is_stuck(cast("Any", StatusSnapshot(silent_for, caught_up))) is stuck
+    assert is_stuck(cast("Any", BridgeStatus(silent_for, caught_up))) is stuck
 
 
 def test_a_full_backlog_does_not_make_a_broken_watch_stuck() -> None:

@@ -7,11 +7,11 @@ import asyncio
 from msgspec.structs import replace
 
 from bridge.app.running import SETTLING, SteadyReadiness
-from bridge.model.status import InformerState, InformerStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, InformerState, InformerStatus
 from tests.kit.virtual_time import run_in_virtual_time
 
 PODS = InformerStatus(resource="pods", scope="all", state=InformerState.LIVE, synced=True, live=True)
-LIVE = StatusSnapshot(informers=(PODS,), sinks=())
+LIVE = BridgeStatus(informers=(PODS,), sinks=())
 LISTING = replace(LIVE, informers=(replace(PODS, state=InformerState.LISTING, live=False, synced=False),))
 NOBODY = replace(LIVE, informers=())
 

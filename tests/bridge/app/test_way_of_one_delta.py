@@ -193,7 +193,7 @@ async def _bridge(state: Path) -> AsyncIterator[tuple[Playground, Callable[[], b
         bridge = Bridge(plan, telemetry.report)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(bridge.run())
-            yield cluster, lambda: bridge.snapshot().ready
+            yield cluster, lambda: bridge.status().ready
             bridge.stop()
             await running
 

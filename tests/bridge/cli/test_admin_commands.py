@@ -39,12 +39,12 @@ from bridge.model.admin import (
     StateReport,
 )
 from bridge.model.status import (
+    BridgeStatus,
     InformerState,
     InformerStatus,
     SinkState,
     SinkStatus,
     SnapshotState,
-    StatusSnapshot,
 )
 from bridge.operations.admin import client as admin_client
 from bridge.operations.admin.commands import AdminOperations
@@ -180,19 +180,19 @@ async def test_a_refused_reload_is_exit_1_with_every_reason(running: AdminComman
     assert (code, len(json.loads(out)["problems"])) == (Exit.NO, 2)
 
 
-def _but(state: FakeAdmin, *later: StatusSnapshot) -> None:
+def _but(state: FakeAdmin, *later: BridgeStatus) -> None:
     """The status after the reload."""
     at_first, answers = state.status_snapshot, iter(later)
 
-    async def status() -> StatusSnapshot:
+    async def status() -> BridgeStatus:
         state.status_snapshot = next(answers, state.status_snapshot) if state.asked else at_first
         return state.status_snapshot
 
     state.status = status  # type: ignore[method-assign]
 
 
-def _of(*informers: InformerStatus, changing: bool = True) -> StatusSnapshot:
-    return StatusSnapshot(informers=informers, sinks=(), changing=changing)
+def _of(*informers: InformerStatus, changing: bool = True) -> BridgeStatus:
+    return BridgeStatus(informers=informers, sinks=(), changing=changing)
 
 
 def _an_informer(resource: str, state: InformerState, reason: str = "") -> InformerStatus:
@@ -456,8 +456,8 @@ async def test_whoever_waits_for_a_sink_hears_why_it_does_not_move(
     for words in ("snapshot hook --wait", "replay hook --from 11 --wait"):
         answers = iter([paused, paused, moving, done])
 
-        async def status(answers: Iterator[SinkStatus] = answers) -> StatusSnapshot:
-            return StatusSnapshot(informers=(), sinks=(next(answers),))
+        async def status(answers: Iterator[SinkStatus] = answers) -> BridgeStatus:
+            return BridgeStatus(informers=(), sinks=(next(answers),))
 
         state.status = status  # type: ignore[method-assign]
         code, _, err = await running(words)
@@ -992,8 +992,8 @@ class _Runs:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def snapshot(self) -> StatusSnapshot:
-        return StatusSnapshot(informers=(), sinks=(), state_directory=str(self._directory))
+    def status(self) -> BridgeStatus:
+        return BridgeStatus(informers=(), sinks=(), state_directory=str(self._directory))
 
     def alive(self) -> bool:
         return True

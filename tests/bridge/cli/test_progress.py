@@ -16,7 +16,7 @@ from bridge.cli.exits import Exit
 from bridge.cli.progress import ProgressLine, progress, progress_text
 from bridge.cli.run import show_first_lists
 from bridge.model.admin import UnknownTarget
-from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, InformerState, InformerStatus, SinkState, SinkStatus
 from tests.bridge.cli.conftest import Command, a_config
 from tests.bridge.cli.test_verify import AT_ONCE, a_delta, cluster, config_map, write
 from tests.kit.fake_admin import FakeAdmin
@@ -122,14 +122,14 @@ async def test_verify_shows_both_sides(
     assert terminal.getvalue() == ""
 
 
-def a_snapshot(*states: InformerState, **sink: Any) -> StatusSnapshot:
+def a_snapshot(*states: InformerState, **sink: Any) -> BridgeStatus:
     informers = tuple(
         InformerStatus(
             resource=f"r{number}", scope="", state=state, synced=state is InformerState.LIVE, live=False, objects=10
         )
         for number, state in enumerate(states)
     )
-    return StatusSnapshot(informers=informers, sinks=(SinkStatus(name="hook", type="w", state=SinkState.IDLE, **sink),))
+    return BridgeStatus(informers=informers, sinks=(SinkStatus(name="hook", type="w", state=SinkState.IDLE, **sink),))
 
 
 async def test_first_lists_are_shown_until_all_are_done(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ async def test_a_replay_is_waited_for(terminal: Terminal, monkeypatch: pytest.Mo
         [a_snapshot(backfill="replay", backfill_left=30), a_snapshot(backfill="replay", backfill_left=10), a_snapshot()]
     )
 
-    async def status() -> StatusSnapshot:
+    async def status() -> BridgeStatus:
         return next(snapshots)
 
     monkeypatch.setattr(admin, "status", status)

@@ -16,6 +16,7 @@ from bridge.model.diagnosis import troubles_of
 from bridge.model.policies import StartPolicy
 from bridge.model.status import (
     OTHERS_FIRST,
+    BridgeStatus,
     CircuitState,
     ConfigurationStatus,
     ElectionState,
@@ -26,7 +27,6 @@ from bridge.model.status import (
     PauseCause,
     SinkState,
     SinkStatus,
-    StatusSnapshot,
 )
 from bridge.operations.admin.server import AdminServer
 from bridge.outbox import Outbox
@@ -46,10 +46,10 @@ def a_sink(name: str = "hook", state: SinkState = SinkState.IDLE, **further: obj
     return SinkStatus(name=name, type="webhook", state=state, **further)  # type: ignore[arg-type]
 
 
-WELL = StatusSnapshot(informers=(an_informer("pods"),), sinks=(a_sink(),), ledger_objects=7, disk_free_bytes=1 << 40)
+WELL = BridgeStatus(informers=(an_informer("pods"),), sinks=(a_sink(),), ledger_objects=7, disk_free_bytes=1 << 40)
 
 
-def but(**changes: object) -> StatusSnapshot:
+def but(**changes: object) -> BridgeStatus:
     return msgspec.structs.replace(WELL, **changes)
 
 

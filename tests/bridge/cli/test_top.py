@@ -21,9 +21,9 @@ from bridge.model.admin import About
 from bridge.model.change import Op
 from bridge.model.primitives.network import host_and_port
 from bridge.model.resource import Scope
-from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, CircuitState, InformerState, InformerStatus, SinkState, SinkStatus
 from bridge.operations.admin.server import AdminServer
-from bridge.telemetry.facts.outbox import BatchCommitted
+from bridge.telemetry.facts.delivery import BatchCommitted
 from bridge.telemetry.metrics import Metrics
 from tests.bridge.cli.conftest import Command, a_config
 from tests.kit.deadlines import BUSY
@@ -43,7 +43,7 @@ def a_sink(name: str, state: SinkState = SinkState.IDLE, **further: Any) -> Sink
     return SinkStatus(name=name, type="kafka", state=state, **further)
 
 
-STATUS = StatusSnapshot(
+STATUS = BridgeStatus(
     informers=(
         an_informer("pods", objects=20, queued=3),
         an_informer("pods", InformerState.REFUSED, objects=4, reason="forbidden in shop"),
@@ -56,7 +56,7 @@ STATUS = StatusSnapshot(
 )
 
 
-def figures(status: StatusSnapshot = STATUS, **committed: float) -> Figures:
+def figures(status: BridgeStatus = STATUS, **committed: float) -> Figures:
     return figures_of(Answer(0.0, status, Counts(committed)), None)
 
 
@@ -65,7 +65,7 @@ def column(table: Any, number: int = 0) -> list[str]:
 
 
 def test_rates_are_of_the_time_between_two_answers() -> None:
-    later = StatusSnapshot(informers=STATUS.informers, sinks=(a_sink("audit", delivered=190), a_sink("hook")))
+    later = BridgeStatus(informers=STATUS.informers, sinks=(a_sink("audit", delivered=190), a_sink("hook")))
     found = figures_of(
         Answer(14.0, later, Counts({"pods": 60.0, "deployments.apps": 5.0}, {"pods": 2.0}, {"hook": 7.0})),
         Answer(10.0, STATUS, Counts({"pods": 20.0, "deployments.apps": 9.0})),
@@ -92,7 +92,7 @@ def test_counters_are_read_from_the_exposition() -> None:
     metrics = Metrics(version="0", failures={})
     metrics.expect_sinks("audit")
     metrics.observe(BatchCommitted(PODS, Scope(), records=5, bytes=50, ops={Op.ADDED: 3, Op.UPDATED: 2}))
-    text = metrics.render(StatusSnapshot(informers=(), sinks=()), "")[0].decode()
+    text = metrics.render(BridgeStatus(informers=(), sinks=()), "")[0].decode()
     assert Counts.parsed(text) == Counts({"pods": 5.0}, {"pods": 0.0}, {"audit": 0.0})
 
 
@@ -113,7 +113,7 @@ def test_rows_are_in_the_chosen_order() -> None:
 @pytest.mark.parametrize("state", [SinkState.OPENING, SinkState.DELIVERING, SinkState.IDLE])
 @pytest.mark.parametrize("failure", [{"last_error": REFUSED}, {"circuit": CircuitState.HALF_OPEN}])
 def test_a_sink_fails_also_during_an_attempt(state: SinkState, failure: dict[str, Any]) -> None:
-    status = StatusSnapshot(informers=(), sinks=(a_sink("audit", state, backlog_records=3, **failure),))
+    status = BridgeStatus(informers=(), sinks=(a_sink("audit", state, backlog_records=3, **failure),))
     table = sink_table(figures(status), Order.NAME)
     assert (table.rows[0][1].text, table.rows[0][1].style) == ("failing", "red")
     if "last_error" in failure:
@@ -137,19 +137,19 @@ def test_the_first_line_has_the_first_trouble() -> None:
         "not ready · resources.pods: the API server refuses the bridge (all): forbidden in shop (and 1"
     )
     assert "more: kubedelta status" in line
-    well = StatusSnapshot(informers=(an_informer("pods"),), sinks=(a_sink("audit"),))
+    well = BridgeStatus(informers=(an_informer("pods"),), sinks=(a_sink("audit"),))
     assert summary_line(summary(well, figures(well)), None).plain.startswith("ready · no rates yet")
 
 
 def test_rows_beyond_the_terminal_are_counted() -> None:
-    many = StatusSnapshot(informers=(), sinks=tuple(a_sink(f"sink-{number}") for number in range(9)))
+    many = BridgeStatus(informers=(), sinks=tuple(a_sink(f"sink-{number}") for number in range(9)))
     lines = [line.plain for line in table_lines(sink_table(figures(many), Order.NAME), 80, 5)]
     assert len(lines) == 5
     assert lines[-1] == "and 6 more"
 
 
 def test_names_cannot_control_the_terminal() -> None:
-    evil = StatusSnapshot(
+    evil = BridgeStatus(
         informers=(an_informer(EVIL, InformerState.REFUSED, reason=EVIL),),
         sinks=(SinkStatus(name=EVIL, type=EVIL, state=SinkState.WAITING, last_error=EVIL),),
         intake_blocked=EVIL,
@@ -165,7 +165,7 @@ def test_names_cannot_control_the_terminal() -> None:
 
 
 class _Status:
-    def snapshot(self) -> StatusSnapshot:
+    def status(self) -> BridgeStatus:
         return STATUS
 
     def alive(self) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.record import Gap, Record
 from bridge.operations.admin.client import AdminClient
-from bridge.telemetry.facts.outbox import BacklogCompacted, IntakeBlocked, IntakeResumed
+from bridge.telemetry.facts.delivery import BacklogCompacted, IntakeBlocked, IntakeResumed
 from sinks.base import Lanes, Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.sinks import RecordingSink, StuckSink
@@ -55,12 +55,12 @@ async def test_block_stops_the_intake_says_why_and_loses_nothing(bounds: Backlog
         asyncio.TaskGroup() as tasks,
     ):
         if (age := bounds.age) is not None:  # Otherwise all changes might be younger than that.
-            await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_seconds > age)
+            await world.until(lambda: world.bridge.status().sinks[0].backlog_seconds > age)
         changing = tasks.create_task(change(world, live, CHANGES))
-        await world.until(lambda: world.bridge.snapshot().intake_blocked)
-        assert "sink-0" in world.bridge.snapshot().intake_blocked
-        assert bound in world.bridge.snapshot().intake_blocked
-        assert not world.bridge.snapshot().ready
+        await world.until(lambda: world.bridge.status().intake_blocked)
+        assert "sink-0" in world.bridge.status().intake_blocked
+        assert bound in world.bridge.status().intake_blocked
+        assert not world.bridge.status().ready
         delivered = len(live.records)
         await asyncio.sleep(0.3)  # Longer than between two looks at the backlog.
         assert len(live.records) == delivered, "nothing is read for anybody"
@@ -70,7 +70,7 @@ async def test_block_stops_the_intake_says_why_and_loses_nothing(bounds: Backlog
         await changing
         for sink in (stuck, live):
             await sink.until(lambda sink: len(sink.records) == 1 + CHANGES)
-        await world.until(lambda: not world.bridge.snapshot().intake_blocked)
+        await world.until(lambda: not world.bridge.status().intake_blocked)
         await world.until_ready()
 
     assert stuck.records == live.records, "nothing was left out"
@@ -82,7 +82,7 @@ async def test_a_bridge_that_blocks_ends_within_its_grace() -> None:
     stuck, live = StuckSink(), RecordingSink()
     async with beside_a_stuck_sink(stuck, live, BacklogBounds(records=1), WhenFull.BLOCK) as world:
         world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
-        await world.until(lambda: world.bridge.snapshot().intake_blocked)
+        await world.until(lambda: world.bridge.status().intake_blocked)
         world.bridge.stop()
         await live.until(lambda sink: len(sink.records) == 2)
         stuck.loose.set()
@@ -94,9 +94,9 @@ async def test_compact_leaves_one_sink_the_newest_and_others_all() -> None:
     async with beside_a_stuck_sink(stuck, live, BacklogBounds(records=BOUND), WhenFull.COMPACT) as world:
         await change(world, live, CHANGES)
         # Under way is one, and one was left; a bound may be met by both before it is compacted again.
-        await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records <= 2 + BOUND)
+        await world.until(lambda: world.bridge.status().sinks[0].backlog_records <= 2 + BOUND)
         assert world.reported(BacklogCompacted)
-        assert not world.bridge.snapshot().intake_blocked
+        assert not world.bridge.status().intake_blocked
         stuck.loose.set()
         newest = live.records[-1].sequence
         await stuck.until(lambda sink: sink.records and sink.records[-1].sequence == newest)
@@ -135,7 +135,7 @@ async def test_a_small_bound_holds_whatever_way_a_sink_delivers(
         world.cluster.create("configmaps", a_config_map("a"))
         await live.until(lambda sink: sink.records)
         await change(world, live, CHANGES)
-        await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records <= SMALL)
+        await world.until(lambda: world.bridge.status().sinks[0].backlog_records <= SMALL)
         dead.alive = True
         async with AdminClient(tmp_path) as client:
             await client.retry_sink("sink-0")
@@ -157,7 +157,7 @@ async def test_the_backlog_of_a_paused_sink_keeps_its_bound(tmp_path: Path) -> N
             world.cluster.create("configmaps", a_config_map("a"))
             await live.until(lambda sink: sink.records)
             await change(world, live, 100)
-            await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records <= SMALL)
+            await world.until(lambda: world.bridge.status().sinks[0].backlog_records <= SMALL)
             assert paused.records == []
             await client.resume_sink("sink-0")
         await paused.until(lambda sink: sink.deltas and sink.deltas[-1].sequence == 101)

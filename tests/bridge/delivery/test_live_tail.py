@@ -96,7 +96,7 @@ async def test_a_sinks_follower_sees_its_snapshot_and_no_others() -> None:
         await world.until_ready()
         world.cluster.create("configmaps", a_config_map("a"))
         world.cluster.create("configmaps", a_config_map("b", namespace="shop"))
-        await world.until(lambda: [each.delivered for each in world.bridge.snapshot().sinks] == [1, 2])
+        await world.until(lambda: [each.delivered for each in world.bridge.status().sinks] == [1, 2])
         async with Watched(world) as watched:
             mine, every = await watched.following("sink-0"), await watched.following()
             async with AdminClient(world.bridge._plan.state) as admin:

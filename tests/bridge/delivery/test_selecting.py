@@ -18,7 +18,7 @@ from bridge.outbox import appender, store
 from bridge.outbox.turns import MOST_AT_ONCE
 from bridge.plan.plan import PlanRefused
 from bridge.telemetry.facts import Fact
-from bridge.telemetry.facts.outbox import SelectionChanged, SelectionUnreadable
+from bridge.telemetry.facts.delivery import SelectionChanged, SelectionUnreadable
 from bridge.views.language import MissingLibrary
 from bridge.views.language.cel import Bound, CelExpression
 from bridge.views.language.cost import budget

@@ -20,7 +20,8 @@ from bridge.model.status import SnapshotState, SnapshotStatus
 from bridge.outbox import Outbox, Retention
 from bridge.plan.plan import SinkPlan
 from bridge.telemetry.facts import Fact, discard
-from bridge.telemetry.facts.outbox import ExpressionFailed, SnapshotBegan, SnapshotCancelled, SnapshotEnded
+from bridge.telemetry.facts.delivery import ExpressionFailed
+from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotCancelled, SnapshotEnded
 from tests.bridge.delivery.chat import BIG, EVERY, change, put, started, taken
 from tests.bridge.outbox.opened import Bench, crashed, feeds_of, opened
 from tests.kit.informed import Informed

@@ -17,11 +17,11 @@ from bridge.telemetry.facts.delivery import (
     CircuitClosed,
     CircuitOpened,
     DeliveryDelayed,
+    ListenerOverrun,
     RecordRejected,
     RecordsParked,
     SinkOpened,
 )
-from bridge.telemetry.facts.outbox import ListenerOverrun
 from sinks.base import ALL_STORED, Lanes, Receipt, RetryLater, SinkUnavailable
 from tests.bridge.delivery.fakes import ScriptedSink, named, pods, rejecting
 from tests.bridge.delivery.world import World, now, virtual

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from bridge.http.access import TokenFile
 from bridge.http.server import WebServer
 from bridge.model.primitives.shard import Shard
-from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, CircuitState, InformerState, InformerStatus, SinkState, SinkStatus
 from tests.cluster.servers.ports import reserve_port
 from tests.kit.deadlines import BUSY
 
@@ -21,7 +21,7 @@ PODS = InformerStatus(
     resource="pods", scope="all", state=InformerState.LIVE, synced=True, live=True, objects=3, last_contact=1.25
 )
 AUDIT = SinkStatus(name="audit", type="kafka", state=SinkState.IDLE)
-LIVE = StatusSnapshot(informers=(PODS,), sinks=(AUDIT,))
+LIVE = BridgeStatus(informers=(PODS,), sinks=(AUDIT,))
 WAITING = replace(AUDIT, state=SinkState.WAITING, last_error="no broker")
 
 
@@ -33,16 +33,16 @@ class ABridge:
     """Has the status that a test sets, and renders it."""
 
     def __init__(self) -> None:
-        self.status = LIVE
+        self.now = LIVE
         self.is_alive = True
 
-    def snapshot(self) -> StatusSnapshot:
-        return self.status
+    def status(self) -> BridgeStatus:
+        return self.now
 
     def alive(self) -> bool:
         return self.is_alive
 
-    def render(self, snapshot: StatusSnapshot, accept: str) -> tuple[bytes, str]:
+    def render(self, snapshot: BridgeStatus, accept: str) -> tuple[bytes, str]:
         return f"informers {len(snapshot.informers)}, asked for {accept}".encode(), "text/plain; version=0.0.4"
 
 
@@ -81,7 +81,7 @@ async def test_metrics_are_rendered_in_the_requested_format(web: httpx.AsyncClie
 
 
 async def test_health_means_that_the_event_loop_runs_and_no_more(web: httpx.AsyncClient, bridge: ABridge) -> None:
-    bridge.status = replace(LIVE, informers=(), sinks=(WAITING,))
+    bridge.now = replace(LIVE, informers=(), sinks=(WAITING,))
     assert (await web.get("/healthz")).status_code == 200
 
 
@@ -93,15 +93,15 @@ async def test_a_stuck_bridge_is_not_healthy(web: httpx.AsyncClient, bridge: ABr
 
 
 async def test_readiness_needs_every_resource_and_no_sink(web: httpx.AsyncClient, bridge: ABridge) -> None:
-    bridge.status = replace(LIVE, sinks=(replace(WAITING, retry_in=3.0),))
+    bridge.now = replace(LIVE, sinks=(replace(WAITING, retry_in=3.0),))
     assert (await web.get("/readyz")).status_code == 200
     refused = not_live("widgets.example.com", "all", InformerState.REFUSED, "forbidden")
-    bridge.status = replace(bridge.status, informers=(PODS, refused))
+    bridge.now = replace(bridge.now, informers=(PODS, refused))
     assert (await web.get("/readyz")).status_code == 503
 
 
 async def test_before_any_resource_is_known_the_bridge_is_not_ready(web: httpx.AsyncClient, bridge: ABridge) -> None:
-    bridge.status = replace(LIVE, informers=())
+    bridge.now = replace(LIVE, informers=())
     answer = await web.get("/readyz?verbose")
     assert answer.status_code == 503
     assert "[-] no resource is known yet" in answer.text
@@ -116,7 +116,7 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
         name="shy", type="webhook", state=SinkState.WAITING, backlog_records=1, backlog_seconds=1.0,
         last_error="503", retry_in=3600.0, asked=3600.0,
     )  # fmt: skip
-    bridge.status = StatusSnapshot(
+    bridge.now = BridgeStatus(
         informers=(
             PODS,
             not_live("jobs.batch", "namespace shop", InformerState.REFUSED, "no\nrights"),
@@ -146,13 +146,13 @@ async def test_verbose_readiness_names_each_resource_and_each_sink(web: httpx.As
 
 
 async def test_verbose_readiness_names_the_shard(web: httpx.AsyncClient, bridge: ABridge) -> None:
-    bridge.status = replace(LIVE, shard=Shard(4, 2))
+    bridge.now = replace(LIVE, shard=Shard(4, 2))
     answer = await web.get("/readyz?verbose")
     assert "[+] shard 2 of 4 by uid" in answer.text.splitlines()
 
 
 async def test_verbose_readiness_says_why_nothing_is_read(web: httpx.AsyncClient, bridge: ABridge) -> None:
-    bridge.status = replace(LIVE, intake_blocked="sink hook is at\nits max_backlog")
+    bridge.now = replace(LIVE, intake_blocked="sink hook is at\nits max_backlog")
     answer = await web.get("/readyz?verbose")
     assert answer.status_code == 503
     assert answer.text.splitlines() == [
@@ -211,7 +211,7 @@ async def test_on_every_interface_a_kubelet_may_ask_by_pod_address(bridge: ABrid
 
 async def test_verbose_readiness_has_no_terminal_escapes(web: httpx.AsyncClient, bridge: ABridge) -> None:
     hostile = "\x1b[2J\x9b31m\u202egnp\u2028two\x7f"
-    bridge.status = StatusSnapshot(
+    bridge.now = BridgeStatus(
         informers=(not_live(hostile, hostile, InformerState.REFUSED, hostile),),
         sinks=(replace(AUDIT, name=hostile, last_error=hostile),),
         intake_blocked=hostile,

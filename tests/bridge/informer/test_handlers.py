@@ -14,7 +14,7 @@ from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.resource import Scope
 from bridge.processor.shared_processor import ListenerExists
 from bridge.telemetry.facts import Fact
-from bridge.telemetry.facts.outbox import ListenerOverrun
+from bridge.telemetry.facts.delivery import ListenerOverrun
 from tests.kit.deadlines import BUSY
 from tests.kit.objects import a_pod
 from tests.kit.records import PODS

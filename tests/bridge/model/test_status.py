@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, CircuitState, InformerState, InformerStatus, SinkState, SinkStatus
 
 
 def _informer(*, synced: bool, live: bool) -> InformerStatus:
@@ -22,13 +22,13 @@ def _informer(*, synced: bool, live: bool) -> InformerStatus:
 )
 def test_ready_means_each_resource_synced_and_live_and_any_there(informers: list[InformerStatus], ready: bool) -> None:
     stuck = SinkStatus(name="audit", type="kafka", state=SinkState.WAITING, backlog_records=9, last_error="no broker")
-    assert StatusSnapshot(informers=tuple(informers), sinks=(stuck,)).ready is ready
+    assert BridgeStatus(informers=tuple(informers), sinks=(stuck,)).ready is ready
 
 
 def test_a_bridge_that_takes_nothing_in_is_not_ready() -> None:
     live = _informer(synced=True, live=True)
-    assert StatusSnapshot(informers=(live,), sinks=()).ready
-    assert not StatusSnapshot(informers=(live,), sinks=(), intake_blocked="the disk is full").ready
+    assert BridgeStatus(informers=(live,), sinks=()).ready
+    assert not BridgeStatus(informers=(live,), sinks=(), intake_blocked="the disk is full").ready
 
 
 @pytest.mark.parametrize("state", list(SinkState))

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.model.policies import BacklogBounds
 from bridge.outbox.consumers.compaction import BacklogSize, drop_through, why_full
-from bridge.outbox.log.sparse_index import SparseIndex, trim_through
+from bridge.outbox.log.retention import SparseIndex, trim_through
 
 EMPTY = BacklogSize(records=0, bytes=0, age=0.0)
 

@@ -25,10 +25,16 @@ from bridge.telemetry.facts.cluster import (
     ScopeChanged,
 )
 from bridge.telemetry.facts.delivery import (
+    BacklogCompacted,
+    BacklogDropped,
+    BatchCommitted,
     BatchDelivered,
     CircuitClosed,
     CircuitOpened,
     DeliveryDelayed,
+    IntakeBlocked,
+    IntakeResumed,
+    ListenerOverrun,
     RecordRejected,
     RecordsLeftBehind,
     RecordsParked,
@@ -48,12 +54,6 @@ from bridge.telemetry.facts.informer import (
     WatchOpened,
 )
 from bridge.telemetry.facts.outbox import (
-    BacklogCompacted,
-    BacklogDropped,
-    BatchCommitted,
-    IntakeBlocked,
-    IntakeResumed,
-    ListenerOverrun,
     OutboxFull,
     OutboxHasRoom,
     OutboxOpened,

@@ -11,10 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from bridge.model.change import Op
 from bridge.model.resource import Resource, Scope
-from bridge.model.status import CircuitState, InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, CircuitState, InformerState, InformerStatus, SinkState, SinkStatus
 from bridge.telemetry.facts import Fact, ResourceFact
+from bridge.telemetry.facts.delivery import BatchCommitted
 from bridge.telemetry.facts.informer import InformerStarted, InformerStopped, WatchOpened
-from bridge.telemetry.facts.outbox import BatchCommitted, SinkForgotten
+from bridge.telemetry.facts.outbox import SinkForgotten
 from bridge.telemetry.logs import Logs
 from bridge.telemetry.metrics import METRICS, Metrics
 from bridge.telemetry.observers import Telemetry
@@ -28,7 +29,7 @@ LIVE = InformerStatus(
     resource="pods", scope="all", state=InformerState.LIVE, synced=True, live=True, objects=3, queued=1, last_contact=2
 )
 IDLE = SinkStatus(name="audit", type="kafka", state=SinkState.IDLE)
-NOTHING = StatusSnapshot(informers=(), sinks=())
+NOTHING = BridgeStatus(informers=(), sinks=())
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def metrics() -> Metrics:
     return Metrics(version="1.2.3", failures={})
 
 
-def _samples(metrics: Metrics, snapshot: StatusSnapshot = NOTHING) -> dict[str, float]:
+def _samples(metrics: Metrics, snapshot: BridgeStatus = NOTHING) -> dict[str, float]:
     """``name{label=value,…}`` → value, without the process's own."""
     text = metrics.render(snapshot, "")[0].decode()
     found = {}
@@ -148,7 +149,7 @@ def test_every_family_has_a_sample_before_its_first_event() -> None:
     metrics = Metrics(version="1.2.3", failures=telemetry.failures)
     metrics.expect_sinks("audit")
     metrics.observe(InformerStarted(PODS, ALL))
-    snapshot = StatusSnapshot(informers=(LIVE,), sinks=(IDLE,), disk_free_bytes=1)
+    snapshot = BridgeStatus(informers=(LIVE,), sinks=(IDLE,), disk_free_bytes=1)
     text = metrics.render(snapshot, "")[0].decode()
     assert [family.name for family in parse_text(text) if not family.samples] == []
     samples = _samples(metrics, snapshot)
@@ -166,7 +167,7 @@ def test_gauges_come_from_the_snapshot_of_the_scrape_alone(metrics: Metrics) -> 
         retry_in=2.5,
         dead_letters=3, parked=2, backfill="snapshot", backfill_left=40, circuit=CircuitState.HALF_OPEN,
     )  # fmt: skip
-    now = StatusSnapshot(
+    now = BridgeStatus(
         informers=(LIVE,), sinks=(waiting,), outbox_records=12, outbox_bytes=900, outbox_oldest_seconds=70.5,
         outbox_file_bytes=16_384, outbox_wal_bytes=4096, disk_free_bytes=10**9, ledger_objects=3,
         intake_blocked="no room",
@@ -213,7 +214,7 @@ def test_a_resource_is_as_ready_and_fresh_as_its_worst_scope(metrics: Metrics) -
     fresh = replace(
         LIVE, scope="namespace new", state=InformerState.LISTING, synced=False, live=False, last_contact=None
     )
-    samples = _samples(metrics, StatusSnapshot(informers=(LIVE, lost, fresh), sinks=()))
+    samples = _samples(metrics, BridgeStatus(informers=(LIVE, lost, fresh), sinks=()))
     assert samples["kubedelta_resource_live{resource=pods}"] == 0
     assert samples["kubedelta_resource_synced{resource=pods}"] == 0
     assert samples["kubedelta_informer_objects{resource=pods}"] == 9
@@ -248,7 +249,7 @@ def test_whatever_is_asked_for_the_answer_can_be_read(metrics: Metrics, accept: 
 def test_openmetrics_is_spoken_when_asked_for(metrics: Metrics) -> None:
     for fact in EVERYTHING:
         metrics.observe(fact)
-    snapshot = StatusSnapshot(informers=(LIVE,), sinks=(IDLE,))
+    snapshot = BridgeStatus(informers=(LIVE,), sinks=(IDLE,))
     body, content_type = metrics.render(snapshot, "application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     names = {family.name for family in parse_openmetrics(body.decode())}  # type: ignore[no-untyped-call]
@@ -258,7 +259,7 @@ def test_openmetrics_is_spoken_when_asked_for(metrics: Metrics) -> None:
 def test_names_say_their_unit_and_kind_as_prometheus_wants_them(metrics: Metrics) -> None:
     for fact in EVERYTHING:
         metrics.observe(fact)
-    text = metrics.render(StatusSnapshot(informers=(LIVE,), sinks=(IDLE,)), "")[0].decode()
+    text = metrics.render(BridgeStatus(informers=(LIVE,), sinks=(IDLE,)), "")[0].decode()
     for family in parse_text(text):
         if not family.name.startswith("kubedelta_"):
             continue
@@ -275,7 +276,7 @@ def test_names_say_their_unit_and_kind_as_prometheus_wants_them(metrics: Metrics
 def test_prometheus_linter_finds_nothing(metrics: Metrics, promtool_build: Path) -> None:
     for fact in EVERYTHING:
         metrics.observe(fact)
-    body, _ = metrics.render(StatusSnapshot(informers=(LIVE,), sinks=(IDLE,)), "")
+    body, _ = metrics.render(BridgeStatus(informers=(LIVE,), sinks=(IDLE,)), "")
     command = [str(promtool_build / "promtool"), "check", "metrics"]
     linted = subprocess.run(command, input=body, capture_output=True, timeout=60 * BUSY, check=False)
     assert (linted.returncode, linted.stderr.decode()) == (0, "")

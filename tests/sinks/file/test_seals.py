@@ -250,7 +250,12 @@ async def test_a_removal_that_fails_has_a_single_line(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Path, "unlink", failing)
     rotation = Rotation.model_validate({**PLAIN, "retain_parts": 1})
     closed = ClosedParts(path, rotation, "copy", Seals(path, None))
-    await until(lambda: bool(closed.wake()) or len(plain_parts(path)) == 1)
+
+    def one_is_left() -> bool:
+        closed.wake()
+        return len(plain_parts(path)) == 1
+
+    await until(one_is_left)
     await asyncio.to_thread(closed.close)
 
     assert failed == 3

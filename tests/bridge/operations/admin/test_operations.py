@@ -60,14 +60,14 @@ async def the_files(state: Path) -> AsyncIterator[OfflineOperations]:
 async def rejected(world: World) -> None:
     """Its sink refuses the first record of an object."""
     world.cluster.create("configmaps", a_config_map("a"))
-    await world.until(lambda: world.bridge.snapshot().sinks[0].dead_letters == 1)
+    await world.until(lambda: world.bridge.status().sinks[0].dead_letters == 1)
 
 
 async def rejected_and_parked(world: World) -> None:
     """And a second one waits behind it."""
     await rejected(world)
     world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
-    await world.until(lambda: world.bridge.snapshot().sinks[0].parked == 1)
+    await world.until(lambda: world.bridge.status().sinks[0].parked == 1)
 
 
 def test_every_declared_command_is_carried_out() -> None:
@@ -79,7 +79,7 @@ async def test_a_replay_takes_a_resource_by_any_of_kubectls_names(tmp_path: Path
     async with a_bridge(tmp_path, RecordingSink()) as (world, client):
         world.cluster.create("configmaps", a_config_map("a"))
         await world.until(
-            lambda: world.bridge.snapshot().sinks[0].delivered and not world.bridge.snapshot().sinks[0].backlog_records
+            lambda: world.bridge.status().sinks[0].delivered and not world.bridge.status().sinks[0].backlog_records
         )
         request = ReplayRequest(SINK, "beginning", resource=name)
         assert (await client.replay(request)).records == 1
@@ -95,12 +95,12 @@ async def test_a_running_bridge_that_has_nothing_to_do_replays_at_once(tmp_path:
         for namespace, name in (("default", "a"), ("default", "b"), ("kube-public", "c")):
             world.cluster.create("configmaps", a_config_map(name, namespace=namespace))
         await sink.until(lambda sink: len(sink.records) == 3)
-        await world.until(lambda: not world.bridge.snapshot().sinks[0].backlog_records)
+        await world.until(lambda: not world.bridge.status().sinks[0].backlog_records)
 
         some = ReplayRequest(SINK, "beginning", resource="configmaps", namespace="default")
         assert await client.replay(some) == Replayed(2, 1, 2)
         await sink.until(lambda sink: len(sink.records) == 5)
-        await world.until(lambda: not world.bridge.snapshot().sinks[0].backfill)
+        await world.until(lambda: not world.bridge.status().sinks[0].backfill)
         assert await client.replay(ReplayRequest(SINK, 3)) == Replayed(1, 3, 3)
         await sink.until(lambda sink: len(sink.records) == 6)
 
@@ -115,12 +115,12 @@ async def test_an_idle_bridge_begins_a_snapshot_at_once(tmp_path: Path) -> None:
         for namespace, name in (("default", "a"), ("default", "b"), ("kube-public", "c")):
             world.cluster.create("configmaps", a_config_map(name, namespace=namespace))
         await sink.until(lambda sink: len(sink.records) == 3)
-        await world.until(lambda: not world.bridge.snapshot().sinks[0].backlog_records)
+        await world.until(lambda: not world.bridge.status().sinks[0].backlog_records)
 
         begun = await client.snapshot(SnapshotRequest(SINK, "cm", "default", "object.metadata.name != 'a'"))
         assert (begun.objects, begun.resource, begun.id) == (1, "configmaps", f"snapshot/{SINK}/3/1")
         await sink.until(lambda sink: len(sink.records) == 6)
-        await world.until(lambda: not world.bridge.snapshot().sinks[0].backfill)
+        await world.until(lambda: not world.bridge.status().sinks[0].backfill)
         assert [(each.state, each.left) for each in await client.snapshots()] == [("delivered", 0)]
         assert [each.key for each in sink.deltas[3:]] == ["default/b"]
         with pytest.raises(UnknownTarget, match="no snapshot on demand under way"):
@@ -136,7 +136,7 @@ async def test_a_paused_sink_gets_its_snapshot_when_it_is_resumed(tmp_path: Path
     async with a_bridge(tmp_path, sink) as (world, client):
         world.cluster.create("configmaps", a_config_map("a"))
         await sink.until(lambda sink: len(sink.records) == 1)
-        await world.until(lambda: not world.bridge.snapshot().sinks[0].backlog_records)
+        await world.until(lambda: not world.bridge.status().sinks[0].backlog_records)
         await client.pause_sink(SINK)
         await client.snapshot(SnapshotRequest(SINK))
         world.cluster.patch("configmaps", "a", {"data": {"value": "2"}})
@@ -150,7 +150,7 @@ async def test_a_snapshot_asked_of_the_files_follows_the_next_start(tmp_path: Pa
     async with a_bridge(tmp_path, sink) as (world, _):
         world.cluster.create("configmaps", a_config_map("a"))
         await sink.until(lambda sink: len(sink.records) == 1)
-        await world.until(lambda: not world.bridge.snapshot().sinks[0].backlog_records)
+        await world.until(lambda: not world.bridge.status().sinks[0].backlog_records)
     async with the_files(tmp_path) as admin:
         assert (await admin.snapshot(SnapshotRequest(SINK))).objects == 1
         await admin.cancel_snapshot(SINK)
@@ -177,7 +177,7 @@ async def test_an_idle_bridge_delivers_a_retried_dead_letter_at_once(tmp_path: P
         sink.picky = False
         assert await client.retry(SINK, [dead_letters[0].number]) == 2
         await sink.until(lambda sink: sink.delivered() == ["added default/a", "updated default/a"])
-        await world.until(lambda: not world.bridge.snapshot().sinks[0].dead_letters)
+        await world.until(lambda: not world.bridge.status().sinks[0].dead_letters)
 
 
 async def test_records_behind_a_dropped_letter_are_delivered_at_once(tmp_path: Path) -> None:
@@ -239,8 +239,8 @@ async def test_a_sink_that_asked_for_an_hour_is_tried_on_request(tmp_path: Path)
     sink.shy = True
     async with a_bridge(tmp_path, sink) as (world, client):
         world.cluster.create("configmaps", a_config_map("a"))
-        await world.until(lambda: world.bridge.snapshot().sinks[0].state is SinkState.WAITING)
-        status = world.bridge.snapshot().sinks[0]
+        await world.until(lambda: world.bridge.status().sinks[0].state is SinkState.WAITING)
+        status = world.bridge.status().sinks[0]
         assert status.asked == 3600.0
         assert 3590 < (status.retry_in or 0) < 3601
         [cursor] = (await client.cursors()).sinks
@@ -250,7 +250,7 @@ async def test_a_sink_that_asked_for_an_hour_is_tried_on_request(tmp_path: Path)
         sink.shy = False
         assert await client.retry_sink(SINK)
         await sink.until(lambda sink: sink.delivered() == ["added default/a"])
-        assert world.bridge.snapshot().sinks[0].asked is None
+        assert world.bridge.status().sinks[0].asked is None
 
 
 async def test_a_pause_survives_a_crash_until_it_is_resumed(tmp_path: Path) -> None:
@@ -259,12 +259,12 @@ async def test_a_pause_survives_a_crash_until_it_is_resumed(tmp_path: Path) -> N
         assert await client.pause_sink(SINK)
         assert not await client.pause_sink(SINK)
         world.cluster.create("configmaps", a_config_map("a"))
-        await world.until(lambda: world.bridge.snapshot().sinks[0].backlog_records == 1)
-        assert world.bridge.snapshot().sinks[0].state is SinkState.PAUSED
+        await world.until(lambda: world.bridge.status().sinks[0].backlog_records == 1)
+        assert world.bridge.status().sinks[0].state is SinkState.PAUSED
         assert world.reported(SinkPaused)
     async with a_bridge(tmp_path, sink) as (world, client):
         assert world.reported(SinkPaused), "it is said at each start"
-        assert world.bridge.snapshot().sinks[0].state is SinkState.PAUSED
+        assert world.bridge.status().sinks[0].state is SinkState.PAUSED
         assert [each.paused for each in (await client.cursors()).sinks] == [True]
         assert sink.records == []
         assert await client.resume_sink(SINK)
@@ -277,26 +277,26 @@ async def test_a_destination_that_is_gone_stays_so_until_resumed(tmp_path: Path)
     async with a_bridge(tmp_path, sink) as (world, client):
         sink.gone = True
         world.cluster.create("configmaps", a_config_map("a"))
-        await world.until(lambda: world.bridge.snapshot().sinks[0].state is SinkState.GONE)
-        [status] = world.bridge.snapshot().sinks
+        await world.until(lambda: world.bridge.status().sinks[0].state is SinkState.GONE)
+        [status] = world.bridge.status().sinks
         assert (status.last_error, status.well, status.backlog_records) == ("answers 410", False, 1)
-        assert "[!] sink " in report(world.bridge.snapshot())
-        assert "gone backlog=1" in report(world.bridge.snapshot())
-        assert "reason: answers 410" in report(world.bridge.snapshot())
+        assert "[!] sink " in report(world.bridge.status())
+        assert "gone backlog=1" in report(world.bridge.status())
+        assert "reason: answers 410" in report(world.bridge.status())
         [cursor] = (await client.cursors()).sinks
         assert (cursor.gone, cursor.last_error) == (True, "answers 410")
         assert not await client.pause_sink(SINK), "it is paused in any case"
     async with the_files(tmp_path) as admin:
         assert [each.gone for each in (await admin.cursors()).sinks] == [True]
     async with a_bridge(tmp_path, sink) as (world, client):
-        [status] = world.bridge.snapshot().sinks
+        [status] = world.bridge.status().sinks
         assert (status.state, sink.attempts) == (SinkState.GONE, 1), "a start is no reason to try again"
         assert "gone for good (HTTP 410)" in status.last_error
         assert world.reported(DestinationGone)
         sink.gone = False
         assert await client.resume_sink(SINK)
         await sink.until(lambda sink: sink.delivered()[:1] == ["added default/a"])
-        assert not world.bridge.snapshot().sinks[0].last_error
+        assert not world.bridge.status().sinks[0].last_error
     async with the_files(tmp_path) as admin:
         assert [each.gone for each in (await admin.cursors()).sinks] == [False]
 
@@ -311,8 +311,8 @@ async def test_a_pause_of_the_files_counts_at_the_next_start(tmp_path: Path) -> 
         with pytest.raises(UnknownTarget, match="there is no sink nobody"):
             await admin.pause_sink("nobody")
     async with a_bridge(tmp_path, sink) as (world, _):
-        assert world.bridge.snapshot().sinks[0].state is SinkState.PAUSED
+        assert world.bridge.status().sinks[0].state is SinkState.PAUSED
     async with the_files(tmp_path) as admin:
         assert await admin.resume_sink(SINK)
     async with a_bridge(tmp_path, sink) as (world, _):
-        await world.until(lambda: world.bridge.snapshot().sinks[0].state is SinkState.IDLE)
+        await world.until(lambda: world.bridge.status().sinks[0].state is SinkState.IDLE)

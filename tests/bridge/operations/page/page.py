@@ -14,7 +14,7 @@ import aiohttp
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource
-from bridge.model.status import InformerState, InformerStatus, SinkState, SinkStatus, StatusSnapshot
+from bridge.model.status import BridgeStatus, InformerState, InformerStatus, SinkState, SinkStatus
 from bridge.operations.page.server import PageServer
 from bridge.operations.page.viewers import Form
 from bridge.plan.plan import PagePlan
@@ -44,16 +44,16 @@ class ABridge:
     def __init__(self) -> None:
         self.processor: SharedProcessor[Record] = SharedProcessor(targets=lambda record: record.targets)
         self.last = 0
-        self.status = StatusSnapshot(informers=(POD_STATUS,), sinks=(HOOK,))
-        self.snapshots = 0
+        self.now = BridgeStatus(informers=(POD_STATUS,), sinks=(HOOK,))
+        self.looks = 0
         self.forms: dict[str, Form] = {"hook": lambda record: record}
 
     def form(self, sink: str) -> Form | None:
         return self.forms.get(sink)
 
-    def snapshot(self) -> StatusSnapshot:
-        self.snapshots += 1
-        return self.status
+    def status(self) -> BridgeStatus:
+        self.looks += 1
+        return self.now
 
     def commit(self, *keys: str, body: bytes = b'{"kind":"Pod"}') -> None:
         deltas = [a_delta(self.last + count, key, body) for count, key in enumerate(keys, 1)]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from bridge.http import listener as connections
 from bridge.model.record import Delta, Record
-from bridge.model.status import SinkState, StatusSnapshot
+from bridge.model.status import BridgeStatus, SinkState
 from bridge.operations.page import viewers as room
 from bridge.operations.page import viewers as stream
 from bridge.operations.page.picture import MOST, BacklogHistory, Rates
@@ -36,7 +36,7 @@ async def subscribed(page: APage) -> None:
 
 async def test_a_viewer_sees_the_state_and_the_history(open_page: APage) -> None:
     page = open_page
-    page.bridge.status = replace(page.bridge.status, sinks=(replace(HOOK, backlog_records=7, dead_letters=2),))
+    page.bridge.now = replace(page.bridge.now, sinks=(replace(HOOK, backlog_records=7, dead_letters=2),))
 
     async with page.looking() as viewer:
         hello = await viewer.next("hello")
@@ -64,7 +64,7 @@ async def test_rates_follow_the_records(open_page: APage) -> None:
     async with open_page.looking() as viewer:
         await viewer.next("picture")
         bridge.commit("shop/web", "shop/db")
-        bridge.status = replace(bridge.status, sinks=(replace(HOOK, delivered=2),))
+        bridge.now = replace(bridge.now, sinks=(replace(HOOK, delivered=2),))
         async with asyncio.timeout(10 * BUSY):
             while not (picture := await viewer.next("picture"))["rates"]["pods"]:
                 pass
@@ -77,10 +77,10 @@ async def test_nothing_happens_while_nobody_looks(monkeypatch: pytest.MonkeyPatc
     async with a_page() as page:
         bridge = page.bridge
         async with asyncio.timeout(10 * BUSY):
-            while not bridge.snapshots:  # noqa: ASYNC110  # nothing announces it
+            while not bridge.looks:  # noqa: ASYNC110  # nothing announces it
                 await asyncio.sleep(0)
         tasks = asyncio.all_tasks()
-        assert (bridge.snapshots, bridge.processor.receivers) == (1, [])  # The first sample of the backlogs.
+        assert (bridge.looks, bridge.processor.receivers) == (1, [])  # The first sample of the backlogs.
 
         async with page.looking("?sink=hook") as viewer:
             await viewer.next("picture")
@@ -207,11 +207,11 @@ class Broken(ABridge):
 
     fails = 2
 
-    def snapshot(self) -> StatusSnapshot:
+    def status(self) -> BridgeStatus:
         self.fails -= 1
         if not self.fails:
             raise ZeroDivisionError
-        return super().snapshot()
+        return super().status()
 
 
 async def test_a_bug_of_the_page_does_not_end_the_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
