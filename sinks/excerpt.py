@@ -168,7 +168,7 @@ def _parts(value: str) -> Iterable[str]:
     yield bare
     yield from re.split(r"[\s,;]+", bare)
     try:
-        pair = b64decode(bare, validate=True).decode("ascii")
+        pair = b64decode(bare, validate=True).decode()
     except (NoBase64, ValueError):
         return
     if ":" in pair and pair.isprintable():

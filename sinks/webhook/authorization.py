@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote_plus, urlencode
 
@@ -30,40 +31,28 @@ from sinks.webhook.responses import seconds_of
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
-class FileAuthorization:
-    """Makes the header of a file that may change while the bridge runs."""
-
-    def __init__(self, option: str, path: Path, username: str | None) -> None:
-        """``option``: names the file. ``username``: for a file with a password; None for one with a token."""
-        self._option = option
-        self._path = path
-        self._username = username
-        self._file = SecretFile(path, option)
-        self.secret = ""
-        """The text that must not be logged, as of the last ``read``."""
-
-    def read(self) -> str:
-        """The value of Authorization, from the present content. Raises WrongOption, without the content."""
-        if self._username is None:
-            token = self._file.read().strip()
-            if not _is_token(token):
-                raise WrongOption(self._option, f"{self._path} holds no token: one word of printable ASCII")
-            self.secret = token
-            return f"Bearer {token}"
-        password = self._file.read()
-        if not password.isprintable():
-            raise WrongOption(self._option, f"{self._path} is not one line of printable text")
-        self.secret = password
-        return f"Basic {b64encode(f'{self._username}:{password}'.encode()).decode()}"
-
-
-def authorization_of(options: WebhookOptions) -> FileAuthorization | None:
-    """None without an option for it."""
-    if options.password_file is not None:
-        return FileAuthorization("password_file", options.password_file, options.username)
-    if options.bearer_token_file is not None:
-        return FileAuthorization("bearer_token_file", options.bearer_token_file, None)
+def authorization_of(options: WebhookOptions) -> Callable[[], str] | None:
+    """Makes the value of Authorization, at each call from the present content of its file. Raises WrongOption, without
+    the content. None without an option for it."""
+    if (path := options.password_file) is not None:
+        return partial(_basic, SecretFile(path, "password_file"), path, options.username)
+    if (path := options.bearer_token_file) is not None:
+        return partial(_bearer, SecretFile(path, "bearer_token_file"), path)
     return None
+
+
+def _basic(file: SecretFile, path: Path, username: str | None) -> str:
+    password = file.read()
+    if not password.isprintable():
+        raise WrongOption("password_file", f"{path} is not one line of printable text")
+    return f"Basic {b64encode(f'{username}:{password}'.encode()).decode()}"
+
+
+def _bearer(file: SecretFile, path: Path) -> str:
+    token = file.read().strip()
+    if not _is_token(token):
+        raise WrongOption("bearer_token_file", f"{path} holds no token: one word of printable ASCII")
+    return f"Bearer {token}"
 
 
 def _is_token(text: str) -> bool:

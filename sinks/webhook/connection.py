@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 from typing import TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
@@ -67,27 +68,22 @@ class Consent:
         self._ask = ask
         self._per_minute = per_minute
         self._asking = asyncio.Lock()
-        self._granted = False
-        self.allowed_per_second: float | None = None
-        """The rate that the endpoint permits; None if it sets no limit."""
+        self._permitted: float | None = None
+        """Requests a second; None before the permission."""
 
-    async def obtain(self) -> bool:
-        """Returns True when this call has brought the permission. Raises RequestFailed: the endpoint did not answer, or
-        does not agree."""
-        if self._granted:
-            return False
-        async with self._asking:
-            if self._granted:
-                return False
-            headers = {ORIGIN: self._origin}
-            if self._per_minute is not None:
-                headers["webhook-request-rate"] = str(max(1, int(self._per_minute)))
-            response = await self._ask(headers)
-            self.allowed_per_second = self._permission_in(response)
-            self._granted = True
-            return True
+    async def obtain(self) -> float:
+        """The rate that the endpoint permits, in requests a second; infinite if it sets no limit. Raises RequestFailed:
+        the endpoint did not answer, or does not agree."""
+        if self._permitted is None:
+            async with self._asking:
+                if self._permitted is None:
+                    headers = {ORIGIN: self._origin}
+                    if self._per_minute is not None:
+                        headers["webhook-request-rate"] = str(max(1, int(self._per_minute)))
+                    self._permitted = self._permission_in(await self._ask(headers))
+        return self._permitted
 
-    def _permission_in(self, response: HttpResponse) -> float | None:
+    def _permission_in(self, response: HttpResponse) -> float:
         """The status says nothing: a server that does not know the protocol may answer OPTIONS with 200."""
         allowed = response.headers.get("webhook-allowed-origin", "").strip()
         if allowed != "*" and allowed.lower() != self._origin.lower():
@@ -97,7 +93,7 @@ class Consent:
             )
         rate = response.headers.get("webhook-allowed-rate", "*").strip()
         if rate == "*":
-            return None
+            return inf
         if not re.fullmatch("[0-9]{1,9}", rate) or not int(rate):
             raise self._refused("answers OPTIONS with a WebHook-Allowed-Rate that is no number of requests per minute")
         return int(rate) / 60
@@ -117,7 +113,7 @@ class WebhookConnection:
     """``open`` before ``request``. Reads files of secrets and certificates again when they change."""
 
     def __init__(self, options: WebhookOptions, may_send: Callable[[], bool]) -> None:
-        """``may_send``: see SinkContext."""
+        """Make it in an event loop. ``may_send``: see SinkContext."""
         self._options = options
         self._secret_headers = {
             name: SecretFile(path, f"header_files.{name}") for name, path in options.header_files.items()
@@ -136,10 +132,19 @@ class WebhookConnection:
         )
         self.name = self._endpoint.name
         self.request = self._endpoint.request
-        self._token_endpoint = None if options.oauth2 is None else TokenEndpoint(options.oauth2, options, networks)
+        self._token_endpoint: TokenEndpoint | None = None
         self._tokens: TokenCache | None = None
-        self._rate: RateLimit | None = None
         self._consent: Consent | None = None
+        if options.oauth2 is not None:
+            self._token_endpoint = TokenEndpoint(options.oauth2, options, networks)
+            self._tokens = TokenCache(self._token_endpoint.request)
+        rate = options.rate
+        self._rate = RateLimit(inf) if rate is None else RateLimit(rate.per_second, rate.burst)
+        if (origin := options.request_origin) is not None:
+            per_minute = None if rate is None else rate.per_second * 60
+            self._consent = Consent(origin, self.name, self._options_request, per_minute=per_minute)
+        self.prepares = any((options.oauth2, rate, origin))
+        """Requests need ``prepare``."""
         self.refusals = EndpointRefusals()
         self.headers: dict[str, str] = {}
         """The headers of every request, without those of ``prepare``. Names are in lower case."""
@@ -149,29 +154,16 @@ class WebhookConnection:
     async def open(self) -> None:
         """Reads changed secrets and makes the client; sends no request. Raises SinkUnavailable."""
         self._read_secrets()
-        if self._token_endpoint is not None and self._tokens is None:
-            self._tokens = TokenCache(self._token_endpoint.request)
-        if (rate := self._options.rate) is not None and self._rate is None:
-            self._rate = RateLimit(rate.per_second, rate.burst)
-        if (origin := self._options.request_origin) is not None and self._consent is None:
-            per_minute = None if rate is None else rate.per_second * 60
-            self._consent = Consent(origin, self.name, self._options_request, per_minute=per_minute)
         await self._endpoint.open()
-
-    @property
-    def prepares(self) -> bool:
-        """Requests need ``prepare``."""
-        return self._tokens is not None or self._rate is not None or self._consent is not None
 
     async def prepare(self) -> Mapping[str, str]:
         """Waits until the next request may be sent, and returns its further headers. Raises SinkUnavailable."""
-        if self._consent is not None and await self._consent.obtain():
-            self._allow(self._consent.allowed_per_second)
+        if self._consent is not None:
+            self._rate.bound(await self._consent.obtain())
         headers = await self._token()
         if self._options.request_origin is not None:
             headers[ORIGIN] = self._options.request_origin
-        if self._rate is not None:
-            await self._rate.wait()
+        await self._rate.wait()
         return headers
 
     async def _token(self) -> dict[str, str]:
@@ -183,14 +175,6 @@ class WebhookConnection:
         if response.status == UNAUTHORIZED:
             self.reject_token(headers)
         return response
-
-    def _allow(self, per_second: float | None) -> None:
-        """Sends no faster than the endpoint permits."""
-        if per_second is None:
-            return
-        if self._rate is None:
-            self._rate = RateLimit(per_second)
-        self._rate.bound(per_second)
 
     def reject_token(self, headers: Mapping[str, str]) -> bool:
         """The endpoint refused a request with these headers. Returns True if another token may help."""
@@ -223,8 +207,6 @@ class WebhookConnection:
         not those of ``url``."""
         values = [self.headers[name.lower()] for name in self._secret_headers]
         values += [sent[name] for name in ("authorization",) if name in sent]
-        if self._authorization is not None:
-            values.append(self._authorization.secret)
         public = (sent.get(name.lower(), value) for name, value in self._options.headers.items())
         values += [value for value in public if len(value) >= _LONG]
         values += sent.get("webhook-signature", "").split()
@@ -246,7 +228,7 @@ class WebhookConnection:
         public = {name: value for name, value in self._options.headers.items() if not has_expressions(value)}
         chosen = {name.lower(): value for name, value in (public | secrets).items()}
         if self._authorization is not None:
-            chosen["authorization"] = self._authorization.read()
+            chosen["authorization"] = self._authorization()
         self.headers = {"user-agent": "kubedelta"} | chosen
         if self._secret is not None and self._options.secret_file is not None:
             self.keys = keys_in(self._secret.read(), self._options.secret_file)

@@ -34,7 +34,7 @@ def _steps(options: WebhookOptions) -> Iterator[Step]:
     if options.secret_file is not None:
         yield partial(_keys, options.secret_file)
     if (authorization := authorization_of(options)) is not None:
-        yield authorization.read
+        yield authorization
     networks = NetworkPolicy(options.allow_networks)
     yield partial(_address, "url", options.url, networks)
     if (oauth2 := options.oauth2) is not None:
