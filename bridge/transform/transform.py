@@ -155,7 +155,9 @@ class Presets:
     def __init__(self, resource: Resource, redaction: Redaction) -> None:
         self._redaction = redaction
         on = redaction.presets
-        self._in_places = bool(on & {preset for preset, _ in PLACES.values()})
+        self._before_list = tuple(b'"%b":' % name.encode() for name, (preset, _) in PLACES.items() if preset in on)
+        """In front of the lists that are redacted."""
+        self._in_places = bool(self._before_list)
         self._in_members = has_free_members(resource)
         self._tokens = self._in_members and Preset.BOOTSTRAP_TOKENS in on
         self._any = self._in_places or self._tokens
@@ -203,8 +205,8 @@ class Presets:
         at = 0
         for found in _LISTS.finditer(body):
             start = found.start()
-            if not body.endswith(_BEFORE_LIST, at, start):
-                if _is_spaced(body, start):
+            if not body.endswith(self._before_list, at, start):
+                if not body.endswith(_BEFORE_LIST, at, start) and _is_spaced(body, start):
                     return self._decoded(effort, whole)
                 continue
             is_env = body.endswith(_BEFORE_VARIABLES, at, start)
@@ -290,7 +292,7 @@ class Presets:
 
     def _redacted_variable(self, effort: Effort, found: re.Match[bytes]) -> bytes | None:
         """None for a variable that stays as it is."""
-        if found[2] is None or Preset.ENV not in self._redaction.presets:
+        if found[2] is None:
             return None
         name, value = _text(b'"' + found[1]), _text(found[2])
         left = redacted_variable(name, value, effort)
@@ -301,12 +303,11 @@ class Presets:
         whole = _TEXTS.match(body, start)
         if whole is None:
             return None
-        if Preset.ARGUMENTS in self._redaction.presets:
-            effort.searches(len(whole[0]))
-            before = _texts(whole[0])
-            after = redacted_arguments(before, effort, self._harmless_arguments)
-            if after != before:
-                return whole.end(), _encode(after)
+        effort.searches(len(whole[0]))
+        before = _texts(whole[0])
+        after = redacted_arguments(before, effort, self._harmless_arguments)
+        if after != before:
+            return whole.end(), _encode(after)
         self._harmless_texts.remember(whole[0])
         return whole.end(), None
 

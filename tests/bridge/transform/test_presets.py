@@ -13,6 +13,7 @@ from bridge.kube.wire.objects import read_object
 from bridge.model.object import LAST_APPLIED, ApiObject, is_digest_in
 from bridge.model.policies import RedactionPreset as Preset
 from bridge.model.resource import Resource
+from bridge.transform.places import PLACES, Reading
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import RedactionKey
 from bridge.transform.transform import transform_for
@@ -44,6 +45,24 @@ def leaves(resource: Resource, manifest: Any, redaction: Redaction = REDACTION, 
 
 def container(manifest: Any) -> Any:
     return manifest["spec"]["containers"][0]
+
+
+# ── Places ───────────────────────────────────────────────────────────────────
+
+IN_A_PLACE = {
+    Reading.VARIABLES: [{"name": "DB_PASSWORD", "value": SECRET}],
+    Reading.ARGUMENTS: ["--password", SECRET],
+}
+
+
+@pytest.mark.parametrize("on", Preset)
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_a_place_is_redacted_by_its_own_preset_alone(on: Preset, separators: tuple[str, str]) -> None:
+    places = {name: IN_A_PLACE[reading] for name, (_, reading) in PLACES.items()}
+    redaction = Redaction(REDACTION.keys, frozenset({on}))
+    left = container(leaves(PODS, a_pod(name="web", **places), redaction, separators=separators))
+    kept = [name for name in places if SECRET in json.dumps(left[name])]
+    assert kept == [name for name, (preset, _) in PLACES.items() if preset is not on]
 
 
 # ── Environment variables ────────────────────────────────────────────────────
