@@ -321,7 +321,7 @@ BUILD = CommandSpec(
         metavar="SINK|FILE",
         required=True,
         completes=Completes.SINKS_OR_FILES,
-        help="a sink of the configuration, or the file of a file sink, with its closed parts",
+        help="a sink of the configuration, the file of a file sink with its closed parts, or a state directory",
     ),
     Argument(
         "--to",

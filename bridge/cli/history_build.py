@@ -23,7 +23,10 @@ from bridge.cli.settings import load_settings
 from bridge.cli.terminal import complain, plain, say, size
 from bridge.history.points import in_words
 from bridge.history.recorder import HistoryBounds, Recorder
+from bridge.history.retained_log import RetainedLog
 from bridge.model.primitives.printable import counted
+from bridge.plan.keys import load_cipher
+from bridge.plan.plan_from_settings import plan_of
 from sinks import registry
 from sinks.base import CannotRead, ReadPurpose
 
@@ -31,8 +34,8 @@ _FILE = "file"
 
 
 def build(source: str, path: Path | None, *, file: Path | None, follow: bool, keep: float, max_bytes: int) -> int:
-    """``source``: the path of a file, or a sink of the configuration at ``path``. Without ``path``, a file that exists
-    is meant before a sink of the default configuration. ``keep``: seconds."""
+    """``source``: the path of a file, the state directory of a bridge, or a sink of the configuration at ``path``.
+    Without ``path``, a file that exists is meant before a sink of the default configuration. ``keep``: seconds."""
     target, bounds = history_file(file), HistoryBounds(keep, max_bytes)
     try:
         name, stream = _stream(source, path)
@@ -52,6 +55,8 @@ def build(source: str, path: Path | None, *, file: Path | None, follow: bool, ke
 
 def _stream(source: str, path: Path | None) -> tuple[str, Source]:
     """With its name. Raises CannotRead, UsageError and ConfigError."""
+    if Path(source).is_dir():
+        return f"log {Path(source).resolve()}", _retained_log(Path(source), path)
     if path is None and Path(source).exists():
         options = registry.types()[_FILE].options.model_validate({"path": source})
         return f"file {Path(source).resolve()}", _source_of(source, _FILE, options, "")
@@ -66,6 +71,17 @@ def _stream(source: str, path: Path | None) -> tuple[str, Source]:
     if sink is None:
         raise CannotRead(f"there is no such sink and no such file; the sinks are {', '.join(settings.sinks)}")
     return f"sink {source} of {cluster}", _source_of(source, sink.type, sink.options, cluster)
+
+
+def _retained_log(directory: Path, path: Path | None) -> RetainedLog:
+    """The configuration has the name of the cluster, and keys where the state is encrypted. Raises ConfigError and
+    StateError."""
+    if path is None and (default := default_file()) is not None:
+        path = default.path
+    if path is None:
+        return RetainedLog(directory, "default", None)
+    settings = load_settings(path)
+    return RetainedLog(directory, settings.cluster.name, load_cipher(plan_of(settings, path)))
 
 
 def _source_of(name: str, kind: str, options: Any, cluster: str) -> Source:

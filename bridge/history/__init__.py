@@ -9,6 +9,7 @@ names      which objects of the file an operator means: ``deploy/web``, ``po``
 bodies     states as packed texts, and the patches from each state back to the one before
 tables     the file in SQL: its tables, how it is opened, and what a reader of the stream knows
 recorder   keeps the steps of a stream in the file, and trims it
+retained_log  the log that a bridge retains, as a stream
 file       HistoryFile: the states at a point, the steps behind one or of an object, gaps and coverage
 compare    the objects that differ between two points
 restore    a manifest that can be applied, out of a state

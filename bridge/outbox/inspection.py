@@ -8,12 +8,13 @@ SQLite would leave files of its own beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
 
+from bridge.model.record import Record
 from bridge.model.resource import Resource, Scope
 from bridge.outbox import ledger
 from bridge.outbox.consumers import selections
@@ -21,9 +22,11 @@ from bridge.outbox.encryption import Cipher, missing_keys
 from bridge.outbox.errors import StateUnusable
 from bridge.outbox.ledger import LedgerObject
 from bridge.outbox.log import record_codec
+from bridge.outbox.log.body_codec import BodyCodec, load_dictionaries
 from bridge.outbox.storage import schema
 from bridge.outbox.storage.database import one, row, usable
 from bridge.outbox.storage.directory_lock import FILE, WAL
+from bridge.outbox.store import log_behind
 
 _SHARED = "outbox.db-shm"
 
@@ -54,6 +57,13 @@ class StateInspection:
         """Every object of a resource that was exported, and not exported as deleted."""
         kind = record_codec.kinds(self._connection).get(resource.name)
         return iter(()) if kind is None else ledger.present(self._connection, kind)
+
+    def records(self, after: int, limit: int, cipher: Cipher | None) -> tuple[Sequence[Record], int]:
+        """At most ``limit`` records of the log behind ``after``, and the sequence number at which they begin: a later
+        one than ``after + 1`` where records were trimmed."""
+        bodies = BodyCodec(load_dictionaries(self._connection, cipher), cipher)
+        codec = record_codec.Codec(record_codec.resources(self._connection), bodies)
+        return log_behind(self._connection, codec, after, limit)
 
     def count(self) -> int:
         """Number of all objects."""

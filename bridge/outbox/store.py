@@ -199,15 +199,21 @@ def read_log(
     is read for them. Raises Damaged."""
     database.execute("BEGIN")  # One snapshot for both queries: a trim in between would leave a hole.
     try:
-        first = max(after + 1, one(database, "SELECT log_start FROM meta"))
-        found = database.execute(
-            f"SELECT {record_codec.COLUMNS if mask is None else _SKIPPING} FROM log WHERE seq >= ?1 ORDER BY seq"
-            " LIMIT ?2",
-            (first, limit) if mask is None else (first, limit, mask, _EMPTY),
-        )
-        return list(bounded((record_codec.record_of(row, codec) for row in found), record_bytes)), first
+        return log_behind(database, codec, after, limit, mask)
     finally:
         database.execute("COMMIT")
+
+
+def log_behind(
+    database: apsw.Connection, codec: Codec, after: int, limit: int, mask: int | None = None
+) -> tuple[list[Record], int]:
+    """``read_log`` within the caller's transaction."""
+    first = max(after + 1, one(database, "SELECT log_start FROM meta"))
+    found = database.execute(
+        f"SELECT {record_codec.COLUMNS if mask is None else _SKIPPING} FROM log WHERE seq >= ?1 ORDER BY seq LIMIT ?2",
+        (first, limit) if mask is None else (first, limit, mask, _EMPTY),
+    )
+    return list(bounded((record_codec.record_of(row, codec) for row in found), record_bytes)), first
 
 
 def bounded(items: Iterable[T], size: Callable[[T], int]) -> Iterator[T]:

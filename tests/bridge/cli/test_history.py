@@ -13,11 +13,14 @@ from bridge.actors.audit import BEFORE_ANNOTATION, UID_ANNOTATION
 from bridge.cli.exits import Exit
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Gap
+from bridge.outbox import Retention
 from tests.bridge.actors.audit_events import answered, audit_event, line
 from tests.bridge.cli.conftest import Command
+from tests.bridge.outbox.opened import opened
 from tests.cluster.fixtures import MakeStream
 from tests.cluster.servers import Nats
 from tests.kit.commands import in_a_process
+from tests.kit.informed import Informed
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap
 from tests.sinks.file.test_reading_for_verify import write
 from tests.sinks.nats.test_reading_for_verify import CLUSTER, options
@@ -274,3 +277,16 @@ async def test_a_stream_is_built_from_and_goes_on(
     assert second.out.startswith(f"{tmp_path / 'k8s.db'}: 5 steps of 2 objects in "), second.err
     ended = await command("history", "deploy/web", "--db", str(tmp_path / "k8s.db"))
     assert "! steps may be missing: 2 records never came: the outbox was full" in ended.out
+
+
+async def test_a_history_is_built_of_the_log_that_a_bridge_retains(command: Command, tmp_path: Path) -> None:
+    (state := tmp_path / "state").mkdir()
+    async with opened(state, retention=Retention(retain_age=1e6)) as outbox:
+        await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "updated shop/a")
+    path = tmp_path / "k8s.db"
+    ended = await command("history", "build", "--from", str(state), "--to", str(path))
+    assert (ended.code, ended.out.startswith(f"{path}: 2 steps of 1 object in ")) == (Exit.OK, True), ended.err
+    told = await command("history", "po/a", "-n", "shop", "--db", str(path))
+    assert [line.split()[2] for line in told.out.splitlines()[1:]] == ["added", "updated"]
+    nothing = await command("history", "build", "--from", str(tmp_path), "--to", str(tmp_path / "other.db"))
+    assert (nothing.code, "no bridge has run in" in nothing.err) == (Exit.UNAVAILABLE, True)
