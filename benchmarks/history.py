@@ -31,7 +31,7 @@ from bridge.history.points import in_words
 from bridge.history.recorder import HistoryBounds, Recorder
 
 OBJECTS = Path(__file__).parent / "load" / "objects"
-BEGIN = 1_800_000_000_000_000
+BEGIN = 1_700_000_000_000_000
 """Microseconds since 1970."""
 DAY = 86_400_000_000
 BATCH = 1000

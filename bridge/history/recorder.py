@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import time_ns
 from types import TracebackType
 from typing import Any, Self
 
@@ -173,9 +174,10 @@ class Recorder:
         self.record(Event(type="kubedelta.gap.v1", id=f"lost/{newest + 1}", sequence=newest + 1, data=data))
 
     def _time_of(self, event: Event) -> int:
-        """Without a time of its own, a record has that of the newest one before it."""
+        """Without a time of its own, a record has that of the newest one before it. None is of the future: a bridge
+        whose clock was wrong for a moment would take everything before it out of the time that is kept."""
         try:
-            time = microseconds(event.time)
+            time = min(microseconds(event.time), time_ns() // 1000)
         except ValueError:
             return self._newest
         self._newest = max(self._newest, time)

@@ -15,7 +15,7 @@ from bridge.history.recorder import HistoryBounds, Recorder
 
 EVERYTHING = HistoryBounds(keep=1e9, max_bytes=1 << 40)
 SECOND = 1_000_000
-BEGIN = 1_800_000_000 * SECOND
+BEGIN = 1_700_000_000 * SECOND
 """Microseconds since 1970: the time of the first record, one of which comes each second."""
 
 

@@ -128,7 +128,7 @@ def test_a_point_before_the_first_record_is_refused(tmp_path: Path) -> None:
     stream.tell("a", {"n": 1})
     path = build(tmp_path / "k8s.db", stream.events)
 
-    with pytest.raises(NotInHistory, match=r"begins at 2027.*, with the first record"):
+    with pytest.raises(NotInHistory, match=r"begins at 2023.*, with the first record"):
         found(path, point(0))
 
 
@@ -167,6 +167,21 @@ def test_a_kept_time_trims_what_is_older_and_answers_behind_it_as_before(tmp_pat
     assert kept == list(range(153, 204))
     for number in range(153, 204):
         assert states(path, point(number)) == states(whole, point(number))
+
+
+def test_a_record_of_the_future_trims_nothing(tmp_path: Path) -> None:
+    stream = Stream()
+    for number in range(4):
+        stream.tell("web", {"n": number})
+    events = [*stream.events]
+    events[2] = msgspec.structs.replace(events[2], time="2999-01-01T00:00:00Z")
+
+    path = build(tmp_path / "k8s.db", events, HistoryBounds(keep=50 * 365 * 86_400, max_bytes=1 << 40))
+
+    with HistoryFile.open(path) as history:
+        assert [step.sequence for step in history.steps("pods", "web")] == [1, 2, 3, 4]
+    assert states(path, point(2)) == {"web": {"n": 1}}
+    assert states(path, NOW) == {"web": {"n": 3}}
 
 
 def test_a_size_bounds_the_file(tmp_path: Path) -> None:
