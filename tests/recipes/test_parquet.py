@@ -1,0 +1,78 @@
+"""``recipes/parquet``, as it stands: after changes and kills the table equals a fresh list."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.documents.pages import ROOT
+from tests.kit.bridge_process import BridgeProcess
+from tests.kit.deadlines import BUSY
+from tests.kit.playground import Playground
+
+PAGE = (ROOT / "recipes/parquet/README.md").read_text(encoding="utf-8")
+STEPS, OBJECTS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+KILLS = 4
+
+
+def change(cluster: Playground, chance: random.Random, number: int) -> None:
+    """One of a few objects comes, changes or goes."""
+    name = f"map-{chance.randrange(6)}"
+    there = {each["metadata"]["name"] for each in cluster.list("configmaps", namespace="default")}
+    if name not in there:
+        cluster.create("configmaps", {"metadata": {"name": name, "namespace": "default"}, "data": {"n": str(number)}})
+    elif chance.random() < 0.3:
+        cluster.delete("configmaps", name)
+    else:
+        cluster.patch("configmaps", name, {"data": {"n": str(number)}})
+
+
+def asked(folder: Path) -> dict[tuple[str, str], tuple[str, Any]]:
+    """Namespace and name of each object by the table → uid and data."""
+    import duckdb  # Imported above, its binding complains at the end of the process.
+
+    with duckdb.connect() as engine:
+        for statement in (STEPS, OBJECTS):
+            there = statement.replace("'steps.", f"'{folder}/steps.")
+            found = engine.execute(there)
+        return {(row[0], row[1]): (row[2], json.loads(row[3]).get("data")) for row in found.fetchall()}
+
+
+def is_closed(folder: Path) -> bool:
+    """Every line stands in a compressed part: the open one was closed at its age."""
+    return all(each.suffix == ".zst" or not each.stat().st_size for each in folder.glob("steps.ndjson*"))
+
+
+async def test_after_changes_and_kills_the_table_equals_a_fresh_list(tmp_path: Path) -> None:
+    [text] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    config = yaml.safe_load(text)
+    sink = config["sinks"]["steps"]
+    sink |= {"path": str(tmp_path / sink["path"]), "rotation": {"bytes": "4KiB", "age": "1s"}}
+    chance = random.Random(5)
+    async with Playground() as cluster:
+        config["cluster"]["server"] = cluster.url
+        bridge = BridgeProcess(tmp_path / "bridge", config)
+        for kill in range(KILLS):
+            await asyncio.to_thread(bridge.start)
+            for number in range(25):
+                change(cluster, chance, 100 * kill + number)
+                await asyncio.sleep(0)
+            if kill % 2:
+                await bridge.until_delivered("steps")
+            bridge.kill9()
+            change(cluster, chance, 100 * kill + 99)
+        async with bridge.started():
+            await bridge.until_live("configmaps")
+            await bridge.until_delivered("steps")
+            await cluster.until(lambda: is_closed(tmp_path), timeout=30 * BUSY)
+        fresh = {
+            (each["metadata"]["namespace"], each["metadata"]["name"]): (each["metadata"]["uid"], each.get("data"))
+            for each in cluster.list("configmaps", namespace="default")
+        }
+    assert asked(tmp_path) == fresh
