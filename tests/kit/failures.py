@@ -4,7 +4,7 @@
 failed. A run that has failures, or does not end, leaves a file in it.
 
 `KUBEDELTA_FAILED_ONCE` names a file: in `.ci/run` a test that fails runs once more (`--reruns 1`). A difference fails
-twice; a test that passed the second time leaves a line.
+twice; a test that passed the second time leaves its name and its failure.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     stats = terminalreporter.stats
     failed = [*stats.get("failed", []), *stats.get("error", [])]
     if file := config.stash.get(FAILED_ONCE, None):
-        once = {each.nodeid for each in stats.get("rerun", [])} - {each.nodeid for each in failed}
+        twice = {each.nodeid for each in failed}
+        once = [each for each in stats.get("rerun", []) if each.nodeid not in twice]
         with file.open("a") as lines:
-            lines.writelines(f"FAILED ONCE, passed the second time: mend it: {name}\n" for name in sorted(once))
+            lines.writelines(f"FAILED ONCE, passed the second time: mend it: {_report_of(each)}" for each in once)
     if report := config.stash.get(REPORT, None):
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             report.unlink()
         else:
-            reports = "".join(_report_of(each) for each in failed)
+            reports = "".join(f"\n=== {_report_of(each)}" for each in failed)
             report.write_text(f"{_command(config)} ended with {int(exitstatus)}, {len(failed)} failed\n{reports}")
 
 
@@ -52,4 +53,4 @@ def _command(config: pytest.Config) -> str:
 
 def _report_of(failed: pytest.TestReport | pytest.CollectReport) -> str:
     text = "\n".join([failed.longreprtext, *(f"--- {title}\n{text}" for title, text in failed.sections)])
-    return f"\n=== {failed.nodeid}\n{text[-MOST:]}\n"
+    return f"{failed.nodeid}\n{text[-MOST:]}\n"

@@ -46,13 +46,15 @@ def test_a_run_leaves_what_failed(module: str, expected: list[str], tmp_path: Pa
 @pytest.mark.parametrize(
     ("module", "expected"),
     [
-        (PASSES_LATER, "FAILED ONCE, passed the second time: mend it: test_case.py::test_it\n"),
-        (FAILS, ""),
-        ("def test_it(): pass\n", ""),
+        (PASSES_LATER, ["FAILED ONCE, passed the second time: mend it: test_case.py::test_it\n", "assert 1 > 1"]),
+        (FAILS, []),
+        ("def test_it(): pass\n", []),
     ],
     ids=["it passes later", "it fails twice", "all is well"],
 )
-def test_a_test_that_passes_the_second_time_is_named(module: str, expected: str, tmp_path: Path) -> None:
+def test_a_test_that_passes_the_second_time_is_named(module: str, expected: list[str], tmp_path: Path) -> None:
     (left := tmp_path / "failed-once").touch()
     run(tmp_path, module, "--rootdir", str(tmp_path), "--reruns", "1", KUBEDELTA_FAILED_ONCE=left)
-    assert left.read_text() == expected
+    report = left.read_text()
+    assert [text for text in expected if text not in report] == []
+    assert bool(report) == bool(expected)
