@@ -7,6 +7,7 @@ that is killed in between writes some of them again, with the same ids.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from bridge.actors.audit import Actor
-from bridge.actors.audit_log import AuditLog, Position
+from bridge.actors.audit_log import AuditLog, Position, renamed
 from bridge.transform.redaction_key import RedactionKey
 
 TYPE = "kubedelta.actor.v1"
@@ -102,7 +103,7 @@ class ActorLog:
 
     def __init__(self, path: Path, *, largest: int, keep: int) -> None:
         """``largest``: bytes of a file; ``keep``: files beside the open one. Raises OSError, and ValueError for a file
-        of another program."""
+        of another program, or which another process writes."""
         self._path = path
         self._largest = largest
         self._keep = keep
@@ -157,7 +158,7 @@ class ActorLog:
         self._path.rename(self._path.with_name(f"{stem}-{time}{suffix}"))
         os.close(self._file)
         self._file = _append_to(self._path)
-        files = sorted(self._path.parent.glob(f"{stem}-*{suffix}"))
+        files = renamed(self._path)
         for each in files[: max(0, len(files) - self._keep)]:
             each.unlink(missing_ok=True)
 
@@ -178,4 +179,16 @@ def _private(path: str, flags: int) -> int:
 
 
 def _append_to(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    """Raises OSError and ValueError."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)  # Else a power cut takes the name of a new file.
+        finally:
+            os.close(folder)
+    except BlockingIOError:
+        os.close(file)
+        raise ValueError(f"another process writes {path}") from None
+    return file

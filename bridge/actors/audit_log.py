@@ -7,8 +7,10 @@ position survives renaming and compression.
 
 from __future__ import annotations
 
+import glob
 import gzip
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,9 +47,13 @@ class AuditLog:
         its newline waits for its rest, and is passed over once another file has begun: the API server was killed.
         Raises OSError, and EOFError or zlib.error for a damaged compressed file."""
         for path, first in self._unread():
-            with _opened(path) as file:
+            try:
+                file = _opened(path)
+            except FileNotFoundError:
+                return  # It was renamed a moment ago: the next call finds it.
+            with file:
                 if _first_line(file) != first:
-                    return  # It was renamed a moment ago: the next call finds it.
+                    return
                 offset = self.position.offset if first == self.position.first else 0
                 file.seek(offset)
                 self.position = Position(first, offset)
@@ -79,11 +85,19 @@ class AuditLog:
         return found
 
     def _files(self) -> Sequence[Path]:
-        stem, suffix = self.path.stem, self.path.suffix
         # While a file is compressed there are both; the whole one comes last here, and counts.
-        backups = [each for end in (".gz", "") for each in self.path.parent.glob(f"{stem}-*{suffix}{end}")]
-        by_name = {each.name.removesuffix(".gz"): each for each in backups}
+        by_name = {each.name.removesuffix(".gz"): each for each in (*renamed(self.path, ".gz"), *renamed(self.path))}
         return [*(by_name[name] for name in sorted(by_name)), self.path]
+
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3,6}", re.ASCII)
+
+
+def renamed(path: Path, end: str = "") -> Sequence[Path]:
+    """The files that this one was renamed to when it was full, the oldest first. Names of another form are others'."""
+    before, behind = f"{path.stem}-", f"{path.suffix}{end}"
+    found = path.parent.glob(f"{glob.escape(before)}*{glob.escape(behind)}")
+    return sorted(each for each in found if _TIME.fullmatch(each.name.removeprefix(before).removesuffix(behind)))
 
 
 def _first_line_of(path: Path) -> str:

@@ -67,8 +67,10 @@ def follow(audit: AuditLog, collector: Collector, ended: threading.Event, *, wai
     EOFError or zlib.error for a damaged compressed file."""
     while not ended.is_set():
         lines = audit.lines()
-        while collector.add(_first(lines, _BATCH)) and not ended.is_set():
+        while collector.add(_first(lines, _BATCH)):
             collector.log.save(audit.position)
+            if ended.is_set():
+                return
         if not wait:
             return
         ended.wait(_LOOK)

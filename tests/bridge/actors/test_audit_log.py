@@ -87,6 +87,13 @@ def test_a_file_without_a_line_yet_is_no_loss(path: Path) -> None:
     assert not log.lost
 
 
+def test_files_of_others_are_not_read(path: Path) -> None:
+    path.write_bytes(b"1\n")
+    path.with_name("audit-policy.log").write_bytes(b"mine\n")
+    path.with_name("audit-2026-11-27.log").write_bytes(b"mine\n")
+    assert [*AuditLog(path, Position()).lines()] == [b"1\n"]
+
+
 def test_a_line_that_is_too_long_is_passed_over_and_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_log, "LONGEST_LINE", 8)
     path.write_bytes(b"1\n" + b"x" * 100 + b"\n2\n")

@@ -58,11 +58,12 @@ def test_a_process_goes_on_where_the_one_before_was_killed(tmp_path: Path, outpu
     assert output.stat().st_mode & 0o777 == 0o600
 
 
-def test_actors_come_again_where_their_position_was_not_saved(tmp_path: Path, output: Path, log: ActorLog) -> None:
+def test_actors_come_again_where_their_position_was_not_saved(tmp_path: Path, output: Path) -> None:
     audit = tmp_path / "audit.log"
     audit.write_bytes(event(1))
-    collector = Collector("prod", str, log)
-    collector.add(AuditLog(audit, Position()).lines())
+    killed = ActorLog(output, largest=1 << 20, keep=3)
+    Collector("prod", str, killed).add(AuditLog(audit, Position()).lines())
+    killed.close()
     with output.open("ab") as file:
         file.write(b'{"specversion":"1.0","id":"to')  # The process is killed within the next write.
     later = ActorLog(output, largest=1 << 20, keep=3)
@@ -100,15 +101,22 @@ def test_what_cannot_be_written_whole_is_not_written(
     assert collector.actors.total() == 2
 
 
+def test_a_file_has_one_writer(log: ActorLog, output: Path) -> None:
+    with pytest.raises(ValueError, match="another process writes"):
+        ActorLog(output, largest=1 << 20, keep=3)
+
+
 def test_full_files_are_renamed_and_the_oldest_go(output: Path) -> None:
+    (of_others := output.with_name("actors-of-others.jsonl")).write_bytes(b"")
     log = ActorLog(output, largest=2000, keep=2)
     collector = Collector("prod", str, log)
     for number in range(20):
         collector.add([event(number)])
     log.close()
-    parts = sorted(output.parent.glob("actors-*.jsonl"))
+    parts = sorted(output.parent.glob("actors-2*.jsonl"))
     kept = [identity for each in (*parts, output) for identity in written(each)]
     assert len(parts) == 2
+    assert of_others.exists()
     assert kept == [f"audit-{number}" for number in range(20)][-len(kept) :]
 
 
