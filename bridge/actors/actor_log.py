@@ -111,15 +111,12 @@ class ActorLog:
         self._file = _append_to(path)
         self._cut_torn_line()
 
-    def position(self) -> Position:
-        """How far the audit log was read; its beginning at first. Raises OSError, and ValueError for a file that is
-        none."""
+    def position(self) -> bytes:
+        """How far the source was read, as ``save`` got it; empty at first. Raises OSError."""
         try:
-            return msgspec.json.decode(self._position.read_bytes(), type=Position)
+            return self._position.read_bytes()
         except FileNotFoundError:
-            return Position()
-        except msgspec.MsgspecError as error:
-            raise ValueError(f"{self._position} is no position of an audit log: {error}") from error
+            return b""
 
     def append(self, lines: Iterable[bytes]) -> None:
         """Returns when they are durable. Raises OSError; then none of them counts, and they can be appended again."""
@@ -140,11 +137,11 @@ class ActorLog:
                 os.ftruncate(self._file, end)
             raise
 
-    def save(self, position: Position) -> None:
+    def save(self, position: bytes) -> None:
         """Behind ``append``. Raises OSError."""
         other = self._position.with_name(f"{self._position.name}.new")
         with open(other, "wb", opener=_private) as file:
-            file.write(_encode(position))
+            file.write(position)
             file.flush()
             os.fsync(file.fileno())
         other.replace(self._position)

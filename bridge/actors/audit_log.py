@@ -22,13 +22,27 @@ LONGEST_LINE = 64 << 20
 """Bytes. An event has the bodies of a request and of its answer, of some 3 MiB each at most."""
 
 
-class Position(msgspec.Struct, frozen=True):
+class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Behind the last line that was read."""
 
     first: str = ""
     """SHA-256 of the first line of the file; empty before the oldest file."""
     offset: int = 0
     """Bytes of the file, uncompressed."""
+
+    @classmethod
+    def parsed(cls, position: bytes) -> Position:
+        """What ``encoded`` returned; empty for the beginning. Raises ValueError."""
+        try:
+            return _decode(position) if position else cls()
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"no position of an audit log: {error}") from error
+
+    def encoded(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+_decode = msgspec.json.Decoder(Position).decode
 
 
 @dataclass(slots=True)

@@ -1,4 +1,5 @@
-"""Makes actors of audit events: of the audit log's lines, or of what the API server posts (``--audit-webhook-*``).
+"""Makes actors of audit events: of the audit log's lines, of a topic, or of what the API server posts
+(``--audit-webhook-*``).
 
 Lines come in batches; the position is saved behind the actors that it covers. A post is answered when its actors are
 durable. The API server keeps events of a webhook in memory alone, sends them again after a failure, and drops them when
@@ -12,10 +13,12 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
 import msgspec
 from aiohttp import web
+from kubedelta_reader.sources import Source
 
 from bridge.actors.actor_log import ActorLog, encoded
 from bridge.actors.audit import NotAnAuditEvent, actors_of
@@ -68,12 +71,31 @@ def follow(audit: AuditLog, collector: Collector, ended: threading.Event, *, wai
     while not ended.is_set():
         lines = audit.lines()
         while collector.add(_first(lines, _BATCH)):
-            collector.log.save(audit.position)
+            collector.log.save(audit.position.encoded())
             if ended.is_set():
                 return
         if not wait:
             return
         ended.wait(_LOOK)
+
+
+async def follow_topic(source: Source, collector: Collector, ended: asyncio.Event, *, wait: bool) -> None:
+    """Like ``follow``, of a topic with an event in each record. Raises Unavailable, and ValueError for a position of
+    something else."""
+    async with source:
+        await source.resume(collector.log.position())
+        while not ended.is_set():
+            async with aclosing(source.read()) as batches:
+                async for batch in batches:
+                    await asyncio.to_thread(collector.add, [each.data for each in batch if each.data is not None])
+                    await asyncio.to_thread(collector.log.save, source.position)
+                    if ended.is_set():
+                        return
+            if not wait:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await ended.wait()
 
 
 def _first(lines: Iterator[bytes], count: int) -> Iterator[bytes]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import ssl
 import threading
 import zlib
 from pathlib import Path
 
+from kubedelta_reader.sources import Source, Unavailable
+
 from bridge.actors.actor_log import ActorLog, Naming, names
-from bridge.actors.audit_log import AuditLog
-from bridge.actors.collecting import AuditWebhook, Collector, follow
+from bridge.actors.audit_log import AuditLog, Position
+from bridge.actors.collecting import AuditWebhook, Collector, follow, follow_topic
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.process import handle_signals
 from bridge.cli.terminal import complain
@@ -27,6 +30,8 @@ _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 def actors(
     *,
     audit_log: Path | None,
+    topic: str | None,
+    kafka: Path | None,
     listen: tuple[str, int] | None,
     certificate: tuple[Path, Path] | None,
     token: Path | None,
@@ -39,12 +44,13 @@ def actors(
     keep: int,
     follow: bool,
 ) -> int:
-    """Follows ``audit_log``, or takes posts at ``listen``, until SIGINT or SIGTERM. Returns NO where events may be
-    missing."""
+    """Follows ``audit_log`` or ``topic``, or takes posts at ``listen``, until SIGINT or SIGTERM. ``kafka``: a file of
+    librdkafka's properties. Returns NO where events may be missing."""
     try:
         named = names(Naming(user), None if key is None else RedactionKey(read_key_file(key, "--key")))
         log = ActorLog(to, largest=largest, keep=keep)
-        audit = None if audit_log is None else AuditLog(audit_log, log.position())
+        audit = None if audit_log is None else AuditLog(audit_log, Position.parsed(log.position()))
+        source = None if topic is None or kafka is None else _source(topic, kafka)
     except ValueError as error:
         raise CommandEnds(Exit.CONFIG, error) from error
     except OSError as error:
@@ -53,22 +59,47 @@ def actors(
     try:
         if audit is not None:
             asyncio.run(_follow(audit, collector, wait=follow))
+        elif source is not None:
+            asyncio.run(_follow_topic(source, collector, wait=follow))
         else:
             asyncio.run(_serve(collector, listen or ("", 0), certificate, token, client_ca))
     except OSError as error:
         raise CommandEnds(Exit.UNAVAILABLE, f"{error.filename or to}: {error.strerror}") from error
+    except Unavailable as error:
+        raise CommandEnds(Exit.UNAVAILABLE, error) from error
+    except ValueError as error:
+        raise CommandEnds(Exit.CONFIG, f"{to}.position: {error}") from error
     except _DAMAGED as error:
         raise CommandEnds(Exit.NO, f"{audit_log}: a compressed file beside it is damaged: {error}") from error
     finally:
         log.close()
         complain(_totals(collector))
-    if audit is None:
-        return Exit.OK
-    if audit.lost:
-        complain(f"events may be missing: the file of {audit_log} that was read last is gone")
-    if audit.too_long:
-        complain(f"{counted(audit.too_long, 'event')} of more than 64 MiB left out")
-    return Exit.NO if audit.lost or audit.too_long else Exit.OK
+    missing = [] if source is None else [*source.notes]
+    if audit is not None and audit.lost:
+        missing.append(f"events may be missing: the file of {audit_log} that was read last is gone")
+    if audit is not None and audit.too_long:
+        missing.append(f"{counted(audit.too_long, 'event')} of more than 64 MiB left out")
+    for reason in missing:
+        complain(reason)
+    return Exit.NO if missing else Exit.OK
+
+
+def _source(topic: str, properties: Path) -> Source:
+    """Raises CommandEnds."""
+    from kubedelta_reader.sources.kafka import KafkaSource
+
+    try:
+        lines = [line.strip() for line in properties.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandEnds(Exit.CONFIG, f"--kafka: cannot read {properties}: {error}") from error
+    config = {}
+    for line in lines:
+        if line and not line.startswith("#"):
+            name, sign, value = line.partition("=")
+            if not sign:
+                raise CommandEnds(Exit.CONFIG, f"--kafka: {properties}: a line is name=value, as librdkafka has them")
+            config[name.strip()] = value.strip()
+    return KafkaSource(config, re.compile(re.escape(topic)), named=topic)
 
 
 def _totals(collector: Collector) -> str:
@@ -81,6 +112,12 @@ async def _follow(audit: AuditLog, collector: Collector, *, wait: bool) -> None:
     ended = threading.Event()
     handle_signals(lambda _: ended.set())
     await asyncio.to_thread(follow, audit, collector, ended, wait=wait)
+
+
+async def _follow_topic(source: Source, collector: Collector, *, wait: bool) -> None:
+    ended = asyncio.Event()
+    handle_signals(lambda _: ended.set())
+    await follow_topic(source, collector, ended, wait=wait)
 
 
 async def _serve(

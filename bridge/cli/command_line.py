@@ -388,8 +388,10 @@ DIFF = CommandSpec(
 def _log_or_posts(parser: argparse.ArgumentParser, values: dict[str, Any]) -> None:
     certificate = values.pop("cert"), values.pop("cert_key")
     values["certificate"] = None if None in certificate else certificate
-    if (values["audit_log"] is None) == (values["listen"] is None):
-        parser.error("name the audit log, or an address with --listen")
+    if [values["audit_log"], values["topic"], values["listen"]].count(None) != 2:
+        parser.error("name the audit log, or a topic with --topic, or an address with --listen")
+    if (values["topic"] is None) != (values["kafka"] is None):
+        parser.error("--topic needs --kafka, the file with the brokers, and --kafka has no effect without it")
     if values["listen"] is not None and values["certificate"] is None:
         parser.error("--listen needs --cert and --cert-key: API servers post to https alone")
     if values["listen"] is not None and values["token"] is None and values["client_ca"] is None:
@@ -428,6 +430,14 @@ ACTORS = CommandSpec(
         "--largest", metavar="SIZE", type=byte_count, default=100 << 20, help="when it is renamed (default: 100MiB)"
     ),
     Argument("--keep", metavar="N", type=count, default=10, help="renamed files that stay (default: 10)"),
+    Argument("--topic", metavar="NAME", help="a topic with an audit event in each record instead"),
+    Argument(
+        "--kafka",
+        metavar="FILE",
+        type=Path,
+        completes=Completes.FILES,
+        help="with --topic: librdkafka's properties, name=value in each line: bootstrap.servers and what it takes",
+    ),
     Argument("--listen", metavar="HOST:PORT", type=address, help="take posts of --audit-webhook-config-file instead"),
     Argument("--cert", metavar="FILE", type=Path, completes=Completes.FILES, help="with --listen: a certificate (PEM)"),
     Argument("--cert-key", metavar="FILE", type=Path, completes=Completes.FILES, help="with --listen: its key (PEM)"),

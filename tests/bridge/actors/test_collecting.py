@@ -50,10 +50,10 @@ def run(audit: AuditLog, collector: Collector) -> None:
 def test_a_process_goes_on_where_the_one_before_was_killed(tmp_path: Path, output: Path, log: ActorLog) -> None:
     audit = tmp_path / "audit.log"
     audit.write_bytes(event(1) + event(2))
-    run(AuditLog(audit, log.position()), Collector("prod", str, log))
+    run(AuditLog(audit, Position.parsed(log.position())), Collector("prod", str, log))
     with audit.open("ab") as file:
         file.write(event(3))
-    run(AuditLog(audit, log.position()), Collector("prod", str, log))
+    run(AuditLog(audit, Position.parsed(log.position())), Collector("prod", str, log))
     assert written(output) == ["audit-1", "audit-2", "audit-3"]
     assert output.stat().st_mode & 0o777 == 0o600
 
@@ -67,7 +67,7 @@ def test_actors_come_again_where_their_position_was_not_saved(tmp_path: Path, ou
     with output.open("ab") as file:
         file.write(b'{"specversion":"1.0","id":"to')  # The process is killed within the next write.
     later = ActorLog(output, largest=1 << 20, keep=3)
-    run(AuditLog(audit, later.position()), Collector("prod", str, later))
+    run(AuditLog(audit, Position.parsed(later.position())), Collector("prod", str, later))
     later.close()
     assert written(output) == ["audit-1", "audit-1"]
 

@@ -52,8 +52,9 @@ def test_digests_take_the_place_of_names(log: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--to", "x"], "name the audit log, or an address with --listen"),
-        (["log", "--to", "x", "--listen", ":1"], "name the audit log, or an address with --listen"),
+        (["--to", "x"], "name the audit log, or a topic with --topic, or an address with --listen"),
+        (["log", "--to", "x", "--listen", ":1"], "name the audit log, or a topic with --topic, or an address"),
+        (["--to", "x", "--topic", "audit"], "--topic needs --kafka"),
         (["--to", "x", "--listen", ":9443"], "--listen needs --cert and --cert-key"),
         (["--to", "x", "--listen", ":9443", "--cert", "c", "--cert-key", "k"], "--listen needs --token-file or"),
         (["--to", "x", "--listen", "9443"], "'9443' is no address; allowed: 127.0.0.1:9443"),
