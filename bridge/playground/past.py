@@ -6,7 +6,6 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from random import Random
 from typing import NamedTuple
 
 from bridge.model.object import object_key
@@ -15,16 +14,13 @@ from bridge.playground.http.front import PlaygroundSettings
 from bridge.playground.http.streams import Faults
 from bridge.playground.objects import crds
 from bridge.playground.objects.builtin import BUILT_IN
-from bridge.playground.objects.catalogue import Kind, ServedKinds
+from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.objects import pack
-from bridge.playground.objects.state import VERSION_INFO, State
-from bridge.playground.objects.store import ObjectStore, StoredObject
-from bridge.playground.objects.writes import Writes
+from bridge.playground.objects.store import StoredObject
 from bridge.playground.server import ApiServer
 
 READING = ("get", "list", "watch")
 _REVIEWS = "selfsubjectaccessreviews.authorization.k8s.io"
-_HISTORY = 4096
 _BUILT_IN = {kind.name: kind for kind in BUILT_IN}
 
 
@@ -51,21 +47,10 @@ class PastObject(NamedTuple):
 class PastCluster(ApiServer):
     """``load`` is called before the block, ``change`` in it. Writes are refused with 405."""
 
-    def __init__(
-        self, kinds: Iterable[Kind], *, token: str, tls: ssl.SSLContext, now: Callable[[], datetime], port: int = 0
-    ) -> None:
+    def __init__(self, kinds: Iterable[Kind], *, token: str, tls: ssl.SSLContext, now: Callable[[], datetime]) -> None:
         """``kinds``: made by ``past_kind``. ``token``: that of every request. ``now``: for ages."""
-        store, catalogue = ObjectStore(_HISTORY), ServedKinds([*kinds, _BUILT_IN[_REVIEWS]])
-        writes = Writes(store, catalogue, Random(), now)
-        settings = PlaygroundSettings(
-            tokens={token: "reader"},
-            bookmark_interval=60.0,
-            shortest_watch=1800.0,
-            watch_list=True,
-            compress_watch_lists=False,
-        )
-        state = State(store, catalogue, writes, VERSION_INFO, 0.5, now)
-        super().__init__(state, _ReadOnly(), settings, port=port, tls=tls)
+        settings = PlaygroundSettings(tokens={token: "reader"})
+        super().__init__([*kinds, _BUILT_IN[_REVIEWS]], _ReadOnly(), settings, now=now, tls=tls)
 
     def load(self, objects: Iterable[PastObject]) -> None:
         """All objects at the beginning. Raises ValueError as ``change`` does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from random import Random
 from typing import Self
@@ -20,7 +20,7 @@ from bridge.playground.http.streams import Faults, OpenWatches
 from bridge.playground.objects.builtin import BUILT_IN
 from bridge.playground.objects.catalogue import Kind, ServedKinds
 from bridge.playground.objects.objects import Manifest, unpack
-from bridge.playground.objects.state import VERSION_INFO, State
+from bridge.playground.objects.state import State
 from bridge.playground.objects.store import ObjectStore, StoreSnapshot
 from bridge.playground.objects.validation import Precondition
 from bridge.playground.objects.writes import Writes
@@ -37,19 +37,25 @@ class ApiServer:
 
     def __init__(
         self,
-        state: State,
+        kinds: Iterable[Kind],
         faults: Faults,
         settings: PlaygroundSettings,
         *,
+        history: int = 4096,
+        version_wait: float = 0.5,
+        seed: int | None = None,
+        now: Callable[[], datetime],
         port: int = 0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``port``: 0 takes a free one. ``tls``: None for plain HTTP."""
-        self._state = state
+        """``port``: 0 takes a free one. ``tls``: None for plain HTTP. ``Playground`` documents the others."""
+        store, catalogue = ObjectStore(history), ServedKinds(kinds)
+        writes = Writes(store, catalogue, Random(seed), now)
+        self._state = State(store, catalogue, writes, version_wait, now)
         self._news = asyncio.Event()
-        state.store.listeners.add(self._news.set)
+        store.listeners.add(self._news.set)
         self.watches = OpenWatches()
-        self._front = Front(state, faults, self.watches, settings, self._news.set)
+        self._front = Front(self._state, faults, self.watches, settings, self._news.set)
         self.requests = self._front.requests
         """The last requests, oldest first."""
         self._port = port
@@ -102,7 +108,6 @@ class Playground(ApiServer):
         tokens: Mapping[str, str] | None = None,
         history: int = 4096,
         bookmark_interval: float = 60.0,
-        shortest_watch: float = 1800.0,
         version_wait: float = 0.5,
         watch_list: bool = True,
         compress_watch_lists: bool = False,
@@ -112,21 +117,25 @@ class Playground(ApiServer):
         """``tokens`` maps bearer tokens to user names; without tokens, requests need none. ``history`` is the number
         of changes kept for each resource.
 
-        ``bookmark_interval``, ``shortest_watch`` (for watches without timeoutSeconds) and ``version_wait`` (for a
-        version from the future; the real server waits 3) are in seconds. ``watch_list`` False refuses
-        sendInitialEvents, as servers without that feature do. ``compress_watch_lists`` follows Kubernetes 1.37.
-        ``seed`` fixes uids and generated names."""
-        store, catalogue = ObjectStore(history), ServedKinds(BUILT_IN)
-        writes = Writes(store, catalogue, Random(seed), now)
+        ``bookmark_interval`` and ``version_wait`` (for a version from the future; the real server waits 3) are in
+        seconds. ``watch_list`` False refuses sendInitialEvents, as servers without that feature do.
+        ``compress_watch_lists`` follows Kubernetes 1.37. ``seed`` fixes uids and generated names."""
         settings = PlaygroundSettings(
             tokens=dict(tokens or {}),
             bookmark_interval=bookmark_interval,
-            shortest_watch=shortest_watch,
             watch_list=watch_list,
             compress_watch_lists=compress_watch_lists,
         )
-        state = State(store, catalogue, writes, VERSION_INFO, version_wait, now)
-        super().__init__(state, self._faults(), settings, port=port)
+        super().__init__(
+            BUILT_IN,
+            self._faults(),
+            settings,
+            history=history,
+            version_wait=version_wait,
+            seed=seed,
+            now=now,
+            port=port,
+        )
         for each in NAMESPACES:
             self.create("namespaces", {"metadata": {"name": each}}, manager="kube-apiserver")
 

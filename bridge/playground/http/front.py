@@ -58,10 +58,9 @@ class PlaygroundSettings:
     """The settings of a playground; ``Playground`` documents them."""
 
     tokens: Mapping[str, str]
-    bookmark_interval: float
-    shortest_watch: float
-    watch_list: bool
-    compress_watch_lists: bool
+    bookmark_interval: float = 60.0
+    watch_list: bool = True
+    compress_watch_lists: bool = False
 
 
 class Front:
@@ -156,7 +155,7 @@ class Front:
             await response.write(error_line(error))
             return response
         stream = WatchStream(request, response, watch, self._faults, compress)
-        timeout = watch_timeout(options.timeout, self._settings.shortest_watch)
+        timeout = watch_timeout(options.timeout)
         try:
             with self._watches.opened(stream):
                 self._notify()

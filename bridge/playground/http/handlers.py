@@ -34,7 +34,7 @@ from bridge.playground.http.requests import (
 from bridge.playground.http.tables import TableForm
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.objects import Manifest, body, list_item
-from bridge.playground.objects.state import State
+from bridge.playground.objects.state import VERSION_INFO, State
 from bridge.playground.objects.store import Forgotten, ObjectStore, Range, StoredObject
 from bridge.playground.objects.validation import Precondition
 
@@ -71,7 +71,7 @@ def document(state: State, request: web.BaseRequest, asked: DocumentPath) -> Who
         case ("healthz" | "readyz" | "livez",):
             return WholeResponse(b"ok", 200, "text/plain; charset=utf-8", (("X-Content-Type-Options", "nosniff"),))
         case ("version",):
-            return WholeResponse(msgspec.json.format(encode(state.version_info), indent=2))
+            return WholeResponse(msgspec.json.format(encode(VERSION_INFO), indent=2))
         case ("api" | "apis",):
             return _api_root(state, request, core=asked.parts == ("api",))
         case ("apis", group) if state.catalogue.versions(group):

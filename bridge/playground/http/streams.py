@@ -221,6 +221,8 @@ def error_line(error: StatusError) -> bytes:
 
 _BATCH = 256 * 1024
 """Bytes of lines that are written at once, and that wait in memory for a slow client."""
+_SHORTEST_WATCH = 1800.0
+"""Seconds that a watch without timeoutSeconds lasts at least; at most twice that."""
 _LAST_BOOKMARK = 2.0
 """Seconds before the end of a watch at which it sends a bookmark, so that the next watch can begin close to its end."""
 
@@ -352,6 +354,6 @@ class WatchStream:
         ending.callback(cancel_all)
 
 
-def watch_timeout(asked: int, shortest: float) -> float:
-    """Seconds that a watch lasts: the client's timeoutSeconds, else a random time from ``shortest`` to twice that."""
-    return asked or shortest * (1 + random())
+def watch_timeout(asked: int) -> float:
+    """Seconds that a watch lasts: the client's timeoutSeconds, else a random time."""
+    return asked or _SHORTEST_WATCH * (1 + random())

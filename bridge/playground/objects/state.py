@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from bridge.playground.http.errors import version_too_large
 from bridge.playground.objects.catalogue import ServedKinds
@@ -35,7 +34,6 @@ class State:
     store: ObjectStore
     catalogue: ServedKinds
     writes: Writes
-    version_info: dict[str, Any]
     version_wait: float
     """Seconds that a request waits for a version from the future."""
     now: Callable[[], datetime]
