@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from bridge.model.object import object_key
-from bridge.playground.http.errors import decode
+from bridge.model.versions.version import number_of
+from bridge.playground.http.errors import decode, qualified
 from bridge.playground.http.front import PlaygroundSettings
 from bridge.playground.http.streams import Faults
 from bridge.playground.objects import crds
@@ -58,7 +59,7 @@ class PastCluster(ApiServer):
         for each in objects:
             kind = self._state.catalogue.named(each.resource)
             if each.state is not None:
-                stored = pack(kind, decode(each.state), _number(each.version) or 1)
+                stored = pack(kind, decode(each.state), number_of(each.version) or 1)
                 found[kind.collection][stored.key] = stored
         for name, stored_objects in found.items():
             self._state.store.load(name, stored_objects)
@@ -68,7 +69,7 @@ class PastCluster(ApiServer):
         kind = self._state.catalogue.named(change.resource)
         store = self._state.store
         key = object_key(change.namespace, change.name)
-        version = max(_number(change.version), store.version_of(kind.collection) + 1)
+        version = max(number_of(change.version) or 0, store.version_of(kind.collection) + 1)
         if change.state is not None:
             store.replay(kind.collection, key, version, pack(kind, decode(change.state), version))
         elif key in store.collection(kind.collection).objects:
@@ -79,7 +80,7 @@ def past_kind(
     group: str, plural: str, kind: str, version: str, *, namespaced: bool, definition: Mapping[str, object] | None
 ) -> Kind:
     """A resource of Kubernetes, or of a CustomResourceDefinition, or, where that is not known, of its names alone."""
-    known = _BUILT_IN.get(f"{plural}.{group}" if group else plural)
+    known = _BUILT_IN.get(qualified(group, plural))
     if known is None and definition is not None:
         known = crds.kind_of(dict(definition))
     if known is None:
@@ -93,8 +94,3 @@ def past_kind(
             custom=True,
         )
     return replace(known, versions=(version,), verbs=READING, subresources=(), stored_as="")
-
-
-def _number(version: str) -> int:
-    """0 for a version that is no number."""
-    return int(version) if version.isascii() and version.isdecimal() and len(version) < 19 else 0
