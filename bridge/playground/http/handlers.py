@@ -33,7 +33,7 @@ from bridge.playground.http.requests import (
 )
 from bridge.playground.http.tables import TableForm
 from bridge.playground.objects.catalogue import Kind
-from bridge.playground.objects.objects import Manifest, body, list_item
+from bridge.playground.objects.objects import Manifest, body, list_item, unpack
 from bridge.playground.objects.state import VERSION_INFO, State
 from bridge.playground.objects.store import Forgotten, ObjectStore, Range, StoredObject
 from bridge.playground.objects.validation import Precondition
@@ -143,8 +143,8 @@ async def _list(state: State, request: web.BaseRequest, target: Target, form: Ta
     await state.reached(wanted_version(options))
     page = list_page(state.store, target.kind, target.namespace, options)
     if form is not None:
-        bodies = (body(target.kind, each, target.version) for each in page.objects)
-        return WholeResponse(form.of(bodies, page.metadata()) + b"\n")
+        manifests = (unpack(target.kind, each, target.version) for each in page.objects)
+        return WholeResponse(form.of(manifests, page.metadata()) + b"\n")
     return WholeResponse(page.body(target.kind, target.version))
 
 

@@ -38,7 +38,7 @@ class TableForm:
             raise _unknown_include(include)
         return cls(api_version, kind, columns_of(kind, version), include, now)
 
-    def of(self, bodies: Iterable[bytes], metadata: Mapping[str, Any], *, headers: bool = True) -> bytes:
+    def of(self, manifests: Iterable[Manifest], metadata: Mapping[str, Any], *, headers: bool = True) -> bytes:
         """The objects of a list whose ``metadata`` these are."""
         now = self.now()
         table = {
@@ -46,13 +46,14 @@ class TableForm:
             "apiVersion": self.api_version,
             "metadata": metadata,
             "columnDefinitions": [_definition(each) for each in self.columns.columns] if headers else None,
-            "rows": [self._row(decode(body), now) for body in bodies],
+            "rows": [self._row(each, now) for each in manifests],
         }
         return encode(table)
 
     def of_one(self, body: bytes, *, headers: bool = True) -> bytes:
         """A single object; watches send the headers with the first one alone."""
-        return self.of([body], {"resourceVersion": decode(body)["metadata"]["resourceVersion"]}, headers=headers)
+        manifest = decode(body)
+        return self.of([manifest], {"resourceVersion": manifest["metadata"]["resourceVersion"]}, headers=headers)
 
     def _row(self, manifest: Manifest, now: datetime) -> dict[str, Any]:
         row: dict[str, Any] = {"cells": self.columns.cells(manifest, now)}

@@ -77,9 +77,9 @@ def _by_name(members: Any) -> Any:
     return dict(sorted(members.items())) if isinstance(members, dict) else members
 
 
-def unpack(kind: Kind, stored: StoredObject, version: str = "", at: int | None = None) -> Manifest:
+def unpack(kind: Kind, stored: StoredObject, version: str = "") -> Manifest:
     """The whole object, decoded at every call, so that the caller may change it."""
-    manifest: Manifest = decode(body(kind, stored, version, at))
+    manifest: Manifest = decode(body(kind, stored, version))
     return manifest
 
 
