@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bridge.model.formats.content import Include
+from bridge.model.primitives.merge_patch import patched
 from bridge.outbox.log.body_codec import FIRST_NUMBER, BodyCodec, Dictionary, make_dictionary
 from bridge.views.differences import differences
 
@@ -45,21 +46,8 @@ def went_back(state: bytes, patches: Sequence[bytes]) -> bytes:
         return state
     value = _decode(state)
     for patch in patches:
-        value = _patched(value, _decode(patch))
+        value = patched(value, _decode(patch))
     return _encode(value)
-
-
-def _patched(target: Any, patch: Any) -> Any:
-    """RFC 7396, section 2. Changes a target that is a map."""
-    if not isinstance(patch, dict):
-        return patch
-    found = target if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            found.pop(name, None)
-        else:
-            found[name] = _patched(found.get(name), value)
-    return found
 
 
 class Packing:

@@ -3,6 +3,7 @@
 backoff      waits between attempts, and between two looks
 fetch        items that a taker gets at once, and parts of a batch between notices
 field_path   paths of members in a JSON document
+merge_patch  JSON merge patches, as they are applied
 network      hosts and ports, and reasons why a connection cannot be made
 packing      zstd for bodies in memory
 printable    foreign text made safe for terminals and logs, and counts

@@ -1,8 +1,6 @@
-"""Decides the meaning of writes: merge patches, changes that count, generations, grace periods."""
+"""Decides the meaning of writes: changes that count, generations, grace periods."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from bridge.playground.objects import crds
 from bridge.playground.objects.catalogue import Kind
@@ -14,19 +12,6 @@ WITH_GENERATION = frozenset(
     | {"poddisruptionbudgets.policy", crds.NAME}
 )
 """Built-in kinds whose changes of spec are counted in metadata.generation."""
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """Applies a JSON merge patch (RFC 7396) to a copy of ``target``."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = merge_patch(merged.get(name), value)
-    return merged
 
 
 def essence(manifest: Manifest) -> Manifest:

@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from bridge.model.object import object_key
+from bridge.model.primitives.merge_patch import patched
 from bridge.playground.http.errors import already_exists, bad_request, not_found
 from bridge.playground.objects import crds
 from bridge.playground.objects.catalogue import Kind, ServedKinds
 from bridge.playground.objects.objects import Manifest, managed_by, pack, unpack
-from bridge.playground.objects.semantics import WITH_GENERATION, essence, grace_of, merge_patch
+from bridge.playground.objects.semantics import WITH_GENERATION, essence, grace_of
 from bridge.playground.objects.store import ObjectStore, StoredObject
 from bridge.playground.objects.validation import Precondition, demand_name, demand_precondition, demand_unchanged
 
@@ -100,7 +101,7 @@ class Writes:
     ) -> StoredObject:
         """A JSON merge patch (RFC 7396)."""
         before = self.find(kind, namespace, name)
-        merged = merge_patch(unpack(kind, before), patch)
+        merged = patched(unpack(kind, before), patch)
         if not isinstance(merged, dict):
             raise bad_request("the patch does not leave an object")
         if not (patch.get("metadata") or {}).get("resourceVersion"):
