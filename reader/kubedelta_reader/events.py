@@ -6,6 +6,7 @@ raises NotAnEvent: a reader passes it over, or stops, as it likes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import unquote
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 CHANGES = ("added", "updated", "deleted", "sync")
 _EPOCHS = "/epochs/"
+_MARKER = re.compile(r"/p[0-9]+$")
 
 
 class NotAnEvent(Exception):
@@ -191,6 +193,11 @@ def attributes_of(headers: Mapping[str, str | bytes]) -> dict[str, str]:
             found.setdefault("datacontenttype", _text(value))
     found.pop("data", None)  # No attribute of a CloudEvent has this name.
     return found
+
+
+def notice_id(id: str) -> str:
+    """The id of a notice without what a marker, its copy in a partition of Kafka, has behind it."""
+    return _MARKER.sub("", id)
 
 
 def _text(value: object) -> str:

@@ -25,7 +25,6 @@ object.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -33,7 +32,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from kubedelta_reader.events import Event
+from kubedelta_reader.events import Event, notice_id
 from kubedelta_reader.stores import Known, StateStore
 
 # ── Steps ────────────────────────────────────────────────────────────────────
@@ -157,7 +156,6 @@ Step: TypeAlias = (
 
 _MOST = 1000
 """Gaps, snapshots and resources that are noted. Beyond that the oldest gaps become one of all resources."""
-_MARKER = re.compile(r"/p[0-9]+$", re.ASCII)
 _LEFT = ("unwatched", "unselected")
 _GAP, _TERM = "kubedelta.gap.v1", "kubedelta.term.began.v1"
 _BEGAN, _ENDED, _CANCELLED = (f"kubedelta.snapshot.{edge}.v1" for edge in ("began", "ended", "cancelled"))
@@ -346,7 +344,7 @@ class Reader:
     def _gap(self, event: Event, partition: str) -> GapFound:
         found = msgspec.json.decode(event.data, type=_GapData).resources
         resources = None if found is None else tuple(found)
-        base = _MARKER.sub("", event.id)
+        base = notice_id(event.id)
         is_marker = self._partitioned and base != event.id
         self._note_gap(Gap(base, event.sequence, partition if is_marker else None, resources))
         self._notes.newest_gap = base
@@ -368,7 +366,7 @@ class Reader:
     def _ended(self, event: Event, partition: str) -> SnapshotEnded:
         self._noted = True
         data = msgspec.json.decode(event.data, type=_SnapshotData)
-        if self._partitioned and not _MARKER.search(event.id):
+        if self._partitioned and notice_id(event.id) == event.id:
             return SnapshotEnded(event, (), "each partition has an end of its own")
         part = self._place(partition)
         came = self._notes.counted.pop(_part(part, event.snapshot), 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import re
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -13,7 +12,7 @@ from functools import partial
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 from kubedelta_reader import Record
-from kubedelta_reader.events import attributes_of
+from kubedelta_reader.events import attributes_of, notice_id
 from kubedelta_reader.sources.kafka import KafkaSource, record_of
 
 from bridge.model.versions.stored_version import StoredKind, stored_version_of
@@ -24,8 +23,6 @@ from sinks.reader import ANY_OBJECT, ReadFilter, ReadPurpose, look_backs
 
 _LOOK_EVERY = 10.0
 """Seconds between two looks for new topics and partitions, but for ``ReadPurpose.VERIFY``."""
-_MARKER = re.compile(r"/p[0-9]+$")
-"""The end of the id of a marker: the copy of a notice in a partition."""
 
 
 class KafkaReader(KafkaSource):
@@ -94,7 +91,7 @@ class KafkaReader(KafkaSource):
             return False
         if stored_version_of(attributes).kind not in (StoredKind.GAP, StoredKind.NOTICE):
             return False
-        notice = _MARKER.sub("", attributes.get("id", ""))
+        notice = notice_id(attributes.get("id", ""))
         if notice in self._notices:
             return True
         self._notices.append(notice)

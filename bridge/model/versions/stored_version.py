@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 from kubedelta_reader import Record
-from kubedelta_reader.events import attributes_of
+from kubedelta_reader.events import attributes_of, notice_id
 
 from bridge.model.change import Op
 from bridge.model.formats.cloudevent import GAP_TYPE
@@ -81,7 +81,8 @@ def stored_version_of(attributes: Mapping[str, str]) -> StoredVersion:
         return FOREIGN
     key = attributes.get("partitionkey", "")
     if not kind.startswith(_ABOUT_OBJECTS):
-        is_marker = "/p" in attributes.get("id", "")  # Kafka's copies of a gap, one in each partition.
+        identity = attributes.get("id", "")
+        is_marker = notice_id(identity) != identity
         return StoredVersion(StoredKind.GAP if kind == GAP_TYPE and not is_marker else StoredKind.NOTICE, key)
     try:
         return StoredVersion(
