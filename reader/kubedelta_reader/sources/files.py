@@ -56,10 +56,7 @@ class FileSource(Source):
         """Threads ask: whoever waited for one may have been cancelled, and the process cannot end before it."""
 
     async def open(self) -> str:
-        parts = await asyncio.to_thread(self._lines.open)
-        size = self._path.stat().st_size if self._path.exists() else 0
-        closed = f" and {parts} closed part{'s' if parts > 1 else ''}" if parts else ""
-        return f"{self._path}, {size} bytes{closed}"
+        return await asyncio.to_thread(self._lines.open)
 
     async def resume(self, position: bytes) -> None:
         if position:
@@ -164,9 +161,9 @@ class FileLines:
         self.removed: list[str] = []
         """Names of parts that were removed before they were read."""
 
-    def open(self) -> int:
-        """Returns the number of closed parts. Raises NoDestination without any file in the folder, and Unavailable
-        without the folder and for a file that is not regular."""
+    def open(self) -> str:
+        """Returns a short description. Raises NoDestination without any file in the folder, and Unavailable without the
+        folder and for a file that is not regular."""
         path = self._path
         missing = f"there is no file {path}: no record was delivered yet, or path is wrong"
         try:
@@ -176,11 +173,14 @@ class FileLines:
                 if not path.exists() and not parts_of(path):
                     raise NoDestination(missing)
                 self._open_next()
+            size = 0 if self._file is None else os.fstat(self._file.fileno()).st_size
         except OSError as error:
             raise Unavailable(f"cannot read {path}: {error.strerror}") from error
         if self._file is None and not self._unread:
             raise Unavailable(missing)
-        return len(self._unread)
+        parts = len(self._unread)
+        closed = f" and {parts} closed part{'s' if parts > 1 else ''}" if parts else ""
+        return f"{path}, {size} bytes{closed}"
 
     @property
     def place(self) -> Place:
