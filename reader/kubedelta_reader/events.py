@@ -240,7 +240,7 @@ def envelope(line: bytes) -> Event:
         source = found.source
         sequence = int(source.sequence)
         op = _OPS[found.op]
-        time = "" if found.ts_ms is None else _rfc3339(found.ts_ms)
+        time = "" if found.ts_ms is None else rfc3339(found.ts_ms)
     except (*_UNREADABLE, KeyError, OverflowError, OSError) as error:
         raise NotAnEvent(f"no envelope of kubedelta: {error}") from error
     return _checked(
@@ -259,8 +259,8 @@ def envelope(line: bytes) -> Event:
             snapshot="" if source.snapshot == "false" else "snapshot",
             term=source.term or 0,
             gap=source.gap or "",
-            data=_state(found.before if op == "deleted" else found.after),
-            managers=_state(found.managers),
+            data=state_in(found.before if op == "deleted" else found.after),
+            managers=state_in(found.managers),
         )
     )
 
@@ -270,7 +270,7 @@ def row(line: bytes) -> Event:
     try:
         found = _row.decode(line)
         sequence = int(found.sequence)
-        state = _state(found.object)
+        state = state_in(found.object)
     except _UNREADABLE as error:
         raise NotAnEvent(f"no row of kubedelta: {error}") from error
     return _checked(
@@ -289,7 +289,7 @@ def row(line: bytes) -> Event:
             snapshot=found.snapshot or "",
             gap=found.gap or "",
             data=state,
-            managers=_state(found.managers),
+            managers=state_in(found.managers),
         )
     )
 
@@ -321,12 +321,12 @@ def _key_of(cluster: str, group: str, resource: str, namespace: str, name: str) 
     return f"{cluster}/{group or 'core'}/{resource}/{namespace or '_'}/{name}"
 
 
-def _rfc3339(milliseconds: int) -> str:
+def rfc3339(milliseconds: int) -> str:
     """Raises ValueError and OverflowError for a time that no calendar has."""
     return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03}Z"
 
 
-def _state(raw: msgspec.Raw) -> bytes:
+def state_in(raw: msgspec.Raw) -> bytes:
     """JSON of a state or a list, which a row may have as a text; empty for none."""
     content = bytes(raw)
     if content in (b"", b"null"):

@@ -7,12 +7,11 @@ forms is ``foreign``, and ends nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from kubedelta_reader import Record
-from kubedelta_reader.events import attributes_of
+from kubedelta_reader.events import attributes_of, rfc3339, state_in
 from msgspec.structs import replace
 
 from bridge.model.change import Op
@@ -200,7 +199,7 @@ def _from_event(line: bytes) -> FollowedRecord:
     if event.type.startswith(_WITH_STATES):
         states = record_in(data)
     elif event.type.startswith("kubedelta.object."):
-        states = FollowedRecord(b"", object=_state(event.data))
+        states = FollowedRecord(b"", object=state_in(event.data) or None)
     return FollowedRecord(
         line,
         op=_OPS.get(event.op),
@@ -221,11 +220,11 @@ def _from_event(line: bytes) -> FollowedRecord:
 def _from_envelope(line: bytes) -> FollowedRecord:
     envelope = _decode_envelope(line)
     source, op = envelope.source, OP_OF_CODE.get(envelope.op)
-    before, after = _state(envelope.before), _state(envelope.after)
+    before, after = state_in(envelope.before) or None, state_in(envelope.after) or None
     return FollowedRecord(
         line,
         op=op,
-        time=datetime.fromtimestamp(envelope.ts_ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+        time=rfc3339(envelope.ts_ms),
         cluster=source.db,
         group="" if source.schema == CORE else source.schema,
         plural=source.table,
@@ -254,8 +253,8 @@ def _from_row(line: bytes) -> FollowedRecord:
         name=row.name,
         version=row.resource_version,
         evidence=row.evidence,
-        object=_state(row.object),
-        before=_state(row.before),
+        object=state_in(row.object) or None,
+        before=state_in(row.before) or None,
     )
 
 
@@ -271,14 +270,6 @@ def _from_object(line: bytes) -> FollowedRecord:
         version=found.metadata.resourceVersion,
         object=line,
     )
-
-
-def _state(raw: msgspec.Raw) -> bytes | None:
-    """JSON of a state, which a row may have as a text."""
-    content = bytes(raw)
-    if content in (b"", b"null"):
-        return None
-    return msgspec.json.decode(content, type=str).encode() if content.startswith(b'"') else content
 
 
 def _gap_in_words(data: bytes) -> str:
