@@ -241,6 +241,8 @@ def envelope(line: bytes) -> Event:
         sequence = int(source.sequence)
         op = _OPS[found.op]
         time = "" if found.ts_ms is None else rfc3339(found.ts_ms)
+        state = state_in(found.before if op == "deleted" else found.after)
+        managers = state_in(found.managers)
     except (*_UNREADABLE, KeyError, OverflowError, OSError) as error:
         raise NotAnEvent(f"no envelope of kubedelta: {error}") from error
     return _checked(
@@ -259,8 +261,8 @@ def envelope(line: bytes) -> Event:
             snapshot="" if source.snapshot == "false" else "snapshot",
             term=source.term or 0,
             gap=source.gap or "",
-            data=state_in(found.before if op == "deleted" else found.after),
-            managers=state_in(found.managers),
+            data=state,
+            managers=managers,
         )
     )
 
@@ -271,6 +273,7 @@ def row(line: bytes) -> Event:
         found = _row.decode(line)
         sequence = int(found.sequence)
         state = state_in(found.object)
+        managers = state_in(found.managers)
     except _UNREADABLE as error:
         raise NotAnEvent(f"no row of kubedelta: {error}") from error
     return _checked(
@@ -289,7 +292,7 @@ def row(line: bytes) -> Event:
             snapshot=found.snapshot or "",
             gap=found.gap or "",
             data=state,
-            managers=state_in(found.managers),
+            managers=managers,
         )
     )
 
