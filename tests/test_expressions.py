@@ -168,6 +168,7 @@ def test_an_expression_that_is_not_linear_is_found(bad: str | bytes) -> None:
 
 MADE = {
     "bridge/cli/actors.py": "an escaped text",
+    "kubedelta_reader/sources/parts.py": "digits, as many as they are, in front of an escaped text",
     "bridge/transform/redaction.py": "a name of the configuration, and repetitions that are possessive",
     "sinks/kafka/topics.py": "a template of the configuration with classes of letters; topics have 249 characters",
     "bridge/cli/manifests.py": "digits, possessive, between fixed texts",

@@ -5,13 +5,12 @@ A delta says what happened, and cannot say who did it: the API server tells that
 a minute later. So deltas never wait for it. ``kubedelta actors`` is a process of its own beside the bridge, and readers
 of both put them together.
 
-    audit_log    lines of the log, through its rotations ──▶ audit ──▶ actor_log    actors, durable, with the position
-    collecting   or posts of the API server              ──▶
+    a source of the reader library: the log through its rotations, a topic ──▶ audit ──▶ actor_log
+    or posts of the API server (collecting)                                ──▶           durable, with the position
 
 audit       what an audit event says: the request, the object, and by what its step is found
-audit_log   reads the files of --audit-log-path
 actor_log   writes the actors, and how far the audit log was read
-collecting  from one to the other; takes posts of --audit-webhook-config-file
+collecting  from a source to the file; takes posts of --audit-webhook-config-file
 joining     decides which request made each step of an object, and how exactly that is known
 
 Invariants, each with its test:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -17,9 +16,11 @@ from enum import StrEnum
 from pathlib import Path
 
 import msgspec
+from kubedelta_reader.sources.files import FileLines
+from kubedelta_reader.sources.lines import DAMAGED
+from kubedelta_reader.sources.parts import timed_parts_of
 
 from bridge.actors.audit import Actor
-from bridge.actors.audit_log import AuditLog, Position, renamed
 from bridge.transform.redaction_key import RedactionKey
 
 TYPE = "kubedelta.actor.v1"
@@ -59,15 +60,19 @@ class _Line(msgspec.Struct):
 
 def actors_in(path: Path, keys: Collection[str]) -> Mapping[str, Sequence[Actor]]:
     """The actors of the objects with these partition keys, from a file that an ActorLog wrote and from those that it
-    renamed: key → actors. Raises OSError, and ValueError for a file of another program."""
+    renamed: key → actors. Raises Unavailable, OSError, and ValueError for a file of another program."""
     found: dict[str, list[Actor]] = {key: [] for key in keys}
+    files = FileLines(path, parts=timed_parts_of)
     try:
-        for line in AuditLog(path, Position()).lines():
-            event = _decode_line(line)
+        files.open()
+        for line in files.lines():
+            event = _decode_line(line or b"")
             if event.type == TYPE and event.partitionkey in found:
                 found[event.partitionkey].append(_decode_actor(event.data))
-    except (msgspec.MsgspecError, EOFError, zlib.error) as error:
+    except (msgspec.MsgspecError, *DAMAGED) as error:
         raise ValueError(f"{path} is no file of actors: {error}") from error
+    finally:
+        files.close()
     return found
 
 
@@ -155,9 +160,9 @@ class ActorLog:
         self._path.rename(self._path.with_name(f"{stem}-{time}{suffix}"))
         os.close(self._file)
         self._file = _append_to(self._path)
-        files = renamed(self._path)
-        for each in files[: max(0, len(files) - self._keep)]:
-            each.unlink(missing_ok=True)
+        parts = timed_parts_of(self._path)
+        for each in parts[: max(0, len(parts) - self._keep)]:
+            each.path.unlink(missing_ok=True)
 
     def _cut_torn_line(self) -> None:
         """That of a process which was killed: its events come again. Raises ValueError for another program's file."""

@@ -10,25 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
 import msgspec
 from aiohttp import web
-from kubedelta_reader.sources import Source
+from kubedelta_reader.sources import NoDestination, Source
 
 from bridge.actors.actor_log import ActorLog, encoded
 from bridge.actors.audit import NotAnAuditEvent, actors_of
-from bridge.actors.audit_log import AuditLog
 from bridge.http.access import TokenGate
 from bridge.http.listener import Bounds, Limits, Listener
 from bridge.telemetry.facts import Report
 
-_BATCH = 1000
-"""Events."""
 _LOOK = 1.0
 """Seconds between two looks for further lines."""
 _LIMITS = Limits(connections=Bounds(all=8, of_a_client=4), body=32 << 20)
@@ -46,13 +42,13 @@ class Collector:
     """By ``Join``."""
     unreadable: int = 0
     """Events."""
+    left_out: int = 0
+    """Lines that are too long, and damaged rests of compressed files."""
 
-    def add(self, events: Iterable[bytes]) -> int:
-        """Returns how many events there were, when their actors are durable. Raises OSError; then none of them
-        counts."""
-        lines, joins, unreadable, count = [], Counter[str](), 0, 0
+    def add(self, events: Iterable[bytes]) -> None:
+        """Returns when the actors of the events are durable. Raises OSError; then none of them counts."""
+        lines, joins, unreadable = [], Counter[str](), 0
         for event in events:
-            count += 1
             try:
                 for actor in actors_of(event, self.cluster, self.named):
                     lines.append(encoded(actor, self.cluster))
@@ -62,45 +58,48 @@ class Collector:
         self.log.append(lines)
         self.actors.update(joins)
         self.unreadable += unreadable
-        return count
 
 
-def follow(audit: AuditLog, collector: Collector, ended: threading.Event, *, wait: bool) -> None:
-    """Adds the lines of the audit log until ``ended`` is set; to its present end without ``wait``. Raises OSError, and
-    EOFError or zlib.error for a damaged compressed file."""
-    while not ended.is_set():
-        lines = audit.lines()
-        while collector.add(_first(lines, _BATCH)):
-            collector.log.save(audit.position.encoded())
+async def follow(source: Source, collector: Collector, ended: asyncio.Event, *, wait: bool) -> None:
+    """Adds the audit events of a log or a topic, one in each record, until ``ended`` is set; to the present end without
+    ``wait``, and then of one that is there. Raises Unavailable, OSError, and ValueError for a position of something
+    else."""
+    try:
+        while not await _is_there(source, wait=wait):
+            await _rest(ended)
             if ended.is_set():
                 return
-        if not wait:
-            return
-        ended.wait(_LOOK)
-
-
-async def follow_topic(source: Source, collector: Collector, ended: asyncio.Event, *, wait: bool) -> None:
-    """Like ``follow``, of a topic with an event in each record. Raises Unavailable, and ValueError for a position of
-    something else."""
-    async with source:
         await source.resume(collector.log.position())
         while not ended.is_set():
             async with aclosing(source.read()) as batches:
                 async for batch in batches:
-                    await asyncio.to_thread(collector.add, [each.data for each in batch if each.data is not None])
+                    events = [each.data for each in batch if each.data is not None]
+                    await asyncio.to_thread(collector.add, events)
                     await asyncio.to_thread(collector.log.save, source.position)
+                    collector.left_out += sum(each.data is None and each.headers is None for each in batch)
                     if ended.is_set():
                         return
             if not wait:
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK):
-                    await ended.wait()
+            await _rest(ended)
+    finally:
+        await source.close()
 
 
-def _first(lines: Iterator[bytes], count: int) -> Iterator[bytes]:
-    for _, line in zip(range(count), lines, strict=False):
-        yield line
+async def _is_there(source: Source, *, wait: bool) -> bool:
+    try:
+        await source.open()
+    except NoDestination:
+        if not wait:
+            raise
+        return False
+    return True
+
+
+async def _rest(ended: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LOOK):
+            await ended.wait()
 
 
 class _EventList(msgspec.Struct):

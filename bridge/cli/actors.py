@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import re
 import ssl
-import threading
-import zlib
 from pathlib import Path
 
 from kubedelta_reader.sources import Source, Unavailable
+from kubedelta_reader.sources.files import FileSource
+from kubedelta_reader.sources.parts import timed_parts_of
 
 from bridge.actors.actor_log import ActorLog, Naming, names
-from bridge.actors.audit_log import AuditLog, Position
-from bridge.actors.collecting import AuditWebhook, Collector, follow, follow_topic
+from bridge.actors.collecting import AuditWebhook, Collector, follow
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.process import handle_signals
 from bridge.cli.terminal import complain
@@ -23,8 +21,6 @@ from bridge.model.primitives.printable import counted
 from bridge.plan.keys import read_key_file
 from bridge.telemetry.facts import discard
 from bridge.transform.redaction_key import RedactionKey
-
-_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def actors(
@@ -49,18 +45,19 @@ def actors(
     try:
         named = names(Naming(user), None if key is None else RedactionKey(read_key_file(key, "--key")))
         log = ActorLog(to, largest=largest, keep=keep)
-        audit = None if audit_log is None else AuditLog(audit_log, Position.parsed(log.position()))
-        source = None if topic is None or kafka is None else _source(topic, kafka)
     except ValueError as error:
         raise CommandEnds(Exit.CONFIG, error) from error
     except OSError as error:
         raise CommandEnds(Exit.CONFIG, f"--to: cannot write {to}: {error.strerror}") from error
     collector = Collector(cluster, named, log)
+    source: Source | None = None
+    if audit_log is not None:
+        source = FileSource(audit_log, parts=timed_parts_of)
+    elif topic is not None and kafka is not None:
+        source = _topic(topic, kafka)
     try:
-        if audit is not None:
-            asyncio.run(_follow(audit, collector, wait=follow))
-        elif source is not None:
-            asyncio.run(_follow_topic(source, collector, wait=follow))
+        if source is not None:
+            asyncio.run(_follow(source, collector, wait=follow))
         else:
             asyncio.run(_serve(collector, listen or ("", 0), certificate, token, client_ca))
     except OSError as error:
@@ -69,22 +66,18 @@ def actors(
         raise CommandEnds(Exit.UNAVAILABLE, error) from error
     except ValueError as error:
         raise CommandEnds(Exit.CONFIG, f"{to}.position: {error}") from error
-    except _DAMAGED as error:
-        raise CommandEnds(Exit.NO, f"{audit_log}: a compressed file beside it is damaged: {error}") from error
     finally:
         log.close()
         complain(_totals(collector))
-    missing = [] if source is None else [*source.notes]
-    if audit is not None and audit.lost:
-        missing.append(f"events may be missing: the file of {audit_log} that was read last is gone")
-    if audit is not None and audit.too_long:
-        missing.append(f"{counted(audit.too_long, 'event')} of more than 64 MiB left out")
+    missing = list(source.notes) if source is not None and source.lost else []
+    if collector.left_out:
+        missing.append(f"{counted(collector.left_out, 'line')} too long or damaged, left out")
     for reason in missing:
-        complain(reason)
+        complain(f"events may be missing: {reason}")
     return Exit.NO if missing else Exit.OK
 
 
-def _source(topic: str, properties: Path) -> Source:
+def _topic(topic: str, properties: Path) -> Source:
     """Raises CommandEnds."""
     from kubedelta_reader.sources.kafka import KafkaSource
 
@@ -108,16 +101,10 @@ def _totals(collector: Collector) -> str:
     return f"{counted(collector.actors.total(), 'actor')}{': ' if shares else ''}{shares}{unreadable}"
 
 
-async def _follow(audit: AuditLog, collector: Collector, *, wait: bool) -> None:
-    ended = threading.Event()
-    handle_signals(lambda _: ended.set())
-    await asyncio.to_thread(follow, audit, collector, ended, wait=wait)
-
-
-async def _follow_topic(source: Source, collector: Collector, *, wait: bool) -> None:
+async def _follow(source: Source, collector: Collector, *, wait: bool) -> None:
     ended = asyncio.Event()
     handle_signals(lambda _: ended.set())
-    await follow_topic(source, collector, ended, wait=wait)
+    await follow(source, collector, ended, wait=wait)
 
 
 async def _serve(

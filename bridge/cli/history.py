@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import apsw
 import msgspec
+from kubedelta_reader.sources import Unavailable
 
 from bridge.actors.actor_log import actors_in
 from bridge.actors.audit import Join
@@ -119,8 +120,8 @@ def _makers(steps: Iterable[_Step], path: Path) -> Sequence[Made | None]:
         actors = actors_in(path, by_key)
     except ValueError as error:
         raise CommandEnds(Exit.CONFIG, error) from error
-    except OSError as error:
-        raise CommandEnds(Exit.CONFIG, f"--actors: cannot read {path}: {error.strerror}") from error
+    except (OSError, Unavailable) as error:
+        raise CommandEnds(Exit.CONFIG, f"--actors: cannot read {path}: {error}") from error
     return [made for key, known in by_key.items() for made in made_by(known, actors[key])]
 
 

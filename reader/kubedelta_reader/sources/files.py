@@ -34,7 +34,7 @@ from kubedelta_reader.sources.lines import (
     skipped,
     whole_lines,
 )
-from kubedelta_reader.sources.parts import ClosedPart, parts_of
+from kubedelta_reader.sources.parts import ClosedPart, Parts, parts_of
 from kubedelta_reader.sources.source import NoDestination, Source, Unavailable, place_in
 
 Hold: TypeAlias = Callable[[Path | None], None]
@@ -47,11 +47,13 @@ _BATCH_BYTES = 4 << 20
 class FileSource(Source):
     """See Source. A damaged part and a line that is too long are Records without data."""
 
-    def __init__(self, path: Path | str, *, strict: bool = False, hold: Hold | None = None) -> None:
-        """``strict``: a damaged part ends the reading. ``hold``: see FileLines."""
+    def __init__(
+        self, path: Path | str, *, strict: bool = False, hold: Hold | None = None, parts: Parts = parts_of
+    ) -> None:
+        """``strict``: a damaged part ends the reading. ``hold`` and ``parts``: see FileLines."""
         self._path = Path(path)
         self._strict = strict
-        self._lines = FileLines(self._path, hold)
+        self._lines = FileLines(self._path, hold, parts)
         self._closed = False
         """Threads ask: whoever waited for one may have been cancelled, and the process cannot end before it."""
 
@@ -121,7 +123,7 @@ def _batch_of(lines: Iterator[bytes | None]) -> list[Record]:
 # ── Positions ────────────────────────────────────────────────────────────────
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class Place(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A place in one of the files."""
 
     file: str = ""
@@ -141,11 +143,12 @@ class FileLines:
     then its writer may append to it.
     """
 
-    def __init__(self, path: Path, hold: Hold | None = None) -> None:
+    def __init__(self, path: Path, hold: Hold | None = None, parts: Parts = parts_of) -> None:
         """``hold`` is called with the closed part that is read next, and with None at the end: it may keep the parts
-        that are not read yet."""
+        that are not read yet. ``parts``: finds the closed parts."""
         self._path = path
         self._hold = hold
+        self._parts_of = parts
         self._file: BinaryIO | None = None
         """The file that was at the path last; None before the first."""
         self._unread: deque[ClosedPart] = deque()
@@ -170,7 +173,7 @@ class FileLines:
             if path.exists() and not stat.S_ISREG(path.stat().st_mode):
                 raise Unavailable(f"{path} is not a regular file and cannot be read again")
             if path.parent.is_dir():
-                if not path.exists() and not parts_of(path):
+                if not path.exists() and not self._parts_of(path):
                     raise NoDestination(missing)
                 self._open_next()
             size = 0 if self._file is None else os.fstat(self._file.fileno()).st_size
@@ -278,24 +281,24 @@ class FileLines:
         try:
             there = self._path.stat()
         except FileNotFoundError:
-            return bool(self._newer(parts_of(self._path)))
+            return bool(self._newer(self._parts_of(self._path)))
         if self._file is None:
             return True
         if os.path.samestat(there, os.fstat(self._file.fileno())):
             return False
-        return there.st_size > 0 or bool(self._newer(parts_of(self._path)))
+        return there.st_size > 0 or bool(self._newer(self._parts_of(self._path)))
 
     def _open_next(self) -> None:
         """Opens the file at the path, with the parts between the former file and this one."""
         while True:
-            parts = parts_of(self._path)
+            parts = self._parts_of(self._path)
             newer = self._newer(parts)
             try:
                 file = self._path.open("rb")
             except FileNotFoundError:
                 file = None
             # The file may have been closed as a part since the listing.
-            if [part.stem for part in parts_of(self._path)] == [part.stem for part in parts]:
+            if [part.stem for part in self._parts_of(self._path)] == [part.stem for part in parts]:
                 break
             if file is not None:
                 file.close()
@@ -324,7 +327,8 @@ class FileLines:
         status = os.fstat(fd)
         if os.path.samestat(part.status, status):
             return True
-        if not part.packed or int(part.status.st_mtime) != int(status.st_mtime):
+        # gzip keeps the time of the file, and logrotate's names say nothing; lumberjack does not, and its names do.
+        if not part.packed or not (part.is_own or int(part.status.st_mtime) == int(status.st_mtime)):
             return False
         with suppress(*DAMAGED):
             return self._first_line(part) == first_line(fd)
@@ -372,7 +376,7 @@ class FileLines:
 
     def _present(self, part: ClosedPart) -> ClosedPart | None:
         """The part under its present name."""
-        for each in parts_of(self._path):
+        for each in self._parts_of(self._path):
             if os.path.samestat(each.status, part.status) or (part.is_own and each.stem == part.stem):
                 return each
         return None

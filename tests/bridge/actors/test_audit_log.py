@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-
-from bridge.actors import audit_log
-from bridge.actors.audit_log import AuditLog, Position
+from kubedelta_reader.sources import lines
+from kubedelta_reader.sources.files import FileSource
+from kubedelta_reader.sources.parts import timed_parts_of
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "audit.log"
+    path = tmp_path / "audit.log"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+async def log(path: Path) -> AsyncIterator[FileSource]:
+    async with FileSource(path, parts=timed_parts_of) as log:
+        yield log
+
+
+async def rest(log: FileSource) -> list[bytes | None]:
+    return [record.data async for batch in log.read() for record in batch]
+
+
+def write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def append(path: Path, content: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(content)
 
 
 def rotate(path: Path, time: str, *, compressed: bool = False) -> None:
@@ -25,78 +47,90 @@ def rotate(path: Path, time: str, *, compressed: bool = False) -> None:
         backup.unlink()
 
 
-def test_lines_come_once_through_rotations(path: Path) -> None:
-    log = AuditLog(path, Position())
-    path.write_bytes(b"1\n2\n")
-    assert [*log.lines()] == [b"1\n", b"2\n"]
-    with path.open("ab") as file:
-        file.write(b"3\n")
+async def test_lines_come_once_through_rotations(path: Path, log: FileSource) -> None:
+    write(path, b"1\n2\n")
+    assert await rest(log) == [b"1", b"2"]
+    append(path, b"3\n")
     rotate(path, "10-00-00")
-    path.write_bytes(b"4\n")
+    write(path, b"4\n")
     rotate(path, "11-00-00", compressed=True)
-    path.write_bytes(b"5\n")
-    assert [*log.lines()] == [b"3\n", b"4\n", b"5\n"]
-    assert [*log.lines()] == []
+    write(path, b"5\n")
+    assert await rest(log) == [b"3", b"4", b"5"]
+    assert await rest(log) == []
 
 
-def test_another_process_goes_on_at_the_position_in_a_renamed_and_compressed_file(path: Path) -> None:
-    path.write_bytes(b"1\n2\n3\n")
-    log = AuditLog(path, Position())
-    lines = log.lines()
-    assert [next(lines), next(lines)] == [b"1\n", b"2\n"]
+async def test_a_file_that_was_compressed_before_the_next_look_comes_once(path: Path, log: FileSource) -> None:
+    write(path, b"1\n2\n")
+    assert await rest(log) == [b"1", b"2"]
     rotate(path, "10-00-00", compressed=True)
-    path.write_bytes(b"4\n")
-    later = AuditLog(path, log.position)
-    assert [*later.lines()] == [b"3\n", b"4\n"]
-    assert not later.lost
-
-
-def test_a_position_whose_file_is_gone_is_said_to_be_lost(path: Path) -> None:
-    path.write_bytes(b"1\n")
-    log = AuditLog(path, Position())
-    assert [*log.lines()] == [b"1\n"]
-    path.write_bytes(b"9\n")
-    assert [*log.lines()] == [b"9\n"]
-    assert log.lost
-
-
-def test_a_line_without_its_end_waits_for_it(path: Path) -> None:
-    path.write_bytes(b"1\n2")
-    log = AuditLog(path, Position())
-    assert [*log.lines()] == [b"1\n"]
-    with path.open("ab") as file:
-        file.write(b"2\n")
-    assert [*log.lines()] == [b"22\n"]
-
-
-def test_a_torn_line_in_front_of_another_file_is_passed_over(path: Path) -> None:
-    path.write_bytes(b"1\n2")
-    rotate(path, "10-00-00")
-    path.write_bytes(b"3\n")
-    assert [*AuditLog(path, Position()).lines()] == [b"1\n", b"3\n"]
-
-
-def test_a_file_without_a_line_yet_is_no_loss(path: Path) -> None:
-    log = AuditLog(path, Position())
-    assert [*log.lines()] == []
-    path.write_bytes(b"1\n")
-    assert [*log.lines()] == [b"1\n"]
-    rotate(path, "10-00-00")
-    path.write_bytes(b"")
-    assert [*log.lines()] == []
+    write(path, b"3\n")
+    assert await rest(log) == [b"3"]
     assert not log.lost
 
 
-def test_files_of_others_are_not_read(path: Path) -> None:
-    path.write_bytes(b"1\n")
-    path.with_name("audit-policy.log").write_bytes(b"mine\n")
-    path.with_name("audit-2026-11-27.log").write_bytes(b"mine\n")
-    assert [*AuditLog(path, Position()).lines()] == [b"1\n"]
+async def test_another_process_goes_on_at_the_position_in_a_renamed_and_compressed_file(path: Path) -> None:
+    write(path, b"1\n2\n")
+    async with FileSource(path, parts=timed_parts_of) as log:
+        assert await rest(log) == [b"1", b"2"]
+        position = log.position
+    append(path, b"3\n")
+    rotate(path, "10-00-00", compressed=True)
+    write(path, b"4\n")
+    async with FileSource(path, parts=timed_parts_of) as later:
+        await later.resume(position)
+        assert await rest(later) == [b"3", b"4"]
+        assert not later.lost
 
 
-def test_a_line_that_is_too_long_is_passed_over_and_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_log, "LONGEST_LINE", 8)
-    path.write_bytes(b"1\n" + b"x" * 100 + b"\n2\n")
-    log = AuditLog(path, Position())
-    assert [*log.lines()] == [b"1\n", b"2\n"]
-    assert log.too_long == 1
+async def test_a_position_whose_file_is_gone_is_said_to_be_lost(path: Path) -> None:
+    write(path, b"1\n")
+    async with FileSource(path, parts=timed_parts_of) as log:
+        assert await rest(log) == [b"1"]
+        position = log.position
+    write(path, b"9\n")
+    async with FileSource(path, parts=timed_parts_of) as later:
+        await later.resume(position)
+        assert await rest(later) == [b"9"]
+        assert later.lost
+
+
+async def test_a_line_without_its_end_waits_for_it(path: Path, log: FileSource) -> None:
+    write(path, b"1\n2")
+    assert await rest(log) == [b"1"]
+    append(path, b"2\n")
+    assert await rest(log) == [b"22"]
+
+
+async def test_a_torn_line_in_front_of_another_file_is_passed_over(path: Path) -> None:
+    write(path, b"1\n2")
+    rotate(path, "10-00-00")
+    write(path, b"3\n")
+    async with FileSource(path, parts=timed_parts_of) as log:
+        assert await rest(log) == [b"1", b"3"]
+
+
+async def test_a_file_without_a_line_yet_is_no_loss(path: Path, log: FileSource) -> None:
+    assert await rest(log) == []
+    write(path, b"1\n")
+    assert await rest(log) == [b"1"]
+    rotate(path, "10-00-00")
+    write(path, b"")
+    assert await rest(log) == []
+    assert not log.lost
+
+
+async def test_files_of_others_are_not_read(path: Path) -> None:
+    write(path, b"1\n")
+    append(path.with_name("audit-policy.log"), b"mine\n")
+    append(path.with_name("audit-2026-11-27.log"), b"mine\n")
+    append(path.with_name("audit.log.1"), b"mine\n")
+    async with FileSource(path, parts=timed_parts_of) as log:
+        assert await rest(log) == [b"1"]
+
+
+async def test_a_line_that_is_too_long_is_passed_over(
+    path: Path, log: FileSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE", 8)
+    write(path, b"1\n" + b"x" * 100 + b"\n2\n")
+    assert await rest(log) == [b"1", None, b"2"]

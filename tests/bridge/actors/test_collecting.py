@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
 import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from kubedelta_reader.sources.files import FileSource
+from kubedelta_reader.sources.parts import timed_parts_of
 
 from bridge.actors.actor_log import ActorLog
-from bridge.actors.audit_log import AuditLog, Position
 from bridge.actors.collecting import AuditWebhook, Collector, follow
 from bridge.http.access import TokenFile, TokenGate
 from bridge.telemetry.facts import discard
@@ -43,31 +44,35 @@ def written(path: Path) -> list[str]:
     return [json.loads(each)["id"] for each in path.read_bytes().splitlines()]
 
 
-def run(audit: AuditLog, collector: Collector) -> None:
-    follow(audit, collector, threading.Event(), wait=False)
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
 
 
-def test_a_process_goes_on_where_the_one_before_was_killed(tmp_path: Path, output: Path, log: ActorLog) -> None:
+async def run(audit: Path, collector: Collector) -> None:
+    await follow(FileSource(audit, parts=timed_parts_of), collector, asyncio.Event(), wait=False)
+
+
+async def test_a_process_goes_on_where_the_one_before_was_killed(tmp_path: Path, output: Path, log: ActorLog) -> None:
     audit = tmp_path / "audit.log"
     audit.write_bytes(event(1) + event(2))
-    run(AuditLog(audit, Position.parsed(log.position())), Collector("prod", str, log))
+    await run(audit, Collector("prod", str, log))
     with audit.open("ab") as file:
         file.write(event(3))
-    run(AuditLog(audit, Position.parsed(log.position())), Collector("prod", str, log))
+    await run(audit, Collector("prod", str, log))
     assert written(output) == ["audit-1", "audit-2", "audit-3"]
-    assert output.stat().st_mode & 0o777 == 0o600
+    assert mode_of(output) == 0o600
 
 
-def test_actors_come_again_where_their_position_was_not_saved(tmp_path: Path, output: Path) -> None:
+async def test_actors_come_again_where_their_position_was_not_saved(tmp_path: Path, output: Path) -> None:
     audit = tmp_path / "audit.log"
     audit.write_bytes(event(1))
     killed = ActorLog(output, largest=1 << 20, keep=3)
-    Collector("prod", str, killed).add(AuditLog(audit, Position()).lines())
+    Collector("prod", str, killed).add([event(1)])
     killed.close()
     with output.open("ab") as file:
         file.write(b'{"specversion":"1.0","id":"to')  # The process is killed within the next write.
     later = ActorLog(output, largest=1 << 20, keep=3)
-    run(AuditLog(audit, Position.parsed(later.position())), Collector("prod", str, later))
+    await run(audit, Collector("prod", str, later))
     later.close()
     assert written(output) == ["audit-1", "audit-1"]
 
@@ -122,7 +127,7 @@ def test_full_files_are_renamed_and_the_oldest_go(output: Path) -> None:
 
 def test_lines_that_are_no_audit_events_hurt_no_others(log: ActorLog, output: Path) -> None:
     collector = Collector("prod", str, log)
-    assert collector.add([b"oh\n", event(1), b"\n"]) == 3
+    collector.add([b"oh\n", event(1), b"\n"])
     assert (written(output), collector.unreadable) == (["audit-1"], 2)
 
 

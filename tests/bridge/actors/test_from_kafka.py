@@ -39,4 +39,4 @@ async def test_it_goes_on_where_it_was_in_the_topic(kafka: Kafka, kafka_topic: M
     mixed = await asyncio.to_thread(
         in_a_process, "actors", str(tmp_path / "audit.log"), "--to", str(output), "--no-follow"
     )
-    assert (mixed.code, "no position of an audit log" in mixed.err) == (Exit.CONFIG, True)
+    assert (mixed.code, "no position of such a source" in mixed.err) == (Exit.CONFIG, True)

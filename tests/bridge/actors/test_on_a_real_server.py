@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from bridge.actors.audit import UID_ANNOTATION, Actor, Join, actors_of
-from bridge.actors.audit_log import AuditLog, Position
 from bridge.actors.joining import Made, StepOfObject, made_by
 from tests.cluster.fixtures import StartKubeApiServer
 from tests.cluster.kube_client import KubeClient, KubeError, Manifest
@@ -113,7 +112,7 @@ class Audited:
                 )
 
     def actors(self) -> list[Actor]:
-        return [each for line in AuditLog(self._log, Position()).lines() for each in actors_of(line, "prod", str)]
+        return [each for line in self._log.read_bytes().splitlines() for each in actors_of(line, "prod", str)]
 
 
 @pytest.fixture
