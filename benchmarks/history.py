@@ -62,7 +62,7 @@ class Day:
     def _pod(self, place: int, number: int) -> bytes:
         """Of seven steps: pending, scheduled, starting, running, ready, ending, gone."""
         uid, state, age = self._known.get(("pods", place)) or self._new("pod", number)
-        moment = in_words(_time(number, self._steps))
+        moment = self._moment(number)
         if age == 1:
             state["spec"]["nodeName"] = f"node-{place % NODES}"
         elif age == 2:
@@ -85,9 +85,7 @@ class Day:
         self._known[kind, place] = uid, state, age + 1
         status = state.setdefault("status", {})
         for condition in status.get("conditions", ()):
-            condition["lastHeartbeatTime" if kind == "nodes" else "lastUpdateTime"] = in_words(
-                _time(number, self._steps)
-            )
+            condition["lastHeartbeatTime" if kind == "nodes" else "lastUpdateTime"] = self._moment(number)
         if kind != "nodes":
             status["observedGeneration"] = age
         if kind == "deployments":
@@ -102,15 +100,15 @@ class Day:
 
     def _line(self, group: str, plural: str, name: str, uid: str, state: dict[str, Any], op: str, number: int) -> bytes:
         state["metadata"] |= {"name": name, "resourceVersion": str(number), "uid": uid}
-        namespace = "_" if plural == "nodes" else f"shop-{number % 50}"
+        namespace = "_" if plural == "nodes" else "shop"
         return _encode(
             {
                 "specversion": "1.0",
                 "id": f"{uid}/{number}/{op}",
                 "source": "/clusters/prod",
                 "type": f"kubedelta.object.{op}.v1",
-                "time": in_words(_time(number, self._steps)),
-                "partitionkey": f"prod/{group}/{plural}/{namespace if plural == 'nodes' else 'shop'}/{name}",
+                "time": self._moment(number),
+                "partitionkey": f"prod/{group}/{plural}/{namespace}/{name}",
                 "sequence": f"{number:020}",
                 "uid": uid,
                 "resourceversion": str(number),
@@ -121,9 +119,8 @@ class Day:
             }
         )
 
-
-def _time(number: int, steps: int) -> int:
-    return BEGIN + DAY * number // steps
+    def _moment(self, number: int) -> str:
+        return in_words(BEGIN + DAY * number // self._steps)
 
 
 def _template(name: str) -> bytes:
