@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -46,6 +46,14 @@ class SilentProducer:
                 record.report(None, cast("Message", ReportedMessage()))
 
 
+class AnsweringProducer(SilentProducer):
+    """Every wait sees all reports."""
+
+    async def wait(self, reports: int, idle_timeout: float) -> bool:
+        self.report_all()
+        return True
+
+
 class LateReports(InFlightRecords):
     """The reports arrive while the end of an attempt is being decided, as a thread's may."""
 
@@ -59,11 +67,17 @@ class LateReports(InFlightRecords):
 
 
 def a_delivery(
-    producer: SilentProducer, in_flight: InFlightRecords, batch: Sequence[Record], **options: Any
+    producer: SilentProducer,
+    in_flight: InFlightRecords,
+    batch: Sequence[Record],
+    topics: Mapping[int, str] | None = None,
+    **options: Any,
 ) -> KafkaDelivery:
-    messages = {index: KafkaMessage("topic", "key", (b"value",), {}) for index in range(len(batch))}
-    known: dict[str, Any] = {"unusable_topics": {}, "in_flight": in_flight, "idle_timeout": 1.0}
-    return KafkaDelivery(cast("KafkaProducer", producer), messages, BatchResult(batch), **known, **options)
+    """``topics``: of the records to deliver, by their index; by default all go to one topic."""
+    topics = dict.fromkeys(range(len(batch)), "topic") if topics is None else topics
+    messages = {index: KafkaMessage(topic, "key", (b"value",), {}) for index, topic in topics.items()}
+    known: dict[str, Any] = {"unusable_topics": {}, "in_flight": in_flight, "idle_timeout": 1.0, **options}
+    return KafkaDelivery(cast("KafkaProducer", producer), messages, BatchResult(batch), **known)
 
 
 @pytest.mark.parametrize("snapshot", [None, "snapshot/log/1"])
@@ -86,26 +100,14 @@ async def test_a_report_behind_the_last_look_is_no_loss(snapshot: str | None) ->
 
 async def test_a_topic_with_records_in_another_producer_waits_for_them_alone() -> None:
     """What the present producer sent to the topic could be stored in front of them."""
-
-    class Answering(SilentProducer):
-        async def wait(self, reports: int, idle_timeout: float) -> bool:
-            self.report_all()
-            return True
-
-    aside, present, in_flight = SilentProducer(), Answering(), InFlightRecords()
+    aside, present, in_flight = SilentProducer(), AnsweringProducer(), InFlightRecords()
     topics = ["silent", "silent", "free", "silent"]
     batch = [a_delta(number, key=f"shop/{topic}") for number, topic in enumerate(topics, 1)]
-    messages = {index: KafkaMessage(topic, "key", (b"value",), {}) for index, topic in enumerate(topics)}
 
     def attempt(producer: SilentProducer, *indexes: int) -> KafkaDelivery:
-        return KafkaDelivery(
-            cast("KafkaProducer", producer),
-            {index: messages[index] for index in indexes},
-            BatchResult(batch),
-            unusable_topics={"held": "topic held: a partition has 2 replicas in sync"},
-            in_flight=in_flight,
-            idle_timeout=1.0,
-        )
+        chosen = {index: topics[index] for index in indexes}
+        held = {"held": "topic held: a partition has 2 replicas in sync"}
+        return a_delivery(producer, in_flight, batch, chosen, unusable_topics=held)
 
     first = await attempt(aside, 0, 1).run(one_by_one=False)
     assert first.failure is not None
@@ -124,7 +126,7 @@ async def test_a_topic_with_records_in_another_producer_waits_for_them_alone() -
 async def test_what_was_produced_in_time_is_not_produced_again() -> None:
     """The Lease is over behind the second record, and confirmed before the next attempt."""
 
-    class Leading(SilentProducer):
+    class Leading(AnsweringProducer):
         left = 2
 
         def produce(self, record: InFlight, message: KafkaMessage, value: bytes | None) -> bool:
@@ -132,10 +134,6 @@ async def test_what_was_produced_in_time_is_not_produced_again() -> None:
             if self.left == -1:
                 raise NotLeading
             return super().produce(record, message, value)
-
-        async def wait(self, reports: int, idle_timeout: float) -> bool:
-            self.report_all()
-            return True
 
     producer, in_flight = Leading(), InFlightRecords()
     batch = [a_delta(number) for number in range(1, 4)]
