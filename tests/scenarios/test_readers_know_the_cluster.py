@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,9 +26,10 @@ from bridge.playground import Playground
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.four_sinks import FourSinks
 from tests.kit.webhook_receiver import WebhookReceiver
-from tests.scenarios.test_snapshots_on_demand import SINKS, asked, churn, churning
+from tests.scenarios.test_snapshots_on_demand import SINKS, asked, churn, churning, config
 
 LAST = "testbed/core/configmaps/default/last"
+ROTATED = {"copy": {"rotation": {"bytes": "64KiB", "compression": "zstd"}}}
 
 
 class Posts(Source):
@@ -103,24 +105,14 @@ class Consumer:
 
 
 def consumers(sinks: FourSinks, folder: Path) -> dict[str, Consumer]:
-    config = {"bootstrap.servers": sinks.kafka.bootstrap}
+    properties = {"bootstrap.servers": sinks.kafka.bootstrap}
     sources: dict[str, Callable[[], Source]] = {
-        "log": partial(KafkaSource, config, re.compile(re.escape(sinks.name))),
+        "log": partial(KafkaSource, properties, re.compile(re.escape(sinks.name))),
         "live": partial(NatsSource, partial(nats.connect, sinks.nats.url), sinks.name),
         "hook": partial(Posts, sinks.receiver),
         "copy": partial(FileSource, sinks.file),
     }
     return {name: Consumer(source, folder / f"{name}.db") for name, source in sources.items()}
-
-
-def config(cluster: Playground, sinks: FourSinks) -> dict[str, object]:
-    section = {name: dict(options) for name, options in sinks.section.items()}
-    section["copy"]["rotation"] = {"bytes": "64KiB", "compression": "zstd"}
-    return {
-        "cluster": {"name": "testbed", "server": cluster.url},
-        "resources": [{"resource": "configmaps", "namespaces": ["default"]}],
-        "sinks": section,
-    }
 
 
 async def test_every_reader_comes_to_the_state_of_the_cluster(
@@ -133,7 +125,7 @@ async def test_every_reader_comes_to_the_state_of_the_cluster(
     async with Playground() as cluster:
         for _ in range(80):
             churn(cluster, chance)
-        bridge = BridgeProcess(tmp_path / "bridge", config(cluster, four_sinks))
+        bridge = BridgeProcess(tmp_path / "bridge", config(cluster, replace(four_sinks, options=ROTATED)))
         async with bridge.started():
             await bridge.until_delivered()
             async with churning(cluster):

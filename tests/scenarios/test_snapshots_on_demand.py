@@ -7,6 +7,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,17 @@ from tests.kit.received import (
 NAMES = [f"object-{number}" for number in range(40)]
 WHERE = "int(object.data.n) > 4"
 SINKS = ("log", "live", "hook", "copy")
+VIEWS: Mapping[str, Mapping[str, Any]] = {
+    "hook": {"select": [{"resource": "configmaps", "where": WHERE}]},
+    "live": {"redact": ["data.secret"]},
+}
 
 
 def config(cluster: Playground, sinks: FourSinks) -> Mapping[str, Any]:
-    section = {name: dict(options) for name, options in sinks.section.items()}
-    section["hook"]["select"] = [{"resource": "configmaps", "where": WHERE}]
-    section["live"]["redact"] = ["data.secret"]
     return {
         "cluster": {"name": "testbed", "server": cluster.url},
         "resources": [{"resource": "configmaps", "namespaces": ["default"]}],
-        "sinks": section,
+        "sinks": sinks.section,
     }
 
 
@@ -79,7 +81,7 @@ async def test_no_snapshot_sets_a_consumer_back(four_sinks: FourSinks, tmp_path:
         chance = random.Random(3)
         for _ in range(80):
             churn(cluster, chance)
-        bridge = BridgeProcess(tmp_path / "bridge", config(cluster, four_sinks))
+        bridge = BridgeProcess(tmp_path / "bridge", config(cluster, replace(four_sinks, options=VIEWS)))
         async with bridge.started():
             await bridge.until_delivered()
             async with churning(cluster):
