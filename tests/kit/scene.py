@@ -104,12 +104,8 @@ class Scene:
         """By the file alone, until now."""
         return received_lists(from_file(self.sinks.file))
 
-    async def delivered(self) -> dict[str, list[Received]]:
-        """By each sink, none of which may have a gap."""
-        return await self.sinks.delivered()
-
     async def judged(self) -> dict[str, Verdict]:
         """Of all sinks, of all that happened."""
         happened = await self.remember()
-        streams: Mapping[str, list[Received]] = await self.delivered()
+        streams: Mapping[str, list[Received]] = await self.sinks.delivered()
         return await asyncio.to_thread(judge_all, streams, happened)

@@ -182,7 +182,7 @@ async def _objects(scene: Scene) -> dict[str, tuple[str, Manifest]]:
 async def _streams(scene: Scene) -> dict[str, list[Received]]:
     table = await asyncio.to_thread(scene.servers.kafka.read_all, _table(scene))
     return {
-        **await scene.delivered(),
+        **await scene.sinks.delivered(),
         "table": received_lists(from_kafka(table)),
         "view": received_lists(from_file(scene.folder / "view.ndjson")),
     }

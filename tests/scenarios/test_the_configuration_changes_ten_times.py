@@ -75,7 +75,7 @@ async def test_ten_changes_under_load_lose_and_repeat_nothing(scene: Scene, tmp_
     assert metrics.value("config_reloads_total", outcome="changed") == 10
     assert metrics.value("reflector_relists_total") == 0
     happened = await scene.remember()
-    streams = {name: _watched(stream) for name, stream in (await scene.delivered()).items()}
+    streams = {name: _watched(stream) for name, stream in (await scene.sinks.delivered()).items()}
     for verdict in (await asyncio.to_thread(judge_all, streams, happened)).values():
         assert verdict.duplicates == verdict.relisted == verdict.skipped == 0, verdict
     _assert_view(tmp_path / "view.ndjson", pods)

@@ -112,13 +112,13 @@ async def test_objects_that_left_the_scope_are_deleted_new_ones_added(scene: Sce
         async with bridge.started():
             state_before = await _state(kube, before)
             await _until_state(bridge, scene, state_before)
-        last = max(received.sequence for received in (await scene.delivered())["copy"])
+        last = max(received.sequence for received in (await scene.sinks.delivered())["copy"])
         bridge.configure(scene.config(resources=after))
         async with bridge.started():
             state_after = await _state(kube, after)
             await _until_state(bridge, scene, state_after)
             await bridge.until_delivered()
-            received = await scene.delivered()
+            received = await scene.sinks.delivered()
 
     for sink, stream in received.items():
         fresh = [each for each in stream if each.sequence > last]

@@ -67,11 +67,11 @@ async def test_another_clusters_state_is_refused_or_begins_an_epoch(scene: Scene
             await bridge.until("the state is reported", lambda _: rebuilt(scene.written()) == state)
             await bridge.until_delivered()
             metrics = await bridge.metrics()
-            received = await scene.delivered()
+            received = await scene.sinks.delivered()
         async with bridge.started():
             assert (await bridge.metrics()).value("reflector_lists_total") == 0, "the state belongs to this one now"
             await bridge.until_delivered()
-            assert (await scene.delivered()).keys() == received.keys()
+            assert (await scene.sinks.delivered()).keys() == received.keys()
     finally:
         await kube.delete_namespace(scene.namespace)
 
@@ -114,7 +114,7 @@ async def test_a_cluster_restored_from_a_backup_begins_an_epoch(scene: Scene, tm
         await bridge.until("the past is reported", lambda _: rebuilt(scene.written()) == state)
         await bridge.until_delivered()
         metrics = await bridge.metrics()
-        received = await scene.delivered()
+        received = await scene.sinks.delivered()
 
     assert metrics.value("reflector_version_resets_total", resource="configmaps") == 1
     for sink, stream in received.items():
