@@ -8,6 +8,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -16,20 +17,21 @@ from deploy.release.notes import Notes
 _DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")
 
 
-def version_of(root: Path) -> str:
-    """The project's version."""
-    return _version_in(root / "pyproject.toml")
-
-
-def _version_in(project: Path) -> str:
-    version: str = tomllib.loads(project.read_text())["project"]["version"]
+def version_of(folder: Path) -> str:
+    """That of the project in this folder."""
+    version: str = _project(folder)["version"]
     return version
 
 
-def urls_of(root: Path) -> dict[str, str]:
-    """The project's addresses; none until it has them."""
-    urls: dict[str, str] = tomllib.loads((root / "pyproject.toml").read_text())["project"].get("urls", {})
+def urls_of(folder: Path) -> dict[str, str]:
+    """The addresses of the project in this folder; none until it has them."""
+    urls: dict[str, str] = _project(folder).get("urls", {})
     return urls
+
+
+def _project(folder: Path) -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    return project
 
 
 def wrong_versions(root: Path, version: str) -> Iterator[str]:
@@ -38,7 +40,7 @@ def wrong_versions(root: Path, version: str) -> Iterator[str]:
     [image] = yaml.safe_load((root / "deploy/kustomization.yaml").read_text())["images"]
     [label] = re.findall(r'image\.version="([^"]*)"', (root / "Dockerfile").read_text())
     named = {
-        "reader/pyproject.toml: version": _version_in(root / "reader/pyproject.toml"),
+        "reader/pyproject.toml: version": version_of(root / "reader"),
         "deploy/chart/Chart.yaml: version": chart["version"],
         "deploy/chart/Chart.yaml: appVersion": chart["appVersion"],
         "deploy/kustomization.yaml: newTag": image["newTag"],
