@@ -12,25 +12,18 @@ from typing import Any
 import pytest
 
 from sinks.base import ALL_STORED, SinkContext
-from sinks.webhook.options import WebhookOptions
-from sinks.webhook.sink import WebhookSink
 from tests.kit.openssl import KeyPair, verifies
 from tests.kit.records import a_delta, changes
 from tests.kit.sinks import deliver_once, failure_of
 from tests.kit.webhook_receiver import ACCEPTED, Answer, WebhookReceiver
+from tests.sinks.webhook.test_sink import a_sink
 
 LONG = b'{"spec": "' + b"x" * 3000 + b'"}'
 
 
 async def delivered(receiver: WebhookReceiver, *bodies: bytes, **options: Any) -> None:
     records = [a_delta(number, body=body) for number, body in enumerate(bodies, 1)]
-    assert (
-        await deliver_once(
-            WebhookSink("hook", WebhookOptions.model_validate({"url": receiver.url, **options}), cluster="prod"),
-            records,
-        )
-        == ALL_STORED
-    )
+    assert await deliver_once(a_sink(receiver.url, **options), records) == ALL_STORED
 
 
 async def test_long_bodies_are_compressed_and_short_ones_are_not(receiver: WebhookReceiver) -> None:
@@ -68,7 +61,7 @@ async def test_signatures_are_about_the_bytes_that_are_sent(receiver: WebhookRec
 
 async def test_a_retry_sends_the_same_bytes(receiver: WebhookReceiver) -> None:
     receiver.answer = lambda posted: Answer(500)
-    sink = WebhookSink("hook", WebhookOptions(url=receiver.url, compression="gzip"), cluster="prod")  # type: ignore[arg-type]
+    sink = a_sink(receiver.url, compression="gzip")
     await sink.open(SinkContext())
     record = a_delta(body=LONG)
     await sink.deliver([record])
@@ -82,10 +75,8 @@ async def test_a_retry_sends_the_same_bytes(receiver: WebhookReceiver) -> None:
 @pytest.mark.parametrize("batch", [1, 10])
 async def test_an_endpoint_without_gzip_rejects_no_record(receiver: WebhookReceiver, batch: int) -> None:
     receiver.answer = lambda posted: Answer(415) if "content-encoding" in posted.headers else ACCEPTED
-    options = {"url": receiver.url, "compression": "gzip", "compress_above": 0, "batch": batch}
-    receipt = await deliver_once(
-        WebhookSink("hook", WebhookOptions.model_validate(options), cluster="prod"), changes(5)
-    )
+    sink = a_sink(receiver.url, compression="gzip", compress_above=0, batch=batch)
+    receipt = await deliver_once(sink, changes(5))
 
     assert list(receipt.pending) == list(range(5))
     assert not receipt.rejected

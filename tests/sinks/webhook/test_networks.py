@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.webhook.client import NetworkPolicy
-from sinks.webhook.options import WebhookOptions
-from sinks.webhook.sink import WebhookSink
 from tests.kit.records import a_delta
 from tests.kit.sinks import deliver_once, failure_of
 from tests.kit.webhook_receiver import Answer, WebhookReceiver
+from tests.sinks.webhook.test_sink import a_sink
 
 REFUSED = ["169.254.169.254", "169.254.0.1", "169.254.170.2", "fe80::1", "fe80::1%1", "fd00:ec2::254", "fd20:ce::254"]
 CLUSTER = [
@@ -97,10 +96,6 @@ def names(receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch) -> Names:
     names = Names(int(receiver.url.split(":")[2].split("/")[0]))
     monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", lambda _, *args, **more: names.getaddrinfo(*args, **more))
     return names
-
-
-def a_sink(url: str, **options: Any) -> WebhookSink:
-    return WebhookSink("hook", WebhookOptions.model_validate({"url": url, **options}), cluster="prod")
 
 
 @pytest.mark.parametrize("rebound", ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1"])

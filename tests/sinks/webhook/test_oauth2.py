@@ -207,10 +207,8 @@ async def test_lifetimes_are_taken_as_servers_write_them(
     receiver: WebhookReceiver, tokens: TokenServer, secret: Path, lifetime: Any, requests: int
 ) -> None:
     tokens.lifetime = lifetime
-    assert (
-        await deliver_once(a_sink(receiver, tokens.options(client_secret_file=secret)), changes(3, keys=1))
-        == ALL_STORED
-    )
+    sink = a_sink(receiver, tokens.options(client_secret_file=secret))
+    assert await deliver_once(sink, changes(3, keys=1)) == ALL_STORED
 
     assert len(tokens.forms) == requests
 

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from sinks.base import ALL_STORED, SinkContext
 from sinks.webhook.connection import RateLimit
-from sinks.webhook.options import WebhookOptions
-from sinks.webhook.sink import WebhookSink
 from tests.kit.records import changes
 from tests.kit.virtual_time import run_in_virtual_time
 from tests.kit.webhook_receiver import ACCEPTED, Answer, Posted, WebhookReceiver
+from tests.sinks.webhook.test_sink import a_sink
 
 
 def begun(rate: float, burst: int, pauses: list[float], *, at_once: int = 1, bound: float | None = None) -> list[float]:
@@ -89,8 +88,7 @@ async def test_a_sink_sends_no_faster_than_its_rate(receiver: WebhookReceiver) -
         return ACCEPTED
 
     receiver.answer = answer
-    options = {"url": receiver.url, "rate": {"requests": 100, "per": "2s"}}
-    sink = WebhookSink("hook", WebhookOptions.model_validate(options), cluster="prod")
+    sink = a_sink(receiver.url, rate={"requests": 100, "per": "2s"})
     await sink.open(SinkContext())
     lanes = [changes(5, keys=1, first=1 + 5 * lane) for lane in range(4)]
     began = time.monotonic()

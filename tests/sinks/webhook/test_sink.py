@@ -505,10 +505,8 @@ async def test_a_reconnected_endpoint_keeps_running_requests() -> None:
 
 
 async def test_a_certificate_that_cannot_be_used_is_reported_at_open(tmp_path: Path) -> None:
-    options = WebhookOptions(url="https://127.0.0.1:1/", ca_file=tmp_path / "missing.crt")
-
     with pytest.raises(SinkUnavailable, match="ca_file: "):
-        await WebhookSink("hook", options, cluster="prod").open(SinkContext())
+        await a_sink("https://127.0.0.1:1/", ca_file=tmp_path / "missing.crt").open(SinkContext())
 
 
 async def test_http_to_an_https_port_rejects_nothing_and_says_so() -> None:
@@ -526,10 +524,8 @@ async def test_http_to_an_https_port_rejects_nothing_and_says_so() -> None:
             ("http", "HTTPS on this port: write https://"),
             ("https", "HTTP on this port: write http:"),
         ):
-            sink = WebhookSink("hook", WebhookOptions(url=f"{scheme}://127.0.0.1:{port}/"), cluster="prod")
-            await sink.open(SinkContext())
-            receipt = await sink.deliver([a_delta()])
-            await sink.close()
+            sink = a_sink(f"{scheme}://127.0.0.1:{port}/")
+            receipt = await deliver_once(sink, [a_delta()])
             assert (receipt.pending, receipt.rejected) == ([0], {})
             assert words in failure_of(receipt)
             with pytest.raises(SinkUnavailable, match=words):
