@@ -41,11 +41,11 @@ class _NoReplica(Replicas):
 
 def microseconds(database: apsw.Connection, capture: Capture | None, deltas: Sequence[Delta]) -> float:
     """CPU time of a transaction with these records."""
-    count = len(deltas)
     progress = statements.InformerProgress(
         informer=1, resource=1, position="1", newest=deltas[-1].resource_version, epoch=1
     )
-    batch = statements.Append(1, [1] * count, [True] * count, [None] * count, progress, removing=False)
+    changes = len(deltas)
+    batch = statements.Append(1, [1] * changes, [True] * changes, [None] * changes, progress, removing=False)
     start = time.thread_time()
     database.execute("BEGIN IMMEDIATE")
     if capture is not None:
