@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
@@ -159,11 +160,12 @@ func (r *reader) provenFor(partition *string) int64 {
 		}
 		return -1
 	}
-	least := int64(-1)
+	if len(r.proven) == 0 {
+		return -1
+	}
+	least := int64(math.MaxInt64)
 	for _, each := range r.proven {
-		if least == -1 || each < least {
-			least = each
-		}
+		least = min(least, each)
 	}
 	return least
 }

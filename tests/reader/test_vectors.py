@@ -85,7 +85,8 @@ def test_a_vector_comes_out_as_it_says(path: Path) -> None:
 @pytest.mark.go
 def test_the_reader_in_go_agrees_on_every_vector(tmp_path: Path) -> None:
     subprocess.run(["go", "build", "-o", tmp_path / "reader", "."], cwd=READER / "go", check=True)
-    found = subprocess.run([tmp_path / "reader", *VECTORS], capture_output=True, text=True, check=True)
+    vectors = VECTORS * 20  # Maps of Go have another order each time.
+    found = subprocess.run([tmp_path / "reader", *vectors], capture_output=True, text=True, check=True)
 
-    for path, result in zip(VECTORS, json.loads(found.stdout), strict=True):
+    for path, result in zip(vectors, json.loads(found.stdout), strict=True):
         assert result == expected(read(path)), path.name
