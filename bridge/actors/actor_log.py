@@ -21,6 +21,7 @@ from kubedelta_reader.sources.lines import DAMAGED
 from kubedelta_reader.sources.parts import timed_parts_of
 
 from bridge.actors.audit import Actor
+from bridge.plan.keys import sync_folder, write_private
 from bridge.transform.redaction_key import RedactionKey
 
 TYPE = "kubedelta.actor.v1"
@@ -144,12 +145,7 @@ class ActorLog:
 
     def save(self, position: bytes) -> None:
         """Behind ``append``. Raises OSError."""
-        other = self._position.with_name(f"{self._position.name}.new")
-        with open(other, "wb", opener=_private) as file:
-            file.write(position)
-            file.flush()
-            os.fsync(file.fileno())
-        other.replace(self._position)
+        write_private(self._position, position.decode())
 
     def close(self) -> None:
         os.close(self._file)
@@ -176,20 +172,12 @@ class ActorLog:
             file.truncate(start + len(end) - len(torn))
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 def _append_to(path: Path) -> int:
     """Raises OSError and ValueError."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)  # Else a power cut takes the name of a new file.
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     except BlockingIOError:
         os.close(file)
         raise ValueError(f"another process writes {path}") from None
