@@ -108,7 +108,7 @@ class ApiObject(msgspec.Struct, frozen=True, gc=False):
     secret: bool = False
     """The body claims to be a Secret of the core group, whatever resource the API server served it as."""
     managers: bytes = b""
-    """The entries of ``managedFields`` (``formats.managers``), where a sink asks for them; empty elsewhere."""
+    """The entries of ``managedFields`` (``formats.content``), where a sink asks for them; empty elsewhere."""
 
     @property
     def namespace(self) -> str:

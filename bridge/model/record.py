@@ -71,7 +71,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     selection: int = 0
     """The number of the changed selection that this record follows from; 0 for a change of the object."""
     managers: bytes | None = None
-    """The field managers of the state, and those that changed in this step (``formats.managers``). None where no sink
+    """The field managers of the state, and those that changed in this step (``formats.content``). None where no sink
     asked for them when the change was recorded."""
     content: Content | None = None
     """Made for a sink whose options have expressions, anew for each attempt; None for others, and at rest. A record

@@ -58,7 +58,7 @@ class BodyCodec:
 
     def unpack_whole(self, packed: bytes, place: Callable[[int], Place], row: int) -> bytes:
         """The text of a frame, which may be encrypted for this place: a body, and perhaps managers behind it
-        (``formats.managers``). Raises ValueError for a damaged frame, an unknown dictionary, or a size beyond MAX_BODY,
+        (``formats.content``). Raises ValueError for a damaged frame, an unknown dictionary, or a size beyond MAX_BODY,
         and KeyMissing."""
         try:
             frame = zstandard.get_frame_parameters(packed)
