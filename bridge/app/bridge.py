@@ -14,7 +14,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from operator import attrgetter
 from typing import TYPE_CHECKING, NoReturn
 
 from bridge.app.operators import RunningSources, open_to_operators
@@ -24,14 +23,12 @@ from bridge.app.watched_resources import not_looked_up
 from bridge.delivery.sink_feed import Feeds, record_processor
 from bridge.kube import connect
 from bridge.model.admin import Followed, UnknownTarget
-from bridge.model.record import Record
 from bridge.model.resource import LEASES
 from bridge.model.status import BridgeStatus, ElectionStatus, replica_of
 from bridge.operations.admin.commands import AdminCommand, AdminOperations, Arguments
 from bridge.outbox import Damaged, Outbox, StateError
 from bridge.plan.keys import load_cipher, load_redaction_keys
 from bridge.plan.plan import ElectionPlan, Plan, PlanRefused
-from bridge.processor.shared_processor import SharedProcessor
 from bridge.telemetry.facts import Report
 from bridge.transform.redaction import Redaction
 
@@ -147,7 +144,7 @@ class Bridge:
     @asynccontextmanager
     async def _standing_by(self) -> AsyncIterator[None]:
         """While this replica follows: commands and the page say who leads."""
-        sources = RunningSources(SharedProcessor[Record](targets=attrgetter("targets")), {}, self.status)
+        sources = RunningSources(record_processor(), {}, self.status)
         async with open_to_operators(self._plan, FollowerOperations(self.status), sources, self._report):
             yield
 

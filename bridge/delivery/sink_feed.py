@@ -363,7 +363,7 @@ class TransactionFeed(SinkFeed):
 
 
 def record_processor() -> SharedProcessor[Record]:
-    """Its ``distribute`` is the ``committed`` of an outbox that is opened for ``Feeds``."""
+    """A processor of records. Its ``distribute`` is the ``committed`` of an outbox that is opened for ``Feeds``."""
     return SharedProcessor[Record](targets=attrgetter("targets"), size=body_bytes)
 
 
