@@ -124,11 +124,9 @@ COMPACTIONS = Metric("sink_compactions", "Times the sink's backlog was compacted
 COMPACTED = Metric("sink_compacted_records", "Superseded records that a compaction left out.", "sink")
 BACKLOG_DROPS = Metric("sink_backlog_drops", "Times the sink's backlog was dropped.", "sink")
 
-_LOST = "records are lost for the sink; it gets a Gap record in their place"
 
-
-class ListenerOverrun(Fact, frozen=True):
-    """Records left the outbox before this sink had them. It gets a Gap record."""
+class RecordsLost(Fact, frozen=True):
+    """The sink gets a Gap record in the place of these records."""
 
     sink: str
     first: int
@@ -136,10 +134,15 @@ class ListenerOverrun(Fact, frozen=True):
     count: int
 
     def log(self, log: FactLog) -> None:
-        log.error(_LOST, sink=self.sink, records=self.count, first=self.first, last=self.last)
+        text = "records are lost for the sink; it gets a Gap record in their place"
+        log.error(text, sink=self.sink, records=self.count, first=self.first, last=self.last)
 
     def counts(self) -> Counts:
         yield (GAPS, self.sink), self.count
+
+
+class ListenerOverrun(RecordsLost, frozen=True):
+    """Records left the outbox before this sink had them."""
 
 
 class IntakeBlocked(Fact, frozen=True):
@@ -183,20 +186,12 @@ class BacklogCompacted(Fact, frozen=True):
         yield (COMPACTED, self.sink), self.before - self.after
 
 
-class BacklogDropped(Fact, frozen=True):
-    """A sink's backlog was at its bound, and these records were dropped. The sink gets a Gap record in their place."""
-
-    sink: str
-    first: int
-    last: int
-    count: int
-
-    def log(self, log: FactLog) -> None:
-        log.error(_LOST, sink=self.sink, records=self.count, first=self.first, last=self.last)
+class BacklogDropped(RecordsLost, frozen=True):
+    """A sink's backlog was at its bound, and these records were dropped."""
 
     def counts(self) -> Counts:
         yield (BACKLOG_DROPS, self.sink), 1
-        yield (GAPS, self.sink), self.count
+        yield from super().counts()
 
 
 # ── Sinks ────────────────────────────────────────────────────────────────────
