@@ -21,7 +21,7 @@ from bridge.delivery.lane_worker import MAX_RECORDS, LaneWorker
 from bridge.delivery.sink_feed import Feeds, SinkFeed, TransactionFeed
 from bridge.delivery.sink_worker import SinkWorker
 from bridge.delivery.worker import TransactionWorker, Worker
-from bridge.model.record import Delta, Record, TermBegan
+from bridge.model.record import Delta, Record, TermBegan, record_bytes
 from bridge.model.status import PauseCause
 from bridge.model.versions.version import gap_in_shard, in_term
 from bridge.outbox import DeadLetters, Outbox, utc_now
@@ -85,7 +85,7 @@ class ContentThread:
 
     async def made(self, sink: str, make: MakeRecord, records: Sequence[Record]) -> Sequence[Record]:
         """The records with the content of the sink. Cancelled, a batch in the thread is made to its end, in vain."""
-        if len(records) <= FEW and sum(map(_size, records)) <= SHORT and self._turn.acquire(blocking=False):
+        if len(records) <= FEW and sum(map(record_bytes, records)) <= SHORT and self._turn.acquire(blocking=False):
             try:
                 made = list(map(make, records))
             finally:
@@ -100,10 +100,6 @@ class ContentThread:
     def _in_turn(self, make: MakeRecord, records: Sequence[Record]) -> list[Record]:
         with self._turn:
             return list(map(make, records))
-
-
-def _size(record: Record) -> int:
-    return len(record.body) + len(record.before or b"") if isinstance(record, Delta) else 0
 
 
 def make_pipelines(

@@ -260,6 +260,11 @@ def body_bytes(record: Record) -> int:
     return len(record.body) if isinstance(record, Delta) else 0
 
 
+def record_bytes(record: Record) -> int:
+    """Size of the record's bodies, with that of the state before; 0 for a notice."""
+    return len(record.body) + len(record.before or b"") if isinstance(record, Delta) else 0
+
+
 def unfit(record: Record) -> str:
     """Why there is no form of the record for its sink, before its content is made; empty if there is one."""
     return record.content.failure if isinstance(record, Delta) and record.content is not None else ""

@@ -17,7 +17,7 @@ import apsw
 from bridge.model.admin import UnknownTarget
 from bridge.model.formats.content import entries_in, parted
 from bridge.model.primitives.packing import pack
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta, Record, record_bytes
 from bridge.model.resource import Resource
 from bridge.outbox.commits import Capture
 from bridge.outbox.encryption import Place
@@ -224,8 +224,3 @@ def bounded(items: Iterable[T], size: Callable[[T], int]) -> Iterator[T]:
         total += size(item)
         if total > MOST_BYTES:
             return
-
-
-def record_bytes(record: Record) -> int:
-    """Bytes of a record's bodies."""
-    return len(record.body) + len(record.before or b"") if isinstance(record, Delta) else 0

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from bridge.model.change import Op
 from bridge.model.formats.content import DIFFERENCES, Content, ContentRequest, Include, Makes, changed_in, entries_in
-from bridge.model.record import Delta, Record
+from bridge.model.record import Delta, Record, record_bytes
 from bridge.model.resource import Resource
 from bridge.views.differences import Differences, differences
 from bridge.views.evaluation import Evaluation, Evaluator, Failures
@@ -175,14 +175,14 @@ class RecentValues:
         if found is None or found.delta.op is not delta.op:
             self._forget(key)
             found = self._recent[key] = self._new(delta)
-            self._bytes += _size(delta)
+            self._bytes += record_bytes(delta)
             while len(self._recent) > MOST_RECORDS or self._bytes > MOST_BYTES:
                 self._forget(next(iter(self._recent)))
         return found
 
     def _forget(self, key: _Key) -> None:
         if (found := self._recent.pop(key, None)) is not None:
-            self._bytes -= _size(found.delta)
+            self._bytes -= record_bytes(found.delta)
 
     def _new(self, delta: Delta) -> RecordValues:
         evaluator = self._evaluators.get(delta.resource)
@@ -190,10 +190,6 @@ class RecentValues:
             evaluator = Evaluator(delta.resource, self._cluster, self._expressions, Failures(), takes_bare=True)
             self._evaluators[delta.resource] = evaluator
         return RecordValues(delta, evaluator, self._include)
-
-
-def _size(delta: Delta) -> int:
-    return len(delta.body) + len(delta.before or b"")
 
 
 class RecordValues:

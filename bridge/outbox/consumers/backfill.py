@@ -31,6 +31,7 @@ from bridge.model.record import (
     SnapshotEdge,
     SnapshotScope,
     dropped_gap,
+    record_bytes,
     snapshot_id,
 )
 from bridge.model.resource import Resource
@@ -38,7 +39,7 @@ from bridge.outbox.errors import Damaged
 from bridge.outbox.log import record_codec
 from bridge.outbox.log.record_codec import LogRow
 from bridge.outbox.storage.database import one, row
-from bridge.outbox.store import bounded, record_bytes
+from bridge.outbox.store import bounded
 
 
 class BackfillKind(StrEnum):

@@ -30,7 +30,7 @@ import apsw
 
 from bridge.model.change import Evidence, Op
 from bridge.model.policies import StartPolicy
-from bridge.model.record import MOST_SELECTIONS, Delta, Record, Selected
+from bridge.model.record import MOST_SELECTIONS, Delta, Record, Selected, record_bytes
 from bridge.model.resource import Resource
 from bridge.outbox.appender import Appender
 from bridge.outbox.consumers.backfill import BackfillItem
@@ -41,7 +41,7 @@ from bridge.outbox.log import record_codec, statements
 from bridge.outbox.log.body_codec import BodyCodec
 from bridge.outbox.log.statements import Decide
 from bridge.outbox.storage.database import columns, one, row, rows_of
-from bridge.outbox.store import Condition, Store, bounded, condition, record_bytes
+from bridge.outbox.store import Condition, Store, bounded, condition
 
 EVERYTHING = '[{"resource":"*"}]'
 """Entries of a sink without ``select``."""
