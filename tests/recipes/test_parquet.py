@@ -11,12 +11,13 @@ from typing import Any
 
 import yaml
 
-from tests.documents.pages import ROOT
+from bridge.playground.simulation.manifests import config_map
+from tests.documents.pages import read
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
 from tests.kit.playground import Playground
 
-PAGE = (ROOT / "recipes/parquet/README.md").read_text(encoding="utf-8")
+PAGE = read("recipes/parquet/README.md")
 STEPS, OBJECTS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
 KILLS = 4
 
@@ -26,7 +27,7 @@ def change(cluster: Playground, chance: random.Random, number: int) -> None:
     name = f"map-{chance.randrange(6)}"
     there = {each["metadata"]["name"] for each in cluster.list("configmaps", namespace="default")}
     if name not in there:
-        cluster.create("configmaps", {"metadata": {"name": name, "namespace": "default"}, "data": {"n": str(number)}})
+        cluster.create("configmaps", config_map(name, {"n": str(number)}))
     elif chance.random() < 0.3:
         cluster.delete("configmaps", name)
     else:

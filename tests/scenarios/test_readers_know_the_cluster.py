@@ -23,6 +23,7 @@ from kubedelta_reader.sources.nats import NatsSource
 from kubedelta_reader.sources.parts import parts_of
 
 from bridge.playground import Playground
+from bridge.playground.simulation.manifests import config_map
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.four_sinks import FourSinks
 from tests.kit.webhook_receiver import WebhookReceiver
@@ -140,7 +141,7 @@ async def test_every_reader_comes_to_the_state_of_the_cluster(
                     await asyncio.to_thread(bridge.start)
                     for each in readers.values():
                         await each.lives(chance, kill=0.2)
-            cluster.create("configmaps", {"metadata": {"name": "last", "namespace": "default"}, "data": {"n": "0"}})
+            cluster.create("configmaps", config_map("last", {"n": "0"}))
             await bridge.until("all changes are read", lambda _: LAST in four_sinks.receiver.accepted[-1].keys)
             for sink in SINKS:
                 await asked(bridge, sink)

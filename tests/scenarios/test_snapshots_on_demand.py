@@ -15,6 +15,7 @@ from bridge.model.admin import SnapshotRequest, UnknownTarget
 from bridge.model.status import SnapshotStatus
 from bridge.operations.admin.client import AdminClient
 from bridge.playground import Playground
+from bridge.playground.simulation.manifests import config_map
 from tests.cluster.kube_client import Manifest
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
@@ -49,7 +50,7 @@ def churn(cluster: Playground, chance: random.Random) -> None:
     name, there = chance.choice(NAMES), objects(cluster)
     data = {"n": str(chance.randrange(10)), "secret": "s3cr3t"}
     if name not in there:
-        cluster.create("configmaps", {"metadata": {"name": name, "namespace": "default"}, "data": data})
+        cluster.create("configmaps", config_map(name, data))
     elif chance.random() < 0.3:
         cluster.delete("configmaps", name)
     else:
@@ -90,7 +91,7 @@ async def test_no_snapshot_sets_a_consumer_back(four_sinks: FourSinks, tmp_path:
                 await asyncio.to_thread(bridge.start)
                 begun += [await asked(bridge, "live", where=WHERE), await asked(bridge, "log", namespace="x")]
                 begun += [await asked(bridge, sink) for sink in SINKS]
-            cluster.create("configmaps", {"metadata": {"name": "last", "namespace": "default"}, "data": {"n": "0"}})
+            cluster.create("configmaps", config_map("last", {"n": "0"}))
             await bridge.until("all changes are read", lambda _: b"/last" in four_sinks.file.read_bytes())
             await bridge.until("the snapshots are delivered", lambda now: now.value("sink_backfill_records") == 0)
             await bridge.until_delivered()
