@@ -115,14 +115,14 @@ class _Shown:
     def is_deleted(self) -> bool:
         return self.at("metadata.deletionTimestamp") is not None
 
-    def containers(self, path: str = "spec.template.spec.containers") -> list[Cell]:
-        """Names and images."""
-        found = self.items(path)
+    def containers(self, spec: str = "spec") -> list[Cell]:
+        """Names and images, of a pod's template."""
+        found = self.items(f"{spec}.template.spec.containers")
         return [",".join(each["name"] for each in found), ",".join(each.get("image") or "" for each in found)]
 
-    def condition(self, name: str, path: str = "status.conditions") -> str:
+    def condition(self, name: str) -> str:
         """The status of a condition; "" without it."""
-        return next((each["status"] for each in self.items(path) if each["type"] == name), "")
+        return next((each["status"] for each in self.items("status.conditions") if each["type"] == name), "")
 
 
 def _moment(time: str) -> datetime:
@@ -156,14 +156,14 @@ _STEP = re.compile(
 _Walk: TypeAlias = Callable[[list[Any]], list[Any]]
 
 
-def _json_path(path: str) -> list[_Walk] | None:
-    """The steps of a path, each from all values to the next ones; None for an expression that is not read."""
+def _json_path(path: str) -> list[_Walk]:
+    """The steps of a path, each from all values to the next ones: to none, for an expression that is not read."""
     steps: list[_Walk] = []
     at = 0
     while at < len(path):
         step = _STEP.match(path, at)
         if step is None:
-            return None
+            return [lambda _: []]
         steps.append(_walk(step))
         at = step.end()
     return steps
@@ -200,18 +200,18 @@ def _member(value: Any, names: list[str]) -> Any:
     return value
 
 
-def _json_cell(type_: str, shown: _Shown, path: list[_Walk] | None) -> Cell:
+def _json_cell(type_: str, shown: _Shown, path: list[_Walk]) -> Cell:
     """The first value that the path finds, if it has the column's type."""
-    values: list[Any] = [] if path is None else [shown.manifest]
-    for walk in path or ():
+    values: list[Any] = [shown.manifest]
+    for walk in path:
         values = walk(values)
-    value = values[0] if values else None
+    value: Any = values[0] if values else None
     number = isinstance(value, int | float) and not isinstance(value, bool)
     match type_:
         case "string":
             return _printed(value) if values else None
         case "integer":
-            return int(value or 0) if number else None
+            return int(value) if number else None
         case "number":
             return value if number else None
         case "boolean":
@@ -360,9 +360,7 @@ def _job(job: _Shown) -> list[Cell]:
         states[0] if states else "Running",
         completions if wanted is None else f"{done}/{wanted}",
         duration,
-        job.age,
-        *job.containers(),
-        _selector(job.map("spec.selector")),
+        *_owner(job),
     ]
 
 
@@ -408,8 +406,8 @@ def _endpoint_slice(slice_: _Shown) -> list[Cell]:
     return [slice_.text("addressType"), _few(ports) or _UNSET, _few(addresses) or _UNSET, slice_.age]
 
 
-def _few(places: list[str], most: int = 3) -> str:
-    text = ",".join(places[:most])
+def _few(places: list[str], most: int = 3, comma: str = ",") -> str:
+    text = comma.join(places[:most])
     return f"{text} + {len(places) - most} more..." if len(places) > most else text
 
 
@@ -438,7 +436,7 @@ def _node(node: _Shown) -> list[Cell]:
 
 
 def _event(event: _Shown) -> list[Cell]:
-    first = event.since("firstTimestamp") if event.at("firstTimestamp") else event.since("eventTime")
+    first = event.age_of(event.at("firstTimestamp") or event.at("eventTime"))
     last = event.since("lastTimestamp") if event.at("lastTimestamp") else first
     count = event.number("count") or 1
     if event.at("series"):
@@ -506,10 +504,9 @@ def _autoscaler(scaler: _Shown) -> list[Cell]:
         _metric(each, current[number] if number < len(current) else {})
         for number, each in enumerate(scaler.items("spec.metrics"))
     ]
-    shown = ", ".join(targets[:2])
     return [
         f"{scaler.text('spec.scaleTargetRef.kind')}/{scaler.text('spec.scaleTargetRef.name')}",
-        (f"{shown} + {len(targets) - 2} more..." if len(targets) > 2 else shown) or _NONE,
+        _few(targets, 2, ", ") or _NONE,
         str(scaler.at("spec.minReplicas") or _UNSET),
         scaler.number("spec.maxReplicas"),
         scaler.number("status.currentReplicas"),
@@ -554,6 +551,11 @@ def _storage_class(class_: _Shown) -> list[Cell]:
     ]
 
 
+def _owner(owner: _Shown, spec: str = "spec") -> list[Cell]:
+    """``_OWNER``: the last columns of what makes pods."""
+    return [owner.age, *owner.containers(spec), _selector(owner.map(f"{spec}.selector"))]
+
+
 def _ready(owner: _Shown) -> str:
     return f"{owner.number('status.readyReplicas')}/{owner.number('spec.replicas')}"
 
@@ -575,7 +577,7 @@ def _selector(selector: Mapping[str, Any]) -> str:
 _NAME_AND_AGE = _columns("Age", lambda shown: [shown.age])
 _CREATED = _columns("Created At:date", lambda shown: [shown.text("metadata.creationTimestamp")])
 _BINDINGS = _columns("Role, Age, +Users, +Groups, +ServiceAccounts", _binding)
-_TEMPLATE = "+Containers, +Images"
+_OWNER = "Age, +Containers, +Images, +Selector"
 
 _BUILT_IN: Mapping[str, Columns] = {
     "configmaps": _columns("Data, Age", lambda map_: [len(map_.map("data")) + len(map_.map("binaryData")), map_.age]),
@@ -599,8 +601,8 @@ _BUILT_IN: Mapping[str, Columns] = {
     "secrets": _columns("Type, Data, Age", lambda secret: [secret.text("type"), len(secret.map("data")), secret.age]),
     "services": _columns("Type, Cluster-IP, External-IP, Port(s), Age, +Selector", _service),
     "daemonsets.apps": _columns(
-        "Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, Available:integer, Node Selector, Age, "
-        f"{_TEMPLATE}, +Selector",
+        "Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, "
+        f"Available:integer, Node Selector, {_OWNER}",
         lambda owner: [
             owner.number("status.desiredNumberScheduled"),
             owner.number("status.currentNumberScheduled"),
@@ -608,53 +610,45 @@ _BUILT_IN: Mapping[str, Columns] = {
             owner.number("status.updatedNumberScheduled"),
             owner.number("status.numberAvailable"),
             _labels(owner.map("spec.template.spec.nodeSelector")),
-            owner.age,
-            *owner.containers(),
-            _selector(owner.map("spec.selector")),
+            *_owner(owner),
         ],
     ),
     "deployments.apps": _columns(
-        f"Ready, Up-to-date, Available, Age, {_TEMPLATE}, +Selector",
+        f"Ready, Up-to-date, Available, {_OWNER}",
         lambda owner: [
             _ready(owner),
             owner.number("status.updatedReplicas"),
             owner.number("status.availableReplicas"),
-            owner.age,
-            *owner.containers(),
-            _selector(owner.map("spec.selector")),
+            *_owner(owner),
         ],
     ),
     "replicasets.apps": _columns(
-        f"Desired:integer, Current:integer, Ready:integer, Age, {_TEMPLATE}, +Selector",
+        f"Desired:integer, Current:integer, Ready:integer, {_OWNER}",
         lambda owner: [
             owner.number("spec.replicas"),
             owner.number("status.replicas"),
             owner.number("status.readyReplicas"),
-            owner.age,
-            *owner.containers(),
-            _selector(owner.map("spec.selector")),
+            *_owner(owner),
         ],
     ),
     "statefulsets.apps": _columns(
-        f"Ready, Age, {_TEMPLATE}", lambda owner: [_ready(owner), owner.age, *owner.containers()]
+        "Ready, Age, +Containers, +Images", lambda owner: [_ready(owner), owner.age, *owner.containers()]
     ),
     "horizontalpodautoscalers.autoscaling": _columns(
         "Reference, Targets, MinPods, MaxPods, Replicas, Age", _autoscaler
     ),
     "cronjobs.batch": _columns(
-        f"Schedule, Timezone, Suspend:boolean, Active:integer, Last Schedule, Age, {_TEMPLATE}, +Selector",
+        f"Schedule, Timezone, Suspend:boolean, Active:integer, Last Schedule, {_OWNER}",
         lambda cron: [
             cron.text("spec.schedule"),
             cron.text("spec.timeZone", _NONE),
             str(bool(cron.at("spec.suspend"))),
             len(cron.items("status.active")),
             cron.since("status.lastScheduleTime") if cron.at("status.lastScheduleTime") else _NONE,
-            cron.age,
-            *cron.containers("spec.jobTemplate.spec.template.spec.containers"),
-            _selector(cron.map("spec.jobTemplate.spec.selector")),
+            *_owner(cron, "spec.jobTemplate.spec"),
         ],
     ),
-    "jobs.batch": _columns(f"Status, Completions, Duration, Age, {_TEMPLATE}, +Selector", _job),
+    "jobs.batch": _columns(f"Status, Completions, Duration, {_OWNER}", _job),
     "ingresses.networking.k8s.io": _columns("Class, Hosts, Address, Ports, Age", _ingress),
     "networkpolicies.networking.k8s.io": _columns(
         "Pod-Selector, Age", lambda policy: [_selector(policy.map("spec.podSelector")), policy.age]
