@@ -204,7 +204,7 @@ def rows(deltas: Sequence[Delta], batch: Append, compress: Compress, cipher: Cip
             *(_UNDECIDED if delta.selected is None else astuple(delta.selected)),
             delta.selection,
             None if delta.before is None else compress(delta.before),
-            compress(delta.body if delta.managers is None else behind(delta.body, delta.managers)),
+            compress(behind(delta.body, delta.managers)),
         )
         for delta, resource in zip(deltas, batch.resources, strict=True)
     ]
