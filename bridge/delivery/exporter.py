@@ -37,7 +37,6 @@ class Exporter:
             BatchCommitted(
                 batch.resource,
                 batch.scope,
-                records=len(deltas),
                 bytes=sum(len(delta.body) for delta in deltas),
                 ops={op: ops.count(op) for op in set(ops)},
             )

@@ -23,14 +23,13 @@ COMMITTED_BYTES = Metric("records_committed_bytes", "Bytes of object bodies stor
 class BatchCommitted(ResourceFact, frozen=True, gc=False):
     """Records of an informer are durable in the outbox."""
 
-    records: int
     bytes: int
     ops: Mapping[Op, int]
-    """How many of the records have each op."""
+    """How many records have each op."""
 
     def log(self, log: FactLog) -> None:
         if log.is_debug():
-            log.debug("batch committed", **self.named, records=self.records, bytes=self.bytes)
+            log.debug("batch committed", **self.named, records=sum(self.ops.values()), bytes=self.bytes)
 
     def counts(self) -> Counts:
         name = self.resource.name

@@ -91,7 +91,7 @@ def test_without_metrics_everything_else_is_shown() -> None:
 def test_counters_are_read_from_the_exposition() -> None:
     metrics = Metrics(version="0", failures={})
     metrics.expect_sinks("audit")
-    metrics.observe(BatchCommitted(PODS, Scope(), records=5, bytes=50, ops={Op.ADDED: 3, Op.UPDATED: 2}))
+    metrics.observe(BatchCommitted(PODS, Scope(), bytes=50, ops={Op.ADDED: 3, Op.UPDATED: 2}))
     text = metrics.render(BridgeStatus(informers=(), sinks=()), "")[0].decode()
     assert Counts.parsed(text) == Counts({"pods": 5.0}, {"pods": 0.0}, {"audit": 0.0})
 
@@ -181,7 +181,7 @@ def config(tmp_path: Path) -> Path:
 async def bridge(config: Path) -> AsyncIterator[FakeAdmin]:
     """A running bridge, as far as ``top`` sees it."""
     metrics = Metrics(version="0", failures={})
-    metrics.observe(BatchCommitted(PODS, Scope(), records=5, bytes=50, ops={Op.ADDED: 3, Op.UPDATED: 2}))
+    metrics.observe(BatchCommitted(PODS, Scope(), bytes=50, ops={Op.ADDED: 3, Op.UPDATED: 2}))
     admin = FakeAdmin()
     admin.status_snapshot = STATUS
     async with WebServer("127.0.0.1", 0, status=_Status(), metrics=metrics) as web:

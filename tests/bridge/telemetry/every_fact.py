@@ -204,7 +204,7 @@ EVERYTHING: list[Fact] = [
     DiscoveryFailed("no answer", 1.0),
     ShardSelected(PODS, ALL, by_server=True),
     ShardSelected(PODS, ALL, by_server=False),
-    BatchCommitted(PODS, ALL, records=10, bytes=700, ops={Op.ADDED: 4, Op.UPDATED: 3, Op.DELETED: 2, Op.SYNC: 1}),
+    BatchCommitted(PODS, ALL, bytes=700, ops={Op.ADDED: 4, Op.UPDATED: 3, Op.DELETED: 2, Op.SYNC: 1}),
     SinkOpened("audit"),
     BatchDelivered("audit", records=10, bytes=700, seconds=0.02),
     DeliveryDelayed("audit", 10, "no broker", 2.0, 76),

@@ -115,7 +115,7 @@ def _logged(*facts: Fact, level: str = "info") -> list[tuple[str, str]]:
 
 def test_a_good_day_logs_each_state_and_no_batch() -> None:
     batch: list[Fact] = [
-        BatchCommitted(PODS, ALL, records=500, bytes=9, ops={Op.ADDED: 500}),
+        BatchCommitted(PODS, ALL, bytes=9, ops={Op.ADDED: 500}),
         BatchDelivered("audit", records=500, bytes=9, seconds=0.01),
     ]
     day: list[Fact] = [
@@ -133,7 +133,7 @@ def test_a_good_day_logs_each_state_and_no_batch() -> None:
 
 
 def test_batches_and_watches_are_reported_at_debug() -> None:
-    committed = BatchCommitted(PODS, ALL, records=500, bytes=9, ops={Op.ADDED: 500})
+    committed = BatchCommitted(PODS, ALL, bytes=9, ops={Op.ADDED: 500})
     logged = _logged(committed, WatchOpened(PODS, ALL), WatchEnded(PODS, ALL, "timeout", 300, 12), level="debug")
     assert logged == [("debug", "batch committed"), ("debug", "watch opened"), ("debug", "watch ended")]
 

@@ -130,7 +130,7 @@ def test_labels_go_when_the_last_informer_of_a_resource_stops(metrics: Metrics) 
 
 
 def test_a_resource_that_comes_back_is_counted_from_zero(metrics: Metrics) -> None:
-    batch = BatchCommitted(PODS, ALL, records=1, bytes=70, ops={Op.ADDED: 1})
+    batch = BatchCommitted(PODS, ALL, bytes=70, ops={Op.ADDED: 1})
     for fact in (batch, InformerStopped(PODS, ALL), batch):
         metrics.observe(fact)
     assert _samples(metrics)["kubedelta_records_committed_total{op=added,resource=pods}"] == 1
