@@ -26,7 +26,6 @@ object.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -38,8 +37,7 @@ from kubedelta_reader.stores import Known, StateStore
 # ── Steps ────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True, gc=False):
     """The object has the state ``event.data`` now. ``op`` sync, or a state as before, says that nothing changed."""
 
     key: str
@@ -48,8 +46,7 @@ class Changed:
     """What was known; None for an object that was not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True, gc=False):
     """The object exists no more."""
 
     key: str
@@ -61,8 +58,7 @@ class Deleted:
     name; nobody has told its delete."""
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(msgspec.Struct, frozen=True, gc=False):
     """The object may exist, and this stream tells no more of it."""
 
     key: str
@@ -70,24 +66,21 @@ class Left:
     last: Known | None
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+class Repeated(msgspec.Struct, frozen=True, gc=False):
     """The newest record of the object came again."""
 
     key: str
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Older:
+class Older(msgspec.Struct, frozen=True, gc=False):
     """An earlier record of the object came again, or late."""
 
     key: str
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class GapFound:
+class GapFound(msgspec.Struct, frozen=True, gc=False):
     """Records will never come."""
 
     event: Event
@@ -96,13 +89,11 @@ class GapFound:
     """None: any."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotBegan:
+class SnapshotBegan(msgspec.Struct, frozen=True, gc=False):
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotEnded:
+class SnapshotEnded(msgspec.Struct, frozen=True, gc=False):
     event: Event
     swept: Sequence[tuple[str, Known]]
     """Objects that exist no more."""
@@ -110,28 +101,24 @@ class SnapshotEnded:
     """Why it proves nothing of objects that it lacks; empty where it does."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotCancelled:
+class SnapshotCancelled(msgspec.Struct, frozen=True, gc=False):
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class EpochBegan:
+class EpochBegan(msgspec.Struct, frozen=True, gc=False):
     """The API server's versions ran backwards, or may have: the objects of the resource are uncertain."""
 
     event: Event
     """The first record of the epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class TermBegan:
+class TermBegan(msgspec.Struct, frozen=True, gc=False):
     """Another leader delivers from here on."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(msgspec.Struct, frozen=True, gc=False):
     """An event of a type that this version does not know, such as one of a later version."""
 
     event: Event
