@@ -37,10 +37,10 @@ class Example:
     name: str = "example"
     metadata: Manifest = field(default_factory=dict)
 
-    def path(self, namespace: str) -> str:
-        """Of the collection."""
+    def path(self, namespace: str = "") -> str:
+        """Of the collection, in a namespace or in all."""
         prefix = "/apis" if "/" in self.api_version else "/api"
-        inside = f"/namespaces/{namespace}" if self.namespaced else ""
+        inside = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         return f"{prefix}/{self.api_version}{inside}/{self.plural}"
 
     def manifest(self, name: str) -> Manifest:
@@ -272,7 +272,7 @@ EXAMPLES = (
         "v1",
         "ReplicationController",
         "replicationcontrollers",
-        {"spec": {"replicas": 3, "selector": {"app": "web"}, "template": {**_TEMPLATE}}},
+        {"spec": {"replicas": 3, "selector": {"app": "web"}, "template": _TEMPLATE}},
         {"replicas": 2, "readyReplicas": 1},
     ),
     Example(

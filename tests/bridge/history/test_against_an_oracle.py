@@ -96,10 +96,9 @@ async def world(forgetful_apiserver: KubeApiServer) -> AsyncIterator[World]:
         await kube.create_namespace(namespace)
         collections = {}
         for example in chosen:
-            prefix = "/apis" if "/" in example.api_version else "/api"
-            path = f"{prefix}/{example.api_version}/{example.plural}"
-            collections[example.resource] = example, Collection(example.resource, path, example.kind, namespace)
-            await watch.follow(collections[example.resource][1])
+            collection = Collection(example.resource, example.path(), example.kind, namespace)
+            collections[example.resource] = example, collection
+            await watch.follow(collection)
         yield World(kube, namespace, watch, collections)
         await kube.delete_namespace(namespace)
 
