@@ -71,6 +71,12 @@ class Redaction(msgspec.Struct, frozen=True):
         first, *former = [key.starting_with(*parts) for key in self.keys]
         return first if not former else lambda *rest: " ".join(digest(*rest) for digest in (first, *former))
 
+    def of_object(self, resource: Resource, key: str) -> Callable[..., str]:
+        """``digest`` over the identity of an object and the parts that it is called with: equal values of two objects
+        have different digests."""
+        namespace, _, name = key.rpartition("/")
+        return self.starting_with(resource.name.encode(), namespace.encode(), name.encode())
+
     def extended(self, rules: Iterable[RedactionRule]) -> Redaction:
         return msgspec.structs.replace(self, rules=(*self.rules, *rules))
 
@@ -112,15 +118,14 @@ def why_bare(error: BaseException) -> str:
 
 
 class Effort(msgspec.Struct, gc=False):
-    """The digests of an object, and the work that is left for its redaction. A digest covers the object's resource,
-    namespace and name, so equal values of two objects have different digests."""
+    """The digests of an object (``Redaction.of_object``), and the work that is left for its redaction."""
 
     redaction: Redaction
     resource: Resource
     key: str
     left: int = MOST_WORK
     begun: Callable[..., str] | None = None
-    """The digest after the parts that all values of the object have in common."""
+    """``of_object``, once a value has a digest."""
 
     def __call__(self, *parts: str) -> str:
         """The digest of a value, from parts that say where it stands, and the value. Raises TooCostly."""
@@ -128,10 +133,7 @@ class Effort(msgspec.Struct, gc=False):
         self.digests(1)
         self.copies(sum(map(len, encoded)))
         if self.begun is None:
-            namespace, _, name = self.key.rpartition("/")
-            self.begun = self.redaction.starting_with(
-                *(each.encode() for each in (self.resource.name, namespace, name))
-            )
+            self.begun = self.redaction.of_object(self.resource, self.key)
         return self.begun(*encoded)
 
     def searches(self, size: int) -> None:
@@ -205,7 +207,7 @@ def redacted(thing: ApiObject, resource: Resource, redaction: Redaction) -> byte
     (see ``bare_body``).
     """
     secret = _read_secret(thing.body)
-    digest = redaction.starting_with(resource.name.encode(), thing.namespace.encode(), thing.name.encode())
+    digest = redaction.of_object(resource, thing.key)
 
     def digests(path: bytes, values: _Values) -> Any:
         """Texts, in place of JSON."""
