@@ -18,7 +18,7 @@ from bridge.model.status import (
 )
 
 
-def gauges(snapshot: BridgeStatus, *, build: Mapping[str, str], failures: Mapping[str, int]) -> Iterator[Metric]:
+def gauges(status: BridgeStatus, *, build: Mapping[str, str], failures: Mapping[str, int]) -> Iterator[Metric]:
     """``failures``: of telemetry itself, by observer."""
     yield InfoMetricFamily("kubedelta_build", "Version of the running bridge.", value=dict(build))
     # prometheus_client adds _total to the name.
@@ -28,16 +28,16 @@ def gauges(snapshot: BridgeStatus, *, build: Mapping[str, str], failures: Mappin
     for observer, count in failures.items():
         broken.add_metric((observer,), count)
     yield broken
-    yield GaugeMetricFamily("kubedelta_ready", "1 while /readyz answers 200.", value=float(snapshot.ready))
-    if snapshot.configuration is not None:
-        yield from _configuration(snapshot.configuration)
-    if snapshot.shard is not None:
-        yield _shard(snapshot.shard)
-    if snapshot.election is not None:
-        yield from _election(snapshot.election)
-    yield from _state(snapshot)
-    yield from _informers(snapshot)
-    yield from _sinks(snapshot.sinks)
+    yield GaugeMetricFamily("kubedelta_ready", "1 while /readyz answers 200.", value=float(status.ready))
+    if status.configuration is not None:
+        yield from _configuration(status.configuration)
+    if status.shard is not None:
+        yield _shard(status.shard)
+    if status.election is not None:
+        yield from _election(status.election)
+    yield from _state(status)
+    yield from _informers(status)
+    yield from _sinks(status.sinks)
 
 
 def _shard(shard: Shard) -> Metric:
@@ -87,29 +87,29 @@ def _election(found: ElectionStatus) -> Iterator[Metric]:
     yield seconds
 
 
-def _state(snapshot: BridgeStatus) -> Iterator[Metric]:
+def _state(status: BridgeStatus) -> Iterator[Metric]:
     def gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
         return GaugeMetricFamily(f"kubedelta_{name}", text, value=value)
 
-    yield gauge("outbox_records", "Records in the outbox.", snapshot.outbox_records)
-    yield gauge("outbox_bytes", "Bytes of the records in the outbox, compressed.", snapshot.outbox_bytes)
-    yield gauge("outbox_oldest_seconds", "Age of the oldest record in the outbox.", snapshot.outbox_oldest_seconds)
-    yield gauge("outbox_file_bytes", "Bytes of the database file.", snapshot.outbox_file_bytes)
-    yield gauge("outbox_wal_bytes", "Bytes of the database's write-ahead log.", snapshot.outbox_wal_bytes)
-    yield gauge("ledger_objects", "Exported objects that are not exported as deleted.", snapshot.ledger_objects)
+    yield gauge("outbox_records", "Records in the outbox.", status.outbox_records)
+    yield gauge("outbox_bytes", "Bytes of the records in the outbox, compressed.", status.outbox_bytes)
+    yield gauge("outbox_oldest_seconds", "Age of the oldest record in the outbox.", status.outbox_oldest_seconds)
+    yield gauge("outbox_file_bytes", "Bytes of the database file.", status.outbox_file_bytes)
+    yield gauge("outbox_wal_bytes", "Bytes of the database's write-ahead log.", status.outbox_wal_bytes)
+    yield gauge("ledger_objects", "Exported objects that are not exported as deleted.", status.ledger_objects)
     yield gauge(
         "intake_blocked",
         "1 while the bridge does not read from the API server, because the disk or a backlog is full.",
-        bool(snapshot.intake_blocked),
+        bool(status.intake_blocked),
     )
-    if snapshot.disk_free_bytes is not None:
-        yield gauge("disk_free_bytes", "Bytes free on the disk of state.directory.", snapshot.disk_free_bytes)
+    if status.disk_free_bytes is not None:
+        yield gauge("disk_free_bytes", "Bytes free on the disk of state.directory.", status.disk_free_bytes)
 
 
-def _informers(snapshot: BridgeStatus) -> Iterator[Metric]:
+def _informers(status: BridgeStatus) -> Iterator[Metric]:
     """Scopes of a resource are joined: a resource is as ready, and as fresh, as its worst scope."""
     by_resource: dict[str, list[InformerStatus]] = {}
-    for informer in snapshot.informers:
+    for informer in status.informers:
         by_resource.setdefault(informer.resource, []).append(informer)
 
     def gauge(name: str, text: str) -> GaugeMetricFamily:

@@ -83,14 +83,14 @@ class Metrics:
         for name in names:
             self._begin("sink", name)
 
-    def render(self, snapshot: BridgeStatus, accept: str) -> tuple[bytes, str]:
+    def render(self, status: BridgeStatus, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, in a format of the Accept header ``accept``. May run in a thread:
-        counters have locks, and the snapshot is frozen."""
+        counters have locks, and the status is frozen."""
         try:
             encode, content_type = choose_encoder(accept)
         except (ValueError, TypeError):  # The header has a version that is not a number.
             encode, content_type = choose_encoder("")
-        state = gauges(snapshot, build=self._build, failures=dict(self._failures))
+        state = gauges(status, build=self._build, failures=dict(self._failures))
         return encode(_Joined(self._registry, state)), content_type
 
     # ── Series ───────────────────────────────────────────────────────────────

@@ -21,7 +21,7 @@ _LONGEST_REASON = 2000
 
 
 class Painter:
-    """Makes a picture of each snapshot, with the rates since the one before."""
+    """Makes a picture of each status, with the rates since the one before."""
 
     def __init__(self) -> None:
         self.committed: Counter[str] = Counter()
@@ -29,17 +29,17 @@ class Painter:
         self._of_resources = Rates()
         self._of_sinks = Rates()
 
-    def paint(self, snapshot: BridgeStatus, now: float) -> bytes:
+    def paint(self, status: BridgeStatus, now: float) -> bytes:
         """All that a viewer sees, except records: the status of each resource and sink, whether it is well, and records
         in a second; as JSON. ``now``: seconds of the event loop's clock."""
-        of_resources = {each.resource: self.committed[each.resource] for each in snapshot.informers}
-        of_sinks = self._of_sinks.look(now, {sink.name: sink.delivered for sink in snapshot.sinks})
-        configuration = snapshot.configuration
+        of_resources = {each.resource: self.committed[each.resource] for each in status.informers}
+        of_sinks = self._of_sinks.look(now, {sink.name: sink.delivered for sink in status.sinks})
+        configuration = status.configuration
         picture = {
-            "ready": snapshot.ready,
-            "intake_blocked": _cut(snapshot.intake_blocked),
+            "ready": status.ready,
+            "intake_blocked": _cut(status.intake_blocked),
             "resources": [
-                {"status": replace(each, reason=_cut(each.reason)), "ready": each.ready} for each in snapshot.informers
+                {"status": replace(each, reason=_cut(each.reason)), "ready": each.ready} for each in status.informers
             ],
             "rates": self._of_resources.look(now, of_resources),
             "sinks": [
@@ -48,13 +48,13 @@ class Painter:
                     "well": each.well,
                     "rate": of_sinks[each.name],
                 }
-                for each in snapshot.sinks
+                for each in status.sinks
             ],
             "refused": "" if configuration is None else _cut(configuration.refused),
-            "outbox_records": snapshot.outbox_records,
-            "outbox_bytes": snapshot.outbox_bytes,
-            "outbox_oldest_seconds": snapshot.outbox_oldest_seconds,
-            "disk_free_bytes": snapshot.disk_free_bytes,
+            "outbox_records": status.outbox_records,
+            "outbox_bytes": status.outbox_bytes,
+            "outbox_oldest_seconds": status.outbox_oldest_seconds,
+            "disk_free_bytes": status.disk_free_bytes,
         }
         return msgspec.json.encode(picture)
 
