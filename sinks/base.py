@@ -227,7 +227,8 @@ class SinkType:
     ``lanes``."""
     reader: Callable[[], Callable[..., RecordReader]] | None = None
     """Imports and returns what makes a reader of the destination, with the arguments of a RecordReader, for ``kubedelta
-    verify`` and ``kubedelta tail``; None if it cannot be read."""
+    verify`` and ``tail``, and for ``history build`` if it is a Source of the reader library; None if it cannot be
+    read."""
     examine: Callable[[Any], Sequence[WrongOption]] = no_wrong_options
     """Checks valid options against this machine, before the bridge runs: the files that they name, for instance. Asks
     no destination; may block for some time."""

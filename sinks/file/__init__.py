@@ -8,7 +8,7 @@ examine        checks options before the bridge runs, and names the claims on th
 lines          finds the last lines of a plain file, and the sequence number and the time in a line
 options        declares the options of the sink
 parts          decides when a part is closed, its name, and when it is removed
-reader         makes the library's source of the options, for ``kubedelta verify`` and ``kubedelta tail``
+reader         makes the library's source of the options, for ``kubedelta verify``, ``tail`` and ``history build``
 seals          writes and checks the seals of closed parts
 sink           FileSink: a record becomes a line, and a batch is appended
 

@@ -11,7 +11,8 @@ notices          puts gaps and ends of snapshots as markers into the partitions 
 options          declares the options of the sink, and the rules between them
 producer         runs a producer and its poll thread, and replaces it when it fails; its variant with transactions
 progress_topic   reads and writes the progress of each sink with transactions
-reader           makes the library's source of topics of the options, for ``kubedelta verify`` and ``kubedelta tail``
+reader           makes the library's source of topics of the options, for ``kubedelta verify``, ``tail`` and ``history
+                 build``
 sink             KafkaSink: connects, checks and closes; TopicWriter: sends a batch, on the short way where possible;
                  StateTopic: keeps the newest record of each object
 tokens           runs the command that prints tokens for OAUTHBEARER, with bounds on its time and output

@@ -1,4 +1,4 @@
-"""Reads the topics of a sink again, for ``kubedelta verify`` and ``kubedelta tail``."""
+"""Reads the topics of a sink again, for ``kubedelta verify``, ``tail`` and ``history build``."""
 
 from __future__ import annotations
 

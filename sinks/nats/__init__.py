@@ -11,8 +11,8 @@ exchange     the state of one exchange: numbers, answers, duplicates, messages i
 leading      takes the stream over for the leader of a term
 memory       declares what survives a restart: the newest gap, the stream and the bucket as last seen
 options      declares the options of the sink
-reader       makes the library's source of the options, for ``kubedelta verify`` and ``kubedelta tail``; reads without a
-             stream
+reader       makes the library's source of the options, for ``kubedelta verify``, ``tail`` and ``history build``; reads
+             without a stream
 sink         NatsSink: connects, looks for losses, encodes and delivers
 stream       finds or creates the stream, describes it, and tells whether it has lost messages
 verdicts     judges an error of JetStream: whose fault it is, and for how long

@@ -1,5 +1,5 @@
-"""Reads the messages of a sink again, for ``kubedelta verify`` and ``kubedelta tail``: those of its stream, or, without
-one (``mode: core``), those that come from now on."""
+"""Reads the messages of a sink again, for ``kubedelta verify``, ``tail`` and ``history build``: those of its stream,
+or, without one (``mode: core``), those that come from now on."""
 
 from __future__ import annotations
 
