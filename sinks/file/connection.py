@@ -198,11 +198,9 @@ class FileConnection:
         if self._fd < 0:
             return True
         try:
-            there = self._path.stat()
+            return not os.path.samestat(self._path.stat(), os.fstat(self._fd))
         except FileNotFoundError:
             return True
-        ours = os.fstat(self._fd)
-        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
 
 
 def _cut_torn_line(fd: int, path: Path) -> None:
