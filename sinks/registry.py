@@ -8,10 +8,15 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sinks import file, kafka, nats, webhook
-from sinks.base import Sink, SinkOptions, SinkType
+from sinks.base import ReadPurpose, RecordReader, Sink, SinkOptions, SinkType
+from sinks.file.options import FileOptions
 from sinks.reader import CheckedSeals
+
+if TYPE_CHECKING:
+    from sinks.file.reader import FileReader
 
 GROUP = "kubedelta.sinks"
 """An entry point of this group names the type and leads to a SinkType: ``redis = "my_package:REDIS"``."""
@@ -50,6 +55,19 @@ def create(name: str, type: str, options: SinkOptions, cluster: str) -> Sink:
     if kind is None:
         raise UnknownSinkType(_unknown(type))
     return kind.load()(name, options, cluster=cluster)
+
+
+def reader(name: str, type: str, options: Any, *, cluster: str, purpose: ReadPurpose) -> RecordReader | None:
+    """Of the destination of a sink, see ``create``; None if no sink of the type can be read. Raises CannotRead."""
+    load = types()[type].reader
+    return None if load is None else load()(name, options, cluster=cluster, purpose=purpose)
+
+
+def reader_of_file(path: str, purpose: ReadPurpose) -> FileReader:
+    """Of a file of any sink, without its configuration. Raises CannotRead."""
+    from sinks.file.reader import FileReader
+
+    return FileReader(path, FileOptions.model_validate({"path": path}), cluster="", purpose=purpose)
 
 
 def check_seals(folder: Path, public_keys: Sequence[str]) -> Sequence[CheckedSeals]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import apsw
 from kubedelta_reader import NotAnEvent
@@ -29,8 +28,6 @@ from bridge.plan.keys import load_cipher
 from bridge.plan.plan_from_settings import plan_of
 from sinks import registry
 from sinks.base import CannotRead, ReadPurpose
-
-_FILE = "file"
 
 
 def build(source: str, path: Path | None, *, file: Path | None, follow: bool, keep: float, max_bytes: int) -> int:
@@ -58,8 +55,7 @@ def _stream(source: str, path: Path | None) -> tuple[str, Source]:
     if Path(source).is_dir():
         return f"log {Path(source).resolve()}", _retained_log(Path(source), path)
     if path is None and Path(source).exists():
-        options = registry.types()[_FILE].options.model_validate({"path": source})
-        return f"file {Path(source).resolve()}", _source_of(source, _FILE, options, "")
+        return f"file {Path(source).resolve()}", registry.reader_of_file(source, ReadPurpose.HISTORY)
     if path is None and (default := default_file()) is not None:
         path = default.path
     if path is None:
@@ -70,7 +66,10 @@ def _stream(source: str, path: Path | None) -> tuple[str, Source]:
     sink = settings.sinks.get(source)
     if sink is None:
         raise CannotRead(f"there is no such sink and no such file; the sinks are {', '.join(settings.sinks)}")
-    return f"sink {source} of {cluster}", _source_of(source, sink.type, sink.options, cluster)
+    stream = registry.reader(source, sink.type, sink.options, cluster=cluster, purpose=ReadPurpose.HISTORY)
+    if not isinstance(stream, Source):
+        raise CannotRead(f"a sink of type {sink.type} cannot be read back")
+    return f"sink {source} of {cluster}", stream
 
 
 def _retained_log(directory: Path, path: Path | None) -> RetainedLog:
@@ -82,14 +81,6 @@ def _retained_log(directory: Path, path: Path | None) -> RetainedLog:
         return RetainedLog(directory, "default", None)
     settings = load_settings(path)
     return RetainedLog(directory, settings.cluster.name, load_cipher(plan_of(settings, path)))
-
-
-def _source_of(name: str, kind: str, options: Any, cluster: str) -> Source:
-    load = registry.types()[kind].reader
-    reader = None if load is None else load()(name, options, cluster=cluster, purpose=ReadPurpose.HISTORY)
-    if not isinstance(reader, Source):
-        raise CannotRead(f"a sink of type {kind} cannot be read back")
-    return reader
 
 
 async def _build(stream: Source, recorder: Recorder, line: ProgressLine, *, follow: bool) -> int:

@@ -41,7 +41,6 @@ POLL_EVERY = 0.25
 """Seconds between two looks for further records."""
 _RETRY_EVERY = 0.5
 """Seconds between two looks for a bridge."""
-_FILE = "file"
 
 
 def tail(
@@ -89,27 +88,23 @@ def _configuration(path: Path | None) -> OperatorSettings | None:
 def _reader(target: str | None, found: OperatorSettings | None) -> RecordReader | None:
     """None for the running bridge: without a target, for a sink whose destination cannot be read, and for any sink of
     an invalid configuration. Raises CannotRead and CommandEnds."""
+    if target is None:
+        return None
     if found is not None:
         sinks = None if isinstance(found.settings, ConfigError) else found.settings.sinks
-        if target is None or (sinks is None and not Path(target).exists()):
-            return None
         if sinks is not None and target in sinks:
             return _of_sink(target, sinks[target], found.required().cluster.name)
         if not Path(target).exists():
-            known = f"sinks of {found.path}: {', '.join(sinks or ())}"
+            if sinks is None:
+                return None
+            known = f"sinks of {found.path}: {', '.join(sinks)}"
             raise CommandEnds(Exit.NO, f"there is no sink and no file {target}; {known}")
-    kind = registry.types()[_FILE]
-    if kind.reader is None or target is None:
-        raise CommandEnds(Exit.NO, "no file is named")
-    return kind.reader()(target, kind.options.model_validate({"path": target}), cluster="", purpose=ReadPurpose.TAIL)
+    return registry.reader_of_file(target, ReadPurpose.TAIL)
 
 
 def _of_sink(name: str, sink: SinkSettings, cluster: str) -> RecordReader | None:
-    load = registry.types()[sink.type].reader
-    if load is None:
-        return None
     try:
-        return load()(name, sink.options, cluster=cluster, purpose=ReadPurpose.TAIL)
+        return registry.reader(name, sink.type, sink.options, cluster=cluster, purpose=ReadPurpose.TAIL)
     except CannotRead:
         return None
 

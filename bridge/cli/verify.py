@@ -93,12 +93,12 @@ def _reader(settings: Settings, sink: str) -> RecordReader:
     chosen = settings.sinks.get(sink)
     if chosen is None:
         raise CannotRead(f"there is no such sink; the sinks are {', '.join(settings.sinks)}")
-    kinds = registry.types()
-    load = kinds[chosen.type].reader
-    if load is None:
-        able = ", ".join(name for name, kind in kinds.items() if kind.reader)
+    cluster = settings.cluster.name
+    reader = registry.reader(sink, chosen.type, chosen.options, cluster=cluster, purpose=ReadPurpose.VERIFY)
+    if reader is None:
+        able = ", ".join(name for name, kind in registry.types().items() if kind.reader)
         raise CannotRead(f"a sink of type {chosen.type} cannot be read back; these types can: {able}")
-    return load()(sink, chosen.options, cluster=settings.cluster.name, purpose=ReadPurpose.VERIFY)
+    return reader
 
 
 # ── For people ───────────────────────────────────────────────────────────────
