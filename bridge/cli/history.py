@@ -25,11 +25,12 @@ from bridge.actors.joining import Made, StepOfObject, made_by
 from bridge.cli.arguments import UsageError, history_file
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.manifests import as_yaml
-from bridge.cli.terminal import Colours, complain, say_escaped
+from bridge.cli.terminal import Colours, colour_of, complain, say_escaped
 from bridge.history import HistoryFile, HistoryStep, PastPoint
 from bridge.history.compare import StatePair, compared
 from bridge.history.file import KnownGap, StateAt
 from bridge.history.points import in_words
+from bridge.model.change import Op
 from bridge.model.formats.content import Include
 from bridge.model.formats.object_paths import ObjectName, object_name
 from bridge.model.primitives.printable import escaped
@@ -60,8 +61,7 @@ def past_point(text: str) -> PastPoint:
 
 # ── history ──────────────────────────────────────────────────────────────────
 
-_SIGNS = {"added": "+", "updated": "~", "deleted": "-", "sync": "="}
-_COLOURS = {"added": "green", "updated": "yellow", "deleted": "red", "sync": "blue"}
+_SIGNS: dict[str, str] = {op: op.sign for op in Op}
 _HOW = {
     "listed": "with all objects of that time",
     "snapshot": "with all objects of that time",
@@ -177,7 +177,7 @@ class StepLines:
         paint = self._paint
         parts = [
             paint(in_words(step.time), "dim"),
-            paint(f"{_SIGNS.get(step.op, '*')} {step.op:<7}", _COLOURS.get(step.op, "plain")),
+            paint(f"{_SIGNS.get(step.op, '*')} {step.op:<7}", colour_of(step.op)),
         ]
         if step.version:
             parts.append(paint(f"@{step.version}", "dim"))
@@ -259,7 +259,7 @@ def _pair_line(pair: StatePair, paint: Paint, *, with_paths: bool) -> str:
     there = [each for each in pair if each is not None]
     op = "added" if pair.before is None else "deleted" if pair.after is None else "updated"
     parts = [
-        paint(_SIGNS[op], _COLOURS[op]),
+        paint(_SIGNS[op], colour_of(op)),
         paint(_shown(there[0].key), "cyan"),
         paint(" → ".join(f"@{each.version}" for each in there), "dim"),
     ]

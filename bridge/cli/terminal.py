@@ -58,11 +58,12 @@ def discard_output() -> None:
 
 # ── Colours ──────────────────────────────────────────────────────────────────
 
-_OPS = {Op.ADDED: "green", Op.UPDATED: "yellow", Op.DELETED: "red", Op.SYNC: "blue"}
+_OPS: dict[str, str] = {Op.ADDED: "green", Op.UPDATED: "yellow", Op.DELETED: "red", Op.SYNC: "blue"}
 _CODES = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 
-def colour_of(op: Op) -> str:
+def colour_of(op: str) -> str:
+    """The terminal's own for an op that is not known."""
     return _OPS.get(op, "default")
 
 
