@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -142,6 +143,7 @@ class HistoryFile:
         self._connection = connection
         self._packing = Packing(connection.execute("SELECT number, resource, content FROM dictionaries"))
         self._resources = [KeptResource(*row) for row in connection.execute(_RESOURCES)]
+        self._time_of = cache(self._scanned_time)
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -203,8 +205,8 @@ class HistoryFile:
         newest = int(self._connection.execute("SELECT newest FROM history").get)
         end = in_words(newest)
         if point.resource:
-            cut = self._cut(point, self._meant(point.resource)[0])
-            at = in_words(cut.time or 0)
+            time, _ = self._time_of(self._meant(point.resource)[0], point.version)
+            at = in_words(time)
             return PointBound(
                 True, newest, f"exact for {point.resource}; other resources are as the bridge saw them at {at}"
             )
@@ -232,11 +234,10 @@ class HistoryFile:
         """All objects that existed at the point, by resource, namespace and name. ``resource``: kubectl's name, also a
         short one. Objects that left the stream's view (``unwatched``, ``unselected``) are not among them. Raises
         NotInHistory for a point before the beginning, and for a resource that the file does not have."""
-        self._expect_reached(point.time)
         filters, values = _filters(namespace, name)
-        for each in self._resources if resource is None else self._meant(resource):
-            cut = self._cut(point, each)
-            gaps = [gap for gap in self.gaps() if _is_open(gap, cut.time)]
+        known = self.gaps()
+        for each, cut in self._cuts(point, resource):
+            gaps = [gap for gap in known if _is_open(gap, cut.time)]
             rows = self._connection.execute(
                 "SELECT o.id, o.namespace, o.name, o.uid, o.state, s.id, s.sequence, s.time, s.version"
                 " FROM objects o JOIN steps s ON s.id ="
@@ -262,17 +263,16 @@ class HistoryFile:
 
     def changes(self, after: PastPoint, resource: str | None = None) -> Iterator[HistoryStep]:
         """The steps behind the point, in the order of ``sequence``. Raises NotInHistory as ``at`` does."""
-        self._expect_reached(after.time)
-        kept = {each.id: each for each in (self._resources if resource is None else self._meant(resource))}
-        cuts = {id: self._cut(after, each) for id, each in kept.items()}
-        if not kept:
+        cuts = self._cuts(after, resource)
+        if not cuts:
             return
-        behind = " OR ".join(f"(o.resource = {id} AND NOT ({cut.condition}))" for id, cut in cuts.items())
+        kept = {each.id: each for each, _ in cuts}
+        behind = " OR ".join(f"(o.resource = {each.id} AND NOT ({cut.condition}))" for each, cut in cuts)
         rows = self._connection.execute(
             "SELECT object, o.resource, o.namespace, o.name, o.uid, o.state, id, sequence, time, op, evidence, version,"
             " managers, blind FROM steps JOIN (SELECT id AS row, resource, namespace, name, uid, state FROM objects) o"
             f" ON row = object WHERE {behind} ORDER BY sequence, id",
-            tuple(value for cut in cuts.values() for value in cut.values),
+            tuple(value for _, cut in cuts for value in cut.values),
         )
         for (
             object,
@@ -373,31 +373,38 @@ class HistoryFile:
         if time is not None and time < first:
             raise NotInHistory(f"the history begins at {in_words(first)}, with the first record of the stream")
 
+    def _cuts(self, point: PastPoint, resource: str | None) -> Sequence[tuple[KeptResource, _Cut]]:
+        """Of each resource that is asked for; None: of all. Raises NotInHistory for a point before the beginning."""
+        self._expect_reached(point.time)
+        asked = self._resources if resource is None else self._meant(resource)
+        return [(each, self._cut(point, each)) for each in asked]
+
     def _cut(self, point: PastPoint, kept: KeptResource) -> _Cut:
         """Raises NotInHistory for a version before the beginning."""
         if point.resource:
             by = self._meant(point.resource)
             mine = next((each for each in by if each.cluster == kept.cluster), by[0])
-            time, epoch = self._time_of(point, mine)
+            time, epoch = self._time_of(mine, point.version)
             if mine.id != kept.id:
                 return _Cut("time <= ?", (time,), time)
             condition = f"(time < ? OR CASE WHEN {_NUMBER} THEN CAST(version AS INTEGER) <= ? ELSE time <= ? END)"
             return _Cut(condition, (epoch, point.version, time), time)
         return _Cut("TRUE", (), None) if point.time is None else _Cut("time <= ?", (point.time,), point.time)
 
-    def _time_of(self, point: PastPoint, kept: KeptResource) -> tuple[int, int]:
-        """When the bridge saw this version or the last one before it, and since when the present epoch is."""
+    def _scanned_time(self, kept: KeptResource, version: int) -> tuple[int, int]:
+        """When the bridge saw this version or the last one before it, and since when the present epoch is. Reads all
+        steps of the resource."""
         execute = self._connection.execute
         epoch = execute("SELECT max(time) FROM gaps WHERE id LIKE ? ESCAPE '\\'", (f"epoch/{_like(kept)}/%",)).get or 0
         seen = (
             f"FROM steps JOIN objects o ON o.id = object WHERE o.resource = ? AND steps.time >= ? AND {_NUMBER}"
             " AND CAST(version AS INTEGER)"
         )
-        time = execute(f"SELECT max(steps.time) {seen} <= ? AND blind IS NULL", (kept.id, epoch, point.version)).get
+        time = execute(f"SELECT max(steps.time) {seen} <= ? AND blind IS NULL", (kept.id, epoch, version)).get
         listed = execute(
             f"SELECT max(CAST(version AS INTEGER)) {seen} >= 0 AND evidence = 'listed'", (kept.id, epoch)
         ).get
-        if time is None or (listed is not None and point.version < listed):
+        if time is None or (listed is not None and version < listed):
             begin = "a later version" if listed is None else f"version {listed}"
             raise NotInHistory(f"the history of {kept.name} begins with {begin}")
         self._expect_reached(time)
