@@ -20,7 +20,6 @@ from bridge.history.bodies import Packing, went_back
 from bridge.history.names import KeptResource, meant
 from bridge.history.points import NotInHistory, PastPoint, in_words
 from bridge.history.tables import opened
-from bridge.model.formats.object_paths import partition_key
 from bridge.model.primitives.printable import counted
 
 # ── Answers ──────────────────────────────────────────────────────────────────
@@ -246,7 +245,7 @@ class HistoryFile:
                 (*cut.values, each.id, *values),
             )
             for object, space, called, uid, newest, step, sequence, time, version in rows:
-                key = partition_key(each.cluster, each.group, each.plural, space, called)
+                key = each.key(space, called)
                 state, is_blind = self._packing.unpacked(newest), False
                 if cut.time is not None:
                     state, blind = self._state(object, newest, step, time)
@@ -274,35 +273,10 @@ class HistoryFile:
             f" ON row = object WHERE {behind} ORDER BY sequence, id",
             tuple(value for _, cut in cuts for value in cut.values),
         )
-        for (
-            object,
-            of,
-            space,
-            called,
-            uid,
-            newest,
-            step,
-            sequence,
-            time,
-            op,
-            evidence,
-            version,
-            managers,
-            blind,
-        ) in rows:
-            yield HistoryStep(
-                key=partition_key(kept[of].cluster, kept[of].group, kept[of].plural, space, called),
-                uid=uid,
-                version=version,
-                sequence=sequence,
-                time=time,
-                op=op,
-                evidence=evidence,
-                managers=_text(managers),
-                state=self._state(object, newest, step, time)[0],
-                before=None,
-                blind=blind,
-            )
+        for object, of, space, name, uid, newest, step, sequence, time, op, evidence, version, managers, blind in rows:
+            key = kept[of].key(space, name)
+            state, _ = self._state(object, newest, step, time)
+            yield HistoryStep(key, uid, version, sequence, time, op, evidence, _text(managers), state, None, blind)
 
     def steps(self, resource: str, name: str, namespace: str | None = None) -> Iterator[HistoryStep]:
         """The steps of the objects of this name, one incarnation behind the other, each in its order. As for kubectl,
@@ -317,8 +291,7 @@ class HistoryFile:
             )
             for object, space, uid, newest in rows:
                 is_unknown = False
-                key = partition_key(each.cluster, each.group, each.plural, space, name)
-                yield from self._steps_of(object, key, uid, newest)
+                yield from self._steps_of(object, each.key(space, name), uid, newest)
         if is_unknown:
             raise NotInHistory(self._no_such(resource, name, namespace))
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from bridge.history.points import NotInHistory
 from bridge.kube import SHORT_NAMES
+from bridge.model.formats.object_paths import partition_key
 from bridge.model.resource import ResourceName
 
 
@@ -25,6 +26,10 @@ class KeptResource(NamedTuple):
     def name(self) -> str:
         """kubectl's name."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def key(self, namespace: str, name: str) -> str:
+        """Of an object."""
+        return partition_key(self.cluster, self.group, self.plural, namespace, name)
 
 
 def meant(word: str, kept: Iterable[KeptResource]) -> Sequence[KeptResource]:
