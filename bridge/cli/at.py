@@ -309,7 +309,7 @@ def restore(
         if not found:
             raise NotInHistory(f'{kept.name} "{name}" did not exist then; kubedelta history {resource}/{name} has all')
         (state,) = found
-        doubts = _doubts(history, state)
+    doubts = _doubts(state)
     try:
         made = restored(state.state, placeholders=with_placeholders)
     except CannotBeRestored as error:
@@ -321,13 +321,10 @@ def restore(
     return Exit.UNCERTAIN if doubts else Exit.OK
 
 
-def _doubts(history: HistoryFile, state: StateAt) -> list[str]:
+def _doubts(state: StateAt) -> list[str]:
     """Why the object may have had other states, at the point or before it."""
     doubts = [f"uncertain: {state.uncertain}"] if state.uncertain else []
-    name = _name_of(state)
-    steps = history.steps(name.resource, name.name, name.namespace or None)
-    step = next((each for each in steps if (each.key, each.sequence) == (state.key, state.sequence)), None)
-    if step is not None and step.blind is not None:
+    if state.blind is not None:
         doubts.append("the bridge did not see this state come: steps before it may be missing")
     return doubts
 

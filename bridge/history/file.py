@@ -40,6 +40,8 @@ class StateAt:
     """When the bridge saw the change: microseconds since 1970."""
     state: bytes
     """JSON, as the stream had it: what was redacted is redacted. Empty where the stream has no states."""
+    blind: int | None
+    """As in HistoryStep, of the step that brought the state."""
     uncertain: str
     """Why the object may have had another state, or may have been gone; empty where it is certain."""
 
@@ -238,18 +240,18 @@ class HistoryFile:
         for each, cut in self._cuts(point, resource):
             gaps = [gap for gap in known if _is_open(gap, cut.time)]
             rows = self._connection.execute(
-                "SELECT o.id, o.namespace, o.name, o.uid, o.state, s.id, s.sequence, s.time, s.version"
+                "SELECT o.id, o.namespace, o.name, o.uid, o.state, s.id, s.sequence, s.time, s.version, s.blind"
                 " FROM objects o JOIN steps s ON s.id ="
                 f" (SELECT id FROM steps WHERE object = o.id AND {cut.condition} ORDER BY time DESC, id DESC LIMIT 1)"
                 f" WHERE o.resource = ? AND s.op <> 'deleted'{filters} ORDER BY o.namespace, o.name, o.id",
                 (*cut.values, each.id, *values),
             )
-            for object, space, called, uid, newest, step, sequence, time, version in rows:
+            for object, space, called, uid, newest, step, sequence, time, version, blind in rows:
                 key = each.key(space, called)
                 state, is_blind = self._packing.unpacked(newest), False
                 if cut.time is not None:
-                    state, blind = self._state(object, newest, step, time)
-                    is_blind = blind is not None and blind <= cut.time
+                    state, next_blind = self._state(object, newest, step, time)
+                    is_blind = next_blind is not None and next_blind <= cut.time
                 yield StateAt(
                     key=key,
                     uid=uid,
@@ -257,6 +259,7 @@ class HistoryFile:
                     sequence=sequence,
                     time=time,
                     state=state,
+                    blind=blind,
                     uncertain=self._uncertain(gaps, key, sequence) or (_COMPARED if is_blind else ""),
                 )
 

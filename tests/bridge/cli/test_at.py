@@ -229,6 +229,19 @@ async def test_the_exit_code_tells_whether_states_may_be_missing(command: Comman
     assert list(codes.values()) == [Exit.OK, Exit.UNCERTAIN, Exit.UNCERTAIN, Exit.UNCERTAIN]
 
 
+async def test_an_object_that_was_seen_to_come_is_certain_though_nobody_saw_the_end_of_its_forerunner(
+    command: Command, tmp_path: Path
+) -> None:
+    records = [_pod(1, "web-1", op=Op.ADDED), replace(_pod(2, "web-1", op=Op.ADDED), uid="another")]
+    await write(tmp_path / "deltas.ndjson", records)
+    file = str(tmp_path / "k8s.db")
+    await command("history", "build", "--from", str(tmp_path / "deltas.ndjson"), "--to", file)
+
+    ended = await command("restore", "po/web-1", "--at", "now", "--db", file)
+
+    assert (ended.code, "# the bridge did not see" in ended.out) == (Exit.OK, False)
+
+
 @pytest.mark.usefixtures("history")
 async def test_what_was_redacted_is_not_restored(command: Command) -> None:
     refused = await command("restore", "cm/settings", "--at", EARLY)
