@@ -56,10 +56,12 @@ def at(
         history = reading.enter_context(opened(file))
         then = past_point(point)
         _demand_one_cluster(history)
-        complain(history.bound(then).text)
+        bound = history.bound(then)
+        complain(bound.text)
+        moment = datetime.fromtimestamp(bound.time / 1_000_000, UTC)
         if target is not None:
-            return _get(history, then, target, namespace, form)
-        asyncio.run(_serve(history, then, namespace, play, reading))
+            return _get(history, then, moment, target, namespace, form)
+        asyncio.run(_serve(history, then, moment, namespace, play, reading))
         return Exit.OK
 
 
@@ -93,7 +95,15 @@ def _kind(history: HistoryFile, point: PastPoint, kept: KeptResource) -> Kind:
 # ── get ──────────────────────────────────────────────────────────────────────
 
 
-def _get(history: HistoryFile, point: PastPoint, target: Sequence[str], namespace: str | None, form: str | None) -> int:
+def _get(
+    history: HistoryFile,
+    point: PastPoint,
+    moment: datetime,
+    target: Sequence[str],
+    namespace: str | None,
+    form: str | None,
+) -> int:
+    """``moment``: of the point, for ages."""
     resource, *names = target[0].split("/", 1) if len(target) == 1 else target
     (kept,) = meant(resource, history.resources)
     found = (
@@ -109,7 +119,7 @@ def _get(history: HistoryFile, point: PastPoint, target: Sequence[str], namespac
         for each in states:
             say(f"{kept.kind.lower()}{f'.{kept.group}' if kept.group else ''}/{_name_of(each).name}")
     else:
-        _print_table(states, _kind(history, point, kept), _moment(history, point), namespace, wide=form == "wide")
+        _print_table(states, _kind(history, point, kept), moment, namespace, wide=form == "wide")
     for reason, count in printed.uncertain.items():
         complain(f"uncertain: {counted(count, 'object')}: {plain(reason)}")
     missing = [name for name in names if name not in printed.names]
@@ -133,16 +143,6 @@ class _Printed:
             if each.uncertain:
                 self.uncertain[each.uncertain] += 1
             yield each
-
-
-def _moment(history: HistoryFile, point: PastPoint) -> datetime:
-    """For ages: of a version, the time of its newest state; now is the end of the file."""
-    micros = point.time
-    if micros is None and point.resource:
-        micros = max((each.time for each in history.at(point, resource=point.resource)), default=None)
-    if micros is None:
-        micros = history.bound(point).newest
-    return datetime.fromtimestamp(micros / 1_000_000, UTC)
 
 
 def _print_table(states: Iterator[StateAt], kind: Kind, now: datetime, namespace: str | None, *, wide: bool) -> None:
@@ -205,14 +205,19 @@ class _Clock:
 
 
 async def _serve(
-    history: HistoryFile, point: PastPoint, namespace: str | None, play: float | None, reading: ExitStack
+    history: HistoryFile,
+    point: PastPoint,
+    moment: datetime,
+    namespace: str | None,
+    play: float | None,
+    reading: ExitStack,
 ) -> None:
     """``reading`` closes the history."""
     if find_spec("cryptography") is None:
         raise CommandEnds(Exit.CONFIG, "--serve needs a library for certificates: install kubedelta[encryption]")
     from bridge.http.certificates import self_signed
 
-    clock = _Clock(_moment(history, point), play or 0.0)
+    clock = _Clock(moment, play or 0.0)
     context, certificate = self_signed("kubedelta at", None, ["127.0.0.1"])
     token = secrets.token_urlsafe(32)
     kinds = [_kind(history, point, each) for each in history.resources]

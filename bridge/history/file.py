@@ -111,8 +111,9 @@ class PointBound:
 
     exact: bool
     """The point is a version: exact for its resource."""
-    newest: int
-    """The time of the newest record in the file."""
+    time: int
+    """Of the point, in microseconds since 1970: of a version, when the bridge saw it; of now, that of the newest
+    record."""
     text: str
     """For the operator, one sentence."""
 
@@ -209,16 +210,16 @@ class HistoryFile:
             time, _ = self._time_of(self._meant(point.resource)[0], point.version)
             at = in_words(time)
             return PointBound(
-                True, newest, f"exact for {point.resource}; other resources are as the bridge saw them at {at}"
+                True, time, f"exact for {point.resource}; other resources are as the bridge saw them at {at}"
             )
         self._expect_reached(point.time)
         if point.time is None:
             return PointBound(False, newest, f"the newest record is of {end}; what happened since is not in the file")
         if point.time > newest:
-            return PointBound(False, newest, f"the file ends before that: its newest record is of {end}")
+            return PointBound(False, point.time, f"the file ends before that: its newest record is of {end}")
         return PointBound(
             False,
-            newest,
+            point.time,
             f"as the bridge saw it at {in_words(point.time)}: a change that it saw later may have been made before",
         )
 

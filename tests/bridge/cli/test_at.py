@@ -132,6 +132,12 @@ async def test_a_version_is_a_point_too(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("history")
+async def test_ages_at_a_version_are_those_of_the_time_when_it_was_seen(command: Command) -> None:
+    ended = await command("at", "pods=1020", "get", "pods", "-n", "shop")  # The delete of web-1.
+    assert [line.split()[-1] for line in ended.out.splitlines()] == ["AGE", "80m"]
+
+
+@pytest.mark.usefixtures("history")
 async def test_the_columns_are_those_of_the_kind_and_of_the_definition_then(command: Command) -> None:
     assert (await command("at", EARLY, "get", "deploy", "-n", "shop")).out.splitlines() == [
         "NAME  READY  UP-TO-DATE  AVAILABLE  AGE",
