@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import apsw
@@ -148,22 +147,11 @@ class HistoryFile:
         self._time_of = cache(self._scanned_time)
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    @contextmanager
+    def open(cls, path: Path) -> Iterator[Self]:
         """Raises NotInHistory for a file that is not there or is another one."""
-        connection = opened(path, writable=False)
-        try:
-            return cls(connection)
-        except BaseException:
-            connection.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._connection.close()
+        with closing(opened(path, writable=False)) as connection:
+            yield cls(connection)
 
     # ── What the file has ────────────────────────────────────────────────────
 

@@ -141,10 +141,10 @@ def test_a_file_has_one_stream_and_is_private(tmp_path: Path) -> None:
     with pytest.raises(NotInHistory, match="has the history of a test; name another file for the stream k8s"):
         Recorder(path, "the stream k8s", EVERYTHING)
     (tmp_path / "other.db").write_bytes(b"something else" * 100)
-    with pytest.raises(NotInHistory, match="is no history"):
-        HistoryFile.open(tmp_path / "other.db")
-    with pytest.raises(NotInHistory, match="there is no history"):
-        HistoryFile.open(tmp_path / "none.db")
+    with pytest.raises(NotInHistory, match="is no history"), HistoryFile.open(tmp_path / "other.db"):
+        pass
+    with pytest.raises(NotInHistory, match="there is no history"), HistoryFile.open(tmp_path / "none.db"):
+        pass
 
 
 def test_a_kept_time_trims_what_is_older_and_answers_behind_it_as_before(tmp_path: Path) -> None:
