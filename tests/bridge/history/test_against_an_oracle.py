@@ -179,7 +179,14 @@ async def test_every_answer_is_what_the_server_had(world: World, tmp_path: Path)
         ]
     for step in chance.sample(kept, min(40, len(kept))):
         resource = next(each for each in world.collections if each.startswith(f"{step.key.split('/')[2]}"))
-        assert at(trimmed, f"{resource}={step.version}", resource) == at(path, f"{resource}={step.version}", resource)
+        point = f"{resource}={step.version}"
+        try:
+            found = at(trimmed, point, resource)
+        except NotInHistory:
+            # Of a step that nobody saw, the time is that of the last version which the bridge saw.
+            assert step.blind is not None
+            continue
+        assert found == at(path, point, resource)
 
 
 def _has(folder: Path, version: int) -> bool:
