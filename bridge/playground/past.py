@@ -20,7 +20,7 @@ from bridge.playground.objects.objects import pack
 from bridge.playground.objects.store import StoredObject
 from bridge.playground.server import ApiServer
 
-READING = ("get", "list", "watch")
+_READING = ("get", "list", "watch")
 _REVIEWS = "selfsubjectaccessreviews.authorization.k8s.io"
 _BUILT_IN = {kind.name: kind for kind in BUILT_IN}
 
@@ -29,7 +29,7 @@ class _ReadOnly(Faults):
     """Clients that review their rights first are told that they may read."""
 
     def forbids(self, resource: str, verb: str, *, spend: bool) -> bool:
-        return not spend and verb not in READING
+        return not spend and verb not in _READING
 
 
 class PastObject(NamedTuple):
@@ -93,4 +93,4 @@ def past_kind(
             namespaced=namespaced,
             custom=True,
         )
-    return replace(known, versions=(version,), verbs=READING, subresources=(), stored_as="")
+    return replace(known, versions=(version,), verbs=_READING, subresources=(), stored_as="")

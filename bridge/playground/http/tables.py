@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bridge.playground.http.errors import StatusError, bad_request, decode, encode
+from bridge.playground.http.errors import bad_request, decode, encode
 from bridge.playground.objects.catalogue import Kind, PrinterColumn
 from bridge.playground.objects.columns import Columns, columns_of
 from bridge.playground.objects.objects import METADATA, Manifest
@@ -35,7 +35,8 @@ class TableForm:
         """Raises StatusError (400) for an unknown ``includeObject``."""
         include = query.get("includeObject") or "Metadata"
         if include not in ("Metadata", "None", "Object"):
-            raise _unknown_include(include)
+            why = f"Invalid value: \"{include}\": must be 'Metadata', 'Object', 'None', or empty"
+            raise bad_request(f"Unable to convert to Table as requested: includeObject: {why}")
         return cls(api_version, kind, columns_of(kind, version), include, now)
 
     def of(self, manifests: Iterable[Manifest], metadata: Mapping[str, Any], *, headers: bool = True) -> bytes:
@@ -76,8 +77,3 @@ def _definition(column: PrinterColumn) -> dict[str, Any]:
     """A TableColumnDefinition. The real server describes each column; kubectl prints no description."""
     named = {"name": column.name, "type": column.type, "format": column.format}
     return {**named, "description": "", "priority": column.priority}
-
-
-def _unknown_include(found: str) -> StatusError:
-    why = f"Invalid value: \"{found}\": must be 'Metadata', 'Object', 'None', or empty"
-    return bad_request(f"Unable to convert to Table as requested: includeObject: {why}")
