@@ -107,6 +107,8 @@ PLACES = ("kubedelta.yaml", "/etc/kubedelta/kubedelta.yaml")
 """In the working directory of an operator; where the image and the chart have it."""
 
 NO_FILE = f"there is no configuration: {VARIABLE} is not set, and there is no {' and no '.join(PLACES)}"
+HISTORY_VARIABLE = "KUBEDELTA_HISTORY"
+HISTORY_PLACE = "k8s.db"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,24 +135,24 @@ def history_file(named: Path | None) -> Path:
     return named or Path(os.environ.get(HISTORY_VARIABLE) or HISTORY_PLACE)
 
 
+def file_argument(*names: str, metavar: str = "FILE", **options: Any) -> Argument:
+    """A path."""
+    return Argument(*names, metavar=metavar, type=Path, completes=Completes.FILES, **options)
+
+
+def history_argument(name: str, help: str) -> Argument:
+    return file_argument(name, dest="file", help=f"{help} (default: ${HISTORY_VARIABLE}, {HISTORY_PLACE})")
+
+
 def _config(help: str) -> Argument:
-    return Argument("-c", "--config", dest="path", metavar="FILE", type=Path, completes=Completes.FILES, help=help)
+    return file_argument("-c", "--config", dest="path", help=help)
 
 
 CONFIG = _config(f"the configuration (YAML; default: ${VARIABLE}, {', '.join(PLACES)})")
 """Behind the parser, ``path`` is the named file, or the default."""
 OWN_CONFIG = _config("the configuration (YAML), also in place of the default")
 """For a command that may do without: ``path`` is None where none is named."""
-HISTORY_VARIABLE = "KUBEDELTA_HISTORY"
-HISTORY_PLACE = "k8s.db"
-HISTORY = Argument(
-    "--db",
-    dest="file",
-    metavar="FILE",
-    type=Path,
-    completes=Completes.FILES,
-    help=f"the file of kubedelta history build (default: ${HISTORY_VARIABLE}, {HISTORY_PLACE})",
-)
+HISTORY = history_argument("--db", "the file of kubedelta history build")
 NAMESPACE = Argument("-n", "--namespace", metavar="N", help="only objects in this namespace")
 EVERY_NAMESPACE = Argument(
     "-A", "--all-namespaces", dest="namespace", action="store_const", const=None, help="of all namespaces (default)"
@@ -194,11 +196,7 @@ def address(text: str) -> tuple[str, int]:
 
 def rate(text: str) -> float:
     """Changes per second."""
-    try:
-        asked = float(text)
-    except ValueError:
-        asked = 0.0
-    if not SLOWEST <= asked <= FASTEST:
+    if (asked := _pace(text)) is None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a rate; allowed: {SLOWEST:g} to {FASTEST:g} changes per second"
         )
@@ -207,13 +205,17 @@ def rate(text: str) -> float:
 
 def speed(text: str) -> float:
     """How much faster time passes."""
-    try:
-        asked = float(text.removesuffix("x"))
-    except ValueError:
-        asked = 0.0
-    if not SLOWEST <= asked <= FASTEST:
+    if (asked := _pace(text.removesuffix("x"))) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a speed; allowed: 0.5x, 2x, 60x, up to {FASTEST:g}x")
     return asked
+
+
+def _pace(text: str) -> float | None:
+    try:
+        asked = float(text)
+    except ValueError:
+        return None
+    return asked if SLOWEST <= asked <= FASTEST else None
 
 
 def number(text: str) -> int:

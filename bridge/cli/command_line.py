@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from bridge.cli.arguments import (
@@ -22,8 +21,6 @@ from bridge.cli.arguments import (
     CONFIG,
     EVERY_NAMESPACE,
     HISTORY,
-    HISTORY_PLACE,
-    HISTORY_VARIABLE,
     NAMESPACE,
     NO_FILE,
     OWN_CONFIG,
@@ -42,6 +39,8 @@ from bridge.cli.arguments import (
     count,
     default_file,
     duration,
+    file_argument,
+    history_argument,
     json_form,
     moment,
     number,
@@ -282,19 +281,13 @@ VERIFY = CommandSpec(
         help="a file, Kafka or NATS sink of the configuration",
     ),
     CONFIG,
-    Argument(
+    file_argument(
         "--seals",
         metavar="DIR",
-        type=Path,
-        completes=Completes.FILES,
         help="check that the sealed parts of file sinks in this folder are as they were, without a cluster",
     ),
-    Argument(
-        "--key",
-        metavar="FILE",
-        type=Path,
-        completes=Completes.FILES,
-        help="with --seals: the public keys (whpk_), one a line, by one of which each seal must be signed",
+    file_argument(
+        "--key", help="with --seals: the public keys (whpk_), one a line, by one of which each seal must be signed"
     ),
     Argument(
         "--settle",
@@ -323,14 +316,7 @@ BUILD = CommandSpec(
         completes=Completes.SINKS_OR_FILES,
         help="a sink of the configuration, the file of a file sink with its closed parts, or a state directory",
     ),
-    Argument(
-        "--to",
-        dest="file",
-        metavar="FILE",
-        type=Path,
-        completes=Completes.FILES,
-        help=f"the history (default: ${HISTORY_VARIABLE}, {HISTORY_PLACE})",
-    ),
+    history_argument("--to", "the history"),
     OWN_CONFIG,
     Argument("--follow", action="store_true", help="wait for further records"),
     Argument(
@@ -348,21 +334,16 @@ BUILD = CommandSpec(
         help="trim the oldest steps beyond this size (default: 5GiB)",
     ),
 )
+_OBJECT = Argument("words", metavar="TYPE/NAME", nargs="+", help="an object as for kubectl: deploy/web, or deploy web")
 SHOW = CommandSpec(
     "show",
     "print every step of an object; the word show may be left out",
     "bridge.cli.history:show",
-    Argument("words", metavar="TYPE/NAME", nargs="+", help="an object as for kubectl: deploy/web, or deploy web"),
+    _OBJECT,
     NAMESPACE,
     EVERY_NAMESPACE,
     Argument("-o", "--output", dest="form", choices=("diff", "yaml", "json"), help="diff, yaml or json (a line each)"),
-    Argument(
-        "--actors",
-        metavar="FILE",
-        type=Path,
-        completes=Completes.FILES,
-        help="the file of kubedelta actors: tell who made each step",
-    ),
+    file_argument("--actors", help="the file of kubedelta actors: tell who made each step"),
     HISTORY,
 )
 HISTORY_COMMAND = CommandSpec(
@@ -404,17 +385,13 @@ ACTORS = CommandSpec(
     "actors",
     "write who made the changes, from the API server's audit log, to a file",
     "bridge.cli.actors:actors",
-    Argument(
+    file_argument(
         "audit_log",
         metavar="AUDIT_LOG",
         nargs="?",
-        type=Path,
-        completes=Completes.FILES,
         help="the file of --audit-log-path, through its rotations; a position is kept beside the output",
     ),
-    Argument(
-        "--to", metavar="FILE", type=Path, required=True, completes=Completes.FILES, help="the file of actors, appended"
-    ),
+    file_argument("--to", required=True, help="the file of actors, appended"),
     Argument("--cluster", metavar="NAME", default="default", help="as cluster.name of the bridge (default: default)"),
     Argument(
         "--user",
@@ -422,7 +399,7 @@ ACTORS = CommandSpec(
         default="plain",
         help="names of users and groups, and addresses: as they are (default), as digests with --key, or left out",
     ),
-    Argument("--key", metavar="FILE", type=Path, completes=Completes.FILES, help="the redaction key, for digests"),
+    file_argument("--key", help="the redaction key, for digests"),
     Argument(
         "--follow", action=argparse.BooleanOptionalAction, default=True, help="wait for further lines (default), or end"
     ),
@@ -431,31 +408,15 @@ ACTORS = CommandSpec(
     ),
     Argument("--keep", metavar="N", type=count, default=10, help="renamed files that stay (default: 10)"),
     Argument("--topic", metavar="NAME", help="a topic with an audit event in each record instead"),
-    Argument(
+    file_argument(
         "--kafka",
-        metavar="FILE",
-        type=Path,
-        completes=Completes.FILES,
         help="with --topic: librdkafka's properties, name=value in each line: bootstrap.servers and what it takes",
     ),
     Argument("--listen", metavar="HOST:PORT", type=address, help="take posts of --audit-webhook-config-file instead"),
-    Argument("--cert", metavar="FILE", type=Path, completes=Completes.FILES, help="with --listen: a certificate (PEM)"),
-    Argument("--cert-key", metavar="FILE", type=Path, completes=Completes.FILES, help="with --listen: its key (PEM)"),
-    Argument(
-        "--token-file",
-        dest="token",
-        metavar="FILE",
-        type=Path,
-        completes=Completes.FILES,
-        help="with --listen: the bearer token of API servers",
-    ),
-    Argument(
-        "--client-ca",
-        metavar="FILE",
-        type=Path,
-        completes=Completes.FILES,
-        help="with --listen: the authority (PEM) of API servers' certificates",
-    ),
+    file_argument("--cert", help="with --listen: a certificate (PEM)"),
+    file_argument("--cert-key", help="with --listen: its key (PEM)"),
+    file_argument("--token-file", dest="token", help="with --listen: the bearer token of API servers"),
+    file_argument("--client-ca", help="with --listen: the authority (PEM) of API servers' certificates"),
     adjust=_log_or_posts,
 )
 
@@ -494,7 +455,7 @@ RESTORE = CommandSpec(
     "restore",
     "print a manifest of an object as it was; exits 1 if it cannot be restored, 2 if states may be missing",
     "bridge.cli.at:restore",
-    Argument("words", metavar="TYPE/NAME", nargs="+", help="an object as for kubectl: deploy/web, or deploy web"),
+    _OBJECT,
     NAMESPACE,
     Argument("--at", dest="point", metavar="POINT", required=True, help="1h (ago), a time, now, or pods=184467"),
     Argument(
