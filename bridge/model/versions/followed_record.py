@@ -140,10 +140,7 @@ def followed(record: Record) -> FollowedRecord:
     it."""
     if record.headers is None:
         return FollowedRecord(b"", foreign=True) if record.data is None else record_in(record.data)
-    try:
-        found = record_of(attributes_of(record.headers), record.data)
-    except UnicodeDecodeError:
-        found = FollowedRecord(record.data or b"", foreign=True)
+    found = _in_message(record.headers, record.data)
     if record.data is not None:
         return found
     return replace(found, text=record.key) if found.foreign else replace(found, evidence="tombstone")
@@ -160,15 +157,16 @@ def record_in(line: bytes) -> FollowedRecord:
     return FollowedRecord(line, foreign=True)
 
 
-def record_of(attributes: Mapping[str, str], data: bytes | None) -> FollowedRecord:
+def _in_message(headers: Mapping[str, str | bytes], data: bytes | None) -> FollowedRecord:
     """A message in the binary form of CloudEvents. Its text is the structured form. ``data``: None for Kafka's
     tombstone. ``foreign`` for a message without these attributes."""
-    if stored_version_of(attributes).kind is StoredKind.FOREIGN:
-        return FollowedRecord(data or b"", foreign=True)
     try:
-        return _from_event(_structured(attributes, data))
+        attributes = attributes_of(headers)
+        if stored_version_of(attributes).kind is not StoredKind.FOREIGN:
+            return _from_event(_structured(attributes, data))
     except _UNREADABLE:
-        return FollowedRecord(data or b"", foreign=True)
+        pass
+    return FollowedRecord(data or b"", foreign=True)
 
 
 def _structured(attributes: Mapping[str, str], data: bytes | None) -> bytes:
