@@ -7,6 +7,7 @@ keys                 reads and makes files with keys: those of redaction, and th
 plan                 the plan: its types, with the names that the cluster has not resolved yet; the watched ones
 plan_from_settings   makes the plan from the settings, with the shard that this bridge has
 preflight            finds mistakes that no retry can mend, before anything is watched
+private_file         writes small files that nobody else may read
 
 ``plan_of`` turns validated settings into a ``Plan``, without any network; ``demo`` writes its plan in code.
 ``preflight`` asks everything that can be asked without the cluster, so that a configuration that can never work ends

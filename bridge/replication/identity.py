@@ -34,7 +34,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from bridge.http.certificates import self_signed
 from bridge.model.status import replica_of
-from bridge.plan.keys import write_private
+from bridge.plan.private_file import write_private
 
 MOST_KEYS = 5
 """The present key and the former ones that a configuration can name."""
