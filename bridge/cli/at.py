@@ -27,11 +27,11 @@ from bridge.cli.history import opened, past_point, target_of
 from bridge.cli.manifests import as_yaml
 from bridge.cli.process import handle_signals
 from bridge.cli.terminal import complain, flush, plain, pretty, say, size, table
-from bridge.history import HistoryFile, HistoryStep, NotInHistory, PastPoint, StateAt
+from bridge.history import HistoryFile, NotInHistory, PastPoint, StateAt
 from bridge.history.names import KeptResource, meant
 from bridge.history.points import in_words
 from bridge.history.restore import CannotBeRestored, Restored, restored
-from bridge.model.formats.object_paths import ObjectName, object_name
+from bridge.model.formats.object_paths import ObjectName
 from bridge.model.primitives.printable import counted
 from bridge.playground import PastCluster, PastObject, columns_of, past_kind
 from bridge.playground.objects.catalogue import Kind
@@ -71,10 +71,6 @@ def _demand_one_cluster(history: HistoryFile) -> None:
         raise CommandEnds(Exit.NO, f"a history of one cluster is needed; the file has {', '.join(clusters)}")
 
 
-def _name_of(found: StateAt | HistoryStep) -> ObjectName:
-    return object_name(found.key) or ObjectName("", "", "", "", found.key)
-
-
 def _kind(history: HistoryFile, point: PastPoint, kept: KeptResource) -> Kind:
     """The kind of a resource, by its definition of that time where the file has it."""
     definition = None
@@ -87,7 +83,7 @@ def _kind(history: HistoryFile, point: PastPoint, kept: KeptResource) -> Kind:
         kept.plural,
         kept.kind,
         kept.api_version.rpartition("/")[2],
-        namespaced=some is None or bool(_name_of(some).namespace),
+        namespaced=some is None or bool(ObjectName.of(some.key).namespace),
         definition=definition,
     )
 
@@ -117,7 +113,7 @@ def _get(
         _print_documents(states, alone=len(names) == 1, as_json=form == "json")
     elif form == "name":
         for each in states:
-            say(f"{kept.kind.lower()}{f'.{kept.group}' if kept.group else ''}/{_name_of(each).name}")
+            say(f"{kept.kind.lower()}{f'.{kept.group}' if kept.group else ''}/{ObjectName.of(each.key).name}")
     else:
         _print_table(states, _kind(history, point, kept), moment, namespace, wide=form == "wide")
     for reason, count in printed.uncertain.items():
@@ -139,7 +135,7 @@ class _Printed:
 
     def noted(self, states: Iterator[StateAt]) -> Iterator[StateAt]:
         for each in states:
-            self.names.add(_name_of(each).name)
+            self.names.add(ObjectName.of(each.key).name)
             if each.uncertain:
                 self.uncertain[each.uncertain] += 1
             yield each
@@ -151,7 +147,7 @@ def _print_table(states: Iterator[StateAt], kind: Kind, now: datetime, namespace
     with_namespace = kind.namespaced and namespace is None
     rows = []
     for each in states:
-        name = _name_of(each)
+        name = ObjectName.of(each.key)
         manifest = msgspec.json.decode(each.state) if each.state else {"metadata": {"name": name.name}}
         cells = columns.cells(manifest, now)
         texts = ["<none>" if cells[number] is None else str(cells[number]) for number in shown]
@@ -251,7 +247,7 @@ def _loaded(states: Iterator[StateAt]) -> Iterator[PastObject]:
             why = f"the objects of that time are more than {size(_MOST_BYTES)}"
             raise CommandEnds(Exit.NO, f"{why}: choose a namespace with -n")
         uncertain += bool(each.uncertain)
-        name = _name_of(each)
+        name = ObjectName.of(each.key)
         if each.state:
             yield PastObject(name.resource, name.namespace, name.name, each.version, each.state)
         else:
@@ -267,7 +263,7 @@ async def _play(
 ) -> None:
     """What happened next, at the clock's pace."""
     for step in history.changes(point):
-        name = _name_of(step)
+        name = ObjectName.of(step.key)
         if namespace not in (None, name.namespace):
             continue
         await asyncio.sleep(clock.until(step.time))
@@ -309,7 +305,7 @@ def restore(
         (kept,) = meant(resource, history.resources)
         found = list(history.at(then, resource=kept.name, namespace=namespace, name=name))
         if len(found) > 1:
-            places = ", ".join(_name_of(each).namespace for each in found)
+            places = ", ".join(ObjectName.of(each.key).namespace for each in found)
             raise UsageError(f"kubedelta restore: {kept.name} {name} is in several namespaces ({places}): add -n")
         if not found:
             raise NotInHistory(f'{kept.name} "{name}" did not exist then; kubedelta history {resource}/{name} has all')
@@ -335,7 +331,7 @@ def _doubts(state: StateAt) -> list[str]:
 
 
 def _title(state: StateAt) -> str:
-    name = _name_of(state)
+    name = ObjectName.of(state.key)
     return f"{name.resource} {name.key}, version {state.version}, seen at {in_words(state.time)}"
 
 

@@ -32,7 +32,7 @@ from bridge.history.file import KnownGap, StateAt
 from bridge.history.points import in_words
 from bridge.model.change import Op
 from bridge.model.formats.content import Include
-from bridge.model.formats.object_paths import ObjectName, object_name
+from bridge.model.formats.object_paths import ObjectName
 from bridge.model.primitives.printable import escaped
 from bridge.views.differences import differences
 
@@ -134,7 +134,7 @@ def target_of(command: str, words: Sequence[str]) -> tuple[str, str]:
 
 
 def _told_since(history: HistoryFile, step: HistoryStep) -> str:
-    told = [each for each in history.coverage() if each.resource == _name(step.key).resource]
+    told = [each for each in history.coverage() if each.resource == ObjectName.of(step.key).resource]
     words = [f"told since {in_words(each.time)} {_HOW[each.how]}" for each in told]
     if history.since:
         words.append(f"what was before {in_words(history.since)} is trimmed")
@@ -320,9 +320,5 @@ def _json(document: Any) -> str:
 
 
 def _shown(key: str) -> str:
-    name = _name(key)
+    name = ObjectName.of(key)
     return f"{name.resource} {name.key}"
-
-
-def _name(key: str) -> ObjectName:
-    return object_name(key) or ObjectName("", "", "", "", key)

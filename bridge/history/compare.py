@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bridge.history.file import HistoryFile, StateAt
 from bridge.history.points import PastPoint
-from bridge.model.formats.object_paths import object_name
+from bridge.model.formats.object_paths import ObjectName
 
 
 class StatePair(NamedTuple):
@@ -49,5 +49,5 @@ def compared(
 
 def _place(found: StateAt) -> tuple[str, ...]:
     """As the file orders objects."""
-    name = object_name(found.key)
-    return () if name is None else (name.cluster, name.plural, name.group, name.namespace, name.name)
+    name = ObjectName.of(found.key)
+    return (name.cluster, name.plural, name.group, name.namespace, name.name)

@@ -42,7 +42,7 @@ from kubedelta_reader import (
 from bridge.history.bodies import FULL_EVERY, Packing, way_back
 from bridge.history.points import NotInHistory, microseconds
 from bridge.history.tables import Incarnation, Incarnations, KnownObjects, opened
-from bridge.model.formats.object_paths import ObjectName, object_name, partition_key
+from bridge.model.formats.object_paths import ObjectName, partition_key
 
 _MICROSECONDS = 1_000_000
 _PASSED_AT_ONCE = 2000
@@ -214,7 +214,7 @@ class Recorder:
             self._append(found, ended, time, evidence, found.state)
 
     def _add(self, key: str, event: Event, time: int) -> None:
-        name = object_name(key) or ObjectName("", "", "", "", key)
+        name = ObjectName.of(key)
         resource = self._incarnations.resource(name)
         if resource is None:
             member = _member_of(event.data)

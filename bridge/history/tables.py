@@ -18,7 +18,7 @@ from msgspec.structs import astuple, replace
 
 from bridge.history.bodies import Packing
 from bridge.history.points import NotInHistory
-from bridge.model.formats.object_paths import ObjectName, object_name
+from bridge.model.formats.object_paths import ObjectName
 
 FORMAT = 1
 _APPLICATION = 0x6B64_6C68
@@ -239,9 +239,9 @@ class Incarnations:
     def find(self, key: str, uid: str) -> Incarnation | None:
         if self._last is not None and self._last[:2] == (key, uid):
             return self._last[2]
-        name = object_name(key)
-        resource = None if name is None else self.resource(name)
-        if name is None or resource is None:
+        name = ObjectName.of(key)
+        resource = self.resource(name)
+        if resource is None:
             return None
         row = self._connection.execute(_FIND, (resource, name.namespace, name.name, uid)).fetchone()
         if row is None:
@@ -252,7 +252,7 @@ class Incarnations:
         return found
 
     def add(self, key: str, uid: str, resource: int, state: bytes, time: int) -> Incarnation:
-        _, _, _, namespace, name = object_name(key) or ObjectName("", "", "", "", "")
+        _, _, _, namespace, name = ObjectName.of(key)
         self._connection.execute(
             "INSERT INTO objects (resource, namespace, name, uid, state, time, patches) VALUES (?,?,?,?,?,?,0)",
             (resource, namespace, name, uid, self._packing.packed(resource, state), time),

@@ -26,6 +26,12 @@ class ObjectName(NamedTuple):
     namespace: str
     name: str
 
+    @classmethod
+    def of(cls, key: str) -> ObjectName:
+        """What ``partition_key`` was made of. Raises ValueError for a key of another form."""
+        cluster, group, plural, namespace, name = key.split("/")
+        return cls(cluster, "" if group == CORE else group, plural, "" if namespace == ABSENT else namespace, name)
+
     @property
     def resource(self) -> str:
         """kubectl's name."""
@@ -43,12 +49,11 @@ def partition_key(cluster: str, group: str, plural: str, namespace: str, name: s
 
 
 def object_name(key: str) -> ObjectName | None:
-    """What ``partition_key`` was made of; None for a key of another form."""
-    parts = key.split("/")
-    if len(parts) != len(ObjectName._fields):
+    """None for a key of another form."""
+    try:
+        return ObjectName.of(key)
+    except ValueError:
         return None
-    cluster, group, plural, namespace, name = parts
-    return ObjectName(cluster, "" if group == CORE else group, plural, "" if namespace == ABSENT else namespace, name)
 
 
 @dataclass(frozen=True, slots=True)
