@@ -241,7 +241,7 @@ def _compiled(where: str) -> Expression:
 def _is_of(name: ResourceName, record: FollowedRecord) -> bool:
     """As kubectl takes names: plural, kind, or the short name of a resource of Kubernetes; with the group behind it, or
     without."""
-    if not any(group in (None, record.group) for group, _ in name.readings):
+    if not name.may_be_in(record.group):
         return False
     if name.is_wildcard or name.word in (record.plural, *SHORT_NAMES.get(record.resource, ())):
         return True

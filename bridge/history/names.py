@@ -47,6 +47,5 @@ def meant(word: str, kept: Iterable[KeptResource]) -> Sequence[KeptResource]:
 
 
 def _may_mean(asked: ResourceName, kept: KeptResource) -> bool:
-    if not any(group in (None, kept.group) for group, _ in asked.readings):
-        return False
-    return asked.word in (kept.plural, kept.kind.lower(), *SHORT_NAMES.get(kept.name, ()))
+    words = kept.plural, kept.kind.lower(), *SHORT_NAMES.get(kept.name, ())
+    return asked.may_be_in(kept.group) and asked.word in words

@@ -121,5 +121,8 @@ class ResourceName:
 
     def may_mean(self, group: str, plural: str) -> bool:
         """Whether the name may mean this resource, by its text alone. Short names and kinds need a catalogue."""
-        groups = {group for group, _ in self.readings}
-        return self.word in ("*", plural) and bool(groups & {None, group})
+        return self.word in ("*", plural) and self.may_be_in(group)
+
+    def may_be_in(self, group: str) -> bool:
+        """Whether the name may mean a resource of this group."""
+        return any(read in (None, group) for read, _ in self.readings)
