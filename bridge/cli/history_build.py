@@ -52,12 +52,13 @@ def build(source: str, path: Path | None, *, file: Path | None, follow: bool, ke
 
 def _stream(source: str, path: Path | None) -> tuple[str, Source]:
     """With its name. Raises CannotRead, UsageError and ConfigError."""
-    if Path(source).is_dir():
-        return f"log {Path(source).resolve()}", _retained_log(Path(source), path)
-    if path is None and Path(source).exists():
-        return f"file {Path(source).resolve()}", registry.reader_of_file(source, ReadPurpose.HISTORY)
+    place = Path(source)
+    if path is None and place.exists() and not place.is_dir():
+        return f"file {place.resolve()}", registry.reader_of_file(source, ReadPurpose.HISTORY)
     if path is None and (default := default_file()) is not None:
         path = default.path
+    if place.is_dir():
+        return f"log {place.resolve()}", _retained_log(place, path)
     if path is None:
         words = f"there is no file {source}; of a sink, name the configuration (-c)"
         raise UsageError(f"kubedelta history build: {words}")
@@ -75,8 +76,6 @@ def _stream(source: str, path: Path | None) -> tuple[str, Source]:
 def _retained_log(directory: Path, path: Path | None) -> RetainedLog:
     """The configuration has the name of the cluster, and keys where the state is encrypted. Raises ConfigError and
     StateError."""
-    if path is None and (default := default_file()) is not None:
-        path = default.path
     if path is None:
         return RetainedLog(directory, "default", None)
     settings = load_settings(path)
