@@ -14,7 +14,7 @@ import msgspec
 
 from bridge.model.formats.content import Include
 from bridge.model.primitives.merge_patch import patched
-from bridge.outbox.log.body_codec import FIRST_NUMBER, BodyCodec, Dictionary, make_dictionary
+from bridge.outbox.log.body_codec import BodyCodec, Dictionary, make_dictionary
 from bridge.views.differences import differences
 
 FULL_EVERY = 16
@@ -70,15 +70,11 @@ class Packing:
         """A dictionary that is used from now on, if one can be made: number, resource and content. It has to be durable
         with what is packed behind it."""
         samples = self._codec.take_samples()
-        if samples is None:
+        dictionary = None if samples is None else make_dictionary(*samples)
+        if dictionary is None:
             return None
-        resource, texts = samples
-        number = FIRST_NUMBER + resource
-        content = make_dictionary(texts, number)
-        if content is None:
-            return None
-        self._codec.learn(Dictionary(number, resource, content))
-        return number, resource, content
+        self._codec.learn(dictionary)
+        return dictionary.number, dictionary.kind, dictionary.content
 
 
 def _sealed(row: int) -> Any:

@@ -8,7 +8,7 @@ from functools import partial
 
 from bridge.outbox.encryption import Renewal
 from bridge.outbox.log import cleaner
-from bridge.outbox.log.body_codec import FIRST_NUMBER, Dictionary, add_dictionary, make_dictionary
+from bridge.outbox.log.body_codec import add_dictionary, make_dictionary
 from bridge.outbox.log.cleaner import CleanerPolicy, LogCleaner
 from bridge.outbox.log.retention import LogEnd, Retention, SparseIndex, trim_through
 from bridge.outbox.opening import OpenedState
@@ -100,11 +100,8 @@ class LogMaintenance:
         a dictionary that a crash lost."""
         if not (samples := self._store.codec.bodies.take_samples()):
             return
-        kind, bodies = samples
-        number = FIRST_NUMBER + kind
-        content = await asyncio.to_thread(make_dictionary, bodies, number)
-        if content is not None:
-            dictionary = Dictionary(number, kind, content)
+        dictionary = await asyncio.to_thread(make_dictionary, *samples)
+        if dictionary is not None:
             self._store.write(
                 partial(add_dictionary, dictionary=dictionary, cipher=self._store.cipher),
                 committed=lambda _: self._store.codec.bodies.learn(dictionary),

@@ -145,12 +145,14 @@ class Dictionary:
     content: bytes
 
 
-def make_dictionary(samples: list[bytes], number: int) -> bytes | None:
-    """The content of a dictionary; None if the samples have too little in common. Takes about 0.1 s."""
+def make_dictionary(kind: int, samples: Sequence[bytes]) -> Dictionary | None:
+    """The dictionary of a kind; None if the samples have too little in common. Takes about 0.1 s."""
+    number = FIRST_NUMBER + kind
     try:
-        return zstandard.train_dictionary(_DICTIONARY_BYTES, [*samples], dict_id=number).as_bytes()
+        content = zstandard.train_dictionary(_DICTIONARY_BYTES, [*samples], dict_id=number).as_bytes()
     except zstandard.ZstdError:
         return None
+    return Dictionary(number, kind, content)
 
 
 def load_dictionaries(database: apsw.Connection, cipher: Cipher | None) -> list[Dictionary]:

@@ -36,9 +36,8 @@ BODIES = [a_body(number) for number in range(600)]
 
 
 def learned(bodies: BodyCodec, kind: int = KIND, samples: Sequence[bytes] = tuple(BODIES)) -> Dictionary:
-    content = make_dictionary([*samples], FIRST_NUMBER + kind)
-    assert content is not None
-    dictionary = Dictionary(FIRST_NUMBER + kind, kind, content)
+    dictionary = make_dictionary(kind, samples)
+    assert dictionary is not None
     bodies.learn(dictionary)
     return dictionary
 
@@ -111,7 +110,7 @@ def test_a_body_that_is_no_frame_is_an_error(packed: bytes) -> None:
 
 
 def test_nothing_in_common_makes_no_dictionary() -> None:
-    assert make_dictionary([b""] * 100, FIRST_NUMBER) is None
+    assert make_dictionary(KIND, [b""] * 100) is None
 
 
 async def test_enough_samples_have_their_dictionary_long_before_a_tick(
