@@ -13,6 +13,7 @@ from bridge.cli.terminal import DEEPEST, pretty
 from bridge.history.restore import RedactedValue
 from bridge.model.primitives.printable import escaped
 
+_STRING = "tag:yaml.org,2002:str"
 _PLAIN = re.compile(r"(?![yYnN]\Z)[A-Za-z/]|[A-Za-z/][\w./-]++(?:[:=@, ][\w./-]++)*+", re.ASCII)
 """Texts without quotes. Kubernetes' reader takes ``1e3``, ``08`` and ``y`` for numbers and booleans; PyYAML does not,
 and would write them without quotes."""
@@ -25,11 +26,20 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
 
 def _text(dumper: Any, text: str) -> yaml.ScalarNode:
     style = None if _PLAIN.fullmatch(text) else "|" if "\n" in text else '"'
-    node: yaml.ScalarNode = dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+    node: yaml.ScalarNode = dumper.represent_scalar(_STRING, text, style=style)
+    return node
+
+
+_MARK = f"redacted-{secrets.token_hex(8)}-"  # No object has it.
+
+
+def _marked(dumper: Any, value: RedactedValue) -> yaml.ScalarNode:
+    node: yaml.ScalarNode = dumper.represent_scalar(_STRING, f"{_MARK}{value.text.encode().hex()}-")
     return node
 
 
 _Dumper.add_representer(str, _text)
+_Dumper.add_representer(RedactedValue, _marked)
 
 
 def as_yaml(manifest: Any) -> str:
@@ -37,29 +47,18 @@ def as_yaml(manifest: Any) -> str:
     escaped, as YAML has it. A deeply nested object is JSON, which is YAML too: indented, it would have no bound."""
     if _is_deeper(manifest, DEEPEST):
         return pretty(msgspec.json.encode(manifest, enc_hook=lambda _: None).decode())
-    placeholders: dict[str, RedactedValue] = {}
-    nonce = secrets.token_hex(8)  # No object has it.
-
-    def placeholder(dumper: Any, found: RedactedValue) -> Any:
-        name = f"placeholder-{nonce}-{len(placeholders)}-"
-        placeholders[name] = found
-        return dumper.represent_scalar("tag:yaml.org,2002:str", name)
-
-    class Dumper(_Dumper):
-        pass
-
-    Dumper.add_representer(RedactedValue, placeholder)
-    text = _dumped(manifest, Dumper, allow_unicode=True)
+    text = _dumped(manifest, allow_unicode=True)
     if escaped(text, keep="\n") != text:
-        placeholders.clear()
-        text = _dumped(manifest, Dumper, allow_unicode=False)
-    return re.sub(
-        f"placeholder-{nonce}-[0-9]++-", lambda name: f"# redacted: {escaped(placeholders[name[0]].text)}", text
-    )
+        text = _dumped(manifest, allow_unicode=False)
+    return re.sub(f"{_MARK}([0-9a-f]*+)-", _comment, text)
 
 
-def _dumped(manifest: Any, dumper: type[_Dumper], *, allow_unicode: bool) -> str:
-    text = yaml.dump(manifest, Dumper=dumper, sort_keys=False, allow_unicode=allow_unicode, width=2**31 - 1)
+def _comment(mark: re.Match[str]) -> str:
+    return f"# redacted: {escaped(bytes.fromhex(mark[1]).decode())}"
+
+
+def _dumped(manifest: Any, *, allow_unicode: bool) -> str:
+    text = yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=allow_unicode, width=2**31 - 1)
     return str(text).rstrip("\n")
 
 
