@@ -143,7 +143,11 @@ class HistoryFile:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self._packing = Packing(connection.execute("SELECT number, resource, content FROM dictionaries"))
-        self._resources = [KeptResource(*row) for row in connection.execute(_RESOURCES)]
+        self.resources = [KeptResource(*row) for row in connection.execute(_RESOURCES)]
+        since, newest = connection.execute("SELECT since, newest FROM history").get
+        self.since = int(since)
+        """The beginning of what is kept; 0 before the first trim."""
+        self._newest = int(newest)
         self._time_of = cache(self._scanned_time)
 
     @classmethod
@@ -155,27 +159,18 @@ class HistoryFile:
 
     # ── What the file has ────────────────────────────────────────────────────
 
-    @property
-    def resources(self) -> Sequence[KeptResource]:
-        return self._resources
-
     def size(self) -> HistorySize:
         count = self._connection.execute
         return HistorySize(
             objects=int(count("SELECT count(*) FROM objects").get),
             steps=int(count("SELECT count(*) FROM steps").get),
             bytes=self._connection.pragma("page_count") * self._connection.pragma("page_size"),
-            newest=int(count("SELECT newest FROM history").get),
+            newest=self._newest,
         )
-
-    @property
-    def since(self) -> int:
-        """The beginning of what is kept; 0 before the first trim."""
-        return int(self._connection.execute("SELECT since FROM history").get)
 
     def coverage(self) -> Iterator[ToldSince]:
         """By resource, then by time."""
-        names = {each.id: each.name for each in self._resources}
+        names = {each.id: each.name for each in self.resources}
         for resource, time, how in self._connection.execute("SELECT resource, time, how FROM coverage"):
             yield ToldSince(names[resource], time, how)
 
@@ -192,24 +187,19 @@ class HistoryFile:
 
     def bound(self, point: PastPoint) -> PointBound:
         """Raises NotInHistory for a point before the beginning."""
-        newest = int(self._connection.execute("SELECT newest FROM history").get)
-        end = in_words(newest)
         if point.resource:
             time, _ = self._time_of(self._meant(point.resource)[0], point.version)
-            at = in_words(time)
-            return PointBound(
-                True, time, f"exact for {point.resource}; other resources are as the bridge saw them at {at}"
-            )
+            others = f"other resources are as the bridge saw them at {in_words(time)}"
+            return PointBound(True, time, f"exact for {point.resource}; {others}")
         self._expect_reached(point.time)
+        end = in_words(self._newest)
         if point.time is None:
-            return PointBound(False, newest, f"the newest record is of {end}; what happened since is not in the file")
-        if point.time > newest:
+            text = f"the newest record is of {end}; what happened since is not in the file"
+            return PointBound(False, self._newest, text)
+        if point.time > self._newest:
             return PointBound(False, point.time, f"the file ends before that: its newest record is of {end}")
-        return PointBound(
-            False,
-            point.time,
-            f"as the bridge saw it at {in_words(point.time)}: a change that it saw later may have been made before",
-        )
+        text = f"as the bridge saw it at {in_words(point.time)}: a change that it saw later may have been made before"
+        return PointBound(False, point.time, text)
 
     # ── States and steps ─────────────────────────────────────────────────────
 
@@ -323,17 +313,16 @@ class HistoryFile:
     # ── Inside ───────────────────────────────────────────────────────────────
 
     def _meant(self, resource: str) -> Sequence[KeptResource]:
-        return meant(resource, self._resources)
+        return meant(resource, self.resources)
 
     def _expect_reached(self, time: int | None) -> None:
         """Raises NotInHistory for a time before the beginning."""
-        since = self.since
         first = self._connection.execute("SELECT min(time) FROM coverage").get
         if first is None:
             raise NotInHistory("the file has no record yet")
-        if time is not None and time < since:
+        if time is not None and time < self.since:
             raise NotInHistory(
-                f"the history begins at {in_words(since)}; what was before is trimmed (--keep, --max-bytes)"
+                f"the history begins at {in_words(self.since)}; what was before is trimmed (--keep, --max-bytes)"
             )
         if time is not None and time < first:
             raise NotInHistory(f"the history begins at {in_words(first)}, with the first record of the stream")
@@ -341,7 +330,7 @@ class HistoryFile:
     def _cuts(self, point: PastPoint, resource: str | None) -> Sequence[tuple[KeptResource, _Cut]]:
         """Of each resource that is asked for; None: of all. Raises NotInHistory for a point before the beginning."""
         self._expect_reached(point.time)
-        asked = self._resources if resource is None else self._meant(resource)
+        asked = self.resources if resource is None else self._meant(resource)
         return [(each, self._cut(point, each)) for each in asked]
 
     def _cut(self, point: PastPoint, kept: KeptResource) -> _Cut:
