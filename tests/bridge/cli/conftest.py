@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import os
 import pkgutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,7 +15,10 @@ import yaml
 
 import bridge.cli
 from bridge.cli import main
+from bridge.cli.exits import Exit
+from bridge.model.record import Record
 from tests.kit.commands import Ended
+from tests.sinks.file.test_reading_for_verify import write
 
 # A command imports its module when it is first used. What a test has patched would stay in a module that is imported
 # meanwhile.
@@ -24,6 +27,8 @@ for module in pkgutil.iter_modules(bridge.cli.__path__, "bridge.cli."):
 
 Command: TypeAlias = Callable[..., Awaitable[Ended]]
 """Takes the words of a command line."""
+BuildHistory: TypeAlias = Callable[[Sequence[Record]], Awaitable[Ended]]
+"""Makes ``k8s.db`` in the folder of the test, which commands ask by default, of these records of a file sink."""
 
 
 def a_config(folder: Path, server: str = "http://127.0.0.1:1", *, sink: str = "copy", **sections: Any) -> Path:
@@ -58,3 +63,15 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
         return Ended(code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def build_history(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> BuildHistory:
+    async def build(records: Sequence[Record]) -> Ended:
+        await write(tmp_path / "deltas.ndjson", records)
+        monkeypatch.setenv("KUBEDELTA_HISTORY", str(tmp_path / "k8s.db"))
+        ended = await command("history", "build", "--from", str(tmp_path / "deltas.ndjson"))
+        assert ended.code == Exit.OK, ended.err
+        return ended
+
+    return build

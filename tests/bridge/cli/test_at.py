@@ -27,12 +27,11 @@ from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Gap
 from bridge.model.resource import Resource
 from bridge.playground.simulation import manifests
-from tests.bridge.cli.conftest import Command
+from tests.bridge.cli.conftest import BuildHistory, Command
 from tests.bridge.playground.conftest import watching
 from tests.documents.pages import read
 from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, a_gap
-from tests.sinks.file.test_reading_for_verify import write
 
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", True)
@@ -90,13 +89,9 @@ RECORDS: list[Delta | Gap] = [
 
 
 @pytest.fixture
-async def history(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Path:
-    await write(tmp_path / "deltas.ndjson", RECORDS)
-    path = tmp_path / "k8s.db"
-    ended = await command("history", "build", "--from", str(tmp_path / "deltas.ndjson"), "--to", str(path))
-    assert ended.code == Exit.OK, ended.err
-    monkeypatch.setenv("KUBEDELTA_HISTORY", str(path))
-    return path
+async def history(tmp_path: Path, build_history: BuildHistory) -> Path:
+    await build_history(RECORDS)
+    return tmp_path / "k8s.db"
 
 
 EARLY, LATE = "2026-11-21T09:08Z", "2026-11-21T09:35Z"
@@ -236,14 +231,11 @@ async def test_the_exit_code_tells_whether_states_may_be_missing(command: Comman
 
 
 async def test_an_object_that_was_seen_to_come_is_certain_though_nobody_saw_the_end_of_its_forerunner(
-    command: Command, tmp_path: Path
+    command: Command, build_history: BuildHistory
 ) -> None:
-    records = [_pod(1, "web-1", op=Op.ADDED), replace(_pod(2, "web-1", op=Op.ADDED), uid="another")]
-    await write(tmp_path / "deltas.ndjson", records)
-    file = str(tmp_path / "k8s.db")
-    await command("history", "build", "--from", str(tmp_path / "deltas.ndjson"), "--to", file)
+    await build_history([_pod(1, "web-1", op=Op.ADDED), replace(_pod(2, "web-1", op=Op.ADDED), uid="another")])
 
-    ended = await command("restore", "po/web-1", "--at", "now", "--db", file)
+    ended = await command("restore", "po/web-1", "--at", "now")
 
     assert (ended.code, "# the bridge did not see" in ended.out) == (Exit.OK, False)
 
@@ -376,17 +368,13 @@ async def test_kubectl_takes_what_is_restored(history: Path, command: Command) -
 # ── The page ─────────────────────────────────────────────────────────────────
 
 
-async def test_the_commands_of_the_page_do_what_it_says(
-    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_commands_of_the_page_do_what_it_says(command: Command, build_history: BuildHistory) -> None:
     """On a history that begins an hour and a half ago."""
     now = datetime.now(UTC)
     times = [now - timedelta(minutes=90), now - timedelta(minutes=90), now - timedelta(minutes=1)]
     records = [_pod(1, "web-1", op=Op.ADDED), _web(2, 2), _pod(3, "web-1", op=Op.DELETED)]
     told = [replace(record, time=f"{time:%Y-%m-%dT%H:%M:%S.%f}Z") for record, time in zip(records, times, strict=True)]
-    await write(tmp_path / "deltas.ndjson", told)
-    monkeypatch.setenv("KUBEDELTA_HISTORY", str(tmp_path / "k8s.db"))
-    assert (await command("history", "build", "--from", str(tmp_path / "deltas.ndjson"))).code == Exit.OK
+    await build_history(told)
 
     page = read("docs/history.md").replace("2026-11-24T10:00Z", f"{now - timedelta(hours=1):%Y-%m-%dT%H:%MZ}")
     lines = re.findall(r"^    kubedelta ((?:at|restore) .*)$", page.replace("184467", "1001"), re.MULTILINE)

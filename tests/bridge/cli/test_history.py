@@ -15,7 +15,7 @@ from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Gap
 from bridge.outbox import Retention
 from tests.bridge.actors.audit_events import answered, audit_event, line
-from tests.bridge.cli.conftest import Command
+from tests.bridge.cli.conftest import BuildHistory, Command
 from tests.bridge.outbox.opened import opened
 from tests.cluster.fixtures import MakeStream
 from tests.cluster.servers import Nats
@@ -57,13 +57,9 @@ RECORDS: list[Delta | Gap] = [
 
 
 @pytest.fixture
-async def history(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Path:
-    await write(tmp_path / "deltas.ndjson", RECORDS)
+async def history(tmp_path: Path, build_history: BuildHistory) -> Path:
     path = tmp_path / "k8s.db"
-    ended = await command("history", "build", "--from", str(tmp_path / "deltas.ndjson"), "--to", str(path))
-    assert ended.code == Exit.OK, ended.err
-    assert ended.out.startswith(f"{path}: 5 steps of 2 objects in ")
-    monkeypatch.setenv("KUBEDELTA_HISTORY", str(path))
+    assert (await build_history(RECORDS)).out.startswith(f"{path}: 5 steps of 2 objects in ")
     return path
 
 
