@@ -28,7 +28,7 @@ from bridge.cli.manifests import as_yaml
 from bridge.cli.process import handle_signals
 from bridge.cli.terminal import complain, flush, plain, pretty, say, size, table
 from bridge.history import HistoryFile, NotInHistory, PastPoint, StateAt
-from bridge.history.names import KeptResource, meant
+from bridge.history.names import KeptResource
 from bridge.history.points import in_words
 from bridge.history.restore import CannotBeRestored, Restored, restored
 from bridge.model.formats.object_paths import ObjectName
@@ -101,7 +101,7 @@ def _get(
 ) -> int:
     """``moment``: of the point, for ages."""
     resource, *names = target[0].split("/", 1) if len(target) == 1 else target
-    (kept,) = meant(resource, history.resources)
+    (kept,) = history.meant(resource)
     found = (
         each
         for name in names or (None,)
@@ -302,7 +302,7 @@ def restore(
         then = past_point(point)
         _demand_one_cluster(history)
         complain(history.bound(then).text)
-        (kept,) = meant(resource, history.resources)
+        (kept,) = history.meant(resource)
         found = list(history.at(then, resource=kept.name, namespace=namespace, name=name))
         if len(found) > 1:
             places = ", ".join(ObjectName.of(each.key).namespace for each in found)

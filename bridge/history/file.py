@@ -174,6 +174,10 @@ class HistoryFile:
         for resource, time, how in self._connection.execute("SELECT resource, time, how FROM coverage"):
             yield ToldSince(names[resource], time, how)
 
+    def meant(self, resource: str) -> Sequence[KeptResource]:
+        """By kubectl's name, in each cluster of the file. Raises NotInHistory."""
+        return meant(resource, self.resources)
+
     def gaps(self, key: str = "") -> Sequence[KnownGap]:
         """In the order of their times. ``key``: those alone that are about this object."""
         rows = self._connection.execute(
@@ -188,7 +192,7 @@ class HistoryFile:
     def bound(self, point: PastPoint) -> PointBound:
         """Raises NotInHistory for a point before the beginning."""
         if point.resource:
-            time, _ = self._time_of(self._meant(point.resource)[0], point.version)
+            time, _ = self._time_of(self.meant(point.resource)[0], point.version)
             others = f"other resources are as the bridge saw them at {in_words(time)}"
             return PointBound(True, time, f"exact for {point.resource}; {others}")
         self._expect_reached(point.time)
@@ -242,9 +246,9 @@ class HistoryFile:
                     uncertain=self._uncertain(gaps, key, sequence) or (_COMPARED if is_blind else ""),
                 )
 
-    def changes(self, after: PastPoint, resource: str | None = None) -> Iterator[HistoryStep]:
+    def changes(self, after: PastPoint) -> Iterator[HistoryStep]:
         """The steps behind the point, in the order of ``sequence``. Raises NotInHistory as ``at`` does."""
-        cuts = self._cuts(after, resource)
+        cuts = self._cuts(after, None)
         if not cuts:
             return
         kept = {each.id: each for each, _ in cuts}
@@ -265,7 +269,7 @@ class HistoryFile:
         an object without a namespace is in each. Raises NotInHistory for a resource or a name that the file does not
         have, with those that it has."""
         is_unknown = True
-        for each in self._meant(resource):
+        for each in self.meant(resource):
             rows = self._connection.execute(
                 "SELECT id, namespace, uid, state FROM objects WHERE resource = ? AND name = ?"
                 " AND (? IS NULL OR namespace IN (?, '')) ORDER BY namespace, id",
@@ -278,7 +282,7 @@ class HistoryFile:
             raise NotInHistory(self._no_such(resource, name, namespace))
 
     def _no_such(self, resource: str, name: str, namespace: str | None) -> str:
-        kept = self._meant(resource)
+        kept = self.meant(resource)
         there = "SELECT DISTINCT namespace FROM objects WHERE resource = ? AND name = ? LIMIT 10"
         others = [space for each in kept for (space,) in self._connection.execute(there, (each.id, name))]
         what = f"the file has no {kept[0].name} {name}" + (f" in namespace {namespace}" if namespace else "")
@@ -312,9 +316,6 @@ class HistoryFile:
 
     # ── Inside ───────────────────────────────────────────────────────────────
 
-    def _meant(self, resource: str) -> Sequence[KeptResource]:
-        return meant(resource, self.resources)
-
     def _expect_reached(self, time: int | None) -> None:
         """Raises NotInHistory for a time before the beginning."""
         first = self._connection.execute("SELECT min(time) FROM coverage").get
@@ -330,13 +331,13 @@ class HistoryFile:
     def _cuts(self, point: PastPoint, resource: str | None) -> Sequence[tuple[KeptResource, _Cut]]:
         """Of each resource that is asked for; None: of all. Raises NotInHistory for a point before the beginning."""
         self._expect_reached(point.time)
-        asked = self.resources if resource is None else self._meant(resource)
+        asked = self.resources if resource is None else self.meant(resource)
         return [(each, self._cut(point, each)) for each in asked]
 
     def _cut(self, point: PastPoint, kept: KeptResource) -> _Cut:
         """Raises NotInHistory for a version before the beginning."""
         if point.resource:
-            by = self._meant(point.resource)
+            by = self.meant(point.resource)
             mine = next((each for each in by if each.cluster == kept.cluster), by[0])
             time, epoch = self._time_of(mine, point.version)
             if mine.id != kept.id:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from bridge.history.points import NotInHistory
@@ -32,11 +32,10 @@ class KeptResource(NamedTuple):
         return partition_key(self.cluster, self.group, self.plural, namespace, name)
 
 
-def meant(word: str, kept: Iterable[KeptResource]) -> Sequence[KeptResource]:
+def meant(word: str, kept: Sequence[KeptResource]) -> Sequence[KeptResource]:
     """The resource that the word means, in each cluster of the file: by its plural, kind or short name, with the group
     behind it or without. Where several groups have it, the core group wins, then groups of Kubernetes by name. Raises
     NotInHistory with the names that the file has."""
-    kept = list(kept)
     asked = ResourceName.parsed(word)
     found = [each for each in kept if _may_mean(asked, each)]
     if not found:
