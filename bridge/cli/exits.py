@@ -69,9 +69,7 @@ def end_of(error: Exception) -> CommandEnds | None:
             return CommandEnds(Exit.UNAVAILABLE, f"cluster: {error}")
         case NoAnswer() | NotRunning():
             return CommandEnds(Exit.UNAVAILABLE, error)
-        case NotInHistory():
-            return CommandEnds(Exit.NO, plain(str(error)))
-        case UnknownTarget():
+        case NotInHistory() | UnknownTarget():
             return CommandEnds(Exit.NO, plain(str(error)))
         case CommandFailed():
             return CommandEnds(Exit.SOFTWARE, f"the running bridge failed: {plain(str(error))}")
