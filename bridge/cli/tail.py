@@ -23,11 +23,10 @@ from bridge.cli.arguments import NO_FILE, UsageError, default_file
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
 from bridge.cli.terminal import Colours, colour_of, complain, flush, plain, say, say_escaped
-from bridge.kube import SHORT_NAMES
 from bridge.model.admin import Followed
 from bridge.model.change import Evidence, Op
 from bridge.model.primitives.printable import counted
-from bridge.model.resource import Resource, ResourceName
+from bridge.model.resource import SHORT_NAMES, Resource, ResourceName
 from bridge.model.versions.followed_record import FollowedRecord, followed, record_in
 from bridge.operations.admin.client import AdminClient, NoAnswer, NotRunning
 from bridge.views.evaluation import Evaluator, FailedEvaluation, Failures

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bridge.history.points import NotInHistory
-from bridge.kube import SHORT_NAMES
 from bridge.model.formats.object_paths import partition_key
-from bridge.model.resource import ResourceName
+from bridge.model.resource import SHORT_NAMES, ResourceName
 
 
 class KeptResource(NamedTuple):

@@ -33,13 +33,12 @@ from bridge.kube.auth.access import ClusterAccess, find_connection, pod_namespac
 from bridge.kube.auth.connection import ClusterConnection
 from bridge.kube.auth.credentials import CredentialsError
 from bridge.kube.client import KubeClient, NamedObject, connect
-from bridge.kube.discovery.catalogue import SHORT_NAMES, Catalogue, Served, UnknownResource, resolve_name, store_of
+from bridge.kube.discovery.catalogue import Catalogue, Served, UnknownResource, resolve_name, store_of
 from bridge.kube.discovery.documents import is_accepted
 from bridge.kube.lister_watcher import ApiListerWatcher
 from bridge.kube.transport import ApiError
 
 __all__ = [
-    "SHORT_NAMES",
     "ApiError",
     "ApiListerWatcher",
     "Catalogue",

@@ -1,7 +1,8 @@
 """Names a resource of the API, the watched part of a resource, and what an operator may have meant by kubectl's name
 for a resource.
 
-``ResourceName`` parses such a name. The meaning of a name on a cluster is for ``bridge.kube.discovery.catalogue``::
+``ResourceName`` parses such a name; ``SHORT_NAMES`` are known without a cluster. The meaning of a name on a cluster is
+for ``bridge.kube.discovery.catalogue``::
 
     pods                     plural, singular, short name or kind
     deployments.apps         of a group
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import msgspec
 
@@ -126,3 +128,41 @@ class ResourceName:
     def may_be_in(self, group: str) -> bool:
         """Whether the name may mean a resource of this group."""
         return any(read in (None, group) for read, _ in self.readings)
+
+
+SHORT_NAMES = MappingProxyType(
+    {
+        "componentstatuses": ("cs",),
+        "configmaps": ("cm",),
+        "endpoints": ("ep",),
+        "events": ("ev",),
+        "limitranges": ("limits",),
+        "namespaces": ("ns",),
+        "nodes": ("no",),
+        "persistentvolumeclaims": ("pvc",),
+        "persistentvolumes": ("pv",),
+        "pods": ("po",),
+        "replicationcontrollers": ("rc",),
+        "resourcequotas": ("quota",),
+        "serviceaccounts": ("sa",),
+        "services": ("svc",),
+        "customresourcedefinitions.apiextensions.k8s.io": ("crd", "crds"),
+        "daemonsets.apps": ("ds",),
+        "deployments.apps": ("deploy",),
+        "replicasets.apps": ("rs",),
+        "statefulsets.apps": ("sts",),
+        "horizontalpodautoscalers.autoscaling": ("hpa",),
+        "cronjobs.batch": ("cj",),
+        "certificatesigningrequests.certificates.k8s.io": ("csr",),
+        "events.events.k8s.io": ("ev",),
+        "ingresses.networking.k8s.io": ("ing",),
+        "ipaddresses.networking.k8s.io": ("ip",),
+        "networkpolicies.networking.k8s.io": ("netpol",),
+        "poddisruptionbudgets.policy": ("pdb",),
+        "priorityclasses.scheduling.k8s.io": ("pc",),
+        "storageclasses.storage.k8s.io": ("sc",),
+        "volumeattributesclasses.storage.k8s.io": ("vac",),
+    }
+)
+"""The short names of kube-apiserver's own resources, for commands that work offline. Source: ``kubectl
+api-resources``."""

@@ -17,11 +17,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from bridge.kube import SHORT_NAMES, Catalogue, UnknownResource, is_accepted, resolve_name
+from bridge.kube import Catalogue, UnknownResource, is_accepted, resolve_name
 from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
 from bridge.model.policies import RedactionRule
 from bridge.model.primitives.field_path import FieldPath
-from bridge.model.resource import Resource, ResourceName, Scope
+from bridge.model.resource import SHORT_NAMES, Resource, ResourceName, Scope
 from bridge.outbox import Ledger
 from bridge.plan.plan import Wanted
 from bridge.views.selection import Selector, SelectorText, Unwatched, find_unwatched

@@ -50,3 +50,8 @@ def test_a_command_on_the_running_bridge_does_not_import(module: str) -> None:
 
 def test_what_a_shell_asks_at_each_key_imports_no_client() -> None:
     assert not {"httpx", "aiohttp"} & imported("completion", "bash")
+
+
+def test_a_history_is_read_without_a_client() -> None:
+    for words in (("history", "deploy/web"), ("diff", "1h", "now")):
+        assert not {"httpx", "aiohttp", "bridge.kube"} & imported(*words)

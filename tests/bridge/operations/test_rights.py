@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.kube import SHORT_NAMES, Catalogue, UnknownResource
+from bridge.kube import Catalogue, UnknownResource
 from bridge.kube.discovery.catalogue import Document, GroupVersion, Served
 from bridge.model.policies import LeaseTiming
-from bridge.model.resource import Resource, Scope
+from bridge.model.resource import SHORT_NAMES, Resource, Scope
 from bridge.operations.rights import (
     IDENTITY,
     ClusterWide,
