@@ -34,9 +34,9 @@ from bridge.history.restore import CannotBeRestored, Restored, restored
 from bridge.model.formats.object_paths import ObjectName
 from bridge.model.primitives.printable import counted
 from bridge.playground import PastCluster, PastObject, columns_of, past_kind
+from bridge.playground.objects import crds
 from bridge.playground.objects.catalogue import Kind
 
-_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 _MOST_BYTES = 1 << 30
 """Of the states that a server holds."""
 
@@ -74,8 +74,8 @@ def _demand_one_cluster(history: HistoryFile) -> None:
 def _kind(history: HistoryFile, point: PastPoint, kept: KeptResource) -> Kind:
     """The kind of a resource, by its definition of that time where the file has it."""
     definition = None
-    if any(each.name == _DEFINITIONS for each in history.resources):
-        found = next(history.at(point, resource=_DEFINITIONS, name=kept.name), None)
+    if any(each.name == crds.NAME for each in history.resources):
+        found = next(history.at(point, resource=crds.NAME, name=kept.name), None)
         definition = msgspec.json.decode(found.state) if found is not None and found.state else None
     some = next(history.at(point, resource=kept.name), None)
     return past_kind(
