@@ -171,7 +171,6 @@ MADE = {
     "kubedelta_reader/sources/parts.py": "digits, as many as they are, in front of an escaped text",
     "bridge/transform/redaction.py": "a name of the configuration, and repetitions that are possessive",
     "sinks/kafka/topics.py": "a template of the configuration with classes of letters; topics have 249 characters",
-    "bridge/cli/manifests.py": "digits, possessive, between fixed texts",
     "config/values.py": "those of Matching, which are pumped where they are written",
 }
 """Modules with expressions that are made when the program runs, and why these are linear."""
