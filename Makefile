@@ -30,7 +30,7 @@ SLOWEST = --durations=5 --durations-min=10
 
 # The site: pages, and the files that they link to
 DOCS ?= build/docs
-PAGES = $(wildcard *.md docs/*.md docs/*/*.md docs/images/* recipes/*/*.md) bridge/operations/page/static/icon.svg LICENSE requirements.txt requirements-build.txt sinks/README.md $(wildcard sinks/*.py) \
+PAGES = $(wildcard *.md docs/*.md docs/*/*.md docs/images/* recipes/*/*.md) bridge/app/page/static/icon.svg LICENSE requirements.txt requirements-build.txt sinks/README.md $(wildcard sinks/*.py) \
 	tests/contracts/test_every_sink.py benchmarks/README.md $(wildcard benchmarks/results/*) \
 	config/reference.yaml $(wildcard config/examples/* deploy/*.yaml deploy/replicas/* deploy/chart/*.yaml deploy/chart/files/*)
 

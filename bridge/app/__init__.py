@@ -1,9 +1,12 @@
 """The composition root: it builds the rooms of a bridge from a plan, joins them, runs them in one task group, and ends
-them in order. While they run, it puts a changed configuration into effect.
+them in order. While they run, it puts a changed configuration into effect, and operators act on them: with commands on
+a socket, and on a page.
 
+admin               commands for a running bridge over its socket, and for the state of a stopped one
 bridge              a run: opens the connection and the outbox, runs the rooms on them, and closes both
 live_change         foresees a change, and carries it out in the running rooms
 operators           opens the control socket, and the page
+page                the page for people
 profiling           CPU time of a run, by stage
 reloader            notices that the file changed, reads it, and accepts or refuses the change
 running             the rooms on an open outbox: begins and ends them, and collects their state
@@ -39,6 +42,11 @@ Invariants, each with its tests:
 - A change of the configuration takes effect as a whole, or is refused as a whole with every reason.
   ``tests/bridge/app/test_refusals.py``
 - A reload interrupts only the sinks and informers that it changes. ``tests/bridge/app/test_reload.py``
+- A command on a running bridge takes effect at once; on the files of a stopped one, at its next start.
+  ``tests/bridge/app/admin/test_operations.py``
+- Only the bridge's user (and root) can open the socket. ``tests/bridge/app/admin/test_server.py``
+- Without a token the page changes nothing, and with one nobody without it gets any data.
+  ``tests/bridge/app/page/test_access.py``
 - A bridge that was ready stays ready over a change. ``tests/bridge/app/test_steady_readiness.py``
 - Where a definition comes back with another scope, or a short name has a new meaning, informers begin as at a restart.
   ``tests/bridge/app/test_divided_anew.py``

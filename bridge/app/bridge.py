@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
+from bridge.app.admin.commands import AdminCommand, AdminOperations, Arguments
 from bridge.app.operators import RunningSources, open_to_operators
 from bridge.app.reloader import Reloader
 from bridge.app.running import RunningBridge, informers_status
@@ -25,7 +26,6 @@ from bridge.kube import connect
 from bridge.model.admin import Followed, UnknownTarget
 from bridge.model.resource import LEASES
 from bridge.model.status import BridgeStatus, ElectionStatus, replica_of
-from bridge.operations.admin.commands import AdminCommand, AdminOperations, Arguments
 from bridge.outbox import Damaged, Outbox, StateError
 from bridge.plan.keys import load_cipher, load_redaction_keys
 from bridge.plan.plan import ElectionPlan, Plan, PlanRefused

@@ -17,8 +17,8 @@ from bridge.delivery.selecting import Selecting
 from bridge.delivery.sink_pipeline import RunningSinks
 from bridge.kube import KubeClient
 from bridge.model.resource import Resource
-from bridge.operations.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, partition_of
 from bridge.outbox import Outbox, covering
+from bridge.plan.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, partition_of
 from bridge.plan.difference import SettingsDifference
 from bridge.plan.entries import ResourceChange, mistakes_of
 from bridge.plan.plan import CurrentResources, Plan

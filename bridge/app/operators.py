@@ -7,25 +7,25 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from bridge.app.admin.commands import AdminOperations
+from bridge.app.admin.operations import about
+from bridge.app.admin.server import AdminServer
 from bridge.delivery.sink_pipeline import SinkPipeline
 from bridge.model.primitives.network import host_and_port
 from bridge.model.record import Record
 from bridge.model.status import BridgeStatus
-from bridge.operations.admin.commands import AdminOperations
-from bridge.operations.admin.operations import about
-from bridge.operations.admin.server import AdminServer
 from bridge.outbox import StateUnusable
 from bridge.plan.plan import Plan, PlanRefused
 from bridge.processor.shared_processor import SharedProcessor
 from bridge.telemetry.facts import Report
 
 if TYPE_CHECKING:
-    from bridge.operations.page.server import PageServer
-    from bridge.operations.page.viewers import Form
+    from bridge.app.page.server import PageServer
+    from bridge.app.page.viewers import Form
 
 
 class RunningSources:
-    """The running bridge, as far as the page reads it: PageSources of operations.page."""
+    """The running bridge, as far as the page reads it: PageSources of app.page."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ async def _start_page(
     without a page does not have it in memory."""
     if plan.page is None:
         return None
-    from bridge.operations.page.server import PageServer
+    from bridge.app.page.server import PageServer
 
     page = PageServer(plan.page, operations, sources, report, cluster=plan.cluster)
     try:

@@ -18,6 +18,7 @@ from functools import partial
 
 import msgspec
 
+from bridge.app.admin.operations import LiveOperations
 from bridge.app.live_change import LiveChange
 from bridge.app.operators import RunningSources, open_to_operators
 from bridge.app.reloader import Reloader
@@ -35,7 +36,6 @@ from bridge.informer.controller import Transform
 from bridge.kube import KubeClient
 from bridge.model.resource import Resource, Scope
 from bridge.model.status import BridgeStatus, ElectionStatus, InformerState, InformerStatus, SinkStatus
-from bridge.operations.admin.operations import LiveOperations
 from bridge.outbox import Outbox
 from bridge.plan.cluster_identity import identify
 from bridge.plan.entries import ignored_by, recovers_steps, rules_for

@@ -11,11 +11,11 @@ from kubedelta_reader.sources import Source, Unavailable
 from kubedelta_reader.sources.files import FileSource
 from kubedelta_reader.sources.parts import timed_parts_of
 
-from bridge.actors.actor_log import ActorLog, Naming, names
-from bridge.actors.collecting import AuditWebhook, Collector, follow
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.process import handle_signals
 from bridge.cli.terminal import complain
+from bridge.history.actors.actor_log import ActorLog, Naming, names
+from bridge.history.actors.collecting import AuditWebhook, Collector, follow
 from bridge.http.access import TokenFile, TokenGate
 from bridge.model.primitives.printable import counted
 from bridge.plan.keys import read_key_file

@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec
 
 import msgspec
 
+from bridge.app.admin.client import AdminClient
 from bridge.cli.admin_access import StateAccess, admin_of, directory_of, elapsed, replayed, snapshot_delivered
 from bridge.cli.exits import Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
@@ -35,7 +36,6 @@ from bridge.model.admin import (
 from bridge.model.diagnosis import Trouble, troubles_of
 from bridge.model.primitives.printable import counted
 from bridge.model.status import SnapshotState, SnapshotStatus
-from bridge.operations.admin.client import AdminClient
 from sinks import registry
 
 # ── Access to the state ──────────────────────────────────────────────────────

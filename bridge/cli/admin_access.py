@@ -20,6 +20,8 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
+from bridge.app.admin.client import AdminClient, NoAnswer, NotRunning
+from bridge.app.admin.commands import AdminOperations
 from bridge.cli.progress import progress
 from bridge.cli.settings import OperatorSettings
 from bridge.cli.terminal import complain, plain
@@ -27,8 +29,6 @@ from bridge.http.readiness import STATE
 from bridge.model.diagnosis import troubles_of_sink
 from bridge.model.primitives.network import host_and_port
 from bridge.model.status import SinkStatus, SnapshotState, SnapshotStatus
-from bridge.operations.admin.client import AdminClient, NoAnswer, NotRunning
-from bridge.operations.admin.commands import AdminOperations
 from config.errors import ConfigError
 from config.schema import Settings
 
@@ -57,7 +57,7 @@ async def admin_of(found: OperatorSettings) -> AsyncIterator[StateAccess]:
 
 
 def on_files(settings: Settings) -> AbstractAsyncContextManager[AdminOperations]:
-    from bridge.operations.admin.operations import open_admin
+    from bridge.app.admin.operations import open_admin
 
     return open_admin(settings)
 

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from bridge.app.admin.client import running_on
+from bridge.checks.check import check_all
+from bridge.checks.findings import CheckResult, Finding, NoisyPath
 from bridge.cli.exits import Exit
 from bridge.cli.settings import load_settings
 from bridge.cli.terminal import say, shortened, table
 from bridge.model.primitives.printable import escaped
-from bridge.operations.check.check import check_all
-from bridge.operations.check.findings import CheckResult, Finding, NoisyPath
 from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import wrong_election, wrong_selections
@@ -39,7 +40,7 @@ def check(path: Path, *, offline: bool, noise: float | None) -> int:
 
 async def _check(plan: Plan, noise: float | None) -> int:
     worst = Exit.OK
-    async for finding in check_all(plan, noise=noise):
+    async for finding in check_all(plan, await running_on(plan.state), noise=noise):
         say(str(finding))
         if finding.rows:
             say(table(("SINK", "OP", "RECORDS"), [(sink, op, str(count)) for sink, op, count in finding.rows]))

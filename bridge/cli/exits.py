@@ -44,14 +44,14 @@ class CommandEnds(Exception):
 
 def end_of(error: Exception) -> CommandEnds | None:
     """None for a bug. Imports the rooms only here, since most commands do not fail."""
+    from bridge.app.admin.client import CommandFailed, NoAnswer, NotRunning
+    from bridge.checks.rights import ClusterWide
     from bridge.cli.terminal import plain
     from bridge.history import NotInHistory
     from bridge.kube import ApiError, CredentialsError, UnknownResource
     from bridge.model.admin import UnknownTarget
-    from bridge.operations.admin.client import CommandFailed, NoAnswer, NotRunning
-    from bridge.operations.cluster_view import ClusterRefuses, ClusterUnavailable
-    from bridge.operations.rights import ClusterWide
     from bridge.outbox import Damaged, StateError
+    from bridge.plan.cluster_view import ClusterRefuses, ClusterUnavailable
     from config.errors import ConfigError
 
     match error:

@@ -19,14 +19,14 @@ import apsw
 import msgspec
 from kubedelta_reader.sources import Unavailable
 
-from bridge.actors.actor_log import actors_in
-from bridge.actors.audit import Join
-from bridge.actors.joining import Made, StepOfObject, made_by
 from bridge.cli.arguments import UsageError, history_file
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.manifests import as_yaml
 from bridge.cli.terminal import Colours, colour_of, complain, say_escaped
 from bridge.history import HistoryFile, HistoryStep, PastPoint
+from bridge.history.actors.actor_log import actors_in
+from bridge.history.actors.audit import Join
+from bridge.history.actors.joining import Made, StepOfObject, made_by
 from bridge.history.compare import StatePair, compared
 from bridge.history.file import KnownGap, StateAt
 from bridge.history.points import in_words

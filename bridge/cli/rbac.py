@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bridge.cli.exits import Exit
-from bridge.cli.settings import load_settings
-from bridge.cli.terminal import complain, say
-from bridge.kube import ApiError, Catalogue, CredentialsError, connect
-from bridge.operations.rights import (
+from bridge.checks.rights import (
     IDENTITY,
     Right,
     Subject,
@@ -21,6 +17,10 @@ from bridge.operations.rights import (
     manifests,
     rights_of,
 )
+from bridge.cli.exits import Exit
+from bridge.cli.settings import load_settings
+from bridge.cli.terminal import complain, say
+from bridge.kube import ApiError, Catalogue, CredentialsError, connect
 from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from bridge.app.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
+from bridge.app.admin.commands import AdminOperations
 from bridge.cli.admin_access import directory_of, on_files
 from bridge.cli.exits import Exit
 from bridge.cli.settings import OperatorSettings, operator_settings
@@ -22,8 +24,6 @@ from bridge.model.admin import About, CursorStatus, UnknownTarget
 from bridge.model.diagnosis import Rejected, Trouble, troubles_of, troubles_of_sink
 from bridge.model.primitives.printable import counted
 from bridge.model.status import BridgeStatus, ConfigurationStatus, SinkState, SinkStatus
-from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
-from bridge.operations.admin.commands import AdminOperations
 from config.document import ConfigurationFile
 from config.errors import ConfigError
 

@@ -18,6 +18,7 @@ from typing import NoReturn
 import msgspec
 from kubedelta_reader.sources import Unavailable
 
+from bridge.app.admin.client import AdminClient, NoAnswer, NotRunning
 from bridge.cli.admin_access import directory_of
 from bridge.cli.arguments import NO_FILE, UsageError, default_file
 from bridge.cli.exits import CommandEnds, Exit
@@ -28,7 +29,6 @@ from bridge.model.change import Evidence, Op
 from bridge.model.primitives.printable import counted
 from bridge.model.resource import SHORT_NAMES, Resource, ResourceName
 from bridge.model.versions.followed_record import FollowedRecord, followed, record_in
-from bridge.operations.admin.client import AdminClient, NoAnswer, NotRunning
 from bridge.views.evaluation import Evaluator, FailedEvaluation, Failures
 from bridge.views.language import Cel, Expression, ExpressionProblem, MissingLibrary, Purpose
 from config.errors import ConfigError

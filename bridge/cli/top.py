@@ -24,6 +24,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from bridge.app.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
 from bridge.cli.admin_access import directory_of, fetched
 from bridge.cli.console import ScreenConsole
 from bridge.cli.exits import Exit
@@ -43,7 +44,6 @@ from bridge.cli.top_figures import (
     summary,
 )
 from bridge.model.admin import UnknownTarget
-from bridge.operations.admin.client import AdminClient, CommandFailed, NoAnswer, NotRunning
 
 _FIXED_LINES = 4
 """Lines beside the two tables."""

@@ -13,16 +13,16 @@ from typing import Any
 
 from kubedelta_reader.sources import Unavailable
 
+from bridge.checks.compare import Difference, DifferenceKind
+from bridge.checks.verify import Verification
+from bridge.checks.verify import verify as compare
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.progress import progress
 from bridge.cli.settings import load_settings
 from bridge.cli.terminal import plain, say
 from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.printable import counted
-from bridge.operations.cluster_view import Version
-from bridge.operations.verify.compare import Difference, DifferenceKind
-from bridge.operations.verify.verify import Verification
-from bridge.operations.verify.verify import verify as compare
+from bridge.plan.cluster_view import Version
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import wrong_selections
 from config.schema import Settings

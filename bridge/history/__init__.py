@@ -4,6 +4,7 @@
 ``restore`` ask that file, and no cluster. What a record means is decided by ``kubedelta_reader`` alone: the room keeps
 the steps that its ``Reader`` makes.
 
+actors     who made the changes, by the API server's audit log
 points     a time or a version in the past, as an operator writes it
 names      which objects of the file an operator means: ``deploy/web``, ``po``
 bodies     states as packed texts, and the patches from each state back to the one before

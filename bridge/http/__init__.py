@@ -6,6 +6,7 @@ certificates   a certificate that no authority signs
 listener       bounds clients' connections from their acceptance, and answers their requests
 readiness      the report of /readyz?verbose
 server         /metrics, /healthz, /readyz
+socket_file    the file of the admin socket in the state directory
 
 A connection is counted by ``listener``, which reads its request within bounds; then ``access`` admits it or raises a
 refusal, and the server's handler answers from a BridgeStatus. The page, the admin socket and replication have

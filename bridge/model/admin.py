@@ -1,6 +1,6 @@
 """Values of the operator's commands, which rooms share: requests and answers of ``kubedelta cursors``, ``replay``,
 ``snapshot``, ``dead-letters``, ``state check``, ``reload`` and ``tail``. The commands are declared in
-``operations.admin.commands``.
+``app.admin.commands``.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ Invariants, each with its test:
   the sink cannot have received it: not handed out in this run, and not in the log when this run began.
   ``tests/properties/test_compaction.py``
 - A pause outlasts the process: it is in the cursor's row, and a crash resumes no sink.
-  ``tests/bridge/operations/admin/test_operations.py``
+  ``tests/bridge/app/admin/test_operations.py``
 - Order and age never depend on the wall clock: order is the sequence, and ages are counted while the bridge runs.
   ``tests/bridge/outbox/test_retention.py``
 """

@@ -1,6 +1,7 @@
 """The plan of a bridge: its configuration in the types of the other rooms, and its meaning on a cluster.
 
 cluster_identity     identifies the cluster by a uid, and compares it with that in the state
+cluster_view         lists the live objects of a cluster, completely or not at all
 difference           compares two configurations: the part that a running bridge can put into effect, and the rest
 entries              the resources of a cluster that the entries of ``resources`` and ``select`` mean
 keys                 reads and makes files with keys: those of redaction, and those of the content of the state

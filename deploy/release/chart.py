@@ -9,7 +9,7 @@ import yaml
 
 from deploy.release.notes import Notes
 
-ICON = "bridge/operations/page/static/icon.svg"
+ICON = "bridge/app/page/static/icon.svg"
 """On the site of `make docs`, as in the tree."""
 _BULLET = re.compile(r"^- (.*(?:\n  .*)*)", re.MULTILINE)
 

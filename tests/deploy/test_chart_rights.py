@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from bridge.checks.rights import IDENTITY, Right, Subject, election_rights, in_namespaces, rights_of
+from bridge.checks.rights import manifests as manifests_of
 from bridge.kube import Catalogue, ClusterAccess, connect
-from bridge.operations.rights import IDENTITY, Right, Subject, election_rights, in_namespaces, rights_of
-from bridge.operations.rights import manifests as manifests_of
 from bridge.plan.plan_from_settings import plan_of
 from config.load import load
 from tests.deploy.helm import CONFIG, NAMESPACE, TYPES, Helm, Manifest

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.checks.rights import election_rights
 from bridge.model.primitives.shard import ShardBy
-from bridge.operations.rights import election_rights
 from bridge.plan.plan_from_settings import plan_of
 from config.schema import ShardSettings
 from tests.deploy.helm import (

@@ -283,9 +283,7 @@ def test_a_release_is_made_up_to_the_upload(helm_build: Path, image_environ: Map
 
     with zipfile.ZipFile(dist / f"kubedelta-{VERSION}-py3-none-any.whl") as wheel:
         assert "bridge/cli/__init__.py" in wheel.namelist()
-        page = {
-            f"bridge/operations/page/static/{file.name}" for file in (ROOT / "bridge/operations/page/static").iterdir()
-        }
+        page = {f"bridge/app/page/static/{file.name}" for file in (ROOT / "bridge/app/page/static").iterdir()}
         assert page <= set(wheel.namelist())
     with tarfile.open(dist / f"kubedelta-{VERSION}.tgz") as packed:
         chart = packed.extractfile("kubedelta/Chart.yaml")

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
 
+from bridge.app.admin.commands import AdminOperations
 from bridge.model.admin import (
     Cursors,
     CursorStatus,
@@ -21,7 +22,6 @@ from bridge.model.admin import (
     UnknownTarget,
 )
 from bridge.model.status import BridgeStatus, SnapshotState, SnapshotStatus
-from bridge.operations.admin.commands import AdminOperations
 
 
 def a_dead_letter(number: int, sink: str = "hook", **differing: object) -> DeadLetter:

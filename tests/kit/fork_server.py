@@ -141,7 +141,7 @@ def _import_all() -> None:
         kind.load()
     for module in pkgutil.iter_modules(bridge.cli.__path__, "bridge.cli."):
         importlib.import_module(module.name)
-    for name in ("bridge.cli.command_line", "bridge.app", "bridge.operations.check.check", "bridge.playground"):
+    for name in ("bridge.cli.command_line", "bridge.app", "bridge.checks.check", "bridge.playground"):
         importlib.import_module(name)
     settings_type(sink_options())  # Takes as long as all modules of a room.
     count_from_one()

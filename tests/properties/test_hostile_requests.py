@@ -13,16 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from bridge.app.page import viewers as stream
+from bridge.app.page.server import OFFERED, PageServer
 from bridge.http import listener as connections
 from bridge.http.access import TokenFile
 from bridge.http.server import WebServer
-from bridge.operations.page import viewers as stream
-from bridge.operations.page.server import OFFERED, PageServer
 from bridge.plan.plan import PagePlan
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.process import AnswerFailed
 from bridge.telemetry.metrics import Metrics
-from tests.bridge.operations.page.page import TOKEN, ABridge
+from tests.bridge.app.page.page import TOKEN, ABridge
 from tests.kit.deadlines import BUSY
 from tests.kit.examples import examples
 from tests.kit.fake_admin import FakeAdmin, a_dead_letter

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import nats
 
+from bridge.app.admin.client import AdminClient
 from bridge.model.admin import Replayed, ReplayRequest
-from bridge.operations.admin.client import AdminClient
 from bridge.playground import Playground
 from bridge.playground.simulation.manifests import config_map
 from tests.cluster.fixtures import StartNats

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bridge.operations.admin.client import AdminClient
+from bridge.app.admin.client import AdminClient
 from bridge.outbox import EncryptionKey
 from tests.cluster.kube_client import KubeClient
 from tests.kit.bridge_process import BridgeProcess

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bridge.operations.admin.client import AdminClient
+from bridge.app.admin.client import AdminClient
 from bridge.playground import Playground
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.servers import Kafka

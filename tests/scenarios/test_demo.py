@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from select import select
 from urllib.request import urlopen
 
-from bridge.operations.page.server import EVENTS
+from bridge.app.page.server import EVENTS
 from tests.kit.deadlines import BUSY
 
 DEMO = [sys.executable, "-m", "bridge", "demo"]

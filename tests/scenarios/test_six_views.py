@@ -13,9 +13,9 @@ import pytest
 from celpy.adapter import json_to_cel
 from celpy.evaluation import CELEvalError
 
+from bridge.app.admin.client import AdminClient
 from bridge.model.admin import SnapshotRequest, UnknownTarget
 from bridge.model.status import SnapshotStatus
-from bridge.operations.admin.client import AdminClient
 from tests.cluster.kube_client import KubeClient, Manifest
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.churn import KINDS, Churn, churning

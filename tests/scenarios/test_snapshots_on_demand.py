@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bridge.app.admin.client import AdminClient
 from bridge.model.admin import SnapshotRequest, UnknownTarget
 from bridge.model.status import SnapshotStatus
-from bridge.operations.admin.client import AdminClient
 from bridge.playground import Playground
 from bridge.playground.simulation.manifests import config_map
 from tests.cluster.kube_client import Manifest

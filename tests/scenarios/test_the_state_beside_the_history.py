@@ -13,8 +13,8 @@ import msgspec
 import nats
 import pytest
 
+from bridge.app.admin.client import AdminClient
 from bridge.model.admin import ReplayRequest, SnapshotRequest
-from bridge.operations.admin.client import AdminClient
 from bridge.playground import Playground
 from tests.cluster.fixtures import MakeTopic, fresh_name
 from tests.cluster.kube_client import Manifest

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bridge.app.admin.client import AdminClient
 from bridge.app.bridge import Bridge
 from bridge.http.readiness import report
 from bridge.kube import ClusterAccess
@@ -18,7 +19,6 @@ from bridge.model.admin import ReplayRequest, SnapshotRequest, UnknownTarget
 from bridge.model.policies import LeaseTiming
 from bridge.model.record import Delta, Gap, Record, Snapshot
 from bridge.model.status import SinkState
-from bridge.operations.admin.client import AdminClient
 from bridge.plan.plan import ElectionPlan, Plan, SinkPlan, Wanted
 from bridge.replication.identity import FILE, read_predecessors, write_identities
 from bridge.replication.lease import LAST_TERM, PUBLISHED, TERM

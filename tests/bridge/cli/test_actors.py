@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.cli.exits import Exit
-from tests.bridge.actors.audit_events import answered, audit_event, line
+from tests.bridge.history.actors.audit_events import answered, audit_event, line
 from tests.kit.commands import in_a_process
 
 

@@ -19,6 +19,9 @@ import yaml
 from hypothesis import given
 from hypothesis.strategies import datetimes, timezones
 
+from bridge.app.admin import client as admin_client
+from bridge.app.admin.commands import AdminOperations
+from bridge.app.admin.server import AdminServer
 from bridge.cli import admin as reload_command
 from bridge.cli import admin_access as access
 from bridge.cli import admin_access as waiting
@@ -46,9 +49,6 @@ from bridge.model.status import (
     SinkStatus,
     SnapshotState,
 )
-from bridge.operations.admin import client as admin_client
-from bridge.operations.admin.commands import AdminOperations
-from bridge.operations.admin.server import AdminServer
 from bridge.outbox.errors import Damaged, StateUnusable
 from bridge.telemetry.metrics import Metrics
 from config.schema import Settings

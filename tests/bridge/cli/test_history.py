@@ -9,13 +9,13 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from bridge.actors.audit import BEFORE_ANNOTATION, UID_ANNOTATION
 from bridge.cli.exits import Exit
+from bridge.history.actors.audit import BEFORE_ANNOTATION, UID_ANNOTATION
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Gap
 from bridge.outbox import Retention
-from tests.bridge.actors.audit_events import answered, audit_event, line
 from tests.bridge.cli.conftest import BuildHistory, Command
+from tests.bridge.history.actors.audit_events import answered, audit_event, line
 from tests.bridge.outbox.opened import opened
 from tests.cluster.fixtures import MakeStream
 from tests.cluster.servers import Nats

@@ -24,10 +24,9 @@ def imported(*arguments: str) -> set[str]:
     [
         "rich",
         "click",
-        "bridge.operations.check",
-        "bridge.operations.verify",
+        "bridge.checks",
         "bridge.playground",
-        "bridge.operations.page",
+        "bridge.app.page",
         "nats",
         "opentelemetry",
     ],
@@ -42,7 +41,7 @@ def test_the_demo_has_its_renderer() -> None:
     assert "rich.live" in imported("demo")
 
 
-@pytest.mark.parametrize("module", ["bridge.app", "bridge.kube", "bridge.outbox", "httpx", "rich"])
+@pytest.mark.parametrize("module", ["bridge.app.bridge", "bridge.kube", "bridge.outbox", "httpx", "rich"])
 def test_a_command_on_the_running_bridge_does_not_import(module: str) -> None:
     for command in ("status", "cursors"):
         assert module not in imported(command, "-c", "kubedelta.yaml")

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bridge.app.admin.server import AdminServer
 from bridge.cli.exits import Exit
 from bridge.model.admin import About, DeadLetterChain
 from bridge.model.diagnosis import troubles_of
@@ -28,7 +29,6 @@ from bridge.model.status import (
     SinkState,
     SinkStatus,
 )
-from bridge.operations.admin.server import AdminServer
 from bridge.outbox import Outbox
 from bridge.telemetry.facts import discard
 from tests.bridge.cli.conftest import Command, a_config

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import yaml
 
+from bridge.app.admin.server import AdminServer
 from bridge.cli import main
 from bridge.cli.exits import Exit
 from bridge.cli.tail import TailLines
@@ -23,7 +24,6 @@ from bridge.model.change import Evidence, Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta
 from bridge.model.versions.followed_record import FollowedRecord
-from bridge.operations.admin.server import AdminServer
 from tests.bridge.cli.conftest import Command, a_config
 from tests.kit.deadlines import BUSY
 from tests.kit.fake_admin import FakeAdmin

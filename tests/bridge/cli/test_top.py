@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bridge.app.admin.server import AdminServer
 from bridge.cli.exits import Exit
 from bridge.cli.top import summary_line, table_lines
 from bridge.cli.top_figures import Answer, Counts, Figures, Order, figures_of, resource_table, sink_table, summary
@@ -22,7 +23,6 @@ from bridge.model.change import Op
 from bridge.model.primitives.network import host_and_port
 from bridge.model.resource import Scope
 from bridge.model.status import BridgeStatus, CircuitState, InformerState, InformerStatus, SinkState, SinkStatus
-from bridge.operations.admin.server import AdminServer
 from bridge.telemetry.facts.delivery import BatchCommitted
 from bridge.telemetry.metrics import Metrics
 from tests.bridge.cli.conftest import Command, a_config

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.app.admin.client import AdminClient
 from bridge.model.policies import BacklogBounds, WhenFull
 from bridge.model.record import Gap, Record
-from bridge.operations.admin.client import AdminClient
 from bridge.telemetry.facts.delivery import BacklogCompacted, IntakeBlocked, IntakeResumed
 from sinks.base import Lanes, Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running

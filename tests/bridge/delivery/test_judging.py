@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.app.admin.operations import OfflineOperations
 from bridge.model.admin import Replayed, ReplayRequest, UnknownTarget
 from bridge.model.policies import StartPolicy
-from bridge.operations.admin.operations import OfflineOperations
 from bridge.views.selection import SelectorText
 from tests.bridge.delivery.chat import BIG, EVERY, change, put, started, taken
 from tests.kit.pipelines import replay

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from bridge.app.admin.client import AdminClient
 from bridge.delivery import live_tail
 from bridge.model.admin import SnapshotRequest, UnknownTarget
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.formats.envelope import Envelopes
 from bridge.model.policies import RedactionMode, RedactionRule
 from bridge.model.primitives.field_path import FieldPath
-from bridge.operations.admin.client import AdminClient
 from bridge.views.selection import SelectorText
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.sinks import RecordingSink, StuckSink

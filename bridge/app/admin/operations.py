@@ -1,0 +1,291 @@
+"""Carries the operator's commands out on the state. Each command's promise is in ``AdminOperations``.
+
+``OfflineOperations`` are for the state of a bridge that does not run, which ``open_admin`` opens under the lock of its
+directory. ``LiveOperations`` belong to a running bridge, whose sinks and feeds follow at once. Pauses are durable
+before they take effect, so a crash in between loses none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from bridge.app.admin.commands import LARGEST_PAGE, AdminOperations
+from bridge.delivery.backfills import begin_replay, begin_snapshot, cancel_snapshot
+from bridge.delivery.live_tail import LiveTail
+from bridge.delivery.sink_feed import SinkFeed
+from bridge.delivery.sink_pipeline import SinkPipeline, seconds_until
+from bridge.kube import Catalogue
+from bridge.model.admin import (
+    About,
+    Cursors,
+    CursorStatus,
+    DeadLetter,
+    DeadLetterChain,
+    Followed,
+    Reloaded,
+    ReloadRequest,
+    Replayed,
+    ReplayRequest,
+    SnapshotRequest,
+    StateReport,
+    UnknownTarget,
+)
+from bridge.model.primitives.network import host_and_port
+from bridge.model.record import Delta, SnapshotScope
+from bridge.model.status import BridgeStatus, PauseCause, SinkState, SnapshotStatus
+from bridge.outbox import DeadLetters, Outbox
+from bridge.plan.entries import meant
+from bridge.plan.keys import load_cipher
+from bridge.plan.plan import Plan
+from bridge.plan.plan_from_settings import plan_of
+from bridge.telemetry.facts import Report, discard
+from bridge.telemetry.facts.delivery import SinkPaused, SinkResumed
+from config.schema import Settings
+
+BEGINNING = "beginning"
+
+
+class OfflineOperations(AdminOperations):
+    """Commands on the files of a stopped bridge. They take effect at the next start."""
+
+    def __init__(self, outbox: Outbox, cluster: str, report: Report = discard) -> None:
+        """``cluster``: the configured name, for expressions."""
+        self._outbox = outbox
+        self._cluster = cluster
+        self._report = report
+
+    async def cursors(self) -> Cursors:
+        sinks = [self._cursor(cursor.sink) for cursor in self._outbox.sinks.all]
+        sinks.sort(key=lambda each: each.sink)
+        return Cursors(self._outbox.first, self._outbox.last, sinks, self._outbox.retains)
+
+    async def replay(self, request: ReplayRequest) -> Replayed:
+        kind = None
+        if request.resource is not None:
+            kind = await self._outbox.ledger.kind_of(await self._name_of(request.resource))
+        start = self._outbox.first if request.start == BEGINNING else request.start
+        return await begin_replay(
+            self._outbox,
+            request.sink,
+            self._feed(request.sink),
+            cluster=self._cluster,
+            start=start,
+            kind=kind,
+            namespace=request.namespace,
+        )
+
+    async def snapshot(self, request: SnapshotRequest) -> SnapshotStatus:
+        name = None if request.resource is None else await self._name_of(request.resource)
+        kind = None if name is None else await self._outbox.ledger.kind_of(name)
+        narrowing = (name, request.namespace, request.where)
+        return await begin_snapshot(
+            self._outbox,
+            request.sink,
+            self._feed(request.sink),
+            cluster=self._cluster,
+            report=self._report,
+            kind=kind,
+            scope=None if narrowing == (None, None, None) else SnapshotScope(*narrowing),
+        )
+
+    async def snapshots(self) -> Sequence[SnapshotStatus]:
+        return await self._outbox.snapshots.statuses()
+
+    async def cancel_snapshot(self, sink: str) -> SnapshotStatus:
+        return await cancel_snapshot(self._outbox, sink, self._feed(sink))
+
+    async def dead_letters(
+        self, sink: str | None = None, *, after: int = 0, limit: int = LARGEST_PAGE
+    ) -> Sequence[DeadLetter]:
+        if sink is not None:
+            self._dead_letters_of(sink)
+        return await self._outbox.dead_letters(sink, after, limit)
+
+    async def dead_letter_chains(
+        self, sink: str | None = None, *, after: int = 0, limit: int = LARGEST_PAGE
+    ) -> Sequence[DeadLetterChain]:
+        if sink is not None:
+            self._dead_letters_of(sink)
+        return await self._outbox.dead_letter_chains(sink, after, limit)
+
+    async def dead_letter_body(self, number: int) -> bytes:
+        record = await self._outbox.dead_letter(number)
+        return record.body if isinstance(record, Delta) else b"null"
+
+    async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        return await self._dead_letters_of(sink).retry(numbers)
+
+    async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        return await self._dead_letters_of(sink).drop(numbers)
+
+    async def retry_sink(self, sink: str) -> bool:
+        _ = self._outbox.sinks[sink]
+        return False
+
+    async def pause_sink(self, sink: str) -> bool:
+        return await self._outbox.sinks.pause(sink, PauseCause.OPERATOR)
+
+    async def resume_sink(self, sink: str) -> bool:
+        return await self._outbox.sinks.pause(sink, PauseCause.NONE)
+
+    async def state_check(self) -> StateReport:
+        return await self._outbox.check()
+
+    async def reload(self, request: ReloadRequest) -> Reloaded:
+        raise UnknownTarget("no bridge runs; its next start reads the configuration")
+
+    async def status(self) -> BridgeStatus:
+        raise UnknownTarget("no bridge runs")
+
+    async def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
+        raise UnknownTarget("no bridge runs, so no record is committed")
+        yield
+
+    async def _name_of(self, name: str) -> str:
+        """The resource's name, for any name that kubectl accepts: ``po``, ``pod``, ``Pod``, ``deploy.apps``."""
+        return meant(name, await self._outbox.ledger.exported_resources(), self._served())
+
+    def _feed(self, _sink: str) -> SinkFeed | None:
+        """The feed of a sink; None for a sink without one."""
+        return None
+
+    def _served(self) -> Catalogue | None:
+        """The resources that the API server serves; None without a discovery."""
+        return None
+
+    def _dead_letters_of(self, sink: str) -> DeadLetters:
+        dead_letters = self._outbox.sinks.dead_letters
+        if sink not in dead_letters:
+            raise UnknownTarget(f"there is no sink {sink}; there are: {', '.join(sorted(dead_letters)) or 'none'}")
+        return dead_letters[sink]
+
+    def _cursor(self, sink: str) -> CursorStatus:
+        cursor = self._outbox.sinks[sink]
+        backfill = cursor.backfill
+        size = self._outbox.backlog_of(sink)
+        return CursorStatus(
+            sink,
+            cursor.settled,
+            size.records,
+            size.bytes,
+            size.age,
+            cursor.configured,
+            "" if backfill is None else backfill.kind.value,
+            0 if backfill is None else backfill.last_item - cursor.settled_item,
+            bool(cursor.paused),
+            gone=cursor.paused is PauseCause.GONE,
+            fenced=cursor.paused is PauseCause.FENCED,
+        )
+
+
+@asynccontextmanager
+async def open_admin(settings: Settings) -> AsyncIterator[AdminOperations]:
+    """Holds the lock of the directory inside the context. Raises StateError, and Damaged for a damaged database, which
+    stays unchanged."""
+    plan = plan_of(settings)
+    sinks = {sink.name: sink.start for sink in plan.sinks}
+    async with await Outbox.open(
+        plan.state, sinks, retention=plan.retention, report=discard, only_existing=True, cipher=load_cipher(plan)
+    ) as outbox:
+        yield OfflineOperations(outbox, plan.cluster)
+
+
+class LiveOperations(OfflineOperations):
+    """Commands inside a running bridge. They take effect at once."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        pipelines: Mapping[str, SinkPipeline],
+        report: Report,
+        *,
+        cluster: str,
+        catalogue: Callable[[], Catalogue | None],
+        reload: Callable[[ReloadRequest], Awaitable[Reloaded]] | None,
+        live_tail: LiveTail,
+        status: Callable[[], BridgeStatus],
+    ) -> None:
+        """``reload``: None for a bridge without a configuration file."""
+        super().__init__(outbox, cluster, report)
+        self._pipelines = pipelines
+        self._catalogue = catalogue
+        self._reload = reload
+        self._live_tail = live_tail
+        self._status = status
+
+    def _served(self) -> Catalogue | None:
+        return self._catalogue()
+
+    async def status(self) -> BridgeStatus:
+        return self._status()
+
+    def follow(self, sink: str | None = None) -> AsyncGenerator[Followed, None]:
+        return self._live_tail.follow(sink)
+
+    async def retry_sink(self, sink: str) -> bool:
+        waited = await super().retry_sink(sink)
+        return self._pipelines[sink].worker.retry_now() if sink in self._pipelines else waited
+
+    async def pause_sink(self, sink: str) -> bool:
+        # Durable first: after a crash in between, the sink is paused as the operator wanted.
+        changed = await super().pause_sink(sink)
+        if sink in self._pipelines:
+            self._pipelines[sink].worker.suspend(PauseCause.OPERATOR)
+        if changed:
+            self._report(SinkPaused(sink))
+        return changed
+
+    async def resume_sink(self, sink: str) -> bool:
+        # Durable first, as above.
+        changed = await super().resume_sink(sink)
+        if sink in self._pipelines:
+            self._pipelines[sink].worker.resume()
+        if changed:
+            self._report(SinkResumed(sink))
+        return changed
+
+    async def reload(self, request: ReloadRequest) -> Reloaded:
+        if self._reload is None:
+            raise UnknownTarget("this bridge has no configuration file")
+        return await self._reload(request)
+
+    async def retry(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        count = await super().retry(sink, numbers)
+        self._wake(sink)
+        return count
+
+    async def drop(self, sink: str, numbers: Sequence[int] | None = None) -> int:
+        count = await super().drop(sink, numbers)
+        self._wake(sink)
+        return count
+
+    def _feed(self, sink: str) -> SinkFeed | None:
+        return self._pipelines[sink].feed if sink in self._pipelines else None
+
+    def _cursor(self, sink: str) -> CursorStatus:
+        cursor = super()._cursor(sink)
+        if sink not in self._pipelines:
+            return cursor
+        worker = self._pipelines[sink].worker
+        return msgspec.structs.replace(
+            cursor,
+            # The worker knows before the database does.
+            gone=cursor.gone or worker.state is SinkState.GONE,
+            fenced=cursor.fenced or worker.state is SinkState.FENCED,
+            retry_in=seconds_until(worker.retry_at),
+            asked=worker.asked,
+            last_error=worker.last_error or "",
+        )
+
+    def _wake(self, sink: str) -> None:
+        if sink in self._pipelines:
+            self._pipelines[sink].feed.wake()
+
+
+def about(plan: Plan) -> About:
+    """Identity of this process, which runs this plan."""
+    return About(os.getpid(), plan.file, "" if plan.listen is None else host_and_port(*plan.listen))

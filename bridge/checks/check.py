@@ -1,0 +1,222 @@
+"""Makes all checks of ``kubedelta check``: of this machine, the cluster, each resource and each sink; and forecasts the
+deltas of a start. It delivers no records, and does not affect a running bridge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+from bridge.checks.expressions import check_selections
+from bridge.checks.findings import CheckResult, Finding
+from bridge.checks.forecast import by_sink, forecast
+from bridge.checks.machine import check_addresses, check_directory
+from bridge.checks.noise import check_noise
+from bridge.checks.resources import check_resources
+from bridge.kube import ApiError, Catalogue, CredentialsError, KubeClient, connect
+from bridge.model.admin import About
+from bridge.model.answers import Refused
+from bridge.model.resource import Resource
+from bridge.outbox import Damaged, StateError, StateInspection, UnknownFormat, look_at, shard_in
+from bridge.plan import cluster_identity
+from bridge.plan.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, digests_by
+from bridge.plan.difference import MOST_DELETES
+from bridge.plan.entries import Resolution, resolve_wanted
+from bridge.plan.plan import Plan, SinkPlan
+from bridge.plan.preflight import preflight
+from bridge.telemetry.facts import Fact
+from bridge.telemetry.facts.cluster import ConnectionInsecure
+from sinks.base import ChecksDestinations, SinkUnavailable, WrongOption
+
+MOST_OBJECTS = 200_000
+"""Of a resource: with more objects, there is no forecast."""
+_NOT_FOUND = 404
+
+
+async def check_all(plan: Plan, running: About | None, *, noise: float | None = None) -> AsyncIterator[Finding]:
+    """Yields findings: of this machine first, then of the cluster and its resources, then of the sinks. ``running``:
+    the bridge that runs on the state directory. ``noise``: the seconds for which updates are watched; None for no look
+    at the noise."""
+    mistakes = await asyncio.to_thread(preflight, plan)
+    if plan.shard is not None:
+        yield Finding("shard", CheckResult.RIGHT, f"this bridge has {plan.shard}")
+    for finding in check_directory(plan, running):
+        yield finding
+    for finding in await check_addresses(plan, running):
+        yield finding
+    for subject, reason in mistakes:
+        yield Finding(subject, CheckResult.WRONG, reason)
+    for sink in plan.sinks:
+        if sink.clear_text:
+            yield Finding(f"sinks.{sink.name}", CheckResult.NOTE, sink.clear_text)
+        if sink.caution:
+            yield Finding(f"sinks.{sink.name}", CheckResult.NOTE, sink.caution)
+    resources: Sequence[Resource] = ()
+    insecure: list[ConnectionInsecure] = []
+    try:
+        async with connect(plan.access, report=partial(_keep_insecure, insecure)) as client:
+            for each in insecure:
+                yield Finding("cluster", CheckResult.NOTE, each.reason)
+            catalogue = None
+            try:
+                version = await client.version()
+                catalogue = await client.discover()
+            except ApiError as error:
+                named = str(error) if client.server in str(error) else f"{client.server}: {error}"
+                yield Finding("cluster", CheckResult.UNREACHABLE, f"{named} ({client.origin})")
+            if catalogue is not None:
+                found = f"{client.server} ({client.origin}) is Kubernetes {version}"
+                yield Finding("cluster", CheckResult.RIGHT, found)
+                resolution = resolve_wanted(plan.wanted, catalogue)
+                resources = tuple(dict.fromkeys(resolution.desired.values()))
+                async for finding in _check_cluster(plan, client, catalogue, resolution, noise):
+                    yield finding
+    except CredentialsError as error:
+        yield _of_cluster(error)
+    # A sink with wrong options would only fail with the same mistake once more.
+    wrong = {subject.split(".")[1] for subject, _ in mistakes if subject.startswith("sinks.")}
+    for findings in await asyncio.gather(
+        *(_check_sink(sink, resources) for sink in plan.sinks if sink.name not in wrong)
+    ):
+        for finding in findings:
+            yield finding
+
+
+def _keep_insecure(insecure: list[ConnectionInsecure], fact: Fact) -> None:
+    if isinstance(fact, ConnectionInsecure):
+        insecure.append(fact)
+
+
+def _of_cluster(error: CredentialsError) -> Finding:
+    subject, _, reason = str(error).partition(": ")
+    if subject.startswith("cluster."):
+        return Finding(subject, CheckResult.WRONG, reason)
+    return Finding("cluster", CheckResult.WRONG, str(error))
+
+
+# ── The cluster ──────────────────────────────────────────────────────────────
+
+
+async def _check_cluster(
+    plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, noise: float | None
+) -> AsyncIterator[Finding]:
+    allowed = True
+    election = plan.election if plan.election is not None and plan.election.namespace else None
+    async for finding in check_resources(plan.wanted, client, catalogue, resolution, election):
+        allowed = allowed and finding.verdict in (CheckResult.RIGHT, CheckResult.NOTE)
+        yield finding
+    for namespace in dict.fromkeys(scope.namespace for wanted in plan.wanted for scope in wanted.scopes):
+        if namespace is not None and await _is_missing(client, namespace):
+            reason = "the namespace does not exist: the bridge exports its objects once it does"
+            yield Finding(f"resources: namespaces: {namespace}", CheckResult.WRONG, reason)
+    async for finding in check_selections(plan, client, catalogue, resolution, allowed=allowed):
+        yield finding
+    async for finding in _check_state(plan, client, catalogue, resolution, allowed=allowed):
+        yield finding
+    if noise is not None:
+        reason = f"updates are watched for {noise:g} s, or until their watches end"
+        yield Finding("noise", CheckResult.NOTE, reason)
+        async for finding in check_noise(plan, client, catalogue, resolution, noise):
+            yield finding
+
+
+async def _is_missing(client: KubeClient, namespace: str) -> bool:
+    """Whether the namespace is missing. False if the bridge may not read namespaces."""
+    try:
+        await client.get(f"/api/v1/namespaces/{namespace}")
+    except ApiError as error:
+        return isinstance(error.answer, Refused) and error.answer.status == _NOT_FOUND
+    return False
+
+
+# ── The state, compared with the cluster ─────────────────────────────────────
+
+
+async def _check_state(
+    plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, *, allowed: bool
+) -> AsyncIterator[Finding]:
+    """``allowed``: every resource may be listed; else there is no forecast."""
+    try:
+        with look_at(plan.state) as look:
+            if look is None:
+                return
+            other = await _other_cluster(plan, client, look) or _other_shard(plan)
+            if other is not None:
+                yield other
+            elif allowed:
+                yield await _forecast(plan, client, catalogue, resolution, look)
+    except Damaged as error:
+        reason = (
+            f"it is damaged ({error}): the next start moves it aside; sinks get a Gap record, then every object as sync"
+        )
+        yield Finding("state.directory", CheckResult.NOTE, reason)
+    except UnknownFormat as error:
+        yield Finding("state.directory", CheckResult.WRONG, str(error))
+    except (StateError, OSError) as error:
+        yield Finding("state", CheckResult.NOTE, f"no forecast of a start: {error}")
+
+
+async def _other_cluster(plan: Plan, client: KubeClient, look: StateInspection) -> Finding | None:
+    try:
+        uid = await cluster_identity.read(client)
+    except ApiError:
+        return None
+    if look.cluster in ("", uid):
+        return None
+    found = f"it belongs to the cluster whose namespace kube-system has the uid {look.cluster}; this cluster's is {uid}"
+    if plan.restart_on_cluster_change:
+        return Finding(
+            "state.directory", CheckResult.NOTE, f"{found}: a start compares it with this cluster, in a new epoch"
+        )
+    return Finding("state.directory", CheckResult.WRONG, f"{found}: give each cluster a directory of its own")
+
+
+def _other_shard(plan: Plan) -> Finding | None:
+    if (was := shard_in(plan.state)) == plan.shard:
+        return None
+    reason = f"it has the objects of {was or 'all shards'}: give each shard a directory of its own"
+    return Finding("state.directory", CheckResult.WRONG, reason)
+
+
+async def _forecast(
+    plan: Plan, client: KubeClient, catalogue: Catalogue, resolution: Resolution, look: StateInspection
+) -> Finding:
+    digests = digests_by(plan, catalogue)
+    view = ClusterView(plan.cluster, client, resolution.desired, most=MOST_OBJECTS, digests=digests, shard=plan.shard)
+    try:
+        changes = await forecast(plan.cluster, plan.wanted, resolution, view, look)
+    except (ClusterUnavailable, ClusterRefuses) as error:
+        return Finding("state", CheckResult.NOTE, f"no forecast of a start: {error}")
+    rows = by_sink(changes, plan.sinks, look)
+    left = changes.left.total()
+    if left > MOST_DELETES:
+        most = ", ".join(f"{count} {name}" for name, count in changes.left.most_common(5))
+        reason = (
+            f"a start would export {left} objects as deleted, because the configuration no longer covers them "
+            f"({most}): restore the configuration, or begin with a new state directory"
+        )
+        return Finding("resources", CheckResult.WRONG, reason, rows)
+    if not rows:
+        return Finding("state", CheckResult.RIGHT, "a start would export no records: every sink is up to date")
+    return Finding("state", CheckResult.NOTE if left else CheckResult.RIGHT, "a start would export at least:", rows)
+
+
+# ── Sinks ────────────────────────────────────────────────────────────────────
+
+
+async def _check_sink(plan: SinkPlan, resources: Sequence[Resource]) -> list[Finding]:
+    subject = f"sinks.{plan.name}"
+    sink = plan.make()
+    try:
+        found = [Finding(subject, CheckResult.RIGHT, await sink.check())]
+        if isinstance(sink, ChecksDestinations):
+            found += [Finding(subject, CheckResult.WRONG, each) for each in await sink.check_destinations(resources)]
+    except WrongOption as error:
+        return [Finding(f"{subject}.{error.option}", CheckResult.WRONG, error.reason)]
+    except SinkUnavailable as error:
+        return [Finding(subject, CheckResult.UNREACHABLE, str(error))]
+    else:
+        return found
+    finally:
+        await sink.close()
