@@ -6,6 +6,8 @@ import asyncio
 import json
 import random
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +36,25 @@ def change(cluster: Playground, chance: random.Random, number: int) -> None:
         cluster.patch("configmaps", name, {"data": {"n": str(number)}})
 
 
+ENGINE = """
+import json, sys
+import duckdb
+with duckdb.connect() as engine:
+    for statement in json.load(sys.stdin):
+        found = engine.execute(statement)
+    print(json.dumps(found.fetchall()))
+"""
+"""A process of its own: DuckDB's binding complains of leaks at the end of whatever process it was loaded in."""
+
+
 def asked(folder: Path) -> dict[tuple[str, str], tuple[str, Any]]:
     """Namespace and name of each object by the table → uid and data."""
-    import duckdb  # Imported above, its binding complains at the end of the process.
-
-    with duckdb.connect() as engine:
-        for statement in (STEPS, OBJECTS):
-            there = statement.replace("'steps.", f"'{folder}/steps.")
-            found = engine.execute(there)
-        return {(row[0], row[1]): (row[2], json.loads(row[3]).get("data")) for row in found.fetchall()}
+    statements = [each.replace("'steps.", f"'{folder}/steps.") for each in (STEPS, OBJECTS)]
+    engine = [sys.executable, "-c", ENGINE]
+    ran = subprocess.run(engine, input=json.dumps(statements), capture_output=True, text=True, timeout=60 * BUSY)
+    assert ran.returncode == 0, ran.stderr
+    rows = json.loads(ran.stdout)
+    return {(namespace, name): (uid, json.loads(thing).get("data")) for namespace, name, uid, thing in rows}
 
 
 def is_closed(folder: Path) -> bool:
