@@ -21,6 +21,7 @@ from nats.js.api import StreamConfig
 
 from tests.cluster.kube_client import CustomResource, KubeClient
 from tests.cluster.servers import (
+    AuthorizingKafka,
     ControllerManager,
     Etcd,
     Kafka,
@@ -119,6 +120,13 @@ def three_brokers(kafka_build: Path, tmp_path: Path) -> Iterator[KafkaCluster]:
     """A Kafka of three nodes, of one test alone: it costs the start of three."""
     with KafkaCluster(tmp_path / "kafka", kafka_build) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def authorizing_kafka(kafka_build: Path, tmp_path: Path) -> Iterator[AuthorizingKafka]:
+    """A broker of one test alone that forbids what the test says."""
+    with AuthorizingKafka(tmp_path / "kafka", kafka_build) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -40,13 +40,14 @@ _WAIT = 0.25
 """Seconds that the thread waits for the first record of a batch."""
 _IDLE_TIMEOUT = 30.0
 """Seconds without a new record before the brokers count as unavailable."""
+_GONE = "it was removed"
 _FINAL = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the right to read it is missing",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: _GONE,
+    KafkaError._UNKNOWN_TOPIC: _GONE,
+    KafkaError._UNKNOWN_PARTITION: _GONE,
 }
-"""Errors of a partition that remain however often it is asked."""
+"""Errors of a partition that remain however often it is asked, and what they mean."""
 _DEFAULTS = {
     "group.id": "kubedelta-reader",  # The client asks for a name; no broker ever hears of it.
     "isolation.level": "read_committed",
@@ -182,7 +183,8 @@ class KafkaSource(Source):
         """Raises NoDestination."""
         if names := [name for name in topics if self.topics.fullmatch(name)]:
             return names
-        raise NoDestination(f"{self._servers} shows no topic like {self._named}")
+        why = "it is made with the first record, or the name is wrong, or the right to describe it is missing"
+        raise NoDestination(f"{self._servers} shows no topic like {self._named}: {why}")
 
     def _offsets(self, partitions: Iterable[_Partition], moment: int) -> dict[_Partition, int]:
         """``moment``: milliseconds since 1970, or OFFSET_BEGINNING or OFFSET_END, for which brokers have the same
@@ -218,7 +220,7 @@ class KafkaSource(Source):
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._came_to(partition, message.offset())
             elif error.code() in _FINAL:
-                self._failure = f"cannot read topic {partition[0]}: {error.str()}"
+                self._failure = f"cannot read topic {partition[0]}: {_FINAL[error.code()]} ({error.str()})"
             else:
                 self._last_error = error.str()
         if time.monotonic() - self._moved_at > _IDLE_TIMEOUT:

@@ -17,14 +17,10 @@ from bridge.outbox import Retention
 from tests.bridge.cli.conftest import BuildHistory, Command
 from tests.bridge.history.actors.audit_events import answered, audit_event, line
 from tests.bridge.outbox.opened import opened
-from tests.cluster.fixtures import MakeStream
-from tests.cluster.servers import Nats
 from tests.kit.commands import in_a_process
 from tests.kit.informed import Informed
 from tests.kit.records import CLUSTER_ROLES, DEPLOYMENTS, a_delta, a_gap
 from tests.sinks.file.test_reading_for_verify import write
-from tests.sinks.nats.test_reading_for_verify import CLUSTER, options
-from tests.sinks.nats.test_reading_for_verify import write as write_to_nats
 
 
 def a_deployment(sequence: int, replicas: int, op: Op = Op.UPDATED, evidence: Evidence = Evidence.WATCHED) -> Delta:
@@ -247,32 +243,6 @@ async def test_a_stream_that_is_not_there_is_named_with_what_there_is(command: C
     assert "there is no file nowhere; of a sink, name the configuration (-c)" in nowhere.err
     assert "the sinks are audit, hook" in unknown.err
     assert "a sink of type webhook cannot be read back" in unread.err
-
-
-async def test_a_stream_is_built_from_and_goes_on(
-    command: Command, tmp_path: Path, nats_server: Nats, nats_stream: MakeStream
-) -> None:
-    stream = await nats_stream()
-    chosen = options(nats_server, stream)
-    config = tmp_path / "kubedelta.yaml"
-    content = {
-        "cluster": {"name": CLUSTER, "server": "http://127.0.0.1:1"},
-        "resources": ["pods"],
-        "state": {"directory": str(tmp_path / "state")},
-        "sinks": {"live": {"type": "nats", **chosen.model_dump(mode="json", exclude_unset=True)}},
-    }
-    config.write_text(yaml.safe_dump(content))
-    words = "history", "build", "--from", "live", "-c", str(config), "--to", str(tmp_path / "k8s.db")
-    await write_to_nats(chosen, RECORDS[:3])
-    first = await command(*words)
-    await write_to_nats(chosen, RECORDS[3:])
-
-    second = await command(*words)
-
-    assert first.out.startswith(f"{tmp_path / 'k8s.db'}: 2 steps of 1 object in "), first.err
-    assert second.out.startswith(f"{tmp_path / 'k8s.db'}: 5 steps of 2 objects in "), second.err
-    ended = await command("history", "deploy/web", "--db", str(tmp_path / "k8s.db"))
-    assert "! steps may be missing: 2 records never came: the outbox was full" in ended.out
 
 
 async def test_a_history_is_built_of_the_log_that_a_bridge_retains(command: Command, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from tests.cluster.servers.controller_manager import ControllerManager
 from tests.cluster.servers.etcd import Etcd
-from tests.cluster.servers.kafka import Kafka, KafkaBehindALine
+from tests.cluster.servers.kafka import AuthorizingKafka, Kafka, KafkaBehindALine
 from tests.cluster.servers.kafka_cluster import KafkaCluster, KafkaNode
 from tests.cluster.servers.kafka_topics import KafkaRecord, KafkaTopics
 from tests.cluster.servers.kube_apiserver import KubeApiServer
@@ -11,6 +11,7 @@ from tests.cluster.servers.process import Server, ServerFailed
 from tests.cluster.servers.secured_kafka import SecuredKafka
 
 __all__ = [
+    "AuthorizingKafka",
     "ControllerManager",
     "Etcd",
     "Kafka",

@@ -9,10 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from tests.cluster.servers.kafka_topics import KafkaTopics
 from tests.cluster.servers.ports import reserve_port
 from tests.cluster.servers.process import Server, listens
+from tests.kit.deadlines import BUSY
+
+_EVERYBODY = (ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
 
 
 def class_archive(build: Path) -> Path:
@@ -98,6 +103,37 @@ class Kafka(Server, KafkaTopics):
             return self.number in self._admin().list_topics(timeout=1).brokers
         except KafkaException:
             return False
+
+
+class AuthorizingKafka(Kafka):
+    """Has an authorizer: what no rule is about is permitted."""
+
+    def _defaults(self, properties: Mapping[str, str]) -> dict[str, str]:
+        return {
+            **super()._defaults(properties),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+
+    def forbid(self, topic: str, operation: AclOperation) -> None:
+        """This alone. Returns once the broker knows: the answer to the request may come before."""
+        admin = self._admin()
+        rules = [
+            AclBinding(ResourceType.TOPIC, topic, *_EVERYBODY, AclOperation.ALL, AclPermissionType.ALLOW),
+            AclBinding(ResourceType.TOPIC, topic, *_EVERYBODY, operation, AclPermissionType.DENY),
+        ]
+        for done in admin.create_acls(rules).values():
+            done.result(30 * BUSY)
+        known = AclBindingFilter(ResourceType.TOPIC, topic, *_EVERYBODY, AclOperation.ANY, AclPermissionType.ANY)
+        while len(admin.describe_acls(known).result(30 * BUSY)) < len(rules):
+            pass
+
+    def permit(self, topic: str) -> None:
+        """All that is forbidden."""
+        admin = self._admin()
+        denied = AclBindingFilter(ResourceType.TOPIC, topic, *_EVERYBODY, AclOperation.ANY, AclPermissionType.DENY)
+        for done in admin.delete_acls([denied]).values():
+            done.result(30 * BUSY)
 
 
 class KafkaBehindALine(Kafka):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.admin._acl import AclOperation
 
 from sinks.base import ALL_STORED
 from sinks.kafka.options import KafkaOptions
 from sinks.kafka.sink import KafkaSink
 from tests.cluster.fixtures import fresh_name
-from tests.cluster.servers import Kafka, KafkaCluster
+from tests.cluster.servers import AuthorizingKafka, KafkaCluster
 from tests.kit.deadlines import BUSY
 from tests.kit.records import DEPLOYMENTS, PODS, a_delta, ids_of
 from tests.kit.sinks import failure_of, opened_sink, until_stored
@@ -24,49 +20,14 @@ from tests.sinks.kafka.test_sink import ids, opened, read
 pytestmark = pytest.mark.java
 
 
-@pytest.fixture
-def authorizing(kafka_build: Path, tmp_path: Path) -> Iterator[Kafka]:
-    """A broker with an authorizer: what no rule is about is permitted."""
-    settings = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with Kafka(tmp_path / "kafka", kafka_build, settings) as server:
-        yield server
-
-
-EVERYBODY = (ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
-
-
-def forbid_writing(server: Kafka, topic: str) -> None:
-    """Returns once the broker knows: the answer to the request may come before."""
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    rules = [
-        AclBinding(ResourceType.TOPIC, topic, *EVERYBODY, AclOperation.ALL, AclPermissionType.ALLOW),
-        AclBinding(ResourceType.TOPIC, topic, *EVERYBODY, AclOperation.WRITE, AclPermissionType.DENY),
-    ]
-    for done in admin.create_acls(rules).values():
-        done.result(30 * BUSY)
-    known = AclBindingFilter(ResourceType.TOPIC, topic, *EVERYBODY, AclOperation.ANY, AclPermissionType.ANY)
-    while len(admin.describe_acls(known).result(30 * BUSY)) < len(rules):
-        pass
-
-
-def permit_writing(server: Kafka, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    denied = AclBindingFilter(ResourceType.TOPIC, topic, *EVERYBODY, AclOperation.WRITE, AclPermissionType.DENY)
-    for done in admin.delete_acls([denied]).values():
-        done.result(30 * BUSY)
-
-
-async def test_a_topic_that_may_not_be_written_waits_alone(authorizing: Kafka) -> None:
+async def test_a_topic_that_may_not_be_written_waits_alone(authorizing_kafka: AuthorizingKafka) -> None:
     prefix = fresh_name("denied")
     denied, free = f"{prefix}.deployments", f"{prefix}.pods"
     for topic in (denied, free):
-        await asyncio.to_thread(authorizing.create_topic, topic)
-    await asyncio.to_thread(forbid_writing, authorizing, denied)
+        await asyncio.to_thread(authorizing_kafka.create_topic, topic)
+    await asyncio.to_thread(authorizing_kafka.forbid, denied, AclOperation.WRITE)
     batch = [a_delta(n, key=f"shop/web-{n % 3}", resource=DEPLOYMENTS if n % 2 else PODS) for n in range(1, 41)]
-    async with opened(authorizing, f"{prefix}.{{resource}}") as sink, asyncio.timeout(120 * BUSY):
+    async with opened(authorizing_kafka, f"{prefix}.{{resource}}") as sink, asyncio.timeout(120 * BUSY):
         receipt = await sink.deliver(batch)
         waiting = [batch[index] for index in receipt.pending]
         assert waiting == batch[0::2]
@@ -80,11 +41,11 @@ async def test_a_topic_that_may_not_be_written_waits_alone(authorizing: Kafka) -
         mixed = await sink.deliver([*waiting, a_delta(61)])
         assert list(mixed.pending) == list(range(len(waiting)))
 
-        await asyncio.to_thread(permit_writing, authorizing, denied)
+        await asyncio.to_thread(authorizing_kafka.permit, denied)
         await until_stored(sink, waiting)
 
-    assert ids(await read(authorizing, free)) == ids_of([*batch[1::2], *later, a_delta(61)])
-    assert ids(await read(authorizing, denied)) == ids_of(waiting)
+    assert ids(await read(authorizing_kafka, free)) == ids_of([*batch[1::2], *later, a_delta(61)])
+    assert ids(await read(authorizing_kafka, denied)) == ids_of(waiting)
 
 
 async def test_a_topic_short_of_replicas_waits_alone(three_brokers: KafkaCluster) -> None:
