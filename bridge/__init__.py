@@ -1,11 +1,11 @@
 """The event bridge, from the API server's bytes to the sinks.
 
-app           the composition root: builds the rooms, runs them, ends them in order; an operator's commands, the page
+app           the composition root: builds the rooms, runs them, ends them in order; its probes, commands and page
 checks        what is examined and not changed: a configuration before a start, its rights, a destination
 cli           the `kubedelta` command
 delivery      one worker for each sink: fetch, deliver, retry, add dead letters, settle
 history       history in one file: every step of every object, all states at any time, and who made them
-http          HTTP for machines: /metrics, /healthz, /readyz; and the listener under every server
+http          HTTP under every server: connections within bounds, and who may have an answer
 informer      Reflector, DeltaFIFO, Controller, Indexer: what changed against the known version
 kube          HTTP, credentials, discovery, and the bytes of lists and watches
 model         values that all rooms share

@@ -4,6 +4,7 @@ a socket, and on a page.
 
 admin               commands for a running bridge over its socket, and for the state of a stopped one
 bridge              a run: opens the connection and the outbox, runs the rooms on them, and closes both
+endpoints           HTTP for machines: /metrics, /healthz, /readyz
 live_change         foresees a change, and carries it out in the running rooms
 operators           opens the control socket, and the page
 page                the page for people
@@ -42,6 +43,8 @@ Invariants, each with its tests:
 - A change of the configuration takes effect as a whole, or is refused as a whole with every reason.
   ``tests/bridge/app/test_refusals.py``
 - A reload interrupts only the sinks and informers that it changes. ``tests/bridge/app/test_reload.py``
+- Ready needs both: HasSynced, which is latched once the first list is processed, and live, which means that a watch is
+  open; and an intake that is not blocked. ``tests/bridge/model/test_status.py``
 - A command on a running bridge takes effect at once; on the files of a stopped one, at its next start.
   ``tests/bridge/app/admin/test_operations.py``
 - Only the bridge's user (and root) can open the socket. ``tests/bridge/app/admin/test_server.py``

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
 from bridge.app.admin.commands import AdminCommand, AdminOperations, Arguments
-from bridge.app.operators import RunningSources, open_to_operators
+from bridge.app.operators import PageSources, open_to_operators
 from bridge.app.reloader import Reloader
 from bridge.app.running import RunningBridge, informers_status
 from bridge.app.watched_resources import not_looked_up
@@ -144,7 +144,7 @@ class Bridge:
     @asynccontextmanager
     async def _standing_by(self) -> AsyncIterator[None]:
         """While this replica follows: commands and the page say who leads."""
-        sources = RunningSources(record_processor(), {}, self.status)
+        sources = PageSources(record_processor(), self.status, form=lambda _: None)
         async with open_to_operators(self._plan, FollowerOperations(self.status), sources, self._report):
             yield
 
@@ -167,7 +167,8 @@ class Bridge:
         )
 
     def alive(self) -> bool:
-        """See model.status.StatusSource."""
+        """False if only a new process can help: an informer is stuck. Failures of the API server or of a sink never
+        make it False."""
         return self._running is None or self._running.alive()
 
 

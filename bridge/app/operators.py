@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from bridge.app.admin.commands import AdminOperations
 from bridge.app.admin.operations import about
 from bridge.app.admin.server import AdminServer
-from bridge.delivery.sink_pipeline import SinkPipeline
 from bridge.model.primitives.network import host_and_port
 from bridge.model.record import Record
 from bridge.model.status import BridgeStatus
@@ -21,30 +21,26 @@ from bridge.telemetry.facts import Report
 
 if TYPE_CHECKING:
     from bridge.app.page.server import PageServer
-    from bridge.app.page.viewers import Form
 
 
-class RunningSources:
-    """The running bridge, as far as the page reads it: PageSources of app.page."""
+Form: TypeAlias = Callable[[Record], Record | None]
+"""A record of the log → the record as a sink gets it; None if the sink does not get it."""
 
-    def __init__(
-        self,
-        processor: SharedProcessor[Record],
-        pipelines: Mapping[str, SinkPipeline],
-        status: Callable[[], BridgeStatus],
-    ) -> None:
-        """``pipelines``: those of the configured sinks at each moment."""
-        self.processor = processor
-        self.status = status
-        self._pipelines = pipelines
 
-    def form(self, sink: str) -> Form | None:
-        return self._pipelines[sink].seen if sink in self._pipelines else None
+@dataclass(frozen=True, slots=True)
+class PageSources:
+    """The running bridge, as far as the page reads it."""
+
+    processor: SharedProcessor[Record]
+    status: Callable[[], BridgeStatus]
+    form: Callable[[str], Form | None]
+    """Sink → the form of its records; None for an unknown sink. It changes with the configuration: asked for each
+    batch."""
 
 
 @asynccontextmanager
 async def open_to_operators(
-    plan: Plan, operations: AdminOperations, sources: RunningSources, report: Report
+    plan: Plan, operations: AdminOperations, sources: PageSources, report: Report
 ) -> AsyncIterator[None]:
     """Raises StateUnusable if the socket cannot be made, PlanRefused if the page's address is taken."""
     admin = AdminServer(plan.state, operations, report, about=about(plan))
@@ -71,7 +67,7 @@ async def open_to_operators(
 
 
 async def _start_page(
-    plan: Plan, operations: AdminOperations, sources: RunningSources, report: Report
+    plan: Plan, operations: AdminOperations, sources: PageSources, report: Report
 ) -> PageServer | None:
     """The page, which listens already; None without one in the plan. The room is imported only here, so that a bridge
     without a page does not have it in memory."""

@@ -20,7 +20,7 @@ import msgspec
 
 from bridge.app.admin.operations import LiveOperations
 from bridge.app.live_change import LiveChange
-from bridge.app.operators import RunningSources, open_to_operators
+from bridge.app.operators import PageSources, open_to_operators
 from bridge.app.reloader import Reloader
 from bridge.app.watched_resources import WatchedResources
 from bridge.delivery import HeldLease
@@ -104,7 +104,9 @@ class RunningBridge:
             live_tail=self._live_tail,
             status=self.status,
         )
-        self._sources = RunningSources(feeds.processor, pipelines, self.status)
+        self._sources = PageSources(
+            feeds.processor, self.status, form=lambda sink: pipelines[sink].seen if sink in pipelines else None
+        )
         self._grace_ends = float("inf")
         """The end of the grace period, on the event loop's clock, once ``stop`` was called."""
 

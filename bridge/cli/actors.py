@@ -118,8 +118,8 @@ async def _serve(
     handle_signals(lambda _: ended.set())
     gate = None if token is None else TokenGate(TokenFile(token), "--token-file")
     webhook = AuditWebhook(collector, listen, _tls(certificate, client_ca), gate, discard)
-    async with webhook.listener:
-        complain(f"listening on port {webhook.listener.port}")
+    async with webhook:
+        complain(f"listening on port {webhook.port}")
         await ended.wait()
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from bridge.app.bridge import Bridge
+from bridge.app.endpoints import WebServer
 from bridge.app.reloader import Reloader
 from bridge.cli.exits import Exit, of_cluster
 from bridge.cli.process import WITHOUT_MEANING, handle_signals, ignore_early, tune_memory
@@ -25,7 +26,6 @@ from bridge.cli.progress import ProgressLine
 from bridge.cli.settings import load_settings
 from bridge.cli.terminal import complain
 from bridge.http.access import TokenFile
-from bridge.http.server import WebServer
 from bridge.kube import CredentialsError
 from bridge.model.status import BridgeStatus, InformerState
 from bridge.outbox import Damaged, StateError
@@ -150,7 +150,15 @@ async def _until_the_end(
 
     handle_signals(stop, ignored=ignored, reloading=reload, report=telemetry.report)
     try:
-        web = _web_server(bridge, settings, telemetry, metrics)
+        token = None if settings.details_token_file is None else TokenFile(settings.details_token_file)
+        web = WebServer(
+            *settings.listen,
+            status=bridge.status,
+            alive=bridge.alive,
+            metrics=metrics.render,
+            token=token,
+            report=telemetry.report,
+        )
         # Before the bridge: a port that is taken ends the start before any list.
         await web.start()
     except OSError as error:
@@ -169,12 +177,6 @@ async def _until_the_end(
     finally:
         await web.stop()
     return _End(Exit.OK, reason)
-
-
-def _web_server(bridge: Bridge, settings: TelemetrySettings, telemetry: Telemetry, metrics: Metrics) -> WebServer:
-    token = None if settings.details_token_file is None else TokenFile(settings.details_token_file)
-    host, port = settings.listen
-    return WebServer(host, port, status=bridge, metrics=metrics, token=token, report=telemetry.report)
 
 
 _LOOK_EVERY = 0.25

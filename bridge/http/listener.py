@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
-from abc import ABC, abstractmethod
 from asyncio.sslproto import SSLProtocol
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import msgspec
 from aiohttp import web
@@ -29,26 +27,6 @@ from aiohttp import web
 from bridge.model.primitives.network import client_of
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.process import AnswerFailed, ConnectionCut, CutReason
-
-
-class Startable(ABC):
-    """Serves between ``start`` and ``stop``, or inside a context."""
-
-    @abstractmethod
-    async def start(self) -> None: ...
-
-    @abstractmethod
-    async def stop(self) -> None: ...
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.stop()
-
 
 # ── Requests ─────────────────────────────────────────────────────────────────
 
@@ -79,7 +57,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes."""
 
 
-class Listener(Startable):
+class Listener:
     """Answers requests between ``start`` and ``stop``, or inside ``async with``.
 
     A connection is for one request, within the bounds of ``Connections``, which count it from its acceptance and cut it
@@ -142,8 +120,21 @@ class Listener(Startable):
             raise RuntimeError("port before start()")
         return int(self._listening.sockets[0].getsockname()[1])
 
-    async def start(self, bound: socket.socket | None = None) -> None:
-        """``bound``: listen on this socket in place of the address. Raises OSError if that is not possible."""
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Raises OSError if the server cannot listen on the address."""
+        await self.listen(host=self._host or None, port=self._port)
+
+    async def listen(self, **where: Any) -> None:
+        """``where``: as ``create_server`` of the event loop takes it. Raises OSError."""
         await self._runner.setup()
         http = self._runner.server
         if http is None:
@@ -152,13 +143,9 @@ class Listener(Startable):
         self._connections = Connections(
             self._server, http, bounds=self._limits.connections, report=self._report, tls=self._tls
         )
-        listen = asyncio.get_running_loop().create_server
-        accept = self._connections.accept
+        loop = asyncio.get_running_loop()
         try:
-            if bound is not None:
-                self._listening = await listen(accept, sock=bound)
-            else:
-                self._listening = await listen(accept, self._host or None, self._port)
+            self._listening = await loop.create_server(self._connections.accept, **where)
         except BaseException:
             await self._runner.cleanup()
             raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import Protocol
 
 import msgspec
 
@@ -250,17 +249,6 @@ class BridgeStatus(msgspec.Struct, frozen=True, kw_only=True):
     def all_live(self) -> bool:
         """Whether every configured resource is synced, and its watch is open."""
         return bool(self.informers) and all(each.ready for each in self.informers)
-
-
-class StatusSource(Protocol):
-    """The running bridge."""
-
-    def status(self) -> BridgeStatus: ...
-
-    def alive(self) -> bool:
-        """False if only a new process can help: an informer or a worker is stuck. Failures of the API server or of a
-        sink never make it False."""
-        ...
 
 
 class SnapshotState(StrEnum):

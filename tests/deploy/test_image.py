@@ -200,7 +200,7 @@ for top in ("bridge", "sinks", "config", "kubedelta"):
             importlib.import_module(module.name)
             print(module.name)
 """
-    assert "bridge.http.server" in _run(clean, "-c", walk).split()
+    assert "bridge.http.listener" in _run(clean, "-c", walk).split()
 
 
 def test_the_command_is_installed_by_its_name(wheels: Path) -> None:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from bridge.app.endpoints import WebServer
 from bridge.app.page import viewers as stream
 from bridge.app.page.server import OFFERED, PageServer
 from bridge.http import listener as connections
 from bridge.http.access import TokenFile
-from bridge.http.server import WebServer
 from bridge.plan.plan import PagePlan
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.process import AnswerFailed
@@ -112,8 +112,16 @@ async def attack(token: Path, sent: Sequence[bytes]) -> tuple[list[bytes], list[
     bridge, admin = Metered(), FakeAdmin()
     admin.stored, admin.bodies = [a_dead_letter(1)], {1: b"{}"}
     metrics = Metrics(version="1", failures={})
-    page = PageServer(PagePlan("127.0.0.1", 0, token), admin, bridge, facts.append, most_viewers=100)
-    web = WebServer("127.0.0.1", 0, status=bridge, metrics=metrics, token=TokenFile(token), report=facts.append)
+    page = PageServer(PagePlan("127.0.0.1", 0, token), admin, bridge.sources, facts.append, most_viewers=100)
+    web = WebServer(
+        "127.0.0.1",
+        0,
+        status=bridge.status,
+        alive=bridge.alive,
+        metrics=metrics.render,
+        token=TokenFile(token),
+        report=facts.append,
+    )
     async with asyncio.timeout(60 * BUSY), AsyncExitStack() as stack:
         found: list[bytes] = []
         for server in (page, web):

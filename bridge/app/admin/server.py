@@ -32,7 +32,7 @@ from bridge.app.admin.commands import (
     FollowQuery,
     Refusal,
 )
-from bridge.http.listener import Bounds, Handler, Limits, Listener, Startable
+from bridge.http.listener import Bounds, Handler, Limits, Listener
 from bridge.http.socket_file import SocketFile
 from bridge.model.admin import About, UnknownTarget
 from bridge.model.primitives.printable import counted
@@ -144,7 +144,7 @@ _CREDENTIALS = struct.Struct("3i")
 _LIMITS = Limits(connections=Bounds(all=32, of_a_client=32), line=8190, headers=128, body=LARGEST_REQUEST)
 
 
-class AdminServer(Startable):
+class AdminServer(Listener):
     """Answers on ``admin.sock`` in ``directory`` between ``start`` and ``stop``, or inside ``async with``.
 
     The caller holds the lock of the directory, so an existing socket file belongs to a killed process and is replaced.
@@ -154,26 +154,25 @@ class AdminServer(Startable):
     def __init__(
         self, directory: Path, admin: AdminOperations, report: Report = discard, *, about: About | None = None
     ) -> None:
+        super().__init__(ADMIN_SERVER, limits=_LIMITS, report=report, answer=self._answer_command)
         self._directory = directory
-        self._report = report
         self._about = about or About(os.getpid())
         self._file: SocketFile | None = None
-        self._listener = Listener(ADMIN_SERVER, limits=_LIMITS, report=report, answer=self._answer)
-        self._listener.router.add_get(f"{PREFIX}/", self._greeting)
-        add_commands(self._listener.router, admin)
+        self.router.add_get(f"{PREFIX}/", self._greeting)
+        add_commands(self.router, admin)
 
     async def start(self) -> None:
         """Raises OSError if the socket cannot be created."""
         self._file = SocketFile(self._directory)
         try:
-            await self._listener.start(self._file.socket)
+            await self.listen(sock=self._file.socket)
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
         """Running answers have two seconds to end. Removes the socket file."""
-        await self._listener.stop()
+        await super().stop()
         if self._file is not None:
             self._file.remove()
             self._file = None
@@ -182,7 +181,7 @@ class AdminServer(Startable):
         """Identifies the bridge; an answer proves that its event loop runs."""
         return _json_response(msgspec.json.encode(self._about))
 
-    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _answer_command(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         return await answered(request, handler, self._report_command)
 
     def _report_command(self, request: web.Request, why: str) -> None:

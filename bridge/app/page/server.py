@@ -29,9 +29,10 @@ from aiohttp import web
 
 from bridge.app.admin.commands import COMMANDS, LARGEST_REQUEST, PREFIX, AdminOperations
 from bridge.app.admin.server import add_commands, answered, command_fact
-from bridge.app.page.viewers import MOST_VIEWERS, PageSources, Viewers, stream
+from bridge.app.operators import PageSources
+from bridge.app.page.viewers import MOST_VIEWERS, Viewers, stream
 from bridge.http.access import TokenFile, TokenGate, expect_local_name, is_local
-from bridge.http.listener import Bounds, Handler, Limits, Listener, Startable
+from bridge.http.listener import Bounds, Handler, Limits, Listener
 from bridge.model.primitives.network import host_and_port, is_loopback
 from bridge.plan.plan import PagePlan
 from bridge.telemetry.facts import Report, discard
@@ -90,7 +91,7 @@ class Hello(msgspec.Struct, frozen=True):
     """Offered changes."""
 
 
-class PageServer(Startable):
+class PageServer(Listener):
     """Serves between ``start`` and ``stop``, while ``run`` feeds the viewers."""
 
     def __init__(
@@ -104,38 +105,32 @@ class PageServer(Startable):
         most_viewers: int = MOST_VIEWERS,
     ) -> None:
         """``cluster``: its configured name."""
-        self._plan = plan
-        self._report = report
-        self._cluster = cluster
-        token = None if plan.token_file is None else TokenFile(plan.token_file)
-        self._access = Access(plan.host, token)
-        self._commands = asyncio.Semaphore(_MOST_COMMANDS)
-        self.viewers = Viewers(sources, report, most=most_viewers)
-        self._listener = Listener(
+        super().__init__(
             PAGE_SERVER,
             plan.host,
             plan.port,
             limits=_LIMITS,
             report=report,
-            judge=self._judge,
-            answer=self._answer,
+            judge=self._expect_offered,
+            answer=self._answer_command,
             headers=_HEADERS,
         )
-        add_commands(self._listener.router, admin)
-        self._listener.router.add_get(EVENTS, self._stream)
+        self._cluster = cluster
+        token = None if plan.token_file is None else TokenFile(plan.token_file)
+        self._access = Access(plan.host, token)
+        self._commands = asyncio.Semaphore(_MOST_COMMANDS)
+        self.viewers = Viewers(sources, report, most=most_viewers)
+        add_commands(self.router, admin)
+        self.router.add_get(EVENTS, self._stream)
         self._files: set[str] = set()
         for asset in load_assets():
-            self._listener.router.add_get(asset.path, asset.answer)
+            self.router.add_get(asset.path, asset.answer)
             self._files.add(asset.path)
-
-    @property
-    def port(self) -> int:
-        return self._listener.port
 
     async def start(self) -> None:
         """Raises OSError if the server cannot listen on the address."""
-        await self._listener.start()
-        self._report(PageOpened(host_and_port(self._plan.host, self.port), self._access.has_token))
+        await super().start()
+        self._report(PageOpened(host_and_port(self._host, self.port), self._access.has_token))
 
     async def run(self) -> None:
         """Feeds the viewers until cancelled."""
@@ -144,7 +139,7 @@ class PageServer(Startable):
     async def stop(self) -> None:
         """Ends the streams."""
         self.viewers.end()
-        await self._listener.stop()
+        await super().stop()
 
     # ── Answers ──────────────────────────────────────────────────────────────
 
@@ -153,7 +148,7 @@ class PageServer(Startable):
         hello = Hello(self._cluster, version("kubedelta"), self._access.has_token, changes)
         return await stream(request, self.viewers, hello)
 
-    def _judge(self, request: web.Request) -> None:
+    def _expect_offered(self, request: web.Request) -> None:
         self._access.expect_host(request)
         route = _route_of(request)
         if route in self._files:
@@ -167,7 +162,7 @@ class PageServer(Startable):
         if f"{request.method} {route}" not in OFFERED:
             raise web.HTTPNotFound(text="the page does not offer this\n")
 
-    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _answer_command(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         route = _route_of(request)
         if route == EVENTS or route in self._files:
             return await handler(request)

@@ -16,15 +16,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import time
-from typing import Protocol
 
 import msgspec
 from aiohttp import web
 
+from bridge.app.operators import PageSources
 from bridge.app.page.picture import EVERY, BacklogHistory, Painter
 from bridge.model.record import Delta, Record, body_bytes
-from bridge.model.status import BridgeStatus
-from bridge.processor.shared_processor import SharedProcessor, Tap
+from bridge.processor.shared_processor import Tap
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.process import PageFailed
 
@@ -48,20 +47,6 @@ _AGAIN = 5.0
 
 class TooManyViewers(Exception):
     """The message is for the viewer."""
-
-
-class PageSources(Protocol):
-    """The running bridge, as far as the page reads it."""
-
-    processor: SharedProcessor[Record]
-
-    @property
-    def status(self) -> Callable[[], BridgeStatus]: ...
-
-    def form(self, sink: str) -> Form | None:
-        """The form of a sink's records; None for an unknown sink. It changes with the configuration: ask for each
-        batch."""
-        ...
 
 
 class Viewers:
@@ -281,8 +266,6 @@ async def _serve(request: web.Request, viewers: Viewers, viewer: Viewer, hello: 
 
 MOST_BODY = 4096
 """Bytes of an object that a line of the tail has."""
-Form = Callable[[Record], Record | None]
-"""A record of the log → the record as a sink gets it; None if the sink does not get it."""
 
 
 class TailChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

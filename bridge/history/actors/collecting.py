@@ -110,8 +110,8 @@ class _EventList(msgspec.Struct):
 _decode_list = msgspec.json.Decoder(_EventList).decode
 
 
-class AuditWebhook:
-    """Takes posts of API servers between ``start`` and ``stop`` of ``listener``."""
+class AuditWebhook(Listener):
+    """Takes posts of API servers between ``start`` and ``stop``."""
 
     def __init__(
         self,
@@ -122,12 +122,11 @@ class AuditWebhook:
         report: Report,
     ) -> None:
         """``gate``: None where ``tls`` asks for certificates of clients."""
+        judge = None if gate is None else gate.expect
+        super().__init__("actors", *address, limits=_LIMITS, report=report, judge=judge, tls=tls)
         self._collector = collector
         self._one = asyncio.Lock()
-        host, port = address
-        judge = None if gate is None else gate.expect
-        self.listener = Listener("actors", host, port, limits=_LIMITS, report=report, judge=judge, tls=tls)
-        self.listener.router.add_post("/", self._take)
+        self.router.add_post("/", self._take)
 
     async def _take(self, request: web.Request) -> web.Response:
         try:

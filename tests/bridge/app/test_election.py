@@ -13,7 +13,7 @@ import pytest
 
 from bridge.app.admin.client import AdminClient
 from bridge.app.bridge import Bridge
-from bridge.http.readiness import report
+from bridge.app.endpoints import readiness
 from bridge.kube import ClusterAccess
 from bridge.model.admin import ReplayRequest, SnapshotRequest, UnknownTarget
 from bridge.model.policies import LeaseTiming
@@ -171,13 +171,13 @@ async def test_the_leader_alone_watches_and_delivers(tmp_path: Path) -> None:
 
 async def test_both_say_who_is_in_sync(tmp_path: Path) -> None:
     async with two_replicas(tmp_path) as (cluster, first, second):
-        await first.until(lambda: "[+] election leading" in report(first.bridge.status()))
-        assert "follower second: in sync" in report(first.bridge.status())
-        assert "[+] election following" in report(second.bridge.status())
+        await first.until(lambda: "[+] election leading" in readiness(first.bridge.status()))
+        assert "follower second: in sync" in readiness(first.bridge.status())
+        assert "[+] election following" in readiness(second.bridge.status())
         await second.stop()
         await first.until(lambda: first.reported(FollowerLost))
-        assert "[!] election leading" in report(first.bridge.status())
-        assert "no follower is in sync" in report(first.bridge.status())
+        assert "[!] election leading" in readiness(first.bridge.status())
+        assert "no follower is in sync" in readiness(first.bridge.status())
         assert [each.follower for each in first.reported(FollowerLost)] == ["second"]
         assert published(cluster)["in_sync"] == []
 
@@ -206,7 +206,7 @@ async def test_a_replica_with_another_key_does_not_follow(tmp_path: Path) -> Non
         other.start(tasks)
         await other.until(lambda: other.reported(FollowingFailed))
         assert not other.bridge.status().ready
-        assert "401" in report(other.bridge.status())
+        assert "401" in readiness(other.bridge.status())
         for each in (first, other):
             each.bridge.stop()
 

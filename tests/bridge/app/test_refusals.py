@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.http.readiness import report
+from bridge.app.endpoints import readiness
 from bridge.model.admin import UnknownTarget
 from bridge.model.diagnosis import troubles_of
 from bridge.model.status import SinkState
@@ -116,11 +116,11 @@ async def test_mistakes_that_a_start_finds_are_found(tmp_path: Path) -> None:
 async def test_a_refusal_is_seen_until_the_file_is_right(tmp_path: Path) -> None:
     async with reloading(tmp_path) as run:
         digest = run.reloader.status.digest
-        assert f"[+] configuration in effect digest={digest}" in report(run.bridge.status())
+        assert f"[+] configuration in effect digest={digest}" in readiness(run.bridge.status())
         run.write(shutdown_grace_seconds="7s")
         await refused(run)
-        assert "[!] configuration refused" in report(run.bridge.status())
-        assert "shutdown_grace_seconds" in report(run.bridge.status())
+        assert "[!] configuration refused" in readiness(run.bridge.status())
+        assert "shutdown_grace_seconds" in readiness(run.bridge.status())
         assert run.bridge.status().ready, "the bridge works"
         status = run.reloader.status
         assert (status.digest, status.refusals) == (digest, 1)

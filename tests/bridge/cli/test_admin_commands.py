@@ -22,13 +22,13 @@ from hypothesis.strategies import datetimes, timezones
 from bridge.app.admin import client as admin_client
 from bridge.app.admin.commands import AdminOperations
 from bridge.app.admin.server import AdminServer
+from bridge.app.endpoints import WebServer
 from bridge.cli import admin as reload_command
 from bridge.cli import admin_access as access
 from bridge.cli import admin_access as waiting
 from bridge.cli import main
 from bridge.cli.arguments import start
 from bridge.cli.exits import Exit
-from bridge.http.server import WebServer
 from bridge.model.admin import (
     About,
     Cursors,
@@ -986,17 +986,10 @@ async def test_a_variable_finds_the_bridge_without_a_file(
     assert (await running("cursors")).code == Exit.OK
 
 
-class _Runs:
-    """A bridge on this state directory, as its probes show it."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def status(self) -> BridgeStatus:
-        return BridgeStatus(informers=(), sinks=(), state_directory=str(self._directory))
-
-    def alive(self) -> bool:
-        return True
+def probes_of_a_bridge_on(directory: Path) -> WebServer:
+    status = BridgeStatus(informers=(), sinks=(), state_directory=str(directory))
+    metrics = Metrics(version="0", failures={})
+    return WebServer("127.0.0.1", 0, status=lambda: status, alive=lambda: True, metrics=metrics.render)
 
 
 @pytest.mark.parametrize("words", [*OPERATING, "reload"])
@@ -1007,7 +1000,7 @@ async def test_a_changed_state_directory_still_finds_the_bridge(
     state.reloaded = Reloaded(str(config), problems=["state.directory: changed, and needs a restart"])
     async with (
         AdminServer(former, state, about=about),
-        WebServer("127.0.0.1", 0, status=_Runs(former), metrics=Metrics(version="0", failures={})) as web,
+        probes_of_a_bridge_on(former) as web,
     ):
         changed = {"state": {"directory": "other"}, "telemetry": {"listen": f"127.0.0.1:{web.port}"}}
         config.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | changed))  # noqa: ASYNC240
@@ -1023,7 +1016,7 @@ async def test_the_bridge_of_another_file_is_left_alone(
     former = config.parent / "state"
     async with (
         AdminServer(former, state, about=About(file="/elsewhere.yaml")),
-        WebServer("127.0.0.1", 0, status=_Runs(former), metrics=Metrics(version="0", failures={})) as web,
+        probes_of_a_bridge_on(former) as web,
     ):
         changed = {"state": {"directory": "other"}, "telemetry": {"listen": f"127.0.0.1:{web.port}"}}
         config.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | changed))  # noqa: ASYNC240

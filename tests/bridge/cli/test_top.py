@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from bridge.app.admin.server import AdminServer
+from bridge.app.endpoints import WebServer
 from bridge.cli.exits import Exit
 from bridge.cli.top import summary_line, table_lines
 from bridge.cli.top_figures import Answer, Counts, Figures, Order, figures_of, resource_table, sink_table, summary
-from bridge.http.server import WebServer
 from bridge.model.admin import About
 from bridge.model.change import Op
 from bridge.model.primitives.network import host_and_port
@@ -164,14 +164,6 @@ def test_names_cannot_control_the_terminal() -> None:
 # ── The command ──────────────────────────────────────────────────────────────
 
 
-class _Status:
-    def status(self) -> BridgeStatus:
-        return STATUS
-
-    def alive(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     return a_config(tmp_path)
@@ -184,7 +176,7 @@ async def bridge(config: Path) -> AsyncIterator[FakeAdmin]:
     metrics.observe(BatchCommitted(PODS, Scope(), bytes=50, ops={Op.ADDED: 3, Op.UPDATED: 2}))
     admin = FakeAdmin()
     admin.status_snapshot = STATUS
-    async with WebServer("127.0.0.1", 0, status=_Status(), metrics=metrics) as web:
+    async with WebServer("127.0.0.1", 0, status=lambda: STATUS, alive=lambda: True, metrics=metrics.render) as web:
         about = About(listen=host_and_port("127.0.0.1", web.port))
         async with AdminServer(config.parent / "state", admin, about=about):
             yield admin

@@ -435,7 +435,7 @@ async def test_the_socket_may_be_given(tmp_path: Path) -> None:
     listener.router.add_get("/small", _of(b"small"))
     bound = socket.socket(socket.AF_UNIX)
     bound.bind(str(tmp_path / "a.sock"))
-    await listener.start(bound)
+    await listener.listen(sock=bound)
     try:
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / "a.sock"))
         assert b"200 OK" in await Client(reader, writer).asks(request("/small"))

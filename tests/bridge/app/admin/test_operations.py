@@ -12,7 +12,7 @@ import pytest
 from bridge.app.admin.client import AdminClient
 from bridge.app.admin.commands import COMMANDS
 from bridge.app.admin.operations import OfflineOperations
-from bridge.http.readiness import report
+from bridge.app.endpoints import readiness
 from bridge.model.admin import Replayed, ReplayRequest, SnapshotRequest, UnknownTarget
 from bridge.model.policies import StartPolicy
 from bridge.model.record import Delta, Record
@@ -280,9 +280,9 @@ async def test_a_destination_that_is_gone_stays_so_until_resumed(tmp_path: Path)
         await world.until(lambda: world.bridge.status().sinks[0].state is SinkState.GONE)
         [status] = world.bridge.status().sinks
         assert (status.last_error, status.well, status.backlog_records) == ("answers 410", False, 1)
-        assert "[!] sink " in report(world.bridge.status())
-        assert "gone backlog=1" in report(world.bridge.status())
-        assert "reason: answers 410" in report(world.bridge.status())
+        assert "[!] sink " in readiness(world.bridge.status())
+        assert "gone backlog=1" in readiness(world.bridge.status())
+        assert "reason: answers 410" in readiness(world.bridge.status())
         [cursor] = (await client.cursors()).sinks
         assert (cursor.gone, cursor.last_error) == (True, "answers 410")
         assert not await client.pause_sink(SINK), "it is paused in any case"

@@ -11,8 +11,8 @@ from typing import Any
 
 import aiohttp
 
+from bridge.app.operators import Form, PageSources
 from bridge.app.page.server import PageServer
-from bridge.app.page.viewers import Form
 from bridge.model.change import Evidence, Op
 from bridge.model.record import Delta, Record
 from bridge.model.resource import Resource
@@ -47,9 +47,7 @@ class ABridge:
         self.now = BridgeStatus(informers=(POD_STATUS,), sinks=(HOOK,))
         self.looks = 0
         self.forms: dict[str, Form] = {"hook": lambda record: record}
-
-    def form(self, sink: str) -> Form | None:
-        return self.forms.get(sink)
+        self.sources = PageSources(self.processor, lambda: self.status(), self.forms.get)
 
     def status(self) -> BridgeStatus:
         self.looks += 1
@@ -112,7 +110,7 @@ async def a_page(
     bridge = bridge or ABridge()
     admin, facts = FakeAdmin(), list[Fact]()
     plan = PagePlan(host, 0, token)
-    server = PageServer(plan, admin, bridge, facts.append, cluster="test", most_viewers=most_viewers)
+    server = PageServer(plan, admin, bridge.sources, facts.append, cluster="test", most_viewers=most_viewers)
     timeout = aiohttp.ClientTimeout(total=20 * BUSY)
     async with server, aiohttp.ClientSession(timeout=timeout) as client, asyncio.TaskGroup() as tasks:
         page = APage(server, bridge, admin, facts)

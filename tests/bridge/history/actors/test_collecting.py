@@ -136,7 +136,7 @@ def test_lines_that_are_no_audit_events_hurt_no_others(log: ActorLog, output: Pa
 
 class Poster:
     def __init__(self, webhook: AuditWebhook, authority: Authority) -> None:
-        self._url = f"https://127.0.0.1:{webhook.listener.port}/"
+        self._url = f"https://127.0.0.1:{webhook.port}/"
         self._tls = ssl.create_default_context(cafile=str(authority.certificate))
         self._tls.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Python 3.13 asks of an authority what old ones do not have.
 
@@ -163,7 +163,7 @@ async def test_a_post_is_answered_when_its_actors_are_durable(
     gate = TokenGate(TokenFile(token), "--token-file")
     tls = authority.issue("webhook").server_context()
     webhook = AuditWebhook(Collector("prod", str, log), ("127.0.0.1", 0), tls, gate, discard)
-    async with webhook.listener:
+    async with webhook:
         poster = Poster(webhook, authority)
         assert (await poster.post(events(1, 2))).status_code == 200
         assert written(output) == ["audit-1", "audit-2"]

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from bridge.app.endpoints import WebServer
 from bridge.http.access import TokenFile
-from bridge.http.server import WebServer
 from bridge.model.primitives.shard import Shard
 from bridge.model.status import BridgeStatus, CircuitState, InformerState, InformerStatus, SinkState, SinkStatus
 from tests.cluster.servers.ports import reserve_port
@@ -53,7 +53,7 @@ def bridge() -> ABridge:
 
 @pytest.fixture
 async def port(bridge: ABridge) -> AsyncIterator[int]:
-    async with WebServer("127.0.0.1", 0, status=bridge, metrics=bridge) as server:
+    async with WebServer("127.0.0.1", 0, status=bridge.status, alive=bridge.alive, metrics=bridge.render) as server:
         yield server.port
 
 
@@ -202,7 +202,7 @@ async def test_on_loopback_a_foreign_name_is_refused(web: httpx.AsyncClient, hos
 
 async def test_on_every_interface_a_kubelet_may_ask_by_pod_address(bridge: ABridge) -> None:
     async with (
-        WebServer("0.0.0.0", 0, status=bridge, metrics=bridge) as server,
+        WebServer("0.0.0.0", 0, status=bridge.status, alive=bridge.alive, metrics=bridge.render) as server,
         httpx.AsyncClient(trust_env=False, verify=False) as client,
     ):
         probe = f"http://127.0.0.1:{server.port}/healthz"
@@ -233,7 +233,7 @@ SHORT = (
 @pytest.fixture
 async def open_port(bridge: ABridge) -> AsyncIterator[int]:
     """A server on every interface, without a token."""
-    async with WebServer("0.0.0.0", 0, status=bridge, metrics=bridge) as server:
+    async with WebServer("0.0.0.0", 0, status=bridge.status, alive=bridge.alive, metrics=bridge.render) as server:
         yield server.port
 
 
@@ -242,7 +242,9 @@ async def guarded_port(bridge: ABridge, tmp_path: Path) -> AsyncIterator[int]:
     """A server on every interface, with a token."""
     (tmp_path / "token").write_text("s3cret-of-the-operator\n")
     token = TokenFile(tmp_path / "token")
-    async with WebServer("0.0.0.0", 0, status=bridge, metrics=bridge, token=token) as server:
+    async with WebServer(
+        "0.0.0.0", 0, status=bridge.status, alive=bridge.alive, metrics=bridge.render, token=token
+    ) as server:
         yield server.port
 
 
@@ -305,12 +307,12 @@ async def test_a_body_is_not_waited_for(port: int) -> None:
 
 async def test_an_address_in_use_is_an_os_error(bridge: ABridge, port: int) -> None:
     with pytest.raises(OSError, match="in use"):
-        await WebServer("127.0.0.1", port, status=bridge, metrics=bridge).start()
+        await WebServer("127.0.0.1", port, status=bridge.status, alive=bridge.alive, metrics=bridge.render).start()
 
 
 async def test_a_stopped_server_has_let_go_of_its_port(bridge: ABridge) -> None:
     port = reserve_port()
-    async with WebServer("127.0.0.1", port, status=bridge, metrics=bridge):
+    async with WebServer("127.0.0.1", port, status=bridge.status, alive=bridge.alive, metrics=bridge.render):
         pass
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
