@@ -106,9 +106,9 @@ fmt: $(READY) ## format, and mend what can be mended by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test-engines: $(READY) ## ClickHouse reads our rows; installs it into .venv first, 250 MB
+test-engines: $(READY) ## ClickHouse and Flink read our rows; installs the one into .venv first, 250 MB, Maven the other, 155 MB
 	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-engines.txt
-	$(BIN)/pytest tests/documents/test_tables.py $(ARGS)
+	$(BIN)/pytest tests/documents/test_tables.py tests/recipes/test_flink.py $(ARGS)
 
 test-page: $(READY) ## the page in Chromium; as root it installs Debian's package first, and playwright into .venv, 45 MB
 	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-browser.txt

@@ -30,6 +30,7 @@ pytest_plugins = ["tests.cluster.fixtures"]
 RECIPE_OF_FIXTURE = {
     "etcd_build": recipes.ETCD,
     "kubernetes_build": recipes.KUBERNETES,
+    "flink_build": recipes.FLINK,
     "kafka_build": recipes.KAFKA,
     "promtool_build": recipes.PROMTOOL,
     "helm_build": recipes.HELM,
@@ -153,6 +154,11 @@ def etcd_build(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="session")
 def kubernetes_build(pytestconfig: pytest.Config) -> Path:
     return _folder_of(recipes.KUBERNETES, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def flink_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.FLINK, pytestconfig)
 
 
 @pytest.fixture(scope="session")
