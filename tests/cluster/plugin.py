@@ -36,6 +36,8 @@ RECIPE_OF_FIXTURE = {
     "helm_build": recipes.HELM,
     "image_base_build": recipes.IMAGE_BASE,
     "prometheus_operator_build": recipes.PROMETHEUS_OPERATOR,
+    "otel_collector_build": recipes.OTEL_COLLECTOR,
+    "victoria_logs_build": recipes.VICTORIA_LOGS,
 }
 """A test that has one of these among its fixtures, or its fixtures' fixtures, needs what the recipe makes."""
 
@@ -181,6 +183,16 @@ def helm_build(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="session")
 def prometheus_operator_build(pytestconfig: pytest.Config) -> Path:
     return _folder_of(recipes.PROMETHEUS_OPERATOR, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def otel_collector_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.OTEL_COLLECTOR, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def victoria_logs_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.VICTORIA_LOGS, pytestconfig)
 
 
 @pytest.fixture(scope="session")

@@ -74,7 +74,7 @@ class Recipe:
 
 def _go(name: str, module: str, *packages: str, folder: str = "", output: str = "", tags: str = "") -> Recipe:
     place = RECIPES / (folder or name)
-    sources = (place / "go.mod", place / "go.sum")
+    sources = (place / "go.mod", place / "go.sum", *place.glob("*.go"))
     version = _version(sources[0], rf"^(?:require)?\s*{re.escape(module)} v(\S+)")
     chosen = ("-tags", tags) if tags else ()
     command = ("go", "build", "-trimpath", *chosen, "-ldflags", _ldflags(version), "-o", f"{{out}}/{output}", *packages)
@@ -142,6 +142,18 @@ PROMTOOL = _go(
 HELM = _go("helm", "helm.sh/helm/v4", "helm.sh/helm/v4/cmd/helm")
 """No server: what renders and lints the chart."""
 
+OTEL_COLLECTOR = _go("otel-collector", "go.opentelemetry.io/collector/otelcol", ".", output="otelcol")
+"""With what main.go names. Receivers of Loki's and Splunk's protocols are none of it: not every module that they need
+can be had."""
+
+VICTORIA_LOGS = _go(
+    "victoria-logs",
+    "github.com/VictoriaMetrics/VictoriaLogs",
+    "github.com/VictoriaMetrics/VictoriaLogs/app/victoria-logs",
+    output="victoria-logs",
+)
+"""A log store that also takes what Loki, Splunk and Elasticsearch take."""
+
 PROMETHEUS_OPERATOR = _of_module(
     "prometheus-operator",
     "github.com/prometheus-operator/prometheus-operator",
@@ -154,5 +166,5 @@ _BASE = RECIPES / "image-base/base.sh"
 IMAGE_BASE = Recipe("image-base", _version(_BASE, r"^TAG=(\S+)"), Group.IMAGE, (_BASE,), ("sh", "base.sh", "{out}"))
 """The base of the image, since no image can be pulled. Its version is the tag that the Dockerfile names."""
 
-ALL = (ETCD, KAFKA, KUBERNETES, PROMTOOL, HELM, PROMETHEUS_OPERATOR)
+ALL = (ETCD, KAFKA, KUBERNETES, PROMTOOL, HELM, PROMETHEUS_OPERATOR, OTEL_COLLECTOR, VICTORIA_LOGS)
 """Without the image's base, which few machines can make, and without Flink, which one test needs."""
