@@ -139,8 +139,11 @@ class PartRetention:
         return any(bound is not None for bound in (self._parts, self._bytes)) or bool(self._age)
 
     def surplus(self, parts: Sequence[ClosedPart], *, by_size: bool) -> Sequence[ClosedPart]:
-        """The parts to remove, of ``parts``: those of the sink, oldest first. Without ``by_size`` only number and age
-        count, since parts may become smaller yet."""
+        """The parts to remove, of ``parts``: all of the sink that are there, oldest first; what is known of others is
+        forgotten. Without ``by_size`` only number and age count, since parts may become smaller yet."""
+        there = {part.stem for part in parts}
+        self._locked = {stem: since for stem, since in self._locked.items() if stem in there}
+        self._closed = {stem: when for stem, when in self._closed.items() if stem in there}
         first = 0 if self._parts is None else max(0, len(parts) - self._parts)
         if by_size and self._bytes is not None:
             total = 0

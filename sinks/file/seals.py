@@ -136,31 +136,38 @@ class Seals:
         self._reserve = path.with_name(f"{path.name}{SUFFIX}.reserve")
         self._key = key
         self._sealed: set[str] | None = None
-        """Parts with a seal that were not removed; None until the file was read."""
+        """Parts with a seal that are there; None until the file was read."""
         self._leaving: set[str] = set()
-        """Parts with the line of a removal, which may have failed."""
+        """Parts that are there, with the line of a removal, which may have failed."""
         self._previous = _NOTHING
 
     def seal(self, parts: Sequence[ClosedPart], look: Callable[[], None] = _go_on) -> bool:
-        """Appends a line for each part that has none, durably. False if one could not be read. ``look`` is called again
-        and again, and may raise, which ends the work. Raises OSError for the seals themselves."""
+        """Appends a line for each part that has none, durably. ``parts``: all that are there; others are forgotten. False
+        if one could not be read. ``look`` is called again and again, and may raise, which ends the work. Raises OSError
+        for the seals themselves."""
+        names = {_name(part) for part in parts}
+        self._leaving &= names
+        self._read().intersection_update(names)
         succeeded = True
         for part in parts:
-            if _name(part) in self._read() or _name(part) in self._leaving:
-                continue
-            try:
-                seal = _seal_of(part, look)
-            except (OSError, *DAMAGED):
-                succeeded = False
-                continue
-            self._append(seal)
-            self._read().add(_name(part))
+            succeeded &= self._seal(part, look)
         return succeeded
+
+    def _seal(self, part: ClosedPart, look: Callable[[], None]) -> bool:
+        if _name(part) in self._read() or _name(part) in self._leaving:
+            return True
+        try:
+            seal = _seal_of(part, look)
+        except (OSError, *DAMAGED):
+            return False
+        self._append(seal)
+        self._read().add(_name(part))
+        return True
 
     def removing(self, part: ClosedPart, look: Callable[[], None] = _go_on) -> None:
         """Appends the line of a part that is about to be removed, durably, and before that its seal, where a full disk
         has held that up. ``look``: see ``seal``. Raises OSError."""
-        self.seal([part], look)
+        self._seal(part, look)
         if _name(part) in self._read():
             self._append(Seal(part=_name(part), time=_now(), removed="retention"))
             self._read().discard(_name(part))

@@ -463,6 +463,24 @@ def test_a_clock_that_jumps_makes_no_part_older(path: Path) -> None:
     assert retention.surplus(parts_of(path), by_size=True) == parts_of(path)
 
 
+def test_a_part_that_was_gone_meanwhile_counts_as_new(path: Path) -> None:
+    """What is known of parts is that of the parts which are there: a sink closes new ones for as long as it runs."""
+    rotation = options(path, rotation={**PLAIN, "retain_age": "1h"}).rotation
+    assert rotation is not None
+    closed = datetime(2026, 11, 22, 10, tzinfo=UTC)
+    name_of_part(path, 1, 2, closed).touch()
+    [part], clock, wall = parts_of(path), StandingClock(), [closed]
+    retention = PartRetention(rotation, now=clock, wall=lambda: wall[0])
+    assert retention.due_in([part]) == 3600
+    assert retention.may_stay(part)
+    clock.now += 3600
+    wall[0] += timedelta(minutes=10)
+    assert not retention.may_stay(part)
+    assert not retention.surplus([], by_size=True)
+    assert retention.due_in([part]) == 3000
+    assert retention.may_stay(part)
+
+
 async def test_parts_that_verify_has_not_read_stay(path: Path) -> None:
     await write(path, 100, rotation=PLAIN)
     before = stems(path)

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import pytest
 import zstandard
 from kubedelta_reader.sources.lines import blocks_of
+from kubedelta_reader.sources.parts import parts_of
 from nacl.signing import SigningKey
 
 from bridge.cli.command_line import parse
@@ -260,6 +261,28 @@ async def test_a_removal_that_fails_has_a_single_line(tmp_path: Path, monkeypatc
 
     assert failed == 3
     assert sum(stays.name.encode() in each for each in lines_of(path)) == 2, "its seal, and its removal"
+    assert checked(path).faults == []
+
+
+async def test_a_part_that_was_gone_meanwhile_is_sealed_again(tmp_path: Path) -> None:
+    """What is known of parts is that of the parts which are there: a sink closes new ones for as long as it runs."""
+    path = tmp_path / "deltas"
+    await written(path, 100, **PLAIN)
+    first, second, *_ = plain_parts(path)
+    kept = Seals(path, None)
+    kept.seal(parts_of(path))
+    kept.removing(parts_of(path)[0])
+    assert kept.seal(parts_of(path))
+    assert sum(first.name.encode() in each for each in lines_of(path)) == 2, "its seal, and its removal"
+    for part in (first, second):
+        part.rename(tmp_path / f"away-{part.name}")
+    assert kept.seal(parts_of(path))
+    for part in (first, second):
+        (tmp_path / f"away-{part.name}").rename(part)
+    assert kept.seal(parts_of(path))
+
+    assert sum(first.name.encode() in each for each in lines_of(path)) == 3
+    assert sum(second.name.encode() in each for each in lines_of(path)) == 2
     assert checked(path).faults == []
 
 
