@@ -142,9 +142,9 @@ class Seals:
         self._previous = _NOTHING
 
     def seal(self, parts: Sequence[ClosedPart], look: Callable[[], None] = _go_on) -> bool:
-        """Appends a line for each part that has none, durably. ``parts``: all that are there; others are forgotten. False
-        if one could not be read. ``look`` is called again and again, and may raise, which ends the work. Raises OSError
-        for the seals themselves."""
+        """Appends a line for each part that has none, durably. ``parts``: all that are there; others are forgotten.
+        False if one could not be read. ``look`` is called again and again, and may raise, which ends the work. Raises
+        OSError for the seals themselves."""
         names = {_name(part) for part in parts}
         self._leaving &= names
         self._read().intersection_update(names)

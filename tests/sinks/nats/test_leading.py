@@ -136,6 +136,24 @@ async def test_a_former_leader_that_connects_anew_is_refused(nats_server: Nats, 
     assert await ids_of_stream(nats_server, stream) == ["term/1", "term/2"]
 
 
+async def test_a_leader_goes_on_behind_a_cancelled_delivery(nats_server: Nats, nats_stream: MakeStream) -> None:
+    """Some of its messages are stored, and which ones is unknown: the leader reads the stream's last number anew."""
+    stream = await nats_stream()
+    batch = in_term(FORMER, changes(5, keys=5))
+    async with leading(nats_server, stream, FORMER) as sink:
+        held = Held(sink, behind=2)
+        delivering = asyncio.get_running_loop().create_task(sink.deliver(batch))
+        await held.reached.wait()
+        delivering.cancel()
+        await asyncio.wait([delivering])
+        held.thawed.set()
+        await until_there_are(nats_server, stream, 100 + 2)
+
+        assert await sink.deliver(batch) == ALL_STORED
+
+    assert await ids_of_stream(nats_server, stream) == ["term/1", *ids_of(changes(5, keys=5))]
+
+
 @pytest.mark.parametrize("rounds", [5, pytest.param(200, marks=pytest.mark.soak)])
 async def test_a_takeover_ends_what_a_former_leader_has_in_flight(
     nats_server: Nats, nats_stream: MakeStream, rounds: int

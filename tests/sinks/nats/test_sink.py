@@ -73,6 +73,27 @@ async def test_one_byte_beyond_the_servers_maximum_is_rejected(start_nats: Start
     assert len(await server.read_all("K8S")) == 3
 
 
+async def test_a_lost_record_that_is_too_large_to_come_again_is_rejected(start_nats: StartNats, tmp_path: Path) -> None:
+    """With its new id, and a number: the server would close the connection because of it, each time."""
+    config = tmp_path / "nats.conf"
+    config.write_text("max_payload: 20000\n")
+    server = start_nats("-c", str(config))
+    sink = the_sink(server, "K8S", "k8s", create_stream={})
+    await sink.open(SinkContext())
+    probe = the_sink(server, "K8S", "k8s")._encoder.encode(a_delta(5)).size - len(a_delta(5).body)
+    large = a_delta(5, body=b'"' + b"x" * (20_000 - ROOM_FOR_SEQUENCE - probe - 2) + b'"')
+    assert await sink.deliver([large]) == MADE
+    async with await nats.connect(server.url) as operator:
+        await operator.jetstream().delete_msg("K8S", 1)
+
+    receipt = await sink.deliver([large, a_delta(6, key="shop/web-2")])
+    await sink.close()
+
+    assert (list(receipt.rejected), list(receipt.pending), receipt.failure) == ([0], [], None)
+    assert receipt.rejected[0].endswith("the server takes 20000")
+    assert (await server.read_all("K8S"))[-1].headers["Nats-Msg-Id"] == a_delta(6, key="shop/web-2").id
+
+
 async def test_a_full_stream_fails_the_batch_and_nothing_overtakes(nats_server: Nats, nats_stream: MakeStream) -> None:
     stream = await nats_stream(max_msgs=10, discard=DiscardPolicy.NEW)
     batch = changes(30)
