@@ -7,9 +7,11 @@ import re
 from typing import Any, ClassVar, Protocol, Self
 
 import msgspec
-from pydantic import BaseModel, GetJsonSchemaHandler, model_validator
+from pydantic import GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
+
+from config.values import Section
 
 
 class Condition(Protocol):
@@ -155,7 +157,7 @@ def together(name: str, other: str) -> tuple[Rule, Rule]:
     return Rule(Given(name), Given(other), message), Rule(Given(other), Given(name), message)
 
 
-class Ruled(BaseModel):
+class Ruled(Section):
     """A section with rules between its options."""
 
     rules: ClassVar[tuple[Rule, ...]] = ()

@@ -40,7 +40,8 @@ HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\x00-\x20\x7f/?#@:\[\]{}]+)"
 class Section(BaseModel):
     """One section of the file. Unknown fields are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # A value written by mistake may be a secret, and errors are logged: they must not repeat the input.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 # ── Numbers ──────────────────────────────────────────────────────────────────

@@ -25,7 +25,7 @@ records. A sink encodes each record (``encode``), sends what it may (``delivery`
 counting and logging are the work of the bridge (``bridge.delivery``).
 
 The folders have the same modules, as far as the destination needs them: ``options``, ``encode``, ``connection`` (or
-``producer``), ``delivery``, ``sink``, ``reader``, ``examine``. The ``__init__`` of a folder declares the type and
+``producer``), ``delivery``, ``sink``, ``reader``. The ``__init__`` of a folder declares the type and
 imports no client library: a library is loaded when a sink of its type is made.
 
 Invariants, each with its test:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from bridge.model.formats.cloudevent import CloudEvents, DeltaForm
 from bridge.model.formats.content import ContentRequest, Include, Makes, OptionExpression
@@ -15,7 +15,7 @@ from bridge.model.formats.raw import MadeData, RawObjects
 from bridge.model.formats.row import RowObject, Rows
 from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import Given, Is, Rule, Ruled
-from config.values import Expression
+from config.values import Expression, Section
 from sinks.receipt import WrongOption
 
 
@@ -25,9 +25,6 @@ class SinkOptions(Ruled):
     The description of a field says the meaning, the unit, and the reason for the default: config/reference.yaml and the
     JSON Schema are made of the descriptions.
     """
-
-    # A value written by mistake may be a secret, and errors are logged: they must not repeat the input.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     def caution(self) -> str | None:
         """A sentence for the operator that names a promise of the bridge which these options give up; None if they keep
@@ -78,10 +75,8 @@ def _each_once(include: tuple[Include, ...]) -> tuple[Include, ...]:
     return include
 
 
-class RowSettings(BaseModel):
+class RowSettings(Section):
     """The columns of a row that are not the same for every reader."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     object: RowObject = Field(
         default=RowObject.JSON,

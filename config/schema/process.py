@@ -229,7 +229,7 @@ class ReachesBeyond(msgspec.Struct, frozen=True):
         return {"properties": {self.name: beyond}, "required": [self.name]}
 
 
-class PageSettings(Ruled, Section):
+class PageSettings(Ruled):
     """The web page for people."""
 
     rules = (

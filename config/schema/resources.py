@@ -12,7 +12,7 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from bridge.model.policies import RedactionMode, RedactionPreset, RedactionRule
 from bridge.model.primitives.field_path import PATTERN, FieldPath
@@ -143,10 +143,8 @@ def rules_of(entries: Iterable[RedactRuleSettings]) -> tuple[RedactionRule, ...]
 # ── Resources ────────────────────────────────────────────────────────────────
 
 
-class ResourceSettings(BaseModel):
+class ResourceSettings(Section):
     """Objects of a resource, or of all resources that a wildcard covers, in some namespaces or in all."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     resource: ResourceName = Field(
         description="kubectl's name of the resource: pods, deployments.apps, certificates.v1.cert-manager.io; "

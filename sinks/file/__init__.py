@@ -2,9 +2,9 @@
 its whole line is on the disk (``fsync: batch``) or with the operating system.
 
 closed_parts   seals, compresses and removes closed parts, on a thread of its own
-connection     opens and locks the file, cuts a torn last line, closes parts, forces lines onto the disk
+connection     checks the options before the bridge runs, and names the claims on the file; opens and locks the file,
+               cuts a torn last line, closes parts, forces lines onto the disk
 delivery       appends lines to a file or a pipe
-examine        checks options before the bridge runs, and names the claims on the file
 lines          finds the last lines of a plain file, and the sequence number and the time in a line
 options        declares the options of the sink
 parts          decides when a part is closed, its name, and when it is removed
@@ -48,13 +48,13 @@ def _load_reader() -> type[RecordReader]:
 
 
 def _examine(options: FileOptions) -> Sequence[WrongOption]:
-    from sinks.file.examine import examine
+    from sinks.file.connection import examine
 
     return examine(options)
 
 
 def _claims(options: FileOptions) -> Sequence[Claim]:
-    from sinks.file.examine import claims
+    from sinks.file.connection import claims
 
     return claims(options)
 

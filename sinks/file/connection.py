@@ -1,5 +1,9 @@
 """The open file of a sink: it is locked against other writers, opened anew after logrotate moved it away, closed as a
 part when it is rotated, and forced onto the disk as the option ``fsync`` says.
+
+``examine`` checks the options before the bridge runs: whether the path can name a file. A folder that is missing or not
+writable is no mistake in the options: a volume may be mounted later, and the other sinks do not wait for it.
+``describe`` names it, for ``check``. ``claims`` names the file.
 """
 
 from __future__ import annotations
@@ -10,17 +14,102 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from kubedelta_reader.sources.lines import end_of_last_line, first_line
 from kubedelta_reader.sources.parts import parts_of
 
 from bridge.model.primitives.printable import counted
+from sinks.base import Claim
 from sinks.file.lines import last_line, sequence_in
 from sinks.file.options import STANDARD_OUTPUT, FileOptions, Fsync
 from sinks.file.parts import SUFFIX_BYTES, name_of_part
-from sinks.receipt import SinkUnavailable, WrongOption
+from sinks.file.seals import seal_key
+from sinks.receipt import SinkUnavailable, WrongOption, wrong_options
+
+# ── The options ──────────────────────────────────────────────────────────────
+
+_LONGEST_NAME = 255
+
+
+def examine(options: FileOptions) -> Sequence[WrongOption]:
+    return wrong_options([partial(_expect_file, options), partial(_expect_key, options)])
+
+
+def _expect_file(options: FileOptions) -> None:
+    with suppress(OSError):
+        if options.rotation is not None:
+            expect_rotatable(options.path)
+        if options.path != STANDARD_OUTPUT and options.path.is_dir():
+            raise WrongOption("path", f"cannot write to {options.path}: it is a folder")
+
+
+def _expect_key(options: FileOptions) -> None:
+    if options.rotation is not None:
+        seal_key(options.rotation)
+
+
+def claims(options: FileOptions) -> Sequence[Claim]:
+    """Claims on the file by its real path, and by its inode, which hard links share. Character devices, such as
+    /dev/null, may have any number of writers."""
+    path = options.path
+    try:
+        found = os.fstat(1) if path == STANDARD_OUTPUT else path.stat()
+    except OSError:
+        found = None
+    if found is not None and stat.S_ISCHR(found.st_mode) and path != STANDARD_OUTPUT:
+        return ()
+    description = "standard output" if path == STANDARD_OUTPUT else str(path)
+    names = [] if path == STANDARD_OUTPUT else [f"path {os.path.realpath(path)}"]
+    if found is not None:
+        names.append(f"file {found.st_dev}:{found.st_ino}")
+    return [Claim(name, description, True) for name in names or ["standard output"]]
+
+
+def describe(options: FileOptions) -> str:
+    """Returns a few words about the file, without opening it. Raises SinkUnavailable when it cannot be written,
+    WrongOption when it cannot be rotated."""
+    try:
+        return _described(options)
+    except OSError as error:
+        raise SinkUnavailable(f"cannot write to {options.path}: {error.strerror}") from error
+
+
+def _described(options: FileOptions) -> str:
+    path = options.path
+    if options.rotation is not None:
+        expect_rotatable(path)
+    if path == STANDARD_OUTPUT:
+        return f"standard output, {'a terminal' if sys.__stdout__ and sys.__stdout__.isatty() else 'not a terminal'}"
+    if not path.parent.is_dir():
+        raise SinkUnavailable(f"cannot write to {path}: the folder {path.parent} does not exist")
+    if path.is_dir():
+        raise SinkUnavailable(f"cannot write to {path}: it is a folder")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise SinkUnavailable(f"cannot write to {path}: permission denied")
+    if options.rotation is None:
+        return f"{path}, {path.stat().st_size} bytes" if path.exists() else f"{path}, to be created"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise SinkUnavailable(f"cannot rotate {path}: permission denied in the folder {path.parent}")
+    written = f"{path.stat().st_size} bytes" if path.exists() else "to be created"
+    return f"{path}, {written}; {counted(len(parts_of(path)), 'closed part')}"
+
+
+def expect_rotatable(path: Path) -> None:
+    """Raises WrongOption unless the path is a regular file, or free. Renaming a link would close no file."""
+    if path == STANDARD_OUTPUT:
+        raise WrongOption("rotation", "standard output cannot be rotated; leave the option out")
+    if path.is_symlink():
+        raise WrongOption("rotation", f"{path} is a symbolic link; name the file itself in path")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise WrongOption("rotation", f"{path} is not a regular file and cannot be rotated; leave the option out")
+    if len(os.fsencode(path.name)) + SUFFIX_BYTES > _LONGEST_NAME:
+        raise WrongOption("rotation", f"parts of {path} would have names of more than {_LONGEST_NAME} bytes")
+
 
 # ── Onto the disk ────────────────────────────────────────────────────────────
 
@@ -65,50 +154,8 @@ class Syncing:
 _MODE = 0o600
 """Of a file that begins a stream. A file behind another one gets the mode of that file, as with logrotate's
 ``create``."""
-_LONGEST_NAME = 255
 _TORN_BEGINS = b"{\0"
 """A line of a sink begins with a brace. A file system leaves zeros where a power cut took the data."""
-
-
-def describe(options: FileOptions) -> str:
-    """Returns a few words about the file, without opening it. Raises SinkUnavailable when it cannot be written,
-    WrongOption when it cannot be rotated."""
-    try:
-        return _described(options)
-    except OSError as error:
-        raise SinkUnavailable(f"cannot write to {options.path}: {error.strerror}") from error
-
-
-def _described(options: FileOptions) -> str:
-    path = options.path
-    if options.rotation is not None:
-        expect_rotatable(path)
-    if path == STANDARD_OUTPUT:
-        return f"standard output, {'a terminal' if sys.__stdout__ and sys.__stdout__.isatty() else 'not a terminal'}"
-    if not path.parent.is_dir():
-        raise SinkUnavailable(f"cannot write to {path}: the folder {path.parent} does not exist")
-    if path.is_dir():
-        raise SinkUnavailable(f"cannot write to {path}: it is a folder")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise SinkUnavailable(f"cannot write to {path}: permission denied")
-    if options.rotation is None:
-        return f"{path}, {path.stat().st_size} bytes" if path.exists() else f"{path}, to be created"
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise SinkUnavailable(f"cannot rotate {path}: permission denied in the folder {path.parent}")
-    written = f"{path.stat().st_size} bytes" if path.exists() else "to be created"
-    return f"{path}, {written}; {counted(len(parts_of(path)), 'closed part')}"
-
-
-def expect_rotatable(path: Path) -> None:
-    """Raises WrongOption unless the path is a regular file, or free. Renaming a link would close no file."""
-    if path == STANDARD_OUTPUT:
-        raise WrongOption("rotation", "standard output cannot be rotated; leave the option out")
-    if path.is_symlink():
-        raise WrongOption("rotation", f"{path} is a symbolic link; name the file itself in path")
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise WrongOption("rotation", f"{path} is not a regular file and cannot be rotated; leave the option out")
-    if len(os.fsencode(path.name)) + SUFFIX_BYTES > _LONGEST_NAME:
-        raise WrongOption("rotation", f"parts of {path} would have names of more than {_LONGEST_NAME} bytes")
 
 
 def open_pipe(path: Path) -> int | None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from config.rules import Given, Is, Rule, Ruled
 from config.values import Between, Count, Duration, Matching, Positive, Size
@@ -34,8 +34,6 @@ class PartCompression(StrEnum):
 
 class Rotation(Ruled):
     """When the file is closed as a part and begun anew."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     bytes: Annotated[Size, Between(_SMALLEST_PART)] = Field(
         default=Size(128 * _MIB),

@@ -1,16 +1,16 @@
 """The Kafka sink produces deltas as records of topics, keyed by object. A record is stored when its delivery report
 says so: acks=all, by an idempotent producer that never times out.
 
-config           makes librdkafka's properties of the options, and tells which option a refusal is about
+config           makes librdkafka's properties of the options, checks these before the bridge runs, names the claims on
+                 topics, and tells which option a refusal is about
 delivery         produces the messages of a batch until each is stored, rejected or left; in transactions, too
 encode           makes a record a message: topic, key, value, headers; a notice a marker; and smaller forms
-exactly_once     KafkaTransactions: makes each delivery a transaction that stores the progress with the records
-examine          checks options before the bridge runs, and names the claims on topics
+exactly_once     KafkaTransactions: makes each delivery a transaction that stores the progress with the records;
+                 ProgressTopic: reads and writes that progress
 memory           keeps what survives a restart: the newest gap, counts of a snapshot, topics as last seen
 notices          puts gaps and ends of snapshots as markers into the partitions that they are about
 options          declares the options of the sink, and the rules between them
 producer         runs a producer and its poll thread, and replaces it when it fails; its variant with transactions
-progress_topic   reads and writes the progress of each sink with transactions
 reader           makes the library's source of topics of the options, for ``kubedelta verify``, ``tail`` and ``history
                  build``
 sink             KafkaSink: connects, checks and closes; TopicWriter: sends a batch, on the short way where possible;
@@ -63,7 +63,7 @@ def _load_reader() -> type[RecordReader]:
 
 
 def _examine(options: KafkaOptions) -> Sequence[WrongOption]:
-    from sinks.kafka.examine import examine
+    from sinks.kafka.config import examine
 
     return examine(options)
 
@@ -73,7 +73,7 @@ def _transactions(options: KafkaOptions) -> Transactions | None:
 
 
 def _claims(options: KafkaOptions) -> Sequence[Claim]:
-    from sinks.kafka.examine import claims
+    from sinks.kafka.config import claims
 
     return claims(options)
 

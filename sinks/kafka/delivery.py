@@ -37,31 +37,33 @@ class Brokers:
     """Threads of the sink's own: a silent broker blocks calls of librdkafka, and must not use up shared threads."""
     producers: Producers
     topics: Topics
-    refusals: Refusals | None = None
-    """What is known of refused records, for a sink with transactions; None for others."""
+    refusals: Refusals
+    """What is known of refused records, for a sink with transactions."""
 
 
 class Sender(ABC):
     """Stores the messages of a batch, or says what is left. Each kind of message of a record has a sender of its own,
     because a record's messages have the same id."""
 
-    refused_together: Collection[object]
-    """Not empty while records of an earlier batch need care: then every batch goes through ``send``."""
-
     def __init__(
         self,
         options: KafkaOptions,
         brokers: Brokers,
-        trimmed: TrimmedForms | None,
+        encode: Callable[[Record], KafkaMessage],
         count: Count | None,
     ) -> None:
-        """``trimmed``: smaller forms of records that are too large; None if these are rejected. ``count``: see
-        Count."""
+        """``encode``: makes the messages that it sends, for their smaller forms. ``count``: see Count."""
         self._options = options
         self._producers = brokers.producers
         self._topics = brokers.topics
-        self._trimmed = trimmed
+        self._refusals = brokers.refusals
+        self._trimmed: TrimmedForms | None = None
+        """Smaller forms of records that are too large; None if these are rejected."""
+        if options.too_large is WhenTooLarge.TRIM:
+            self._trimmed = TrimmedForms(encode, includes=options.include is not None)
         self._count = count
+        self.refused_together: Collection[object] = self._refusals.smaller
+        """Not empty while records of an earlier batch need care: then every batch goes through ``send``."""
         self.in_flight = InFlightRecords()
 
     @abstractmethod
@@ -99,24 +101,14 @@ def sender(
     encode: Callable[[Record], KafkaMessage],
     count: Count | None = None,
 ) -> Sender:
-    """``encode``: makes the messages that it sends, for their smaller forms."""
-    trimmed = None
-    if options.too_large is WhenTooLarge.TRIM:
-        trimmed = TrimmedForms(encode, includes=options.include is not None)
-    if brokers.refusals is None:
-        return BatchSender(options, brokers, trimmed, count)
-    return TransactionSender(options, brokers, trimmed, count, brokers.refusals)
+    """See Sender."""
+    kind = TransactionSender if options.exactly_once else BatchSender
+    return kind(options, brokers, encode, count)
 
 
 class BatchSender(Sender):
-    """Remembers between two batches which records are in flight, and which were refused together."""
-
-    def __init__(
-        self, options: KafkaOptions, brokers: Brokers, trimmed: TrimmedForms | None, count: Count | None
-    ) -> None:
-        super().__init__(options, brokers, trimmed, count)
-        self.refused_together: set[RecordId] = set()
-        """Records of a batch that was refused because of one of them."""
+    """Remembers between two batches which records are in flight, and which were refused together because of one of
+    them."""
 
     async def send(
         self, result: BatchResult, messages: dict[int, KafkaMessage], sent: Mapping[int, InFlight] | None = None
@@ -441,18 +433,6 @@ _REFUSED = "a broker refused a batch for a record in it, and so the transaction 
 class TransactionSender(Sender):
     """Makes a single attempt: if a record fails, the whole transaction is aborted, and the next one has another sender.
     So nothing stays in flight."""
-
-    def __init__(
-        self,
-        options: KafkaOptions,
-        brokers: Brokers,
-        trimmed: TrimmedForms | None,
-        count: Count | None,
-        refusals: Refusals,
-    ) -> None:
-        super().__init__(options, brokers, trimmed, count)
-        self._refusals = refusals
-        self.refused_together = refusals.smaller
 
     async def send(
         self, result: BatchResult, messages: dict[int, KafkaMessage], sent: Mapping[int, InFlight] | None = None

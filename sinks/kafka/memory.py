@@ -32,84 +32,56 @@ MAX_MARKED_PARTITIONS = 1_000
 """Partitions of all topics together. A notice about more partitions gets no markers."""
 
 
-class _Saved(msgspec.Struct, frozen=True, omit_defaults=True):
-    newest: str = ""
-    unmarked: str = ""
+class KafkaMemory(msgspec.Struct, omit_defaults=True, rename={"newest_gap": "newest", "unmarked_gap": "unmarked"}):
+    """``saved`` makes the bytes for ``Receipt.memory``, and ``read`` reads them back."""
+
+    newest_gap: str = ""
+    """The id of the newest gap; empty before the first."""
+    unmarked_gap: str = ""
+    """The id of the newest gap that lacks a marker in some partition where it belongs."""
     snapshot: str = ""
+    """The id of the snapshot whose records are counted."""
     counts: dict[str, dict[int, int]] | None = {}
+    """Topic → partition → records of the snapshot; None when there are too many partitions for markers."""
     topics: dict[str, TopicState] = {}
+    """The topics as they were last seen, for ``topic_watch``."""
     key: str = ""
+    """The option ``key`` as it was last; empty before the first time."""
     state: str = ""
+    """The option ``state_topic`` as it was last; empty without one."""
 
-
-class KafkaMemory:
-    """``saved`` gives the bytes for ``Receipt.memory``, and the constructor reads them back."""
-
-    def __init__(self, saved: bytes = b"") -> None:
+    @classmethod
+    def read(cls, saved: bytes) -> KafkaMemory:
         """Bytes that cannot be read stand for an unknown gap: every later record names it."""
         try:
-            found = msgspec.json.decode(saved, type=_Saved) if saved else _Saved()
+            return msgspec.json.decode(saved, type=cls) if saved else cls()
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            found = _Saved(UNKNOWN_GAP.decode(), UNKNOWN_GAP.decode())
-        self.newest_gap = found.newest
-        """The id of the newest gap; empty before the first."""
-        self.unmarked_gap = found.unmarked
-        """The id of the newest gap that lacks a marker in some partition where it belongs."""
-        self._snapshot = found.snapshot
-        self._counts = found.counts
-        """Topic → partition → records of the snapshot; None when there are too many partitions for markers."""
-        self.topics: Mapping[str, TopicState] = found.topics
-        """The topics as they were last seen, for ``topic_watch``."""
-        self.key = found.key
-        """The option ``key`` as it was last; empty before the first time."""
-        self.state = found.state
-        """The option ``state_topic`` as it was last; empty without one."""
-        self.unchanged: bytes | None = saved
-        """The bytes as they were given or last made; None since a change."""
+            return cls(UNKNOWN_GAP.decode(), UNKNOWN_GAP.decode())
 
     def saved(self) -> bytes:
-        """Returns the same object until the state changes."""
-        if self.unchanged is None:
-            topics = dict(self.topics)
-            self.unchanged = msgspec.json.encode(
-                _Saved(self.newest_gap, self.unmarked_gap, self._snapshot, self._counts, topics, self.key, self.state)
-            )
-        return self.unchanged
+        return msgspec.json.encode(self)
 
     def add_gap(self, gap: str, *, marked: bool) -> None:
         """The gap with this id is stored. ``marked``: every partition where the gap belongs has its marker."""
         self.newest_gap = later_gap(self.newest_gap, gap)
         if not marked:
             self.unmarked_gap = later_gap(self.unmarked_gap, gap)
-        self.unchanged = None
 
     def count(self, snapshot: str, topic: str, partition: int) -> None:
         """Counts a record of this snapshot that is stored in the partition."""
-        if snapshot != self._snapshot:
-            self._snapshot, self._counts = snapshot, {}
-        self.unchanged = None
-        if self._counts is None:
+        if snapshot != self.snapshot:
+            self.snapshot, self.counts = snapshot, {}
+        if self.counts is None:
             return
-        counts = self._counts.setdefault(topic, {})
+        counts = self.counts.setdefault(topic, {})
         counts[partition] = counts.get(partition, 0) + 1
-        if counts[partition] == 1 and sum(map(len, self._counts.values())) > MAX_MARKED_PARTITIONS:
-            self._counts = None
+        if counts[partition] == 1 and sum(map(len, self.counts.values())) > MAX_MARKED_PARTITIONS:
+            self.counts = None
 
-    def set_options(self, key: str, state: str) -> None:
-        if (key, state) != (self.key, self.state):
-            self.key, self.state, self.unchanged = key, state, None
-
-    def set_topics(self, topics: Mapping[str, TopicState]) -> None:
-        """These topics were seen so."""
-        changed = {**self.topics, **topics}
-        if changed != self.topics:
-            self.topics, self.unchanged = changed, None
-
-    def counts(self, snapshot: str) -> Mapping[str, Mapping[int, int]] | None:
+    def counts_of(self, snapshot: str) -> Mapping[str, Mapping[int, int]] | None:
         """Topic → partition → records of this snapshot; None when there are too many partitions for markers."""
-        return self._counts if snapshot == self._snapshot else {}
+        return self.counts if snapshot == self.snapshot else {}
 
     def end_snapshot(self) -> None:
         """The end of the snapshot is stored: the counts are no longer needed."""
-        if self._snapshot:
-            self._snapshot, self._counts, self.unchanged = "", {}, None
+        self.snapshot, self.counts = "", {}

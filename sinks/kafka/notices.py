@@ -144,7 +144,7 @@ class NoticeMarkers:
         self._current: MarkerDelivery | None = None
 
     def restore(self, saved: bytes) -> None:
-        self.memory = KafkaMemory(saved)
+        self.memory = KafkaMemory.read(saved)
         self._events.note_gap(self.memory.newest_gap)
 
     async def name_gap(self, messages: Collection[KafkaMessage]) -> None:
@@ -215,7 +215,7 @@ class NoticeMarkers:
         if isinstance(notice, Gap):
             topics = self.names.topics_of_gap(notice, watched, partition_counts)
             return topics, partial(self._markers.gap, notice)
-        counts = self.memory.counts(notice.snapshot)
+        counts = self.memory.counts_of(notice.snapshot)
         found = Counter({(topic, part): n for topic, parts in (counts or {}).items() for part, n in parts.items()})
         dead_letters = max(0, notice.count - found.total())
 

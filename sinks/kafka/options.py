@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from bridge.model.primitives.network import is_loopback
 from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import AnyOf, Condition, Contains, Given, HasName, Is, Not, Rule, needs, together
-from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Names, Size
+from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Names, Section, Size
 from sinks.options import NAMES_NEED_ORDER, OBJECTS_ALONE, EventOptions
 from sinks.receipt import WrongOption
 from sinks.state import state_rules
@@ -159,10 +159,8 @@ _EXTENSION_VALUE = Matching(
 Extensions: TypeAlias = Annotated[dict[str, Annotated[str, _EXTENSION_VALUE]], Names(_EXTENSION)]
 
 
-class CreateTopics(BaseModel):
+class CreateTopics(Section):
     """How the sink creates a missing topic. An existing topic is not changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     partitions: Count = Field(
         ge=1,
@@ -173,10 +171,8 @@ class CreateTopics(BaseModel):
     replication_factor: Count = Field(default=-1, ge=-1, le=100, description="-1 for the default of the brokers.")
 
 
-class TokenEndpointOptions(BaseModel):
+class TokenEndpointOptions(Section):
     """The client credentials grant of OAuth 2.0, as OpenID Connect has it: the access token is a JWT."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     token_url: Annotated[str, _TOKEN_URL] = Field(
         description="The token endpoint.",

@@ -71,9 +71,16 @@ class KafkaProducer:
     constructor raises KafkaException for settings that librdkafka refuses, and WrongOption."""
 
     def __init__(
-        self, clients: ClientConfig, threads: Executor, loop: asyncio.AbstractEventLoop, *, gapless: bool
+        self,
+        clients: ClientConfig,
+        threads: Executor,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        gapless: bool,
+        may_send: Callable[[], bool] = always,
     ) -> None:
-        """``gapless``: see ``ClientConfig.producer``. Raises WrongOption."""
+        """``gapless``: see ``ClientConfig.producer``. ``may_send``: see SinkContext; asked before messages are taken,
+        since librdkafka sends by itself what it has taken. Raises WrongOption."""
         self._files = clients.files()
         self.gapless = gapless
         config = self._properties(clients)
@@ -81,6 +88,7 @@ class KafkaProducer:
         self._refused = clients.refused
         self._threads = threads
         self._loop = loop
+        self._may_send = may_send
         self._report_event = asyncio.Event()
         self._idle_at: float | None = None
         """When a wait without reports ends; None while no task waits."""
@@ -113,7 +121,9 @@ class KafkaProducer:
 
     def produce(self, record: InFlight, message: KafkaMessage, value: bytes | None) -> bool:
         """Queues one message. Returns False when the queue is full. Raises KafkaException when librdkafka refuses the
-        message itself."""
+        message itself, and NotLeading."""
+        if not self._may_send():
+            raise NotLeading
         try:
             self._producer.produce(
                 message.topic,
@@ -130,8 +140,11 @@ class KafkaProducer:
 
     def send(self, messages: Iterable[KafkaMessage]) -> list[InFlight]:
         """Queues the first messages that can be queued at once, and returns their records: fewer than ``messages`` if
-        the queue is full, at a tombstone, or if librdkafka refuses a message. Hot."""
+        the queue is full, at a tombstone, or if librdkafka refuses a message, and none if this replica may not send.
+        Hot."""
         in_flight: list[InFlight] = []
+        if not self._may_send():
+            return in_flight
         produce = self._producer.produce
         for message in messages:
             if len(message.values) > 1:
@@ -268,24 +281,6 @@ class KafkaProducer:
     def _is_refusal(self, error: KafkaError) -> bool:
         """Of credentials, by librdkafka's code or by its words."""
         return error.code() in _CREDENTIALS or self._refused(self.last_error) is not None
-
-
-class AskingProducer(KafkaProducer):
-    """Takes messages only while this replica may send. librdkafka sends by itself what it has taken."""
-
-    def __init__(self, *parameters: Any, may_send: Callable[[], bool], gapless: bool) -> None:
-        """``may_send``: see SinkContext."""
-        super().__init__(*parameters, gapless=gapless)
-        self._may_send = may_send
-
-    def produce(self, record: InFlight, message: KafkaMessage, value: bytes | None) -> bool:
-        """Raises NotLeading, too."""
-        if not self._may_send():
-            raise NotLeading
-        return super().produce(record, message, value)
-
-    def send(self, messages: Iterable[KafkaMessage]) -> list[InFlight]:
-        return super().send(messages) if self._may_send() else []
 
 
 # ── Transactions ─────────────────────────────────────────────────────────────
@@ -492,9 +487,7 @@ class Producers:
             raise SinkUnavailable(f"librdkafka does not take these settings: {error.args[0].str()}") from error
 
     def _make(self, loop: asyncio.AbstractEventLoop, gapless: bool) -> KafkaProducer:  # In a thread.
-        if self._may_send is always:
-            return KafkaProducer(self._config, self._threads, loop, gapless=gapless)
-        return AskingProducer(self._config, self._threads, loop, may_send=self._may_send, gapless=gapless)
+        return KafkaProducer(self._config, self._threads, loop, gapless=gapless, may_send=self._may_send)
 
     async def _ping(self, producer: KafkaProducer) -> str:
         left, step, loop = float(self._options.connect_timeout), _FIRST_LOOK, asyncio.get_running_loop()

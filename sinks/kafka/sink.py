@@ -26,11 +26,10 @@ from sinks.gaps import gap_before
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.delivery import Brokers, Refusals, sender
 from sinks.kafka.encode import KafkaEncoder, KafkaMessage, checked_topic, topic_part
-from sinks.kafka.exactly_once import KafkaTransactions
+from sinks.kafka.exactly_once import KafkaTransactions, ProgressTopic
 from sinks.kafka.notices import NoticeMarkers
 from sinks.kafka.options import KafkaOptions, RecordKey
 from sinks.kafka.producer import InFlight, Producers, TransactionalProducers
-from sinks.kafka.progress_topic import ProgressTopic
 from sinks.kafka.topic_watch import TopicWatch
 from sinks.kafka.topics import TopicNames, Topics
 from sinks.receipt import ALL_STORED, WITHHELD, BatchResult, NotLeading, Receipt, RetryLater, SinkUnavailable
@@ -52,13 +51,14 @@ class KafkaSink:
         self._threads = threads = ThreadPoolExecutor(max_workers=workers, thread_name_prefix=f"sink-{name}")
         config = ClientConfig(options)
         self._topics = topics = Topics(options, config, threads)
+        refusals = Refusals()
         make_writer = partial(TopicWriter if options.state_topic is None else TopicWriterWithState, options, cluster)
         self._transactions: KafkaTransactions | None = None
         self._producers: Producers
         self._checked: Producers
         """Those of ``check``. With a transactional id of their own: that of the sink would fence a running bridge."""
         if options.exactly_once:
-            ids, refusals = f"{cluster}/{name}/", Refusals()
+            ids = f"{cluster}/{name}/"
             self._producers = producers = TransactionalProducers(options, config, threads)
             self._checked = TransactionalProducers(options, config, threads, f"{ids}check")
             brokers = Brokers(threads, producers, topics, refusals)
@@ -68,7 +68,7 @@ class KafkaSink:
             )
         else:
             self._producers = self._checked = Producers(options, config, threads)
-            brokers = Brokers(threads, self._producers, topics)
+            brokers = Brokers(threads, self._producers, topics, refusals)
         self._writer = make_writer(brokers)
         self.deliver: Callable[[Sequence[Record]], Coroutine[Any, Any, Receipt]]
         """See Sink. The one that delivers: a batch takes no further step on its way."""

@@ -101,7 +101,7 @@ class TopicWatch:
         if self._new_options:
             self.has_changes = True
         else:
-            memory.set_options(self._key, self._state)
+            memory.key, memory.state = self._key, self._state
         await self.look(memory.topics)
         self._topics.forgotten |= memory.topics.keys() - self._found.keys()
 
@@ -126,8 +126,8 @@ class TopicWatch:
         """The changes are known from now on. Returns them in words, apart from topics that were created again."""
         sentences = list(in_words(self.changes, self._memory.topics, self._found))
         sentences += self._new_options
-        self._memory.set_topics(self._found)
-        self._memory.set_options(self._key, self._state)
+        self._memory.topics |= self._found
+        self._memory.key, self._memory.state = self._key, self._state
         self.changes, self.has_changes, self._new_options = TopicChanges(), False, []
         return "; ".join(sentences)
 
@@ -149,4 +149,4 @@ class TopicWatch:
         self.changes = changes = changes_between(self._memory.topics, self._found)
         self.has_changes = bool(changes.created_again or changes.grown or self._new_options)
         if not self.has_changes:
-            self._memory.set_topics(self._found)
+            self._memory.topics |= self._found

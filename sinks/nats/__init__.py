@@ -3,18 +3,18 @@ record is stored when the stream has acknowledged its message; ids make repeated
 duplicate window.
 
 bucket       NatsSinkWithState: keeps the newest form of each object in a key-value bucket
-connection   opens a connection, which is never reconnected
+connection   opens a connection, which is never reconnected; checks the options before the bridge runs, and names the
+             claims on the stream and the bucket
 delivery     publishes the messages of a batch until all are answered
 encode       makes a record a message: subject, headers, payload
-examine      checks options before the bridge runs, and names the claims on the stream and the bucket
 exchange     the state of one exchange: numbers, answers, duplicates, messages in flight
 leading      takes the stream over for the leader of a term
-memory       declares what survives a restart: the newest gap, the stream and the bucket as last seen
 options      declares the options of the sink
 reader       makes the library's source of the options, for ``kubedelta verify``, ``tail`` and ``history build``; reads
              without a stream
 sink         NatsSink: connects, looks for losses, encodes and delivers
-stream       finds or creates the stream, describes it, and tells whether it has lost messages
+stream       finds or creates the stream, describes it, and tells whether it has lost messages; declares what survives a
+             restart: the newest gap, the stream and the bucket as last seen
 verdicts     judges an error of JetStream: whose fault it is, and for how long
 
 ``sink`` finds the stream with every new connection and looks at it from time to time: messages that it had stored and
@@ -53,13 +53,13 @@ def _load_reader() -> Callable[..., RecordReader]:
 
 
 def _examine(options: NatsOptions) -> Sequence[WrongOption]:
-    from sinks.nats.examine import examine
+    from sinks.nats.connection import examine
 
     return examine(options)
 
 
 def _claims(options: NatsOptions) -> Sequence[Claim]:
-    from sinks.nats.examine import claims
+    from sinks.nats.connection import claims
 
     return claims(options)
 

@@ -38,10 +38,9 @@ from sinks.nats.encode import (
 )
 from sinks.nats.exchange import LostDuplicates
 from sinks.nats.leading import StreamInDoubt, append_all, term_at_end
-from sinks.nats.memory import KnownBucket
 from sinks.nats.options import CreateStream, NatsOptions
 from sinks.nats.sink import LOOK_INTERVAL, NatsSink
-from sinks.nats.stream import NatsStream, OtherWriter, StreamDescription
+from sinks.nats.stream import KnownBucket, NatsStream, OtherWriter, StreamDescription
 from sinks.receipt import BatchResult, Receipt, SinkUnavailable
 from sinks.state import StateBesideHistory
 from sinks.template import Template

@@ -3,6 +3,9 @@
 The client's own reconnect would send the messages again that waited in its buffer when the connection broke, but not
 the messages that it had given to the socket: a gap, with later messages behind it. So a broken connection stays closed,
 and the next connection begins with the oldest message that was not acknowledged.
+
+``examine`` checks the options before the bridge runs, without a server: the files that they name. ``claims`` names the
+stream and the bucket.
 """
 
 from __future__ import annotations
@@ -11,18 +14,23 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 import nats.errors
+import nkeys
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.protocol.command import hpub_cmd
 
 from bridge.model.primitives.network import why_unconnected, why_unverified
+from sinks.base import Claim
 from sinks.nats.options import NatsOptions
-from sinks.receipt import SinkUnavailable
-from sinks.secret_files import TlsFiles, read_secret
+from sinks.receipt import SinkUnavailable, WrongOption, wrong_options
+from sinks.secret_files import Step, TlsFiles, check_tls_files, read_secret
 
 OnAnswer: TypeAlias = Callable[[int, Mapping[str, str] | None, bytes], None]
 """Number of the publish, headers and payload of the answer."""
@@ -258,3 +266,53 @@ def _check_secure(client: Client, tls: ssl.SSLContext | None) -> None:
     without encryption."""
     if tls is not None and not client._server_info.get("tls_required"):  # The client has no public attribute for it.
         raise nats.errors.SecureConnWantedError
+
+
+# ── The options ──────────────────────────────────────────────────────────────
+
+_CREDENTIALS_PARTS = ("-----BEGIN NATS USER JWT-----", "-----BEGIN USER NKEY SEED-----")
+_DEFAULT_PORT = 4222
+
+
+def examine(options: NatsOptions) -> Sequence[WrongOption]:
+    return wrong_options(_steps(options))
+
+
+def _steps(options: NatsOptions) -> Iterator[Step]:
+    yield from check_tls_files(options.ca_file, options.cert_file, options.key_file)
+    if options.credentials_file is not None:
+        yield partial(_credentials, options.credentials_file)
+    if options.nkey_seed_file is not None:
+        yield partial(_seed, options.nkey_seed_file)
+    if options.password_file is not None:
+        yield partial(read_secret, options.password_file, "password_file")
+    if options.token_file is not None:
+        yield partial(read_secret, options.token_file, "token_file")
+
+
+def _credentials(path: Path) -> None:
+    text = read_secret(path, "credentials_file")
+    if not all(part in text for part in _CREDENTIALS_PARTS):
+        raise WrongOption("credentials_file", f"{path} holds no user credentials: a JWT and the seed of its key")
+
+
+def _seed(path: Path) -> None:
+    seed = read_secret(path, "nkey_seed_file").strip()
+    try:
+        nkeys.from_seed(seed.encode()).wipe()
+    except Exception:  # nkeys raises errors of its own, and errors of base64.
+        raise WrongOption("nkey_seed_file", f"{path} holds no seed of an NKey") from None
+
+
+def claims(options: NatsOptions) -> Sequence[Claim]:
+    """Claims on stream and bucket for each server: two sinks may name different servers of the same cluster."""
+    if options.stream is None:
+        return []
+    streams = [(options.stream, f"the stream {options.stream}, with sole_writer", options.sole_writer)]
+    if options.state is not None:
+        streams.append((options.state_stream, f"the bucket {options.state}", True))
+    return [
+        Claim(f"nats {address.hostname}:{address.port or _DEFAULT_PORT} {stream}", description, exclusive)
+        for address in map(urlsplit, options.servers)
+        for stream, description, exclusive in streams
+    ]

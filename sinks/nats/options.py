@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from bridge.model.primitives.network import is_loopback
 from bridge.model.primitives.shard import Shard, ShardBy
 from config.rules import AnyOf, Condition, Contains, Given, Is, NeededByDefaults, Not, Rule, needs, together
-from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Size
+from config.values import HOST, PORT, Between, Count, Duration, Flag, Matching, Section, Size
 from sinks.options import NAMES_NEED_ORDER, OBJECTS_ALONE, EventOptions
 from sinks.receipt import WrongOption
 from sinks.state import state_rules
@@ -53,10 +53,8 @@ def _no_limit(size: Any) -> Any:
     return None if size == -1 else size
 
 
-class CreateStream(BaseModel):
+class CreateStream(Section):
     """How the sink creates a missing stream. An existing stream is not changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     replicas: Count = Field(
         default=1, ge=1, le=5, description="Servers that store the stream. 3 survive the loss of a server."

@@ -19,9 +19,8 @@ from sinks.nats.delivery import CoreDelivery, NatsDelivery
 from sinks.nats.encode import ROOM_FOR_SEQUENCE, NatsEncoder, NatsMessage, stream_subjects
 from sinks.nats.exchange import LostDuplicates
 from sinks.nats.leading import StreamInDoubt, take_over_stream
-from sinks.nats.memory import KnownBucket, NatsMemory
 from sinks.nats.options import DeliveryMode, NatsOptions
-from sinks.nats.stream import KnownStream, NatsStream, StreamDescription, loss_of
+from sinks.nats.stream import KnownBucket, KnownStream, NatsMemory, NatsStream, StreamDescription, loss_of
 from sinks.receipt import BatchResult, Receipt, SinkUnavailable
 
 LOOK_INTERVAL = 30.0

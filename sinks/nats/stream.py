@@ -109,6 +109,40 @@ def _limits_remove(known: KnownStream, found: StreamDescription, now: float) -> 
     return limits.discard == "old" and full
 
 
+# ── What survives a restart ──────────────────────────────────────────────────
+
+
+class KnownBucket(msgspec.Struct, frozen=True):
+    """The bucket of the option ``state``."""
+
+    name: str
+    created: datetime
+    """When, by its server's clock: a bucket that is created again has another time."""
+    subject: str = ""
+    """Of an object whose state the bucket has, unless somebody purged it; empty while no such object is known."""
+
+
+class NatsMemory(msgspec.Struct, omit_defaults=True):
+    gap: str = ""
+    """The id of the newest gap; empty before the first."""
+    stream: KnownStream | None = None
+    """The stream as it was last seen; None before the first time, and with ``mode: core``."""
+    bucket: KnownBucket | None = None
+    """The bucket as it was last seen; None without one."""
+
+    @classmethod
+    def read(cls, saved: bytes) -> NatsMemory | None:
+        """None if the bytes cannot be read."""
+        try:
+            return msgspec.json.decode(saved, type=cls) if saved else cls()
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
+    def written(self) -> bytes:
+        """Empty without any state."""
+        return b"" if self == NatsMemory() else msgspec.json.encode(self)
+
+
 # ── The stream ───────────────────────────────────────────────────────────────
 
 _CONCURRENCY = 16

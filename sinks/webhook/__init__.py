@@ -3,9 +3,9 @@ When an answer is lost, the endpoint gets the record twice, with the same ids.
 
 authorization   makes the header Authorization: from files, or by the client credentials grant of OAuth 2.0
 client          an HTTP client for one URL, which connects to permitted addresses only
-connection      joins secrets, token, rate, consent and HTTP client of an endpoint
+connection      joins secrets, token, rate, consent and HTTP client of an endpoint; checks options before the bridge
+                runs
 encode          makes a record the target, headers and body of a request
-examine         checks options before the bridge runs
 options         declares the options of the sink, and templates of URLs and headers
 responses       judges a response: what it means for the posted records
 sink            WebhookSink: posts the messages of a batch, and judges the responses
@@ -42,7 +42,7 @@ def _lanes(options: WebhookOptions) -> Lanes:
 
 
 def _examine(options: WebhookOptions) -> Sequence[WrongOption]:
-    from sinks.webhook.examine import examine
+    from sinks.webhook.connection import examine
 
     return examine(options)
 

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Annotated, Self, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from bridge.model.formats.content import Makes, OptionExpression
 from bridge.model.primitives.network import is_loopback
 from config.rules import Above, AnyOf, Contains, Given, Is, Not, Rule, needs, together
-from config.values import HOST, PORT, Between, Count, Duration, Matching, Names, Size
+from config.values import HOST, PORT, Between, Count, Duration, Matching, Names, Section, Size
 from sinks.options import EventOptions, Format
 
 # ── Types of options ─────────────────────────────────────────────────────────
@@ -167,10 +167,8 @@ class ClientAuth(StrEnum):
     POST = "client_secret_post"
 
 
-class OAuth2Options(BaseModel):
+class OAuth2Options(Section):
     """The client credentials grant of OAuth 2.0 (RFC 6749, 4.4)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     token_url: Url = Field(
         description="The token endpoint. Redirects are not followed, and allow_networks holds here too.",
@@ -200,10 +198,8 @@ class OAuth2Options(BaseModel):
     )
 
 
-class RateOptions(BaseModel):
+class RateOptions(Section):
     """A token bucket for requests."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     requests: Count = Field(
         ge=1, le=1_000_000, description="Requests in each time of per, evenly spaced.", examples=[100]

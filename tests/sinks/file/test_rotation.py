@@ -19,9 +19,8 @@ import zstandard
 from kubedelta_reader.sources.parts import parts_of
 
 from sinks.base import ALL_STORED, ReadPurpose, SinkUnavailable
-from sinks.file.connection import describe
+from sinks.file.connection import describe, examine
 from sinks.file.delivery import open_writer
-from sinks.file.examine import examine
 from sinks.file.lines import sequence_in, time_in
 from sinks.file.options import FileOptions, Rotation
 from sinks.file.parts import PartRetention, ReadingLock, name_of_part, unread

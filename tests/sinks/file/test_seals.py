@@ -21,7 +21,7 @@ from bridge.cli.command_line import parse
 from sinks.base import ALL_STORED, SinkContext, SinkUnavailable
 from sinks.file import seals
 from sinks.file.closed_parts import ClosedParts
-from sinks.file.examine import examine
+from sinks.file.connection import examine
 from sinks.file.options import FileOptions, Rotation
 from sinks.file.seals import Seals, check_seals
 from sinks.file.sink import FileSink

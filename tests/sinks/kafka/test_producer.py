@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from sinks.kafka.config import ClientConfig
 from sinks.kafka.encode import KafkaMessage
 from sinks.kafka.options import KafkaOptions
-from sinks.kafka.producer import AskingProducer, InFlight, KafkaProducer, Producers
+from sinks.kafka.producer import InFlight, KafkaProducer, Producers
 from sinks.receipt import NotLeading, WrongOption
 
 
@@ -86,7 +86,7 @@ async def test_a_replica_that_may_not_lead_produces_nothing() -> None:
     clients, loop = cast("ClientConfig", SlowCluster(0)), asyncio.get_running_loop()
     message, leads = KafkaMessage("k8s", "a", (b"{}",), {}), False
     with ThreadPoolExecutor(2) as threads:
-        producer = await asyncio.to_thread(AskingProducer, clients, threads, loop, may_send=lambda: leads, gapless=True)
+        producer = await asyncio.to_thread(KafkaProducer, clients, threads, loop, gapless=True, may_send=lambda: leads)
         assert producer.send([message]) == []
         with pytest.raises(NotLeading):
             producer.produce(InFlight(producer, 1), message, b"{}")
