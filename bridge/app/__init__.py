@@ -21,7 +21,7 @@ exporter, which commits it to the outbox, and the processor passes it on to the 
 discovery and decide which informers there are. No rule about a change of an object lives here.
 
 **A reload** takes the way of a start, and touches the parts that change. The outbox owns cursors: a sink that changes
-is saved and read again from the database in one transaction (``SinkRegistration``), and records that it had taken and
+is saved and read again from the database in one transaction (``SinkCursors.begin``), and records that it had taken and
 not settled come again, as after a crash. Its worker ends first, and has the grace period for the records in flight,
 unless its destination fails anyway. ``resources`` own informers: one whose scopes or rules change is released behind
 its last change, and another begins at the ledger's checkpoint, by the code that a start runs. Selections move objects

@@ -146,9 +146,9 @@ class LiveChange:
     async def _replace_sinks(self, plan: Plan, difference: SettingsDifference) -> None:
         for name in difference.removed:
             self.sinks.leave(name)
-            self.outbox.registration.end(name)
+            self.outbox.sinks.end(name)
         begun = [sink for sink in plan.sinks if sink.name in (*difference.added, *difference.changed)]
-        await self.outbox.registration.begin(
+        await self.outbox.sinks.begin(
             {sink.name: sink.start for sink in begun},
             [sink.name for sink in begun if sink.select is not None],
             before=plan.retention.before,

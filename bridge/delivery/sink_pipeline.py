@@ -1,8 +1,8 @@
 """Makes a sink's pipeline: its feed from the outbox, and the worker that delivers from it; and runs and ends pipelines.
 
-``make_pipelines`` joins for each sink what its plan names: the context with which it opens, the feed with the sink's
-own redaction, the maker of its content, and the worker of its kind. ``RunningSinks`` has the pipelines of the
-configured sinks and the tasks of their workers: begun at the start, and replaced at a change of the configuration.
+``RunningSinks`` has the pipelines of the configured sinks and the tasks of their workers: begun at the start, and
+replaced at a change of the configuration. It joins for each sink what its plan names: the context with which it opens,
+the feed with the sink's own redaction, the maker of its content, and the worker of its kind.
 ``ContentThread`` makes content that is long in a thread, so that the event loop goes on.
 """
 
@@ -102,61 +102,6 @@ class ContentThread:
             return list(map(make, records))
 
 
-def make_pipelines(
-    plans: Sequence[SinkPlan],
-    cluster: str,
-    feeds: Feeds,
-    watched: CurrentResources,
-    redaction: Redaction,
-    report: Report,
-    lease: HeldLease | None = None,
-) -> dict[str, SinkPipeline]:
-    """Sink's name → its pipeline, which goes on at the sink's cursor. ``redaction`` has the keys for a sink's own
-    rules; ``lease``: see WorkerSettings. Raises PlanRefused for a mistake in an expression."""
-    try:
-        makers = content_makers({sink.name: sink.content for sink in plans}, cluster, cache(Cel))
-    except (WrongContent, MissingLibrary) as error:
-        raise PlanRefused(str(error)) from error
-    thread = ContentThread(report)
-    made = {name: partial(thread.made, name, maker) for name, maker in makers.items()}
-    return {
-        sink.name: _make_pipeline(sink, feeds, watched, redaction, report, made.get(sink.name), lease) for sink in plans
-    }
-
-
-def _make_pipeline(
-    plan: SinkPlan,
-    feeds: Feeds,
-    watched: CurrentResources,
-    redaction: Redaction,
-    report: Report,
-    make_content: MakeContent | None,
-    lease: HeldLease | None,
-) -> SinkPipeline:
-    outbox = feeds.outbox
-    window = max(plan.window, plan.max_batch)
-    kind = SinkFeed if plan.transactions is None else TransactionFeed
-    redact = redact_for_sink(plan.redact, redaction) if plan.redact else None
-    feed = feeds.feed(plan.name, kind, window=window, resync=plan.resync_seconds, redact=redact)
-    progress = feed.progress if isinstance(feed, TransactionFeed) else Progress
-    make_context = partial(context_of, outbox, plan.name, watched=watched, progress=progress)
-    dead_letters = outbox.sinks.dead_letters[plan.name]
-    leaving: Callable[[Record], Record] | None = None
-    if outbox.term:
-        leaving = partial(in_term, term=outbox.term, ahead=outbox.ahead)
-    if outbox.sinks.shard is not None:
-        leaving = _composed(leaving, partial(gap_in_shard, shard=outbox.sinks.shard))
-    worker = _make_worker(plan, make_context, feed, dead_letters, report, outbox, make_content, leaving, lease)
-    cause = outbox.sinks[plan.name].paused
-    if cause is PauseCause.OPERATOR:
-        worker.suspend(cause)
-        report(SinkPaused(plan.name))
-    elif cause:
-        worker.suspend(cause, _HALTED[cause])
-        report_halt(report, plan.name, _HALTED[cause], cause)
-    return SinkPipeline(plan, feed, dead_letters, worker, make_content)
-
-
 def context_of(
     outbox: Outbox, sink: str, *, watched: CurrentResources, progress: Callable[[], Progress]
 ) -> SinkContext:
@@ -166,48 +111,18 @@ def context_of(
     return SinkContext(shard=outbox.sinks.shard, memory=cursor.memory, watched=watched, term=began, progress=progress)
 
 
-def _composed(first: Callable[[Record], Record] | None, then: Callable[[Record], Record]) -> Callable[[Record], Record]:
-    return then if first is None else lambda record: then(first(record))
+def leaving_of(outbox: Outbox) -> MakeRecord | None:
+    """Makes the form in which a record leaves; None for the record as it is."""
+    term = partial(in_term, term=outbox.term, ahead=outbox.ahead) if outbox.term else None
+    if outbox.sinks.shard is None:
+        return term
+    shard = partial(gap_in_shard, shard=outbox.sinks.shard)
+    return shard if term is None else lambda record: shard(term(record))
 
 
 def seconds_until(when: float | None) -> float | None:
     """Seconds until ``when``, a time on the event loop's clock; at least 0. None for None."""
     return None if when is None else max(0.0, when - asyncio.get_running_loop().time())
-
-
-def _make_worker(
-    plan: SinkPlan,
-    make_context: Callable[[], SinkContext],
-    feed: SinkFeed,
-    dead_letters: DeadLetters,
-    report: Report,
-    outbox: Outbox,
-    make_content: MakeContent | None,
-    leaving: Callable[[Record], Record] | None,
-    lease: HeldLease | None,
-) -> SinkWorker:
-    most = plan.most_in_flight
-    settings = WorkerSettings(
-        name=plan.name,
-        make_sink=plan.make,
-        make_context=make_context,
-        pending=feed,
-        dead_letters=dead_letters,
-        report=report,
-        now=utc_now,
-        max_batch=min(plan.max_batch, most),
-        on_rejected=plan.on_rejected,
-        save_pause=partial(outbox.sinks.pause, plan.name),
-        make_content=make_content,
-        redacts=bool(plan.redact),
-        leaving=leaving,
-        lease=lease,
-    )
-    if plan.transactions is not None and isinstance(feed, TransactionFeed):
-        return TransactionWorker(settings, feed, plan.transactions.seconds)
-    if plan.lanes is None:
-        return Worker(settings)
-    return LaneWorker(settings, plan.lanes, max_records=min(MAX_RECORDS, most))
 
 
 class RunningSinks:
@@ -224,17 +139,12 @@ class RunningSinks:
     ) -> None:
         """Makes the pipelines of the start. Every sink has a cursor. ``redaction`` has the keys for a sink's own rules.
         ``lease``: see WorkerSettings. Raises PlanRefused for a mistake in an expression."""
+        self._cluster = plan.cluster
         self._feeds = feeds
+        self._watched = watched
+        self._redaction = redaction
         self._report = report
-        self._make = partial(
-            make_pipelines,
-            cluster=plan.cluster,
-            feeds=feeds,
-            watched=watched,
-            redaction=redaction,
-            report=report,
-            lease=lease,
-        )
+        self._lease = lease
         self._tasks: asyncio.TaskGroup
         self._workers: dict[str, asyncio.Task[None]] = {}
         self.lock = asyncio.Lock()
@@ -262,7 +172,7 @@ class RunningSinks:
         self._workers.pop(name, None)
 
     def begin(self, plans: Sequence[SinkPlan]) -> None:
-        """Runs sinks that are new, or have another plan than before, after ``end`` and ``SinkRegistration.begin``. They
+        """Runs sinks that are new, or have another plan than before, after ``end`` and ``SinkCursors.begin``. They
         share no evaluations of expressions with others. Raises as the constructor does."""
         for plan in plans:
             self._feeds.end(plan.name)
@@ -285,12 +195,60 @@ class RunningSinks:
             worker.cancel()
 
     def _made(self, plans: Sequence[SinkPlan]) -> dict[str, SinkPipeline]:
+        """Sink's name → its pipeline, which goes on at the sink's cursor."""
         for plan in plans:
             if plan.clear_text:
                 self._report(SinkInsecure(plan.name, plan.clear_text))
             if plan.caution:
                 self._report(SinkCautioned(plan.name, plan.caution))
-        return self._make(plans)
+        try:
+            makers = content_makers({plan.name: plan.content for plan in plans}, self._cluster, cache(Cel))
+        except (WrongContent, MissingLibrary) as error:
+            raise PlanRefused(str(error)) from error
+        thread = ContentThread(self._report)
+        made = {name: partial(thread.made, name, maker) for name, maker in makers.items()}
+        return {plan.name: self._pipeline(plan, made.get(plan.name)) for plan in plans}
+
+    def _pipeline(self, plan: SinkPlan, make_content: MakeContent | None) -> SinkPipeline:
+        sinks = self._feeds.outbox.sinks
+        kind = SinkFeed if plan.transactions is None else TransactionFeed
+        redact = redact_for_sink(plan.redact, self._redaction) if plan.redact else None
+        window = max(plan.window, plan.max_batch)
+        feed = self._feeds.feed(plan.name, kind, window=window, resync=plan.resync_seconds, redact=redact)
+        worker = self._worker(plan, feed, make_content)
+        cause = sinks[plan.name].paused
+        if cause is PauseCause.OPERATOR:
+            worker.suspend(cause)
+            self._report(SinkPaused(plan.name))
+        elif cause:
+            worker.suspend(cause, _HALTED[cause])
+            report_halt(self._report, plan.name, _HALTED[cause], cause)
+        return SinkPipeline(plan, feed, sinks.dead_letters[plan.name], worker, make_content)
+
+    def _worker(self, plan: SinkPlan, feed: SinkFeed, make_content: MakeContent | None) -> SinkWorker:
+        outbox, most = self._feeds.outbox, plan.most_in_flight
+        progress = feed.progress if isinstance(feed, TransactionFeed) else Progress
+        settings = WorkerSettings(
+            name=plan.name,
+            make_sink=plan.make,
+            make_context=partial(context_of, outbox, plan.name, watched=self._watched, progress=progress),
+            pending=feed,
+            dead_letters=outbox.sinks.dead_letters[plan.name],
+            report=self._report,
+            now=utc_now,
+            max_batch=min(plan.max_batch, most),
+            on_rejected=plan.on_rejected,
+            save_pause=partial(outbox.sinks.pause, plan.name),
+            make_content=make_content,
+            redacts=bool(plan.redact),
+            leaving=leaving_of(outbox),
+            lease=self._lease,
+        )
+        if plan.transactions is not None and isinstance(feed, TransactionFeed):
+            return TransactionWorker(settings, feed, plan.transactions.seconds)
+        if plan.lanes is None:
+            return Worker(settings)
+        return LaneWorker(settings, plan.lanes, max_records=min(MAX_RECORDS, most))
 
     def _run(self, name: str) -> None:
         worker = self.pipelines[name].worker

@@ -22,7 +22,6 @@ from bridge.outbox.consumers import cursors, dead_letters
 from bridge.outbox.consumers.backlogs import OwnLog
 from bridge.outbox.consumers.compaction import BacklogSize
 from bridge.outbox.consumers.dead_letters import DeadLetters
-from bridge.outbox.consumers.registration import SinkRegistration
 from bridge.outbox.consumers.selections import Selections
 from bridge.outbox.consumers.sink_cursors import SinkCursors
 from bridge.outbox.consumers.snapshot_plans import Snapshots
@@ -79,12 +78,21 @@ class Outbox:
         dead = {sink: DeadLetters(store, sink, found) for sink, found in opened.dead_letters.items()}
         own = {sink: OwnLog(opened.selections[sink], known, self._now()) for sink, known in opened.own.items()}
         self.sinks = SinkCursors(
-            store, opened.cursors, dead, own, end=self._log.end, clock=clock, report=report, term=term, shard=shard
+            store,
+            self._appender,
+            self.selections,
+            opened.cursors,
+            dead,
+            own,
+            end=self._log.end,
+            clock=clock,
+            report=report,
+            term=term,
+            shard=shard,
         )
         self.leads = capture is not None
         """In an election."""
         self.snapshots = Snapshots(store, self.sinks, clock, report)
-        self.registration = SinkRegistration(store, self._appender, self.sinks, self.selections, clock, report)
         self.term = opened.term
         """The newest term in which a bridge has led with this state; 0 without one."""
         self.ahead = opened.ahead
@@ -112,7 +120,7 @@ class Outbox:
         shard: Shard | None = None,
     ) -> Outbox:
         """Opens the state in ``directory``. ``sinks``: the configured sinks, each with the starting point for a first
-        start, or None if ``registration.begin`` follows; ``selecting``: those with a selection. A new database begins
+        start, or None if ``SinkCursors.begin`` follows; ``selecting``: those with a selection. A new database begins
         behind the number of ``first_behind``; a damaged one is moved aside, but with ``only_existing`` raises Damaged,
         and no cursor is created. ``cipher`` encrypts objects. ``capture`` records all transactions for other replicas;
         records are committed, for everybody here, when those have them. ``lacking``: another replica may have delivered
@@ -175,7 +183,7 @@ class Outbox:
             interval.looked(changed=progressed or self.last != last)
             last = self.last
             if self._now() - counted >= _ABSENCE:
-                await self.registration.count_absence(self._now() - counted, self._retention.forget_after)
+                await self.sinks.count_absence(self._now() - counted, self._retention.forget_after)
                 counted = self._now()
 
     async def _pause(self, seconds: float) -> None:
@@ -292,7 +300,7 @@ class Outbox:
     async def maintain(self) -> bool:
         """Saves the progress of sinks and informers, trims the log, and runs the log cleaner when it pays. Returns
         whether there was progress."""
-        async with self.registration.lock:
+        async with self.sinks.lock:
             held = [cursor.holds for cursor in self.sinks.all]  # Before the save, since sinks go on during it.
             progressed = await self._save_progress()
             await self._log.trim(held)

@@ -596,7 +596,7 @@ class OutboxMachine(RuleBasedStateMachine):
             self.configured.pop(name, None)
         self.run(self.open())
         if forget:
-            self.run(self.outbox.registration.count_absence(3600.0, 3000.0))
+            self.run(self.outbox.sinks.count_absence(3600.0, 3000.0))
             self.consumers = {each: self.consumers[each] for each in self.configured}
 
     # ── Maintenance ──────────────────────────────────────────────────────────

@@ -176,10 +176,10 @@ class Run:
             async with self.feeds[sink].ending():
                 pass
             self._feeds.end(sink)
-            self.outbox.registration.end(sink)
+            self.outbox.sinks.end(sink)
             del self._pipelines[sink]
         begun = {sink: view for sink, view in self.views.items() if sink not in self._pipelines}
-        await self.outbox.registration.begin(self._starts(begun), _selecting(begun), before=False)
+        await self.outbox.sinks.begin(self._starts(begun), _selecting(begun), before=False)
         self._again |= begun.keys()
         await self._begin(begun)
 

@@ -1,7 +1,6 @@
 """A sink's way through the log.
 
-registration          sinks that come and go while the bridge runs
-sink_cursors          cursor, backfill and backlog of every sink
+sink_cursors          cursor, backfill and backlog of every sink; sinks that come and go while the bridge runs
 cursors               how far a sink has settled
 backfill              a snapshot, compacted backlog, gap or replay in front of the log: its items and its progress
 backfill_plans        the records that become items of a backfill

@@ -1,27 +1,34 @@
-"""The cursors of all sinks, with their backfills and dead letters."""
+"""The cursors of all sinks, with their backfills and dead letters: as they go through the log, and as they come, change
+and go while the bridge runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
+
+import apsw
 
 from bridge.model.admin import Replayed, UnknownTarget
+from bridge.model.policies import StartPolicy
 from bridge.model.primitives.shard import Shard
 from bridge.model.record import Record
 from bridge.model.status import PauseCause
+from bridge.outbox.appender import Appender
 from bridge.outbox.consumers import backfill as backfills
-from bridge.outbox.consumers import backfill_plans, cursors
+from bridge.outbox.consumers import backfill_plans, backlogs, cursors, selections
 from bridge.outbox.consumers.backfill import BackfillItem, BackfillKind, in_shard
-from bridge.outbox.consumers.backlogs import Backlogs, OwnLog
+from bridge.outbox.consumers.backlogs import Backlogs, OwnLog, OwnRecords
 from bridge.outbox.consumers.cursors import CursorProgress, SinkCursor
 from bridge.outbox.consumers.dead_letters import DeadLetters, SavedDeadLetters
 from bridge.outbox.consumers.destination_progress import DestinationProgress
-from bridge.outbox.consumers.selections import JudgedRecords
+from bridge.outbox.consumers.selections import JudgedRecords, Selections, StoredSelection
 from bridge.outbox.log.retention import LogEnd
 from bridge.outbox.store import Condition, Store
 from bridge.telemetry.facts import Report
-from bridge.telemetry.facts.outbox import SnapshotBegan, SnapshotEnded
+from bridge.telemetry.facts.outbox import SinkForgotten, SnapshotBegan, SnapshotEnded
 
 
 class SinkCursors:
@@ -30,6 +37,8 @@ class SinkCursors:
     def __init__(
         self,
         store: Store,
+        appender: Appender,
+        selections: Selections,
         known: Mapping[str, SinkCursor],
         dead_letters: Mapping[str, DeadLetters],
         own: Mapping[str, OwnLog],
@@ -43,6 +52,8 @@ class SinkCursors:
         """``term``: in which this process leads; 0 without an election. ``shard``: the part of all objects that the
         bridge has; None for all."""
         self._store = store
+        self._appender = appender
+        self._selections = selections
         self._cursors: dict[str, SinkCursor] = {}
         self.dead_letters = dict(dead_letters)
         self._end = end
@@ -53,8 +64,13 @@ class SinkCursors:
         """Get the records that a sink reads of its backfill, with the sink's name: for people who watch."""
         self.shard = shard
         self.progress = DestinationProgress(store, end.last, term)
+        self._now = asyncio.get_running_loop().time
+        self.lock = asyncio.Lock()
+        """Held while cursors begin, and while the log is trimmed behind all cursors."""
+        if selections.stored:
+            appender.observe_by(self._count_own_records)
         for cursor in known.values():
-            self.enter(cursor)
+            self._enter(cursor)
 
     def __getitem__(self, sink: str) -> SinkCursor:
         """Raises UnknownTarget."""
@@ -201,7 +217,57 @@ class SinkCursors:
 
     # ── Sinks that come and go ───────────────────────────────────────────────
 
-    def enter(self, cursor: SinkCursor) -> None:
+    async def begin(self, sinks: Mapping[str, StartPolicy], selecting: Collection[str], *, before: bool) -> None:
+        """Begins the cursors of these sinks as the start of a process does: a new sink gets a cursor, a known sink goes
+        on behind its settled records. None of them has a feed. ``selecting``: those with a selection; call
+        ``Selections.expect_room`` first, and let no informer run if one of them had none before. ``before``: see
+        Retention. Durable on return."""
+        self._appender.keeps_before = before
+        if not sinks:
+            return
+        async with self.lock:
+            progress = [self[sink].progress for sink in sinks if sink in self._cursors]
+            begin = partial(_begin, progress=progress, sinks=sinks, selecting=selecting, time=self._clock())
+            await self._store.write(begin, committed=self._begun)
+
+    def end(self, sink: str) -> None:
+        """Counts a sink as absent from now on. It keeps its cursor, until it is forgotten."""
+        self[sink].configured = False
+
+    async def count_absence(self, seconds: float, forget_after: float) -> None:
+        """Adds ``seconds`` to the absence of sinks that are not configured, and forgets those absent for
+        ``forget_after`` seconds."""
+        async with self.lock:
+            absent = [cursor for cursor in self.all if not cursor.configured]
+            for cursor in absent:
+                cursor.absent_seconds += seconds
+            if absent:
+                sinks = [each.sink for each in absent]
+                await self._store.write(partial(cursors.add_absence, sinks=sinks, seconds=seconds), shrinks=True)
+            for cursor in absent:
+                if cursor.absent_seconds >= forget_after:
+                    await self._forget(cursor.sink)
+
+    async def _forget(self, sink: str) -> None:
+        self._report(SinkForgotten(sink, self.backlog_records(sink)))
+        del self._cursors[sink]
+        self.backlogs.forget(sink)
+        self._selections.stored.pop(sink, None)
+        await self._store.write(partial(cursors.forget, sink=sink), shrinks=True)
+
+    def _begun(self, begun: _Begun) -> None:
+        # Runs once the cursors are durable, even if the caller was cancelled: memory follows the database.
+        for cursor in begun.cursors:
+            self._enter(cursor)
+        self._selections.stored.update(begun.selections)
+        for sink, records in begun.own.items():
+            self.backlogs.begin(sink, OwnLog(begun.selections[sink], records, self._now()))
+            self._appender.observe_by(self._count_own_records)
+
+    def _count_own_records(self, records: Sequence[Record], size: int) -> None:
+        self.backlogs.add(records, size, self._now())
+
+    def _enter(self, cursor: SinkCursor) -> None:
         """Adds or replaces the cursor of a sink, as the database has it."""
         self._cursors[cursor.sink] = cursor
         if cursor.configured and cursor.sink not in self.dead_letters:
@@ -209,7 +275,26 @@ class SinkCursors:
         if cursor.backfill is not None and cursor.backfill.kind is BackfillKind.SNAPSHOT:
             self._report(SnapshotBegan(cursor.sink, max(0, cursor.backfill.left - 2)))  # Without its two notices.
 
-    def remove(self, sink: str) -> None:
-        """Forgets the cursor of a sink, and what its backlog is measured by."""
-        del self._cursors[sink]
-        self.backlogs.forget(sink)
+
+class _Begun(NamedTuple):
+    cursors: Sequence[SinkCursor]
+    selections: Mapping[str, StoredSelection]
+    own: Mapping[str, Sequence[OwnRecords]]
+
+
+def _begin(
+    database: apsw.Connection,
+    progress: Sequence[CursorProgress],
+    sinks: Mapping[str, StartPolicy],
+    selecting: Collection[str],
+    time: str,
+) -> _Begun:
+    cursors.save(database, progress, ())
+    cursors.configure(database, sinks, selecting, time)
+    found, stored = cursors.load(database, sinks), selections.load(database)
+    own = backlogs.read_all(database, {sink: found[sink].settled for sink in sinks}, time)
+    return _Begun(
+        [found[sink] for sink in sinks],
+        {sink: each for sink, each in stored.items() if sink in sinks},
+        own,
+    )

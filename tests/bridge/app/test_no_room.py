@@ -100,7 +100,7 @@ async def test_absence_is_counted_until_a_removed_sink_is_forgotten(tmp_path: Pa
     async with bench(tmp_path, retention=RETAINED) as it:
         await it.exports("added shop/a")
         async with no_room(disk, it):
-            await it.outbox.registration.count_absence(60.0, 30.0)
+            await it.outbox.sinks.count_absence(60.0, 30.0)
             assert [cursor.sink for cursor in it.outbox.sinks.all] == ["audit"]
 
 

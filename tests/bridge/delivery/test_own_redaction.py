@@ -8,14 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridge.delivery.sink_pipeline import make_pipelines
+from bridge.delivery.sink_pipeline import RunningSinks
+from bridge.kube import ClusterAccess
 from bridge.model.change import Change, ChangeBatch, Evidence, Op
 from bridge.model.object import ApiObject
 from bridge.model.policies import RedactionRule, StartPolicy
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.record import Delta, unfit
 from bridge.model.resource import Scope
-from bridge.plan.plan import CurrentResources, SinkPlan
+from bridge.plan.plan import CurrentResources, Plan, SinkPlan
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import RecordRejected
 from bridge.transform.redaction import Effort, PathRules, Redaction
@@ -47,11 +48,12 @@ async def test_it_is_a_dead_letter_and_its_neighbours_arrive(
     monkeypatch.setattr(PathRules, "redacted", fails)
     sink, facts = RecordingSink(), list[Fact]()
     rule = RedactionRule((FieldPath.parsed("data.password"),))
-    plan = SinkPlan(name="chat", type="fake", make=lambda: sink, max_batch=10, redact=(rule,))
+    chat = SinkPlan(name="chat", type="fake", make=lambda: sink, max_batch=10, redact=(rule,))
     feeds = await opened_feeds(tmp_path, {"chat": StartPolicy.NOW}, report=facts.append)
     async with feeds.outbox as outbox:
         await outbox.ledger.adopt(PODS, [Scope()])
-        pipeline = make_pipelines([plan], "test", feeds, CurrentResources(), REDACTION, facts.append)["chat"]
+        plan = Plan(cluster="test", access=ClusterAccess(), wanted=(), sinks=(chat,), state=tmp_path)
+        pipeline = RunningSinks(plan, feeds, CurrentResources(), REDACTION, facts.append).pipelines["chat"]
         changes = [added("a", GOOD), added("b", BAD), added("c", GOOD)]
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(pipeline.worker.run())

@@ -187,7 +187,7 @@ async def test_a_sink_forgotten_in_a_snapshot_keeps_no_records(tmp_path: Path) -
         outbox.sinks["audit"].settle(outbox.last)
         await outbox.maintain()
     async with opened(tmp_path) as outbox:
-        await outbox.registration.count_absence(100.0, 50.0)
+        await outbox.sinks.count_absence(100.0, 50.0)
         await outbox.maintain()
         report = await outbox.check()
         assert (report.records, report.objects, report.sinks, report.problems) == (0, 1, 1, [])
@@ -198,14 +198,14 @@ async def test_absence_counts_while_the_bridge_runs_until_the_return(tmp_path: P
         pass
     for _ in range(3):
         async with opened(tmp_path) as outbox:
-            await outbox.registration.count_absence(30.0, 100.0)
+            await outbox.sinks.count_absence(30.0, 100.0)
             assert not outbox.sinks["late"].configured
     async with opened(tmp_path, WITH_LATE):
         pass
     async with opened(tmp_path) as outbox:
-        await outbox.registration.count_absence(30.0, 100.0)
+        await outbox.sinks.count_absence(30.0, 100.0)
         assert outbox.sinks["late"].absent_seconds == 30.0
-        await outbox.registration.count_absence(70.0, 100.0)
+        await outbox.sinks.count_absence(70.0, 100.0)
         assert [cursor.sink for cursor in outbox.sinks.all] == ["audit"]
 
 

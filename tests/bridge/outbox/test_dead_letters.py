@@ -238,7 +238,7 @@ async def test_letters_of_a_removed_sink_can_be_listed_and_dropped(tmp_path: Pat
     async with opened(tmp_path) as outbox:
         await of(outbox).add_dead_letters([rejected(1)])
     async with opened(tmp_path, {}) as outbox:
-        await outbox.registration.count_absence(10.0, 5.0)
+        await outbox.sinks.count_absence(10.0, 5.0)
     async with opened(tmp_path, {}) as outbox:
         assert [each.sink for each in await outbox.dead_letters(None, 0, 10)] == ["audit"]
         assert await outbox.sinks.dead_letters["audit"].drop(None) == 1

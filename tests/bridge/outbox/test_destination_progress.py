@@ -100,7 +100,7 @@ async def test_a_sink_that_was_forgotten_and_came_back_begins_anew(tmp_path: Pat
         await (await Informed().begin(outbox)).exports(outbox, "added shop/a", "added shop/b")
         _, progress = await stored(await begun(outbox, None, facts), 2)
     async with opened(tmp_path, {"other": StartPolicy.NOW}) as outbox:
-        await outbox.registration.count_absence(1e9, 1.0)
+        await outbox.sinks.count_absence(1e9, 1.0)
     async with opened(tmp_path, AUDIT) as outbox:
         snapshot = await (await begun(outbox, progress, facts)).take(100)
 

@@ -18,7 +18,7 @@ from tests.kit.informed import Informed
 async def begin(outbox: Outbox, sink: str, start: StartPolicy = StartPolicy.SNAPSHOT) -> Taker:
     """Begins a sink, or begins it anew; the feed before it has ended."""
     feeds_of(outbox).end(sink)
-    await outbox.registration.begin({sink: start}, [], before=False)
+    await outbox.sinks.begin({sink: start}, [], before=False)
     return Taker(outbox, sink)
 
 
@@ -86,14 +86,14 @@ async def test_a_sink_that_left_goes_on_when_it_returns(tmp_path: Path) -> None:
         informer = await Informed().begin(outbox)
         await informer.exports(outbox, "added shop/a")
         await settled(outbox)
-        outbox.registration.end("audit")
+        outbox.sinks.end("audit")
         await informer.exports(outbox, "added shop/b")
         outbox.sinks["live"].settle(outbox.last)
         await outbox.maintain()
-        await outbox.registration.count_absence(50.0, 100.0)
+        await outbox.sinks.count_absence(50.0, 100.0)
         again = await begin(outbox, "audit")
         assert await again.delivered() == ["added shop/b"]
-        await outbox.registration.count_absence(70.0, 100.0)
+        await outbox.sinks.count_absence(70.0, 100.0)
         assert outbox.sinks["audit"].absent_seconds == 0
     async with opened(tmp_path, AUDIT) as outbox:
         assert await Taker(outbox).delivered() == []
@@ -113,7 +113,7 @@ async def test_a_kill_behind_a_change_loses_nothing(tmp_path: Path) -> None:
 async def test_a_pause_at_the_same_time_is_not_forgotten(tmp_path: Path) -> None:
     async with opened(tmp_path) as outbox:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(outbox.registration.begin(AUDIT, [], before=False))
+            tasks.create_task(outbox.sinks.begin(AUDIT, [], before=False))
             tasks.create_task(outbox.sinks.pause("audit", PauseCause.OPERATOR))
         assert outbox.sinks["audit"].paused is PauseCause.OPERATOR
 

@@ -85,7 +85,7 @@ async def test_a_sink_that_is_configured_no_more_is_waited_for(tmp_path: Path) -
         outbox.sinks["audit"].settle(10)
         await outbox.maintain()
         assert outbox.records == 10
-        await outbox.registration.count_absence(10.0, 5.0)
+        await outbox.sinks.count_absence(10.0, 5.0)
         await outbox.maintain()
         assert outbox.records == 0
 
@@ -267,7 +267,7 @@ async def test_without_room_sinks_go_on_and_new_records_wait(tmp_path: Path, fre
         await outbox.sinks.dead_letters["audit"].add_dead_letters(
             [NewDeadLetter(a_delta(3), "too large", parked=False)]
         )
-        await outbox.registration.count_absence(60.0, 3600.0)
+        await outbox.sinks.count_absence(60.0, 3600.0)
         assert (outbox.records, len(outbox.sinks.dead_letters["audit"]), waiting.done()) == (0, 1, False)
         left = crashed(tmp_path, tmp_path / "left")
         free.bytes = 1 << 40

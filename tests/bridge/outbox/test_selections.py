@@ -32,7 +32,7 @@ async def test_the_bit_of_a_forgotten_sink_is_clean_for_its_heir(tmp_path: Path)
         mask = outbox.selections.stored["old"].mask
         assert rows_of(tmp_path, "SELECT members FROM ledger") == [(mask,)], "it had everything"
     async with opened(tmp_path, {}, retention=Retention(forget_after=0)) as outbox:
-        await outbox.registration.count_absence(1, 0)
+        await outbox.sinks.count_absence(1, 0)
     async with opened(tmp_path, {"new": NOW}, selecting=["new"]) as outbox:
         assert outbox.selections.stored["new"].mask == mask
         assert rows_of(tmp_path, "SELECT members FROM ledger") == [(0,)]
