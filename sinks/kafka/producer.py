@@ -88,7 +88,7 @@ class KafkaProducer:
         self._refused = clients.refused
         self._threads = threads
         self._loop = loop
-        self._may_send = may_send
+        self._may_send = None if may_send is always else may_send
         self._report_event = asyncio.Event()
         self._idle_at: float | None = None
         """When a wait without reports ends; None while no task waits."""
@@ -122,7 +122,7 @@ class KafkaProducer:
     def produce(self, record: InFlight, message: KafkaMessage, value: bytes | None) -> bool:
         """Queues one message. Returns False when the queue is full. Raises KafkaException when librdkafka refuses the
         message itself, and NotLeading."""
-        if not self._may_send():
+        if self._may_send is not None and not self._may_send():
             raise NotLeading
         try:
             self._producer.produce(
@@ -143,7 +143,7 @@ class KafkaProducer:
         the queue is full, at a tombstone, or if librdkafka refuses a message, and none if this replica may not send.
         Hot."""
         in_flight: list[InFlight] = []
-        if not self._may_send():
+        if self._may_send is not None and not self._may_send():
             return in_flight
         produce = self._producer.produce
         for message in messages:

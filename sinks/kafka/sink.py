@@ -147,11 +147,14 @@ class TopicWriter:
         )
         self._watch = TopicWatch(options, self._topics, brokers.threads)
         self._context = SinkContext()
+        self._memory = b""
+        """As the bridge has it."""
         self._sender = sender(options, brokers, self._encoder.encode, self._count)
 
     async def restore(self, context: SinkContext) -> None:
         """Goes on with the memory. The brokers can be reached."""
         self._context = context
+        self._memory = context.memory
         self._notices.restore(context.memory)
         await self._watch.open(self._notices.memory)
 
@@ -228,8 +231,11 @@ class TopicWriter:
         return self._remembered(receipt)
 
     def _remembered(self, receipt: Receipt) -> Receipt:
-        """The receipt of a ``deliver`` that may have changed the memory."""
-        return replace(receipt, memory=self._notices.memory.saved())
+        """The receipt of a ``deliver`` that may have changed the memory. Its bytes are the same object until then."""
+        memory = self._notices.memory.saved()
+        if memory != self._memory:
+            self._memory = memory
+        return replace(receipt, memory=self._memory)
 
     async def _deliver(self, batch: Sequence[Record], sent: Mapping[int, InFlight] | None = None) -> Receipt:
         """``sent``: records that are with the producer already, by index."""
