@@ -85,7 +85,8 @@ class KnownGap(NamedTuple):
 
 
 class ToldSince(NamedTuple):
-    """Since when a resource is told."""
+    """Since when a resource is told. With which namespaces, selectors and rights is not: records are about objects, and
+    the first ones of a stream come without a notice, which alone could say it."""
 
     resource: str
     """kubectl's name."""
