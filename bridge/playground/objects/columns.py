@@ -10,7 +10,7 @@ walk over it, and a value of an unexpected shape is shown as ``<invalid>``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -85,8 +85,8 @@ class _Shown:
             value = value.get(name)
         return value
 
-    def text(self, path: str, otherwise: str = "") -> str:
-        return self.at(path) or otherwise
+    def text(self, path: str) -> str:
+        return self.at(path) or ""
 
     def number(self, path: str) -> int:
         return self.at(path) or 0
@@ -114,11 +114,6 @@ class _Shown:
     @property
     def is_deleted(self) -> bool:
         return self.at("metadata.deletionTimestamp") is not None
-
-    def containers(self, spec: str = "spec") -> list[Cell]:
-        """Names and images, of a pod's template."""
-        found = self.items(f"{spec}.template.spec.containers")
-        return [",".join(each["name"] for each in found), ",".join(each.get("image") or "" for each in found)]
 
     def condition(self, name: str) -> str:
         """The status of a condition; "" without it."""
@@ -233,38 +228,52 @@ def _printed(value: Any) -> str:
 
 _NAME = PrinterColumn("Name", format="name")
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+_ALIKE = {"Name": "Name=metadata.name", "Age": "Age=since metadata.creationTimestamp"}
+_COLUMN = re.compile(
+    r"(?P<wide>\+?)(?P<name>[^:=|]+)(:(?P<type>\w+))?(=((?P<how>\w+) )?(?P<path>[\w.]+))?(\|(?P<otherwise>.+))?"
+)
 
 
-def _defined(names: str) -> tuple[PrinterColumn, ...]:
-    """Of ``Name, Ready, Desired:integer, +IP``: a plus marks those of ``-o wide``."""
-    columns = []
-    for each in names.split(", "):
-        name, _, type_ = each.lstrip("+").partition(":")
-        form = "name" if name == "Name" else ""
-        columns.append(PrinterColumn(name, type_ or "string", form, priority=int(each.startswith("+"))))
-    return tuple(columns)
+class _Column:
+    """Of ``Ready``, ``+Node=spec.nodeName|<none>`` or ``Desired:integer=number spec.replicas``: its name, with a plus
+    if ``-o wide`` alone shows it; its type; how its cells are read, and where; and what stands in an empty one."""
+
+    def __init__(self, text: str) -> None:
+        found = _COLUMN.fullmatch(_ALIKE.get(text, text))
+        if found is None:
+            raise ValueError(f"no column: {text}")
+        self.shown = PrinterColumn(
+            found["name"],
+            found["type"] or "string",
+            "name" if found["name"] == "Name" else "",
+            len(found["wide"]),
+        )
+        self._read = _HOW[found["how"] or "text"]
+        self._path = found["path"]
+        self._otherwise = found["otherwise"]
+
+    def cell(self, shown: _Shown, made: Iterator[Cell]) -> Cell:
+        """``made``: gives the cells of columns that are nowhere to be read."""
+        found = self._read(shown, self._path) if self._path else next(made)
+        return found or self._otherwise if self._otherwise else found
 
 
-def _columns(names: str, cells: Callable[[_Shown], list[Cell]]) -> Columns:
-    """The name, and these columns; ``cells`` makes those behind the name."""
-    return Columns(_defined(f"Name, {names}"), lambda shown: [shown.name, *cells(shown)])
+def _columns(texts: str, cells: Callable[[_Shown], Iterable[Cell]] = lambda _: ()) -> Columns:
+    """``texts``: see _Column. ``cells``: of columns that are nowhere to be read, in their order."""
+    columns = [_Column(each) for each in texts.split(", ")]
+
+    def made(shown: _Shown) -> list[Cell]:
+        rest = iter(cells(shown))
+        return [each.cell(shown, rest) for each in columns]
+
+    return Columns(tuple(each.shown for each in columns), made)
 
 
 def _pod(pod: _Shown) -> list[Cell]:
-    ready, status, restarts = _pod_state(pod)
-    addresses = pod.items("status.podIPs")
     gates = pod.items("spec.readinessGates")
     passed = sum(pod.condition(gate["conditionType"]) == "True" for gate in gates)
-    return [
-        ready,
-        status,
-        restarts,
-        pod.age,
-        (addresses[0].get("ip") if addresses else "") or _NONE,
-        pod.text("spec.nodeName", _NONE),
-        pod.text("status.nominatedNodeName", _NONE),
-        f"{passed}/{len(gates)}" if gates else _NONE,
-    ]
+    address = next((each.get("ip") for each in pod.items("status.podIPs")), "")
+    return [*_pod_state(pod), address, f"{passed}/{len(gates)}" if gates else ""]
 
 
 def _pod_state(pod: _Shown) -> tuple[str, str, str]:
@@ -356,12 +365,7 @@ def _job(job: _Shown) -> list[Cell]:
     states = [each for each in reached if job.condition(each) == "True"]
     if job.is_deleted and not {"Complete", "Failed"} & set(states):
         states = ["Terminating"]
-    return [
-        states[0] if states else "Running",
-        completions if wanted is None else f"{done}/{wanted}",
-        duration,
-        *_owner(job),
-    ]
+    return [states[0] if states else "Running", completions if wanted is None else f"{done}/{wanted}", duration]
 
 
 def _service(service: _Shown) -> list[Cell]:
@@ -381,9 +385,7 @@ def _service(service: _Shown) -> list[Cell]:
         else f"{each['port']}/{each['protocol']}"
         for each in service.items("spec.ports")
     ]
-    inside = (service.items("spec.clusterIPs") or [_NONE])[0]
-    selector = _labels(service.map("spec.selector"))
-    return [service.text("spec.type"), inside, outside, ",".join(ports) or _NONE, service.age, selector]
+    return [(service.items("spec.clusterIPs") or [_NONE])[0], outside, ",".join(ports)]
 
 
 def _addresses(balanced: _Shown) -> str:
@@ -396,14 +398,13 @@ def _ingress(ingress: _Shown) -> list[Cell]:
     hosts = ",".join(each["host"] for each in rules[:3] if each.get("host")) or "*"
     if len(rules) > 3 and hosts != "*":
         hosts = f"{hosts} + {len(rules) - 3} more..."
-    ports = "80, 443" if ingress.items("spec.tls") else "80"
-    return [ingress.text("spec.ingressClassName", _NONE), hosts, _addresses(ingress), ports, ingress.age]
+    return [hosts, _addresses(ingress), "80, 443" if ingress.items("spec.tls") else "80"]
 
 
 def _endpoint_slice(slice_: _Shown) -> list[Cell]:
     ports = [str(each.get("port") or each.get("name") or "*") for each in slice_.items("ports")]
     addresses = [address for each in slice_.items("endpoints") for address in each.get("addresses") or ()]
-    return [slice_.text("addressType"), _few(ports) or _UNSET, _few(addresses) or _UNSET, slice_.age]
+    return [_few(ports), _few(addresses)]
 
 
 def _few(places: list[str], most: int = 3, comma: str = ",") -> str:
@@ -421,17 +422,13 @@ def _node(node: _Shown) -> list[Cell]:
     roles |= {labels.get("kubernetes.io/role") or ""}
     addresses = {each["type"]: each["address"] for each in reversed(node.items("status.addresses"))}
     architecture = node.text("status.nodeInfo.architecture")
-    kernel = node.text("status.nodeInfo.kernelVersion", _UNKNOWN)
+    kernel = node.text("status.nodeInfo.kernelVersion") or _UNKNOWN
     return [
         ",".join(states),
-        ",".join(sorted(roles - {""})) or _NONE,
-        node.age,
-        node.text("status.nodeInfo.kubeletVersion"),
-        addresses.get("InternalIP", _NONE),
-        addresses.get("ExternalIP", _NONE),
-        node.text("status.nodeInfo.osImage", _UNKNOWN),
+        ",".join(sorted(roles - {""})),
+        addresses.get("InternalIP", ""),
+        addresses.get("ExternalIP", ""),
         f"{kernel} ({architecture})" if architecture else kernel,
-        node.text("status.nodeInfo.containerRuntimeVersion", _UNKNOWN),
     ]
 
 
@@ -444,49 +441,19 @@ def _event(event: _Shown) -> list[Cell]:
     target = "/".join(filter(None, (event.text("involvedObject.kind").lower(), event.text("involvedObject.name"))))
     component = event.text("source.component") or event.text("reportingComponent")
     instance = event.text("source.host") or event.text("reportingInstance")
-    return [
-        last,
-        event.text("type"),
-        event.text("reason"),
-        target,
-        event.text("involvedObject.fieldPath"),
-        f"{component}, {instance}" if instance else component,
-        event.text("message").strip(),
-        first,
-        count,
-        event.name,
-    ]
+    source = f"{component}, {instance}" if instance else component
+    return [last, target, source, event.text("message").strip(), first, count]
 
 
 def _volume(volume: _Shown) -> list[Cell]:
-    return [
-        volume.text("spec.capacity.storage", "0"),
-        _modes(volume.items("spec.accessModes")),
-        volume.text("spec.persistentVolumeReclaimPolicy"),
-        "Terminating" if volume.is_deleted else volume.text("status.phase"),
-        f"{volume.text('spec.claimRef.namespace')}/{volume.text('spec.claimRef.name')}"
-        if volume.at("spec.claimRef")
-        else "",
-        _class(volume),
-        volume.text("spec.volumeAttributesClassName", _UNSET),
-        volume.text("status.reason"),
-        volume.age,
-        volume.text("spec.volumeMode", _UNSET),
-    ]
+    claim = volume.map("spec.claimRef")
+    return [f"{claim.get('namespace') or ''}/{claim.get('name') or ''}" if claim else "", _class(volume)]
 
 
 def _claim(claim: _Shown) -> list[Cell]:
     bound = claim.text("spec.volumeName")
-    return [
-        "Terminating" if claim.is_deleted else claim.text("status.phase"),
-        bound,
-        claim.text("status.capacity.storage", "0") if bound else "",
-        _modes(claim.items("status.accessModes")) if bound else "",
-        _class(claim),
-        claim.text("spec.volumeAttributesClassName", _UNSET),
-        claim.age,
-        claim.text("spec.volumeMode", _UNSET),
-    ]
+    size = claim.text("status.capacity.storage") or "0"
+    return [size if bound else "", _modes(claim.items("status.accessModes")) if bound else "", _class(claim)]
 
 
 def _class(claimed: _Shown) -> str:
@@ -504,14 +471,8 @@ def _autoscaler(scaler: _Shown) -> list[Cell]:
         _metric(each, current[number] if number < len(current) else {})
         for number, each in enumerate(scaler.items("spec.metrics"))
     ]
-    return [
-        f"{scaler.text('spec.scaleTargetRef.kind')}/{scaler.text('spec.scaleTargetRef.name')}",
-        _few(targets, 2, ", ") or _NONE,
-        str(scaler.at("spec.minReplicas") or _UNSET),
-        scaler.number("spec.maxReplicas"),
-        scaler.number("status.currentReplicas"),
-        scaler.age,
-    ]
+    reference = f"{scaler.text('spec.scaleTargetRef.kind')}/{scaler.text('spec.scaleTargetRef.name')}"
+    return [reference, _few(targets, 2, ", "), str(scaler.at("spec.minReplicas") or _UNSET)]
 
 
 def _metric(wanted: Any, current: Any) -> str:
@@ -536,28 +497,26 @@ def _binding(binding: _Shown) -> list[Cell]:
         f"{each.get('namespace') or ''}/{each['name']}" for each in subjects if each["kind"] == "ServiceAccount"
     ]
     role = f"{binding.text('roleRef.kind')}/{binding.text('roleRef.name')}"
-    return [role, binding.age, *named, ", ".join(accounts)]
+    return [role, *named, ", ".join(accounts)]
 
 
-def _storage_class(class_: _Shown) -> list[Cell]:
+def _marked(class_: _Shown, path: str) -> str:
+    """The name of a class, and whether it is the default one."""
     is_default = class_.map("metadata.annotations").get("storageclass.kubernetes.io/is-default-class") == "true"
-    return [
-        f"{class_.name} (default)" if is_default else class_.name,
-        class_.text("provisioner"),
-        class_.text("reclaimPolicy", "Delete"),
-        class_.text("volumeBindingMode", "Immediate"),
-        bool(class_.at("allowVolumeExpansion")),
-        class_.age,
-    ]
+    return f"{class_.text(path)} (default)" if is_default else class_.text(path)
 
 
-def _owner(owner: _Shown, spec: str = "spec") -> list[Cell]:
-    """``_OWNER``: the last columns of what makes pods."""
-    return [owner.age, *owner.containers(spec), _selector(owner.map(f"{spec}.selector"))]
+def _cron(cron: _Shown) -> list[Cell]:
+    last = cron.since("status.lastScheduleTime") if cron.at("status.lastScheduleTime") else _NONE
+    return [str(bool(cron.at("spec.suspend"))), last]
 
 
-def _ready(owner: _Shown) -> str:
-    return f"{owner.number('status.readyReplicas')}/{owner.number('spec.replicas')}"
+def _budget(budget: _Shown) -> list[Cell]:
+    return [str(budget.map("spec").get(name, "N/A")) for name in ("minAvailable", "maxUnavailable")]
+
+
+def _ready(owner: _Shown) -> list[Cell]:
+    return [f"{owner.number('status.readyReplicas')}/{owner.number('spec.replicas')}"]
 
 
 def _labels(labels: Mapping[str, str]) -> str:
@@ -574,102 +533,109 @@ def _selector(selector: Mapping[str, Any]) -> str:
     return ",".join(text for _, text in sorted(terms, key=itemgetter(0))) or _NONE
 
 
-_NAME_AND_AGE = _columns("Age", lambda shown: [shown.age])
-_CREATED = _columns("Created At:date", lambda shown: [shown.text("metadata.creationTimestamp")])
-_BINDINGS = _columns("Role, Age, +Users, +Groups, +ServiceAccounts", _binding)
-_OWNER = "Age, +Containers, +Images, +Selector"
+_HOW: Mapping[str, Callable[[_Shown, str], Cell]] = {
+    "text": _Shown.text,
+    "number": _Shown.number,
+    "since": _Shown.since,
+    "flag": lambda shown, path: bool(shown.at(path)),
+    "count": lambda shown, path: len(shown.items(path)),
+    "default": _marked,
+    "phase": lambda shown, path: "Terminating" if shown.is_deleted else shown.text(path),
+    "modes": lambda shown, path: _modes(shown.items(path)),
+    "labels": lambda shown, path: _labels(shown.map(path)),
+    "selector": lambda shown, path: _selector(shown.map(path)),
+    "names": lambda shown, path: ",".join(each["name"] for each in shown.items(path)),
+    "images": lambda shown, path: ",".join(each.get("image") or "" for each in shown.items(path)),
+}
+"""How cells are read."""
+_CONTAINERS = "+Containers=names spec.template.spec.containers, +Images=images spec.template.spec.containers"
+_OWNER = f"Age, {_CONTAINERS}, +Selector=selector spec.selector"
+"""The last columns of what makes pods."""
+_NAME_AND_AGE = _columns("Name, Age")
+_CREATED = _columns("Name, Created At:date=metadata.creationTimestamp")
+_BINDINGS = _columns("Name, Role, Age, +Users, +Groups, +ServiceAccounts", _binding)
 
 _BUILT_IN: Mapping[str, Columns] = {
-    "configmaps": _columns("Data, Age", lambda map_: [len(map_.map("data")) + len(map_.map("binaryData")), map_.age]),
-    "events": Columns(
-        _defined("Last Seen, Type, Reason, Object, +Subobject, +Source, Message, +First Seen, +Count, +Name"), _event
+    "configmaps": _columns("Name, Data, Age", lambda map_: [len(map_.map("data")) + len(map_.map("binaryData"))]),
+    "events": _columns(
+        "Last Seen, Type=type, Reason=reason, Object, +Subobject=involvedObject.fieldPath, +Source, Message, "
+        "+First Seen, +Count, +Name=metadata.name",
+        _event,
     ),
     "limitranges": _CREATED,
-    "namespaces": _columns("Status, Age", lambda namespace: [namespace.text("status.phase"), namespace.age]),
+    "namespaces": _columns("Name, Status=status.phase, Age"),
     "nodes": _columns(
-        "Status, Roles, Age, Version, +Internal-IP, +External-IP, +OS-Image, +Kernel-Version, +Container-Runtime", _node
+        "Name, Status, Roles|<none>, Age, Version=status.nodeInfo.kubeletVersion, +Internal-IP|<none>, "
+        "+External-IP|<none>, +OS-Image=status.nodeInfo.osImage|<unknown>, +Kernel-Version, "
+        "+Container-Runtime=status.nodeInfo.containerRuntimeVersion|<unknown>",
+        _node,
     ),
     "persistentvolumeclaims": _columns(
-        "Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, +VolumeMode", _claim
+        "Name, Status=phase status.phase, Volume=spec.volumeName, Capacity, Access Modes, StorageClass, "
+        "VolumeAttributesClass=spec.volumeAttributesClassName|<unset>, Age, +VolumeMode=spec.volumeMode|<unset>",
+        _claim,
     ),
     "persistentvolumes": _columns(
-        "Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, VolumeAttributesClass, Reason, Age, "
-        "+VolumeMode",
+        "Name, Capacity=spec.capacity.storage|0, Access Modes=modes spec.accessModes, "
+        "Reclaim Policy=spec.persistentVolumeReclaimPolicy, Status=phase status.phase, Claim, StorageClass, "
+        "VolumeAttributesClass=spec.volumeAttributesClassName|<unset>, Reason=status.reason, Age, "
+        "+VolumeMode=spec.volumeMode|<unset>",
         _volume,
     ),
-    "pods": _columns("Ready, Status, Restarts, Age, +IP, +Node, +Nominated Node, +Readiness Gates", _pod),
-    "secrets": _columns("Type, Data, Age", lambda secret: [secret.text("type"), len(secret.map("data")), secret.age]),
-    "services": _columns("Type, Cluster-IP, External-IP, Port(s), Age, +Selector", _service),
+    "pods": _columns(
+        "Name, Ready, Status, Restarts, Age, +IP|<none>, +Node=spec.nodeName|<none>, "
+        "+Nominated Node=status.nominatedNodeName|<none>, +Readiness Gates|<none>",
+        _pod,
+    ),
+    "secrets": _columns("Name, Type=type, Data=count data, Age"),
+    "services": _columns(
+        "Name, Type=spec.type, Cluster-IP, External-IP, Port(s)|<none>, Age, +Selector=labels spec.selector", _service
+    ),
     "daemonsets.apps": _columns(
-        "Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, "
-        f"Available:integer, Node Selector, {_OWNER}",
-        lambda owner: [
-            owner.number("status.desiredNumberScheduled"),
-            owner.number("status.currentNumberScheduled"),
-            owner.number("status.numberReady"),
-            owner.number("status.updatedNumberScheduled"),
-            owner.number("status.numberAvailable"),
-            _labels(owner.map("spec.template.spec.nodeSelector")),
-            *_owner(owner),
-        ],
+        "Name, Desired:integer=number status.desiredNumberScheduled, "
+        "Current:integer=number status.currentNumberScheduled, Ready:integer=number status.numberReady, "
+        "Up-to-date:integer=number status.updatedNumberScheduled, Available:integer=number status.numberAvailable, "
+        f"Node Selector=labels spec.template.spec.nodeSelector, {_OWNER}"
     ),
     "deployments.apps": _columns(
-        f"Ready, Up-to-date, Available, {_OWNER}",
-        lambda owner: [
-            _ready(owner),
-            owner.number("status.updatedReplicas"),
-            owner.number("status.availableReplicas"),
-            *_owner(owner),
-        ],
+        f"Name, Ready, Up-to-date=number status.updatedReplicas, Available=number status.availableReplicas, {_OWNER}",
+        _ready,
     ),
     "replicasets.apps": _columns(
-        f"Desired:integer, Current:integer, Ready:integer, {_OWNER}",
-        lambda owner: [
-            owner.number("spec.replicas"),
-            owner.number("status.replicas"),
-            owner.number("status.readyReplicas"),
-            *_owner(owner),
-        ],
+        "Name, Desired:integer=number spec.replicas, Current:integer=number status.replicas, "
+        f"Ready:integer=number status.readyReplicas, {_OWNER}"
     ),
-    "statefulsets.apps": _columns(
-        "Ready, Age, +Containers, +Images", lambda owner: [_ready(owner), owner.age, *owner.containers()]
-    ),
+    "statefulsets.apps": _columns(f"Name, Ready, Age, {_CONTAINERS}", _ready),
     "horizontalpodautoscalers.autoscaling": _columns(
-        "Reference, Targets, MinPods, MaxPods, Replicas, Age", _autoscaler
+        "Name, Reference, Targets|<none>, MinPods, MaxPods=number spec.maxReplicas, "
+        "Replicas=number status.currentReplicas, Age",
+        _autoscaler,
     ),
     "cronjobs.batch": _columns(
-        f"Schedule, Timezone, Suspend:boolean, Active:integer, Last Schedule, {_OWNER}",
-        lambda cron: [
-            cron.text("spec.schedule"),
-            cron.text("spec.timeZone", _NONE),
-            str(bool(cron.at("spec.suspend"))),
-            len(cron.items("status.active")),
-            cron.since("status.lastScheduleTime") if cron.at("status.lastScheduleTime") else _NONE,
-            *_owner(cron, "spec.jobTemplate.spec"),
-        ],
+        "Name, Schedule=spec.schedule, Timezone=spec.timeZone|<none>, Suspend:boolean, "
+        f"Active:integer=count status.active, Last Schedule, {_OWNER.replace(' spec', ' spec.jobTemplate.spec')}",
+        _cron,
     ),
-    "jobs.batch": _columns(f"Status, Completions, Duration, {_OWNER}", _job),
-    "ingresses.networking.k8s.io": _columns("Class, Hosts, Address, Ports, Age", _ingress),
-    "networkpolicies.networking.k8s.io": _columns(
-        "Pod-Selector, Age", lambda policy: [_selector(policy.map("spec.podSelector")), policy.age]
+    "jobs.batch": _columns(f"Name, Status, Completions, Duration, {_OWNER}", _job),
+    "ingresses.networking.k8s.io": _columns(
+        "Name, Class=spec.ingressClassName|<none>, Hosts, Address, Ports, Age", _ingress
     ),
+    "networkpolicies.networking.k8s.io": _columns("Name, Pod-Selector=selector spec.podSelector, Age"),
     "poddisruptionbudgets.policy": _columns(
-        "Min Available, Max Unavailable, Allowed Disruptions:integer, Age",
-        lambda budget: [
-            str(budget.map("spec").get("minAvailable", "N/A")),
-            str(budget.map("spec").get("maxUnavailable", "N/A")),
-            budget.number("status.disruptionsAllowed"),
-            budget.age,
-        ],
+        "Name, Min Available, Max Unavailable, Allowed Disruptions:integer=number status.disruptionsAllowed, Age",
+        _budget,
     ),
     "clusterrolebindings.rbac.authorization.k8s.io": _BINDINGS,
     "clusterroles.rbac.authorization.k8s.io": _CREATED,
     "rolebindings.rbac.authorization.k8s.io": _BINDINGS,
     "roles.rbac.authorization.k8s.io": _CREATED,
-    "storageclasses.storage.k8s.io": Columns(
-        _defined("Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age"), _storage_class
+    "storageclasses.storage.k8s.io": _columns(
+        "Name=default metadata.name, Provisioner=provisioner, ReclaimPolicy=reclaimPolicy|Delete, "
+        "VolumeBindingMode=volumeBindingMode|Immediate, AllowVolumeExpansion=flag allowVolumeExpansion, Age"
     ),
     "customresourcedefinitions.apiextensions.k8s.io": _CREATED,
-    "leases.coordination.k8s.io": _columns("Holder, Age", lambda lease: [lease.text("spec.holderIdentity"), lease.age]),
-    "endpointslices.discovery.k8s.io": _columns("AddressType, Ports, Endpoints, Age", _endpoint_slice),
+    "leases.coordination.k8s.io": _columns("Name, Holder=spec.holderIdentity, Age"),
+    "endpointslices.discovery.k8s.io": _columns(
+        "Name, AddressType=addressType, Ports|<unset>, Endpoints|<unset>, Age", _endpoint_slice
+    ),
 }
