@@ -12,8 +12,9 @@ from bridge.model.object import object_key
 from bridge.model.versions.version import number_of
 from bridge.playground.http.errors import decode, qualified
 from bridge.playground.http.front import PlaygroundSettings
+from bridge.playground.http.requests import ACCESS_REVIEWS
 from bridge.playground.http.streams import Faults
-from bridge.playground.objects import crds
+from bridge.playground.objects import crds, events
 from bridge.playground.objects.builtin import BUILT_IN
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.objects import pack
@@ -21,7 +22,6 @@ from bridge.playground.objects.store import StoredObject
 from bridge.playground.server import ApiServer
 
 _READING = ("get", "list", "watch")
-_REVIEWS = "selfsubjectaccessreviews.authorization.k8s.io"
 _BUILT_IN = {kind.name: kind for kind in BUILT_IN}
 
 
@@ -51,7 +51,10 @@ class PastCluster(ApiServer):
     def __init__(self, kinds: Iterable[Kind], *, token: str, tls: ssl.SSLContext, now: Callable[[], datetime]) -> None:
         """``kinds``: made by ``past_kind``. ``token``: that of every request. ``now``: for ages."""
         settings = PlaygroundSettings(tokens={token: "reader"})
-        super().__init__([*kinds, _BUILT_IN[_REVIEWS]], _ReadOnly(), settings, now=now, tls=tls)
+        served = {kind.name: kind for kind in kinds}
+        if not served.keys().isdisjoint(events.NAMES):
+            served |= {name: _to_read(_BUILT_IN[name], "v1") for name in events.NAMES}
+        super().__init__([*served.values(), _BUILT_IN[ACCESS_REVIEWS]], _ReadOnly(), settings, now=now, tls=tls)
 
     def load(self, objects: Iterable[PastObject]) -> None:
         """All objects at the beginning. Raises ValueError as ``change`` does."""
@@ -93,4 +96,8 @@ def past_kind(
             namespaced=namespaced,
             custom=True,
         )
-    return replace(known, versions=(version,), verbs=_READING, subresources=(), stored_as="")
+    return _to_read(known, version)
+
+
+def _to_read(kind: Kind, version: str) -> Kind:
+    return replace(kind, versions=(version,), verbs=_READING, subresources=())

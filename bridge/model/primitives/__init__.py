@@ -7,6 +7,7 @@ merge_patch  JSON merge patches, as they are applied
 network      hosts and ports, and reasons why a connection cannot be made
 packing      zstd for bodies in memory
 printable    foreign text made safe for terminals and logs, and counts
+protobuf     the wire format of Protocol Buffers
 ring         a bounded ring buffer with sequence numbers
 shard        a part of all objects, by a range of hashes
 """

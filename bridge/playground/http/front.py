@@ -141,7 +141,7 @@ class Front:
         return self._answer(request, answer, kind.name, asked.verb)
 
     async def _watch(self, request: web.BaseRequest, asked: Target, form: TableForm | None) -> web.StreamResponse:
-        options = ListOptions.parse(request.query, watch=True)
+        options = ListOptions.parse(asked.kind, request.query, watch=True)
         if options.initial_events is not None and not self._settings.watch_list:
             raise _watch_list_refused()
         wanted = wanted_version(options)

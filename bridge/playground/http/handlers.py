@@ -23,6 +23,7 @@ from bridge.model.selector import LabelSelector, SelectorError
 from bridge.playground.http import discovery, errors
 from bridge.playground.http.errors import PathNotFound, StatusError, bad_request, encode, expired, invalid
 from bridge.playground.http.requests import (
+    ACCESS_REVIEWS,
     DocumentPath,
     Target,
     accepted_types,
@@ -113,7 +114,7 @@ async def resource(
             return await _get(state, request, target, form)
         case "list":
             return await _list(state, request, target, form)
-        case "create" if target.kind.plural == "selfsubjectaccessreviews":
+        case "create" if target.kind.name == ACCESS_REVIEWS:
             return _review(forbids, target, await manifest_of(request, target))
         case "create" if not target.kind.watchable:
             return _json(_echo(target, await manifest_of(request, target)), 201)
@@ -130,7 +131,9 @@ async def resource(
 
 
 async def _get(state: State, request: web.BaseRequest, target: Target, form: TableForm | None) -> WholeResponse:
-    version = ListOptions.parse({"watch": "1"} | {k: v for k, v in request.query.items() if k == "resourceVersion"})
+    version = ListOptions.parse(
+        target.kind, {"watch": "1"} | {k: v for k, v in request.query.items() if k == "resourceVersion"}
+    )
     await state.reached(version.version_number())
     found = state.writes.find(target.kind, target.namespace, target.name)
     if form is not None:
@@ -139,7 +142,7 @@ async def _get(state: State, request: web.BaseRequest, target: Target, form: Tab
 
 
 async def _list(state: State, request: web.BaseRequest, target: Target, form: TableForm | None) -> WholeResponse:
-    options = ListOptions.parse(request.query, watch=False)
+    options = ListOptions.parse(target.kind, request.query, watch=False)
     await state.reached(wanted_version(options))
     page = list_page(state.store, target.kind, target.namespace, options)
     if form is not None:
@@ -213,7 +216,7 @@ def _seconds(text: str | int) -> int:
 
 
 def _delete_collection(state: State, request: web.BaseRequest, target: Target) -> WholeResponse:
-    options = ListOptions.parse(request.query, watch=False)
+    options = ListOptions.parse(target.kind, request.query, watch=False)
     page = list_page(state.store, target.kind, target.namespace, options)
     for each in page.objects:
         state.writes.delete(target.kind, each.namespace, each.name)
@@ -397,21 +400,41 @@ def _decode(text: str) -> _Token:
 
 EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
 _FIELDS = ("metadata.name", "metadata.namespace")
+_PARTS = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_MORE_FIELDS = {
+    "events": (*(f"involvedObject.{each}" for each in _PARTS), "reason", "reportingComponent", "type"),
+    "events.events.k8s.io": (*(f"regarding.{each}" for each in _PARTS), "reason", "reportingController", "type"),
+    "namespaces": ("status.phase",),
+    "pods": (
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    "secrets": ("type",),
+}
+"""Those of the real server that are texts at the place that their name says. kubectl and k9s describe pods by their
+events, and nodes by their pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selects objects by labels, ``metadata.name`` and ``metadata.namespace``."""
+    """Selects objects of a kind by labels and fields."""
 
+    kind: Kind
     labels: LabelSelector
     fields: tuple[tuple[str, bool, str], ...]
     """(field, whether it must be equal, value)."""
 
     def __call__(self, stored: StoredObject) -> bool:
-        return self.labels.matches(stored.labels) and all(
-            ((stored.name if field == "metadata.name" else stored.namespace) == value) is equal
-            for field, equal, value in self.fields
-        )
+        if not self.labels.matches(stored.labels):
+            return False
+        manifest = unpack(self.kind, stored) if any(field not in _FIELDS for field, _, _ in self.fields) else {}
+        manifest["metadata"] = {"name": stored.name, "namespace": stored.namespace}
+        return all((_text_at(manifest, field) == value) is equal for field, equal, value in self.fields)
 
     def __bool__(self) -> bool:
         """False if it selects all objects."""
@@ -437,11 +460,13 @@ class ListOptions:
     """sendInitialEvents; None if the query has no such parameter."""
 
     @classmethod
-    def parse(cls, query: Mapping[str, str], *, watch: bool | None = None) -> ListOptions:
+    def parse(cls, kind: Kind, query: Mapping[str, str], *, watch: bool | None = None) -> ListOptions:
         """Raises StatusError: 400 for malformed parameters, 422 for parameters that exclude each other."""
         options = cls(
             watch=_flag(query, "watch") or False if watch is None else watch,
-            selection=Selection(_labels(query.get("labelSelector", "")), _field_terms(query.get("fieldSelector", ""))),
+            selection=Selection(
+                kind, _labels(query.get("labelSelector", "")), _field_terms(query.get("fieldSelector", ""), kind)
+            ),
             limit=max(0, _integer(query, "limit")),
             next_page=query.get("continue", ""),
             version=query.get("resourceVersion", ""),
@@ -535,14 +560,23 @@ def _labels(text: str) -> LabelSelector:
         raise bad_request(f"unable to parse requirement: {error}") from error
 
 
-def _field_terms(text: str) -> tuple[tuple[str, bool, str], ...]:
+def _text_at(manifest: Manifest, field: str) -> str:
+    value: Any = manifest
+    for name in field.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value or ""
+
+
+def _field_terms(text: str, kind: Kind) -> tuple[tuple[str, bool, str], ...]:
+    more = _MORE_FIELDS.get(kind.name, ())
     terms = []
     for term in filter(None, text.split(",")):
         found = re.fullmatch(r"([^=!]*)(==|!=|=)(.*)", term)
         if found is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
-        if found[1] not in _FIELDS:
+        if found[1] not in (*_FIELDS, *more):
             known = ", ".join(f'"{field}"' for field in _FIELDS)
-            raise bad_request(f'"{found[1]}" is not a known field selector: only {known}')
+            only = f'"{found[1]}" is not a known field selector: only {known}'
+            raise bad_request(f"field label not supported: {found[1]}" if more else only)
         terms.append((found[1], found[2] != "!=", found[3]))
     return tuple(terms)

@@ -11,12 +11,16 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from bridge.model.primitives.protobuf import MalformedMessage, bytes_in, message, text_in
 from bridge.playground.http import discovery, errors
 from bridge.playground.http.errors import PathNotFound, StatusError, encode, method_not_allowed, resource_not_found
 from bridge.playground.objects.catalogue import Kind, ServedKinds
 from bridge.playground.objects.objects import Manifest
 
 _NAMED = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+ACCESS_REVIEWS = "selfsubjectaccessreviews.authorization.k8s.io"
+_ATTRIBUTES = {"namespace": 1, "verb": 2, "group": 3, "version": 4, "resource": 5, "subresource": 6, "name": 7}
+"""Field numbers of ResourceAttributes."""
 _UNNAMED = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 
 
@@ -94,6 +98,8 @@ def _verb(kind: Kind, method: str, namespace: str, name: str, subresource: str) 
 
 async def manifest_of(request: web.BaseRequest, target: Target) -> Manifest:
     """The manifest in the request's body. Raises StatusError (415, 400)."""
+    if request.content_type == "application/vnd.kubernetes.protobuf" and target.kind.name == ACCESS_REVIEWS:
+        return _review(await request.read(), target)
     if request.content_type not in ("application/json", "application/octet-stream"):
         raise errors.unsupported_media_type("application/json")
     manifest = decoded(await request.read(), target)
@@ -110,6 +116,19 @@ async def manifest_of(request: web.BaseRequest, target: Target) -> Manifest:
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     return manifest
+
+
+def _review(text: bytes, target: Target) -> Manifest:
+    """Of a SelfSubjectAccessReview, which clients with types (k9s, ``kubectl auth can-i``) send in Protocol Buffers,
+    and in nothing else. Field numbers are those of k8s.io/api's authorization/v1/generated.proto, in the ``raw`` of a
+    runtime.Unknown."""
+    try:
+        review = message(bytes_in(message(text.removeprefix(b"k8s\0")), 2))
+        asked = message(bytes_in(message(bytes_in(review, 2)), 1))
+        attributes = {name: text_in(asked, number) for name, number in _ATTRIBUTES.items()}
+    except (MalformedMessage, UnicodeDecodeError) as error:
+        raise _unrecognized(target, str(error)) from error
+    return {"spec": {"resourceAttributes": {name: value for name, value in attributes.items() if value}}}
 
 
 def decoded(text: bytes, target: Target) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Kind:
     custom: bool = False
     """A CustomResourceDefinition made it: JSON members are sorted by name, list items have kind and apiVersion."""
     stored_as: str = ""
-    """The collection shared with another kind; by default the kind has its own."""
+    """The collection that another kind has, in whose form the objects are (events, in both of their groups)."""
     hash_version: str = ""
     """The version behind discovery's storageVersionHash; by default the preferred version."""
     status_versions: tuple[str, ...] | None = None

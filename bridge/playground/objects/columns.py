@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from bridge.playground.http.errors import encode
+from bridge.playground.objects import events
 from bridge.playground.objects.catalogue import Kind, PrinterColumn
 
 Cell: TypeAlias = str | int | float | bool | None
@@ -432,7 +433,8 @@ def _node(node: _Shown) -> list[Cell]:
     ]
 
 
-def _event(event: _Shown) -> list[Cell]:
+def _event(shown: _Shown) -> list[Cell]:
+    event = _Shown(events.in_core(shown.manifest), shown.now)
     first = event.age_of(event.at("firstTimestamp") or event.at("eventTime"))
     last = event.since("lastTimestamp") if event.at("lastTimestamp") else first
     count = event.number("count") or 1
@@ -442,7 +444,7 @@ def _event(event: _Shown) -> list[Cell]:
     component = event.text("source.component") or event.text("reportingComponent")
     instance = event.text("source.host") or event.text("reportingInstance")
     source = f"{component}, {instance}" if instance else component
-    return [last, target, source, event.text("message").strip(), first, count]
+    return [last, target, event.text("involvedObject.fieldPath"), source, event.text("message").strip(), first, count]
 
 
 def _volume(volume: _Shown) -> list[Cell]:
@@ -553,15 +555,16 @@ _OWNER = f"Age, {_CONTAINERS}, +Selector=selector spec.selector"
 """The last columns of what makes pods."""
 _NAME_AND_AGE = _columns("Name, Age")
 _CREATED = _columns("Name, Created At:date=metadata.creationTimestamp")
+_EVENTS = _columns(
+    "Last Seen, Type=type, Reason=reason, Object, +Subobject, +Source, Message, +First Seen, +Count, "
+    "+Name=metadata.name",
+    _event,
+)
 _BINDINGS = _columns("Name, Role, Age, +Users, +Groups, +ServiceAccounts", _binding)
 
 _BUILT_IN: Mapping[str, Columns] = {
     "configmaps": _columns("Name, Data, Age", lambda map_: [len(map_.map("data")) + len(map_.map("binaryData"))]),
-    "events": _columns(
-        "Last Seen, Type=type, Reason=reason, Object, +Subobject=involvedObject.fieldPath, +Source, Message, "
-        "+First Seen, +Count, +Name=metadata.name",
-        _event,
-    ),
+    "events": _EVENTS,
     "limitranges": _CREATED,
     "namespaces": _columns("Name, Status=status.phase, Age"),
     "nodes": _columns(
@@ -634,6 +637,7 @@ _BUILT_IN: Mapping[str, Columns] = {
         "VolumeBindingMode=volumeBindingMode|Immediate, AllowVolumeExpansion=flag allowVolumeExpansion, Age"
     ),
     "customresourcedefinitions.apiextensions.k8s.io": _CREATED,
+    "events.events.k8s.io": _EVENTS,
     "leases.coordination.k8s.io": _columns("Name, Holder=spec.holderIdentity, Age"),
     "endpointslices.discovery.k8s.io": _columns(
         "Name, AddressType=addressType, Ports|<unset>, Endpoints|<unset>, Age", _endpoint_slice

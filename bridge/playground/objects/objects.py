@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from bridge.model.object import object_key
 from bridge.playground.http.errors import decode, encode
+from bridge.playground.objects import events
 from bridge.playground.objects.catalogue import Kind
 from bridge.playground.objects.store import StoredObject
 
@@ -42,7 +43,11 @@ _RESOURCE_VERSION = "~resourceVersion~kubedelta~"
 def pack(kind: Kind, manifest: Manifest, version: int) -> StoredObject:
     """Packs a manifest, and leaves it unchanged. ``metadata`` has name, uid and, for a namespaced kind, namespace."""
     metadata = manifest["metadata"]
-    ordered = {**manifest, "kind": kind.kind, "apiVersion": _API_VERSION}
+    ordered = {
+        **(events.in_core(manifest) if kind.stored_as else manifest),
+        "kind": kind.kind,
+        "apiVersion": _API_VERSION,
+    }
     kept = {name: value for name, value in metadata.items() if value not in ({}, [], None, "")}
     ordered["metadata"] = {**kept, "resourceVersion": _RESOURCE_VERSION}
     # Encoded once with two markers, and cut there: every API version and every DELETED event reuses these bytes.
@@ -85,13 +90,17 @@ def unpack(kind: Kind, stored: StoredObject, version: str = "") -> Manifest:
 
 def body(kind: Kind, stored: StoredObject, version: str = "", at: int | None = None) -> bytes:
     """JSON in an API version (by default the preferred version); ``at`` replaces the object's resourceVersion."""
-    return stored.body(kind.api_version(version or kind.versions[0]).encode(), at)
+    text = stored.body(kind.api_version(version or kind.versions[0]).encode(), at)
+    return encode(events.in_group(decode(text))) if kind.stored_as else text
 
 
 def list_item(kind: Kind, stored: StoredObject, version: str) -> bytes:
     """JSON of a list item: built-in kinds leave out kind and apiVersion in lists."""
     if kind.custom:
         return body(kind, stored, version)
+    if kind.stored_as:
+        item = unpack(kind, stored, version)
+        return encode({name: value for name, value in item.items() if name not in ("kind", "apiVersion")})
     return b"{%b%d%b" % (stored.middle.removeprefix(b'",'), stored.version, stored.closing)
 
 

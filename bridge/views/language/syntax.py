@@ -3,18 +3,28 @@
 The tree is ``cel.expr.Expr`` of CEL's syntax.proto, without types. ``read_checked_expr`` reads it out of a serialized
 ``cel.expr.CheckedExpr`` (checked.proto and syntax.proto of CEL's specification).
 
-No package on the registry has these messages, and protobuf's runtime would be a dependency for this file alone; of its
-wire format, four cases suffice. Fields of later versions are ignored; a kind of expression that is not known raises
-UnknownSyntax, since the paths that it reads are not known either.
+No package on the registry has these messages, and protobuf's runtime would be a dependency for this file alone. Fields
+of later versions are ignored; a kind of expression that is not known raises UnknownSyntax, since the paths that it
+reads are not known either.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
+
+from bridge.model.primitives.protobuf import (
+    MalformedMessage,
+    Message,
+    all_bytes,
+    bytes_in,
+    message,
+    number_in,
+    text_in,
+)
 
 Scalar: TypeAlias = bool | int | float | str | bytes | None
 
@@ -109,10 +119,6 @@ class UnknownSyntax(ValueError):
     """The bytes are no CheckedExpr, or have a kind of expression of a later version."""
 
 
-_Message: TypeAlias = Mapping[int, list[int | bytes]]
-"""Field number → values in their order: integers, or the bytes of a text, a message or a fixed-width number."""
-
-
 class _Expr(IntEnum):
     """Field numbers of Expr."""
 
@@ -142,10 +148,10 @@ def read_checked_expr(serialized: bytes) -> Node:
     """The tree of a CheckedExpr inside a ``google.protobuf.Any``. Raises UnknownSyntax."""
     try:
         # Any.value (2) has the CheckedExpr; of that, expr (4) and source_info (5).
-        checked = _message(_bytes(_message(serialized), 2))
-        expr, source = _bytes(checked, 4), _message(_bytes(checked, 5))
+        checked = message(bytes_in(message(serialized), 2))
+        expr, source = bytes_in(checked, 4), message(bytes_in(checked, 5))
         return _Tree(_offsets(source)).node(expr)
-    except (IndexError, UnicodeDecodeError, struct.error, RecursionError) as error:
+    except (MalformedMessage, UnicodeDecodeError, struct.error, RecursionError) as error:
         raise UnknownSyntax(f"no CheckedExpr: {error}") from error
 
 
@@ -154,41 +160,41 @@ class _Tree:
         self._offsets = offsets
 
     def node(self, serialized: bytes) -> Node:
-        fields = _message(serialized)
+        fields = message(serialized)
         kinds = [kind for kind in fields if kind != _Expr.ID]
         if len(kinds) != 1:
             raise UnknownSyntax(f"an expression with the fields {kinds}")
-        inner = _message(_bytes(fields, kinds[0]))
-        at = self._offsets.get(_int(fields, _Expr.ID), -1)
+        inner = message(bytes_in(fields, kinds[0]))
+        at = self._offsets.get(number_in(fields, _Expr.ID), -1)
         match kinds[0]:
             case _Expr.CONSTANT:
                 return Constant(_constant(inner), at)
             case _Expr.IDENT:
-                return Ident(_text(inner, 1), at)
+                return Ident(text_in(inner, 1), at)
             case _Expr.SELECT:
-                return Select(self.node(_bytes(inner, 1)), _text(inner, 2), bool(_int(inner, 3)), at)
+                return Select(self.node(bytes_in(inner, 1)), text_in(inner, 2), bool(number_in(inner, 3)), at)
             case _Expr.CALL:
-                return Call(_text(inner, 2), (*self._nodes(inner, 1), *self._nodes(inner, 3)), at)
+                return Call(text_in(inner, 2), (*self._nodes(inner, 1), *self._nodes(inner, 3)), at)
             case _Expr.LIST:
                 return Literal(self._nodes(inner, 1), at)
             case _Expr.STRUCT:
-                entries = map(_message, _all_bytes(inner, 2))
+                entries = map(message, all_bytes(inner, 2))
                 return Literal(tuple(node for entry in entries for n in (3, 4) for node in self._nodes(entry, n)), at)
             case _Expr.COMPREHENSION:
                 return self._comprehension(inner, at)
         raise UnknownSyntax(f"an expression of the kind {kinds[0]}")
 
-    def _nodes(self, fields: _Message, number: int) -> tuple[Node, ...]:
-        return tuple(map(self.node, _all_bytes(fields, number)))
+    def _nodes(self, fields: Message, number: int) -> tuple[Node, ...]:
+        return tuple(map(self.node, all_bytes(fields, number)))
 
-    def _comprehension(self, fields: _Message, at: int) -> Comprehension:
+    def _comprehension(self, fields: Message, at: int) -> Comprehension:
         # Fields 1 and 8: a comprehension over a map has a second variable.
-        variables = tuple(name for name in (_text(fields, 1), _text(fields, 8)) if name)
-        items, start, condition, step, result = (self.node(_bytes(fields, number)) for number in (2, 4, 5, 6, 7))
-        return Comprehension(variables, items, _text(fields, 3), start, condition, step, result, at)
+        variables = tuple(name for name in (text_in(fields, 1), text_in(fields, 8)) if name)
+        items, start, condition, step, result = (self.node(bytes_in(fields, number)) for number in (2, 4, 5, 6, 7))
+        return Comprehension(variables, items, text_in(fields, 3), start, condition, step, result, at)
 
 
-def _constant(fields: _Message) -> Scalar:
+def _constant(fields: Message) -> Scalar:
     kind, value = next(((kind, values[-1]) for kind, values in fields.items()), (_Constant.NULL, 0))
     match kind, value:
         case _Constant.NULL, _:
@@ -210,64 +216,7 @@ def _constant(fields: _Message) -> Scalar:
     raise UnknownSyntax(f"a constant of the kind {kind}")
 
 
-def _offsets(source: _Message) -> dict[int, int]:
+def _offsets(source: Message) -> dict[int, int]:
     """Id of a node → characters before the node in the text."""
     # SourceInfo.positions. On the wire, a map is a list of messages with the key in field 1, the value in field 2.
-    return {_int(entry, 1): _int(entry, 2) for entry in map(_message, _all_bytes(source, 4))}
-
-
-# ── The wire format ──────────────────────────────────────────────────────────
-
-_FIXED_WIDTHS = {1: 8, 5: 4}
-"""Wire type → bytes."""
-
-
-def _message(serialized: bytes) -> dict[int, list[int | bytes]]:
-    fields: dict[int, list[int | bytes]] = {}
-    at = 0
-    while at < len(serialized):
-        tag, at = _varint(serialized, at)
-        value: int | bytes
-        match tag & 7:
-            case 0:
-                value, at = _varint(serialized, at)
-            case 2:
-                size, at = _varint(serialized, at)
-                value, at = serialized[at : at + size], at + size
-            case wire if wire in _FIXED_WIDTHS:
-                value, at = serialized[at : at + _FIXED_WIDTHS[wire]], at + _FIXED_WIDTHS[wire]
-            case wire:
-                raise UnknownSyntax(f"the wire type {wire}")
-        fields.setdefault(tag >> 3, []).append(value)
-    if at > len(serialized):
-        raise UnknownSyntax("the message is cut short")
-    return fields
-
-
-def _varint(serialized: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = serialized[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-
-
-def _int(fields: _Message, number: int) -> int:
-    # Protocol Buffers: of a field that occurs several times, the last value counts; an absent field is its default.
-    value = fields.get(number, [0])[-1]
-    return value if isinstance(value, int) else 0
-
-
-def _bytes(fields: _Message, number: int) -> bytes:
-    value = fields.get(number, [b""])[-1]
-    return value if isinstance(value, bytes) else b""
-
-
-def _all_bytes(fields: _Message, number: int) -> Iterable[bytes]:
-    return (value for value in fields.get(number, []) if isinstance(value, bytes))
-
-
-def _text(fields: _Message, number: int) -> str:
-    return _bytes(fields, number).decode()
+    return {number_in(entry, 1): number_in(entry, 2) for entry in map(message, all_bytes(source, 4))}

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -702,6 +703,38 @@ def _comparable_table(answer: Any) -> Any:
         if row["object"]:
             row["object"]["metadata"].pop("managedFields", None)
     return _without_ages(answer)
+
+
+async def test_an_event_is_told_and_selected_alike_in_both_groups(pair: Pair, namespace: str) -> None:
+    core, grouped = f"/api/v1/namespaces/{namespace}/events", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    made = {
+        "metadata": {"name": "e"},
+        "involvedObject": {"kind": "Pod", "name": "a", "namespace": namespace, "uid": "u"},
+        "reason": "Started",
+        "message": "it began",
+        "type": "Normal",
+        "source": {"component": "kubelet", "host": "node"},
+        "firstTimestamp": "2026-01-05T10:00:00Z",
+        "lastTimestamp": "2026-01-05T11:00:00Z",
+        "count": 3,
+    }
+    await pair.both("POST", core, made)
+    for path in (core, grouped):
+        told = []
+        for side in (pair.playground, pair.real):
+            event = json.loads((await side.ask("GET", f"{path}/e")).text)
+            event["metadata"].pop("managedFields", None)
+            told.append({name: value for name, value in event.items() if value})
+        assert told[0] == told[1]
+        await _same_table(pair, path, TABLE)
+        await _same_table(pair, path, f"{TABLE},application/json")
+    selectors = {core: "involvedObject.name=a,type!=Warning", grouped: "regarding.uid=u,reason=Started"}
+    for path, selector in selectors.items():
+        for asked, count in ((selector, 1), (f"{selector},metadata.name!=e", 0)):
+            for side in (pair.playground, pair.real):
+                found = json.loads((await side.ask("GET", f"{path}?fieldSelector={quote(asked)}")).text)
+                assert len(found["items"]) == count
+        await pair.alike("GET", f"{path}?fieldSelector=spec.nodeName%3Da")
 
 
 async def test_a_watch_of_tables_has_the_columns_once(pair: Pair, maps: str) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
+import pytest
 
 from bridge.http.certificates import self_signed
 from bridge.playground import PastCluster, PastObject, past_kind
+from bridge.playground.objects.catalogue import Kind
 from bridge.playground.simulation import manifests
 from tests.bridge.playground.conftest import watching
 from tests.kit.deadlines import BUSY
@@ -44,9 +46,11 @@ def _map(name: str, version: str, value: str = "1") -> PastObject:
 
 
 @asynccontextmanager
-async def _serving(*objects: PastObject) -> AsyncIterator[tuple[PastCluster, httpx.AsyncClient]]:
+async def _serving(
+    *objects: PastObject, kinds: Sequence[Kind] = KINDS
+) -> AsyncIterator[tuple[PastCluster, httpx.AsyncClient]]:
     context, certificate = self_signed("the past", None, ["127.0.0.1"])
-    past = PastCluster(KINDS, token=TOKEN, tls=context, now=lambda: NOW)
+    past = PastCluster(kinds, token=TOKEN, tls=context, now=lambda: NOW)
     past.load(objects)
     trusted = ssl.create_default_context(cadata=certificate.decode())
     headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -112,6 +116,64 @@ async def test_a_client_that_asks_first_may_read_and_no_more() -> None:
             asked = {"spec": {"resourceAttributes": {"verb": verb, "resource": "pods"}}}
             allowed[verb] = (await http.post(reviews, json=asked)).json()["status"]["allowed"]
         assert allowed == {"get": True, "list": True, "watch": True, "create": False, "delete": False}
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+async def test_a_client_with_types_asks_in_protocol_buffers() -> None:
+    """As client-go writes it: a runtime.Unknown with the review in it."""
+    headers = {
+        "Content-Type": "application/vnd.kubernetes.protobuf",
+        "Accept": "application/vnd.kubernetes.protobuf,application/json",
+    }
+    typed = _field(1, _field(1, b"authorization.k8s.io/v1") + _field(2, b"SelfSubjectAccessReview"))
+    async with _serving() as (_, http):
+        reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        allowed = {}
+        for verb in ("list", "delete"):
+            attributes = _field(1, b"shop") + _field(2, verb.encode()) + _field(4, b"v1") + _field(5, b"pods")
+            review = _field(1, b"") + _field(2, _field(1, attributes)) + _field(3, b"\x08\x00")
+            asked = b"k8s\0" + typed + _field(2, review) + _field(3, b"") + _field(4, b"")
+            answer = (await http.post(reviews, content=asked, headers=headers)).json()
+            assert answer["spec"]["resourceAttributes"]["resource"] == "pods"
+            allowed[verb] = answer["status"]["allowed"]
+        assert allowed == {"list": True, "delete": False}
+        for broken in (b"k8s\0\xff", b"k8s\0\x12\x7f", b"k8s\0" + _field(2, _field(2, _field(1, _field(2, b"\xff"))))):
+            assert (await http.post(reviews, content=broken, headers=headers)).status_code == 400
+
+
+@pytest.mark.parametrize("group", ["", "events.k8s.io"])
+async def test_an_event_is_served_in_both_groups_whichever_was_watched(group: str) -> None:
+    """kubectl asks the one for what it describes, k9s the other."""
+    kind = past_kind(group, "events", "Event", "v1", namespaced=True, definition=None)
+    about, said = ("regarding", "note") if group else ("involvedObject", "message")
+    event = {"metadata": {"name": "e", "namespace": "shop"}, about: {"kind": "Pod", "name": "a"}, said: "began"}
+    async with _serving(_object(event, "90", kind.name), kinds=[kind]) as (past, http):
+        core, grouped = "/api/v1/namespaces/shop/events", "/apis/events.k8s.io/v1/namespaces/shop/events"
+        (item,) = (await http.get(f"{core}?fieldSelector=involvedObject.name=a,involvedObject.kind=Pod")).json()[
+            "items"
+        ]
+        assert (item["involvedObject"]["name"], item["message"]) == ("a", "began")
+        assert (await http.get(f"{core}?fieldSelector=involvedObject.name=b")).json()["items"] == []
+        (item,) = (await http.get(f"{grouped}?fieldSelector=regarding.name=a")).json()["items"]
+        assert (item["regarding"]["name"], item["note"]) == ("a", "began")
+        tables = [(await http.get(path, headers={"Accept": TABLE})).json() for path in (core, grouped)]
+        assert [table["rows"][0]["cells"][3:7:3] for table in tables] == [["pod/a", "began"]] * 2
+        past.change(_object({**event, said: "ended"}, "95", kind.name))
+        async with watching(http, grouped, resourceVersion="90") as stream:
+            assert (await stream.event())[1]["note"] == "ended"
+
+
+async def test_pods_are_selected_by_their_node_and_phase() -> None:
+    """As ``kubectl describe node`` asks."""
+    async with _serving(_pod("a", "90"), _pod("b", "91", "Failed")) as (_, http):
+        asked = "spec.nodeName=a,status.phase!=Succeeded,status.phase!=Failed"
+        listed = (await http.get("/api/v1/pods", params={"fieldSelector": asked})).json()["items"]
+        assert [each["metadata"]["name"] for each in listed] == ["a"]
+        refused = await http.get("/api/v1/pods", params={"fieldSelector": "spec.hostname=a"})
+        assert (refused.status_code, refused.json()["message"]) == (400, "field label not supported: spec.hostname")
 
 
 async def test_without_the_token_nothing_is_read() -> None:
