@@ -106,9 +106,9 @@ fmt: $(READY) ## format, and mend what can be mended by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test-engines: $(READY) ## ClickHouse and Flink read our rows; installs the one into .venv first, 250 MB, Maven the other, 155 MB
+test-engines: $(READY) ## ClickHouse, Flink and PostgreSQL read our rows; installs 270 MB into .venv first, and 220 MB by Maven
 	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-engines.txt
-	$(BIN)/pytest tests/documents/test_tables.py tests/recipes/test_flink.py $(ARGS)
+	$(BIN)/pytest tests/documents/test_tables.py tests/recipes/test_flink.py tests/recipes/test_postgresql.py $(ARGS)
 
 test-page: $(READY) ## the page in Chromium; as root it installs Debian's package first, and playwright into .venv, 45 MB
 	$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-browser.txt

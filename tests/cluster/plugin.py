@@ -28,6 +28,7 @@ from tests.cluster.servers.class_archive import share_classes
 pytest_plugins = ["tests.cluster.fixtures"]
 
 RECIPE_OF_FIXTURE = {
+    "connect_build": recipes.CONNECT,
     "etcd_build": recipes.ETCD,
     "kubernetes_build": recipes.KUBERNETES,
     "flink_build": recipes.FLINK,
@@ -146,6 +147,11 @@ def _folder_of(recipe: Recipe, config: pytest.Config) -> Path:
         case ToolchainMissing() | None:
             # A test that reported its needs before the run would have been skipped, and counted.
             pytest.fail(f'mark the test with pytest.mark.{recipe.group}("{recipe.name}"): it needs that', pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def connect_build(pytestconfig: pytest.Config) -> Path:
+    return _folder_of(recipes.CONNECT, pytestconfig)
 
 
 @pytest.fixture(scope="session")

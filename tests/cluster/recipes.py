@@ -118,6 +118,7 @@ def _version(file: Path, pattern: str) -> str:
     return found[1]
 
 
+CONNECT = _maven("connect", "4.4.0")
 ETCD = _go("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", output="etcd")
 FLINK = _maven("flink", "2.2.1")
 KAFKA = _maven("kafka", chosen("KAFKA"))
@@ -167,4 +168,4 @@ IMAGE_BASE = Recipe("image-base", _version(_BASE, r"^TAG=(\S+)"), Group.IMAGE, (
 """The base of the image, since no image can be pulled. Its version is the tag that the Dockerfile names."""
 
 ALL = (ETCD, KAFKA, KUBERNETES, PROMTOOL, HELM, PROMETHEUS_OPERATOR, OTEL_COLLECTOR, VICTORIA_LOGS)
-"""Without the image's base, which few machines can make, and without Flink, which one test needs."""
+"""Without the image's base, which few machines can make, and without Flink and Kafka Connect: one test needs each."""
