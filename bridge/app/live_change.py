@@ -7,7 +7,7 @@ differences, and repairs a kill in the middle at the next start.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 
@@ -19,17 +19,22 @@ from bridge.kube import KubeClient
 from bridge.model.resource import Resource
 from bridge.outbox import Outbox, covering
 from bridge.plan.cluster_view import ClusterRefuses, ClusterUnavailable, ClusterView, partition_of
-from bridge.plan.difference import SettingsDifference
+from bridge.plan.difference import MOST_DELETES, SettingsDifference
 from bridge.plan.entries import ResourceChange, mistakes_of
-from bridge.plan.plan import CurrentResources, Plan
+from bridge.plan.plan import CurrentResources, Plan, PlanRefused
 
 
-class CannotForesee(Exception):
-    """The deletes of a change cannot be counted."""
+class ChangeRefused(Exception):
+    """A changed configuration does not take effect, for each of these reasons."""
 
-    def __init__(self, message: str, *, is_final: bool) -> None:
-        """``is_final``: False if a later attempt may succeed."""
-        super().__init__(message)
+    def __init__(
+        self, problems: Sequence[str], *, deletes: Mapping[str, int] | None = None, is_final: bool = True
+    ) -> None:
+        """``deletes``: see Foreseen; those that need a confirmation. ``is_final``: False if a later attempt may succeed
+        with the same file."""
+        super().__init__(problems)
+        self.problems = problems
+        self.deletes = dict(deletes or {})
         self.is_final = is_final
 
 
@@ -38,8 +43,6 @@ class Foreseen:
     """The effect of another plan, before anything changes."""
 
     resources: ResourceChange
-    mistakes: list[str]
-    """Reasons for which a start with the plan would end."""
     deletes: Mapping[str, int]
     """Resource, or path of a selection → objects that would be exported as deleted."""
 
@@ -60,21 +63,31 @@ class LiveChange:
     replacing: Callable[[], AbstractContextManager[None]]
     """Surrounds a change that ends informers and begins others."""
 
-    async def foresee(self, plan: Plan, difference: SettingsDifference) -> Foreseen:
-        """Raises PlanRefused, CannotForesee and Damaged."""
+    async def foresee(self, plan: Plan, difference: SettingsDifference, allowed: int) -> Foreseen:
+        """``allowed``: the deletes that the operator has confirmed. Raises ChangeRefused and Damaged."""
         change = await self.watched_resources.foresee(plan.wanted)
         catalogue = self.current.catalogue
         resolution = change.resolution
         mistakes = mistakes_of(resolution) + self.selecting.mistakes(plan.sinks, catalogue, resolution)
         if mistakes:
-            return Foreseen(change, mistakes, {})
+            raise ChangeRefused(mistakes)
         deletes = await self._departures(change) if difference.resources else {}
         known = {cursor.sink for cursor in self.outbox.sinks.all}
         selecting = [sink for sink in plan.sinks if sink.name in difference.selecting and sink.name in known]
-        leaving = await self.selecting.count_leaving(selecting, catalogue, resolution)
-        return Foreseen(
-            change, [], deletes | {f"sinks.{sink}.select": count for sink, count in leaving.items() if count}
-        )
+        try:
+            leaving = await self.selecting.count_leaving(selecting, catalogue, resolution)
+        except PlanRefused as error:
+            raise ChangeRefused([str(error)]) from error
+        deletes |= {f"sinks.{sink}.select": count for sink, count in leaving.items() if count}
+        total = sum(deletes.values())
+        if total > max(MOST_DELETES, allowed):
+            parts = ", ".join(f"{what}: {count}" for what, count in deletes.items())
+            problem = (
+                f"{total} objects would be exported as deleted ({parts}); more than {MOST_DELETES} need a confirmation:"
+                f" if this is meant, run kubedelta reload --allow-deletes {total}"
+            )
+            raise ChangeRefused([problem], deletes=deletes)
+        return Foreseen(change, deletes)
 
     async def _departures(self, change: ResourceChange) -> dict[str, int]:
         """Resource → number of objects that the change exports as deleted, for resources whose scopes change. Memory:
@@ -104,10 +117,8 @@ class LiveChange:
             return sum(covering(chosen, key) is None for key in left)
         try:
             live = await ClusterView(cluster, self.client, served).look()
-        except ClusterRefuses as error:
-            raise CannotForesee(f"resources: {error}", is_final=True) from error
-        except ClusterUnavailable as error:
-            raise CannotForesee(f"resources: {error}", is_final=False) from error
+        except (ClusterRefuses, ClusterUnavailable) as error:
+            raise ChangeRefused([f"resources: {error}"], is_final=isinstance(error, ClusterRefuses)) from error
         return sum(partition_of(cluster, resource, key) not in live for key in left)
 
     async def apply(self, plan: Plan, difference: SettingsDifference, resources: ResourceChange) -> None:

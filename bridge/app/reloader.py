@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
-from bridge.app.live_change import CannotForesee, Foreseen, LiveChange
+from bridge.app.live_change import ChangeRefused, Foreseen, LiveChange
 from bridge.model.admin import DiskFull, Reloaded, ReloadRequest, UnknownTarget
 from bridge.model.status import ConfigurationStatus
-from bridge.plan.difference import MOST_DELETES, SettingsDifference, difference
-from bridge.plan.plan import Plan, PlanRefused
+from bridge.plan.difference import SettingsDifference, difference
+from bridge.plan.plan import Plan
 from bridge.plan.plan_from_settings import plan_of
 from bridge.plan.preflight import preflight
 from bridge.telemetry.facts import Report
@@ -67,17 +67,6 @@ class _Change:
     difference: SettingsDifference
     foreseen: Foreseen | None
     """None if no option has another value."""
-
-
-class _Refused(Exception):
-    def __init__(
-        self, problems: Sequence[str], *, deletes: Mapping[str, int] | None = None, is_final: bool = True
-    ) -> None:
-        """``is_final``: False if a later attempt may succeed with the same file."""
-        super().__init__(problems)
-        self.problems = problems
-        self.deletes = dict(deletes or {})
-        self.is_final = is_final
 
 
 class Reloader:
@@ -134,7 +123,7 @@ class Reloader:
         try:
             settings, found, _ = await self._loaded()
             await _expect_sound(found)
-        except _Refused as refusal:
+        except ChangeRefused as refusal:
             self._refuse(_Order("start"), refusal)
             return plan
         self._settings = settings
@@ -180,7 +169,7 @@ class Reloader:
         began = time.monotonic()
         try:
             change = await self._planned(live, order.request)
-        except _Refused as refusal:
+        except ChangeRefused as refusal:
             self._refuse(order, refusal)
             return refusal.is_final
         if change.foreseen is not None:
@@ -195,28 +184,28 @@ class Reloader:
         return True
 
     async def _planned(self, live: LiveChange, request: ReloadRequest) -> _Change:
-        """Raises _Refused. Changes no room."""
+        """Raises ChangeRefused. Changes no room."""
         settings, plan, found = await self._loaded()
         if plan.retention.managers and not live.plan.retention.managers:
-            raise _Refused([_MANAGERS_NEED_RESTART])
+            raise ChangeRefused([_MANAGERS_NEED_RESTART])
         await _expect_sound(plan)
         if not found.lines:
             return _Change(settings, plan, found, None)
         try:
             await live.outbox.find_room()
         except DiskFull as error:
-            raise _Refused([f"state.directory: {error}"], is_final=False) from error
-        return _Change(settings, plan, found, await _foreseen(live, plan, found, request.allow_deletes))
+            raise ChangeRefused([f"state.directory: {error}"], is_final=False) from error
+        return _Change(settings, plan, found, await live.foresee(plan, found, request.allow_deletes))
 
     async def _loaded(self) -> tuple[Settings, Plan, SettingsDifference]:
-        """The content of the file. Raises _Refused if it is wrong, or needs a restart."""
+        """The content of the file. Raises ChangeRefused if it is wrong, or needs a restart."""
         try:
             settings = await asyncio.to_thread(self._load)
         except ConfigError as error:
-            raise _Refused([str(problem) for problem in error.problems]) from error
+            raise ChangeRefused([str(problem) for problem in error.problems]) from error
         found = difference(self._settings, settings)
         if found.fixed:
-            raise _Refused([f"{path}: {_NEEDS_RESTART}" for path in found.fixed])
+            raise ChangeRefused([f"{path}: {_NEEDS_RESTART}" for path in found.fixed])
         return settings, plan_of(settings, self._file.path), found
 
     def _accept(self, order: _Order, change: _Change, seconds: float) -> None:
@@ -245,7 +234,7 @@ class Reloader:
             deletes = {} if change.foreseen is None else dict(change.foreseen.deletes)
             order.answer.set_result(Reloaded(str(self._file.path), list(lines), deletes=deletes))
 
-    def _refuse(self, order: _Order, refusal: _Refused) -> None:
+    def _refuse(self, order: _Order, refusal: ChangeRefused) -> None:
         path = str(self._file.path)
         problems = tuple(refusal.problems)
         self.status = msgspec.structs.replace(
@@ -263,27 +252,6 @@ class Reloader:
 
 
 async def _expect_sound(plan: Plan) -> None:
-    """Raises _Refused."""
+    """Raises ChangeRefused."""
     if mistakes := await asyncio.to_thread(preflight, plan):
-        raise _Refused([f"{where}: {reason}" for where, reason in mistakes])
-
-
-async def _foreseen(live: LiveChange, plan: Plan, found: SettingsDifference, allowed: int) -> Foreseen:
-    """Raises _Refused."""
-    try:
-        foreseen = await live.foresee(plan, found)
-    except PlanRefused as error:
-        raise _Refused([str(error)]) from error
-    except CannotForesee as error:
-        raise _Refused([str(error)], is_final=error.is_final) from error
-    if foreseen.mistakes:
-        raise _Refused(foreseen.mistakes)
-    total = sum(foreseen.deletes.values())
-    if total > max(MOST_DELETES, allowed):
-        parts = ", ".join(f"{what}: {count}" for what, count in foreseen.deletes.items())
-        problem = (
-            f"{total} objects would be exported as deleted ({parts}); more than {MOST_DELETES} need a confirmation: "
-            f"if this is meant, run kubedelta reload --allow-deletes {total}"
-        )
-        raise _Refused([problem], deletes=foreseen.deletes)
-    return foreseen
+        raise ChangeRefused([f"{where}: {reason}" for where, reason in mistakes])

@@ -134,7 +134,7 @@ async def test_a_refusal_is_seen_until_the_file_is_right(tmp_path: Path) -> None
 
 
 async def test_many_deletes_need_a_confirmation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.app.reloader.MOST_DELETES", 3)
+    monkeypatch.setattr("bridge.app.live_change.MOST_DELETES", 3)
     both = [{"resource": "configmaps", "namespaces": ["default"]}, {"resource": "secrets", "namespaces": ["default"]}]
     async with reloading(tmp_path, resources=both) as run:
         for number in range(4):
@@ -151,7 +151,7 @@ async def test_many_deletes_need_a_confirmation(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_deletes_of_a_selection_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.app.reloader.MOST_DELETES", 1)
+    monkeypatch.setattr("bridge.app.live_change.MOST_DELETES", 1)
     async with reloading(tmp_path) as run:
         for number in range(2):
             run.cluster.create("configmaps", a_config_map(f"db-{number}", tier="db"))

@@ -45,7 +45,7 @@ class FillingRooms:
         pass
 
     async def foresee(self, *_: Any) -> Foreseen:
-        return Foreseen(None, [], {})  # type: ignore[arg-type]
+        return Foreseen(None, {})  # type: ignore[arg-type]
 
     async def apply(self, *_: Any) -> None:
         self.no_room = "database or disk is full"
