@@ -113,6 +113,13 @@ class Profile:
         """Number of committed records."""
         return self[Stage.COMMIT.name.lower()].records
 
+    @property
+    def all_threads(self) -> Thread:
+        """Their sums."""
+        return Thread(
+            0, "all threads", sum(each.wake_ups for each in self.threads), sum(each.cpu for each in self.threads)
+        )
+
     def __sub__(self, earlier: Profile) -> Profile:
         rows = tuple(row - before for row, before in zip(self.rows, earlier.rows, strict=True))
         threads = since(self.threads, earlier.threads)

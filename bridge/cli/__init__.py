@@ -21,15 +21,13 @@ history         history, diff
 history_build   history build
 manifests       objects as YAML that kubectl reads
 process         core dumps, memory, foreign packages and signals of the process
-profile         the tables of --profile-stages
-progress        a line with the progress of what takes long
 rbac            rbac
-run             run
+run             run, with the progress of the first lists and the tables of --profile-stages
 schema          schema of the configuration and of events, AsyncAPI document
 settings        loads the configuration file of a command
 status          status
 tail            tail
-terminal        escaped and coloured output, tables, JSON for people
+terminal        escaped and coloured output, tables, JSON for people, a line with the progress of what takes long
 top             top: the screen, its keys, and lines that fit it
 top_figures     rates between two answers, and the tables of top
 verify          verify

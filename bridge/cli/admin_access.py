@@ -23,9 +23,8 @@ import msgspec
 from bridge.app.admin.client import AdminClient, NoAnswer, NotRunning
 from bridge.app.admin.commands import AdminOperations
 from bridge.app.endpoints import STATE
-from bridge.cli.progress import progress
 from bridge.cli.settings import OperatorSettings
-from bridge.cli.terminal import complain, plain
+from bridge.cli.terminal import complain, plain, progress
 from bridge.model.diagnosis import troubles_of_sink
 from bridge.model.primitives.network import host_and_port
 from bridge.model.status import SinkStatus, SnapshotState, SnapshotStatus

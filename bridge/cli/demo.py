@@ -152,27 +152,27 @@ class Screen:
         total = sum(self.counts.values())
         return f"{total} deltas, {total / seconds:.1f}/s"
 
-    def summary(self, snapshot: BridgeStatus) -> Text:
+    def summary(self, status: BridgeStatus) -> Text:
         """The page's address, and below it rates and queues, in 80 columns."""
-        live = sum(informer.live for informer in snapshot.informers)
-        queued = sum(informer.queued for informer in snapshot.informers)
-        backlog = sum(sink.backlog_records for sink in snapshot.sinks)
+        live = sum(informer.live for informer in status.informers)
+        queued = sum(informer.queued for informer in status.informers)
+        backlog = sum(sink.backlog_records for sink in status.sinks)
         parts = [
             self._rate(),
             f"queued {queued}",
-            f"outbox {snapshot.outbox_records}",
+            f"outbox {status.outbox_records}",
             f"backlog {backlog}",
-            f"{live} of {len(snapshot.informers)} watches live",
+            f"{live} of {len(status.informers)} watches live",
         ]
         return Text(self._page + " · ".join(parts), "bold reverse", no_wrap=True, overflow="ellipsis")
 
-    async def keep_summary(self, snapshot: Callable[[], BridgeStatus]) -> None:
+    async def keep_summary(self, status: Callable[[], BridgeStatus]) -> None:
         """Redraws the summary four times a second, until cancelled. Without a terminal, only waits."""
         if not self._console.is_terminal:
             await asyncio.Event().wait()
         with Live(console=self._console, auto_refresh=False, transient=True) as live:
             while True:
-                live.update(Group(self._to_try, self.summary(snapshot())), refresh=True)
+                live.update(Group(self._to_try, self.summary(status())), refresh=True)
                 await asyncio.sleep(0.25)
 
 

@@ -17,9 +17,8 @@ from kubedelta_reader.sources import Source, Unavailable
 from bridge.cli.arguments import UsageError, default_file, history_file
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.history import opened
-from bridge.cli.progress import ProgressLine, progress
 from bridge.cli.settings import load_settings
-from bridge.cli.terminal import complain, plain, say, size
+from bridge.cli.terminal import ProgressLine, complain, plain, progress, say, size
 from bridge.history.points import in_words
 from bridge.history.recorder import HistoryBounds, Recorder
 from bridge.history.retained_log import RetainedLog

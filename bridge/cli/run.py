@@ -9,22 +9,20 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 from bridge.app.bridge import Bridge
 from bridge.app.endpoints import WebServer
 from bridge.app.reloader import Reloader
-from bridge.cli.exits import Exit, of_cluster
+from bridge.cli.exits import CommandEnds, Exit, of_cluster
 from bridge.cli.process import WITHOUT_MEANING, handle_signals, ignore_early, tune_memory
-from bridge.cli.progress import ProgressLine
 from bridge.cli.settings import load_settings
-from bridge.cli.terminal import complain
+from bridge.cli.terminal import ProgressLine, complain, table
 from bridge.http.access import TokenFile
 from bridge.kube import CredentialsError
 from bridge.model.status import BridgeStatus, InformerState
@@ -40,11 +38,8 @@ from config.document import ConfigurationFile
 from config.errors import ConfigError
 from config.schema import Settings, TelemetrySettings
 
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    code: Exit
-    reason: str
+if TYPE_CHECKING:
+    from bridge.app.profiling import Profile, Row, Thread
 
 
 def run(path: Path, *, profile_stages: bool = False) -> int:
@@ -69,11 +64,7 @@ def run(path: Path, *, profile_stages: bool = False) -> int:
         shard="" if plan.shard is None else plan.shard.name,
     )
     running = _run(file, settings, plan, [each for each in ignored if each is not signal.SIGHUP], line)
-    if profile_stages:
-        from bridge.cli.profile import with_profile
-
-        running = with_profile(running)
-    return asyncio.run(running)
+    return asyncio.run(_with_profile(running) if profile_stages else running)
 
 
 def _refuse(path: Path, problems: Sequence[str]) -> int:
@@ -129,7 +120,7 @@ async def _run(
         if showing is not None:
             showing.cancel()
     line.clear()
-    telemetry.report(BridgeEnded(end.reason, end.code, now() - began, bridge.backlog))
+    telemetry.report(BridgeEnded(str(end), end.code, now() - began, bridge.backlog))
     return end.code
 
 
@@ -140,12 +131,12 @@ async def _until_the_end(
     metrics: Metrics,
     ignored: Collection[signal.Signals],
     reload: Callable[[], None],
-) -> _End:
-    reason = ""
+) -> CommandEnds:
+    signalled = ""
 
     def stop(number: signal.Signals) -> None:
-        nonlocal reason
-        reason = number.name
+        nonlocal signalled
+        signalled = number.name
         bridge.stop()
 
     handle_signals(stop, ignored=ignored, reloading=reload, report=telemetry.report)
@@ -162,21 +153,23 @@ async def _until_the_end(
         # Before the bridge: a port that is taken ends the start before any list.
         await web.start()
     except OSError as error:
-        return _End(Exit.CONFIG, f"telemetry.listen: cannot listen on {settings.listen}: {error.strerror or error}")
+        return CommandEnds(
+            Exit.CONFIG, f"telemetry.listen: cannot listen on {settings.listen}: {error.strerror or error}"
+        )
     try:
         await bridge.run()
     except CredentialsError as error:
-        return _End(Exit.CONFIG, of_cluster(error))
+        return CommandEnds(Exit.CONFIG, of_cluster(error))
     except (StateError, PlanRefused) as error:
-        return _End(Exit.CONFIG, str(error))
+        return CommandEnds(Exit.CONFIG, str(error))
     except Damaged as error:
-        return _End(Exit.DAMAGED, f"state.directory: {error}")
+        return CommandEnds(Exit.DAMAGED, f"state.directory: {error}")
     except Exception as error:
         telemetry.report(BridgeBroke(error))
-        return _End(Exit.SOFTWARE, f"a bug: {type(error).__name__}")
+        return CommandEnds(Exit.SOFTWARE, f"a bug: {type(error).__name__}")
     finally:
         await web.stop()
-    return _End(Exit.OK, reason)
+    return CommandEnds(Exit.OK, signalled)
 
 
 _LOOK_EVERY = 0.25
@@ -184,10 +177,10 @@ _LOOK_EVERY = 0.25
 _WAITS_FOR_OTHERS = (InformerState.UNKNOWN, InformerState.REFUSED)
 
 
-async def show_first_lists(snapshot: Callable[[], BridgeStatus], line: ProgressLine) -> None:
+async def show_first_lists(status: Callable[[], BridgeStatus], line: ProgressLine) -> None:
     """Returns when every resource that can be listed was listed once."""
     while True:
-        informers = snapshot().informers
+        informers = status().informers
         expected = [each for each in informers if each.state not in _WAITS_FOR_OTHERS]
         synced = sum(each.synced for each in expected)
         if expected and synced == len(expected):
@@ -197,3 +190,53 @@ async def show_first_lists(snapshot: Callable[[], BridgeStatus], line: ProgressL
             note = f"{synced} of {len(expected)} resources"
             line.show("objects listed", sum(each.objects for each in expected), note=note)
         await asyncio.sleep(_LOOK_EVERY)
+
+
+# ── --profile-stages ─────────────────────────────────────────────────────────
+
+
+async def _with_profile(running: Awaitable[int]) -> int:
+    """Prints the profile since the last table at each SIGUSR1, and the profile of the whole run at the end."""
+    from bridge.app.profiling import profiled
+
+    loop = asyncio.get_running_loop()
+    with profiled() as clocks:
+        seen = clocks.profile()
+
+        def print_profile() -> None:
+            nonlocal seen
+            before, seen = seen, clocks.profile()
+            complain(profile_tables("Since the last profile", seen - before))
+
+        loop.add_signal_handler(signal.SIGUSR1, print_profile)
+        try:
+            return await running
+        finally:
+            loop.remove_signal_handler(signal.SIGUSR1)
+            complain(profile_tables("The whole run", clocks.profile()))
+
+
+def profile_tables(title: str, profile: Profile) -> str:
+    """Two tables: CPU by stage, and wake-ups by thread."""
+    records, seconds = profile.records, profile.elapsed / 1e9
+    stages = table(_STAGES, [_of_stage(row, profile.cpu) for row in profile.rows])
+    threads = table(_THREADS, [_of_thread(each, records) for each in (*profile.threads, profile.all_threads)])
+    line = f"{profile.cpu / 1e9:.2f} s of CPU in {seconds:.1f} s, {records} records, {records / seconds:.0f} a second"
+    return f"{title}: {line}\n{stages}\n{threads}"
+
+
+_STAGES = ("STAGE", "µs/RECORD", "SHARE", "CALLS", "RECORDS")
+_THREADS = ("THREAD", "WAKE-UPS", "WAKE-UPS/RECORD", "µs/RECORD")
+
+
+def _of_stage(row: Row, cpu: int) -> list[str]:
+    each = f"{row.cpu / row.records / 1000:.1f}" if row.records else "-"
+    return [row.name, each, f"{row.cpu / max(cpu, 1):.1%}", str(row.calls or "-"), str(row.records or "-")]
+
+
+def _of_thread(thread: Thread, records: int) -> list[str]:
+    return [thread.name, str(thread.wake_ups), _each(thread.wake_ups, records), _each(thread.cpu / 1000, records)]
+
+
+def _each(value: float, records: int) -> str:
+    return f"{value / records:.2f}" if records else "-"

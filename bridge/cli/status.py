@@ -53,12 +53,15 @@ def status(path: Path, *, as_json: bool) -> int:
 
 
 async def _report(found: OperatorSettings) -> _Report:
-    about, snapshot, troubles = About(), None, []
+    about = About()
+    now: BridgeStatus | None = None
+    troubles: list[Trouble] = []
     try:
         async with AdminClient(await directory_of(found)) as admin:
-            about, snapshot = admin.about, await admin.status()
-            rejected = await _rejected(admin, snapshot.sinks)
-        troubles = [*troubles_of(snapshot, rejected), *_of_file(found, about, snapshot.configuration)]
+            about = admin.about
+            now = await admin.status()
+            rejected = await _rejected(admin, now.sinks)
+        troubles = [*troubles_of(now, rejected), *_of_file(found, about, now.configuration)]
     except NotRunning:
         what = f"no bridge runs on {found.directory}: nothing is watched or delivered"
         troubles = [Trouble("bridge", what, "see why its log ended, and what a start would find:", "check")]
@@ -69,11 +72,11 @@ async def _report(found: OperatorSettings) -> _Report:
     return _Report(
         configuration=str(found.path),
         state=str(found.directory),
-        running=snapshot is not None,
-        ready=snapshot is not None and snapshot.ready,
+        running=now is not None,
+        ready=now is not None and now.ready,
         pid=about.pid,
         troubles=troubles,
-        status=snapshot,
+        status=now,
     )
 
 

@@ -17,9 +17,8 @@ from bridge.checks.compare import Difference, DifferenceKind
 from bridge.checks.verify import Verification
 from bridge.checks.verify import verify as compare
 from bridge.cli.exits import CommandEnds, Exit
-from bridge.cli.progress import progress
 from bridge.cli.settings import load_settings
-from bridge.cli.terminal import plain, say
+from bridge.cli.terminal import plain, progress, say
 from bridge.model.formats.object_paths import object_name
 from bridge.model.primitives.printable import counted
 from bridge.plan.cluster_view import Version

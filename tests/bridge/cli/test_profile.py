@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.app.profiling import STAGES, Profile, Row, Thread
-from bridge.cli.profile import rendered
+from bridge.cli.run import profile_tables
 from bridge.playground import Playground
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
@@ -75,7 +75,7 @@ async def test_a_bridge_prints_its_profile_on_sigusr1_and_at_its_end(tmp_path: P
 def test_a_line_has_microseconds_per_record_and_the_cpu_share() -> None:
     rows = (Row("commit", 3_000_000, calls=12, records=1_000), Row("rest: event loop", 1_000_000, calls=40))
     threads = (Thread(7, "MainThread", 2_500, 3_500_000), Thread(8, "rdk:main", 500, 500_000))
-    assert rendered("The whole run", Profile(2_000_000_000, 4_000_000, rows, threads)).splitlines() == [
+    assert profile_tables("The whole run", Profile(2_000_000_000, 4_000_000, rows, threads)).splitlines() == [
         "The whole run: 0.00 s of CPU in 2.0 s, 1000 records, 500 a second",
         "STAGE             µs/RECORD  SHARE  CALLS  RECORDS",
         "commit            3.0        75.0%  12     1000",
@@ -89,4 +89,4 @@ def test_a_line_has_microseconds_per_record_and_the_cpu_share() -> None:
 
 def test_without_records_there_are_no_figures_per_record() -> None:
     profile = Profile(2_000_000_000, 4_000_000, (Row("commit", 3_000_000),), (Thread(7, "MainThread", 9, 1_000),))
-    assert rendered("The whole run", profile).splitlines()[-1] == "all threads  9         -                -"
+    assert profile_tables("The whole run", profile).splitlines()[-1] == "all threads  9         -                -"

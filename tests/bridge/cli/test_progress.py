@@ -6,15 +6,14 @@ import asyncio
 import io
 import os
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bridge.cli import admin_access as waiting
 from bridge.cli.exits import Exit
-from bridge.cli.progress import ProgressLine, progress, progress_text
 from bridge.cli.run import show_first_lists
+from bridge.cli.terminal import ProgressLine, progress, progress_text
 from bridge.model.admin import UnknownTarget
 from bridge.model.status import BridgeStatus, InformerState, InformerStatus, SinkState, SinkStatus
 from tests.bridge.cli.conftest import Command, a_config
@@ -43,7 +42,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     # Not sys.stderr itself, which pytest replaces once more before the test.
-    monkeypatch.setattr("bridge.cli.progress.sys", SimpleNamespace(stderr=stream))
+    monkeypatch.setattr("bridge.cli.terminal.ProgressLine", lambda _: ProgressLine(stream))
     return stream
 
 
