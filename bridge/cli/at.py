@@ -11,19 +11,20 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import msgspec
 
 from bridge.cli.arguments import UsageError
 from bridge.cli.exits import CommandEnds, Exit
-from bridge.cli.history import opened, past_point, target_of
+from bridge.cli.history import Target, objects_of, opened, past_point, targets_of
 from bridge.cli.manifests import as_yaml
 from bridge.cli.process import handle_signals
 from bridge.cli.terminal import complain, flush, plain, pretty, say, size, table
@@ -43,15 +44,16 @@ _MOST_BYTES = 1 << 30
 
 def at(
     point: str,
-    target: Sequence[str] | None,
+    words: Sequence[str] | None,
     *,
     namespace: str | None,
     form: str | None,
     play: float | None,
     file: Path | None,
 ) -> int:
-    """``target``: ``deploy/web``, or the resource and names; None to serve all. ``form``: ``yaml``, ``json``, ``name``,
+    """``words``: resources or objects, as for kubectl; None to serve all. ``form``: ``yaml``, ``json``, ``name``,
     ``wide``, or None for a table. ``play``: hours that pass in an hour; None while the time stands still."""
+    targets = None if words is None else targets_of("at", words)
     with ExitStack() as reading:
         history = reading.enter_context(opened(file))
         then = past_point(point)
@@ -59,8 +61,8 @@ def at(
         bound = history.bound(then)
         complain(bound.text)
         moment = datetime.fromtimestamp(bound.time / 1_000_000, UTC)
-        if target is not None:
-            return _get(history, then, moment, target, namespace, form)
+        if targets is not None:
+            return _get(history, then, moment, targets, namespace, form)
         asyncio.run(_serve(history, then, moment, namespace, play, reading))
         return Exit.OK
 
@@ -95,53 +97,85 @@ def _get(
     history: HistoryFile,
     point: PastPoint,
     moment: datetime,
-    target: Sequence[str],
+    targets: Sequence[Target],
     namespace: str | None,
     form: str | None,
 ) -> int:
     """``moment``: of the point, for ages."""
-    resource, *names = target[0].split("/", 1) if len(target) == 1 else target
-    (kept,) = history.meant(resource)
-    found = (
-        each
-        for name in names or (None,)
-        for each in history.at(point, resource=kept.name, namespace=namespace, name=name)
-    )
+    asked = [_Asked(history.meant(resource)[0], name) for resource, name in targets]
     printed = _Printed()
-    states = printed.noted(found)
+    found = printed.noted(
+        (each.kept, state)
+        for each in asked
+        for state in history.at(point, resource=each.kept.name, namespace=namespace, name=each.name)
+    )
     if form in ("yaml", "json"):
-        _print_documents(states, alone=len(names) == 1, as_json=form == "json")
+        is_alone = len(asked) == 1 and asked[0].name is not None
+        _print_documents((state for _, state in found), alone=is_alone, as_json=form == "json")
     elif form == "name":
-        for each in states:
-            say(f"{kept.kind.lower()}{f'.{kept.group}' if kept.group else ''}/{ObjectName.of(each.key).name}")
+        for kept, state in found:
+            say(_typed_name(kept, state))
     else:
-        _print_table(states, _kind(history, point, kept), moment, namespace, wide=form == "wide")
+        with_type = len({each.kept for each in asked}) > 1
+        for number, (kept, group) in enumerate(groupby(found, lambda each: each[0])):
+            if number:
+                say("")
+            states = (state for _, state in group)
+            kind = _kind(history, point, kept)
+            _print_table(kept, states, kind, moment, namespace, wide=form == "wide", with_type=with_type)
     for reason, count in printed.uncertain.items():
         complain(f"uncertain: {counted(count, 'object')}: {plain(reason)}")
-    missing = [name for name in names if name not in printed.names]
-    for name in missing:
-        complain(f'{kept.name} "{plain(name)}" did not exist then')
-    if not names and not printed.names:
+    missing = [each for each in asked if each.name is not None and each not in printed.found]
+    for each in missing:
+        complain(_why_missing(history, each, namespace))
+    if not missing and not printed.found:
         complain(f"No resources found{f' in {namespace} namespace' if namespace else ''}.")
     return Exit.NO if missing else Exit.OK
+
+
+class _Asked(NamedTuple):
+    kept: KeptResource
+    name: str | None
 
 
 class _Printed:
     """What the lines behind the objects need."""
 
     def __init__(self) -> None:
-        self.names: set[str] = set()
+        self.found: set[_Asked] = set()
         self.uncertain: Counter[str] = Counter()
 
-    def noted(self, states: Iterator[StateAt]) -> Iterator[StateAt]:
-        for each in states:
-            self.names.add(ObjectName.of(each.key).name)
+    def noted(self, states: Iterable[tuple[KeptResource, StateAt]]) -> Iterator[tuple[KeptResource, StateAt]]:
+        for kept, each in states:
+            self.found.add(_Asked(kept, ObjectName.of(each.key).name))
             if each.uncertain:
                 self.uncertain[each.uncertain] += 1
-            yield each
+            yield kept, each
 
 
-def _print_table(states: Iterator[StateAt], kind: Kind, now: datetime, namespace: str | None, *, wide: bool) -> None:
+def _why_missing(history: HistoryFile, asked: _Asked, namespace: str | None) -> str:
+    try:
+        history.expect_known(asked.kept.name, asked.name, namespace)
+    except NotInHistory as error:
+        return plain(str(error))
+    return f'{asked.kept.name} "{plain(asked.name or "")}" did not exist then'
+
+
+def _typed_name(kept: KeptResource, state: StateAt) -> str:
+    return f"{kept.kind.lower()}{f'.{kept.group}' if kept.group else ''}/{ObjectName.of(state.key).name}"
+
+
+def _print_table(
+    kept: KeptResource,
+    states: Iterator[StateAt],
+    kind: Kind,
+    now: datetime,
+    namespace: str | None,
+    *,
+    wide: bool,
+    with_type: bool,
+) -> None:
+    """``with_type``: the name has the type in front of it, as where kubectl prints several."""
     columns = columns_of(kind, kind.versions[0])
     shown = [number for number, each in enumerate(columns.columns) if wide or not each.priority]
     with_namespace = kind.namespaced and namespace is None
@@ -151,10 +185,11 @@ def _print_table(states: Iterator[StateAt], kind: Kind, now: datetime, namespace
         manifest = msgspec.json.decode(each.state) if each.state else {"metadata": {"name": name.name}}
         cells = columns.cells(manifest, now)
         texts = ["<none>" if cells[number] is None else str(cells[number]) for number in shown]
+        if with_type:
+            texts[0] = _typed_name(kept, each)
         rows.append([name.namespace, *texts] if with_namespace else texts)
-    if rows:
-        header = [columns.columns[number].name.upper() for number in shown]
-        say(table(["NAMESPACE", *header] if with_namespace else header, rows))
+    header = [columns.columns[number].name.upper() for number in shown]
+    say(table(["NAMESPACE", *header] if with_namespace else header, rows))
 
 
 def _print_documents(states: Iterator[StateAt], *, alone: bool, as_json: bool) -> None:
@@ -295,31 +330,44 @@ def _write_kubeconfig(path: Path, url: str, token: str, certificate: bytes, name
 def restore(
     words: Sequence[str], *, point: str, namespace: str | None, with_placeholders: bool, file: Path | None
 ) -> int:
-    """``words``: ``deploy/web``, or the resource and the name. Exits with 1 for what cannot be restored, and with 2
+    """``words``: objects, as for kubectl. Exits with 1, and prints none, if one of them cannot be restored, and with 2
     where other states may have been at the point, or before it."""
-    resource, name = target_of("restore", words)
+    objects = objects_of("restore", words)
     with opened(file) as history:
         then = past_point(point)
         _demand_one_cluster(history)
         complain(history.bound(then).text)
-        (kept,) = history.meant(resource)
-        found = list(history.at(then, resource=kept.name, namespace=namespace, name=name))
-        if len(found) > 1:
-            places = ", ".join(ObjectName.of(each.key).namespace for each in found)
-            raise UsageError(f"kubedelta restore: {kept.name} {name} is in several namespaces ({places}): add -n")
-        if not found:
-            raise NotInHistory(f'{kept.name} "{name}" did not exist then; kubedelta history {resource}/{name} has all')
-        (state,) = found
-    doubts = _doubts(state)
+        states = [_restored_state(history, then, *each, namespace) for each in objects]
+    manifests = [(state, _manifest(state, placeholders=with_placeholders), _doubts(state)) for state in states]
+    for number, (state, made, doubts) in enumerate(manifests):
+        if number:
+            say("---")
+        _print_manifest(state, made, doubts)
+        for doubt in doubts:
+            complain(plain(doubt))
+    return Exit.UNCERTAIN if any(doubts for *_, doubts in manifests) else Exit.OK
+
+
+def _restored_state(history: HistoryFile, point: PastPoint, resource: str, name: str, namespace: str | None) -> StateAt:
+    """Raises NotInHistory, and UsageError where the name is in several namespaces."""
+    history.expect_known(resource, name, namespace)
+    (kept,) = history.meant(resource)
+    found = list(history.at(point, resource=kept.name, namespace=namespace, name=name))
+    if len(found) > 1:
+        places = ", ".join(ObjectName.of(each.key).namespace for each in found)
+        raise UsageError(f"kubedelta restore: {kept.name} {name} is in several namespaces ({places}): add -n")
+    if not found:
+        raise NotInHistory(f'{kept.name} "{name}" did not exist then; kubedelta history {resource}/{name} has all')
+    return found[0]
+
+
+def _manifest(state: StateAt, *, placeholders: bool) -> Restored:
+    """Raises CommandEnds."""
     try:
-        made = restored(state.state, placeholders=with_placeholders)
+        return restored(state.state, placeholders=placeholders)
     except CannotBeRestored as error:
         more = [*error.paths, "--with-placeholders prints it with comments in their place"] if error.paths else []
         raise CommandEnds(Exit.NO, "\n  ".join([f"{_title(state)}: {error}", *more])) from error
-    _print_manifest(state, made, doubts)
-    for doubt in doubts:
-        complain(plain(doubt))
-    return Exit.UNCERTAIN if doubts else Exit.OK
 
 
 def _doubts(state: StateAt) -> list[str]:

@@ -334,12 +334,14 @@ BUILD = CommandSpec(
         help="trim the oldest steps beyond this size (default: 5GiB)",
     ),
 )
-_OBJECT = Argument("words", metavar="TYPE/NAME", nargs="+", help="an object as for kubectl: deploy/web, or deploy web")
+_OBJECTS = Argument(
+    "words", metavar="TYPE/NAME", nargs="+", help="objects as for kubectl: deploy/web svc/web, or deploy web"
+)
 SHOW = CommandSpec(
     "show",
     "print every step of an object; the word show may be left out",
     "bridge.cli.history:show",
-    _OBJECT,
+    _OBJECTS,
     NAMESPACE,
     EVERY_NAMESPACE,
     Argument("-o", "--output", dest="form", choices=("diff", "yaml", "json"), help="diff, yaml or json (a line each)"),
@@ -358,7 +360,9 @@ DIFF = CommandSpec(
     "bridge.cli.history:diff",
     Argument("before", metavar="POINT", help="2026-11-24T10:00Z, 2h (ago), now, or pods=184467 (a resourceVersion)"),
     Argument("after", metavar="POINT"),
-    Argument("target", metavar="TYPE[/NAME]", nargs="?", help="only this resource, or this object"),
+    Argument(
+        "words", metavar="TYPE[/NAME]", nargs="*", help="only these resources or objects: pods,deploy, deploy/web"
+    ),
     NAMESPACE,
     EVERY_NAMESPACE,
     Argument("-o", "--output", dest="form", choices=("diff", "json"), help="diff, or json (a line each)"),
@@ -433,8 +437,8 @@ def _point_and_target(parser: argparse.ArgumentParser, values: dict[str, Any]) -
     if values["play"] and not serves:
         parser.error("--play is for --serve")
     if not serves and (words[:1] != ["get"] or len(words) < 2):
-        parser.error("behind the point: get TYPE [NAME…], such as get pods, or --serve")
-    values["target"] = None if serves else words[1:]
+        parser.error("behind the point: get TYPE [NAME…] or get TYPE/NAME…, such as get pods, or --serve")
+    values["words"] = None if serves else words[1:]
 
 
 AT = CommandSpec(
@@ -455,7 +459,7 @@ RESTORE = CommandSpec(
     "restore",
     "print a manifest of an object as it was; exits 1 if it cannot be restored, 2 if states may be missing",
     "bridge.cli.at:restore",
-    _OBJECT,
+    _OBJECTS,
     NAMESPACE,
     Argument("--at", dest="point", metavar="POINT", required=True, help="1h (ago), a time, now, or pods=184467"),
     Argument(

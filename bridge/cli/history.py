@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -59,6 +59,10 @@ def past_point(text: str) -> PastPoint:
         raise UsageError(f"kubedelta: {error}") from error
 
 
+Target: TypeAlias = tuple[str, str | None]
+"""A resource as the operator names it, and the name of one of its objects."""
+
+
 # ── history ──────────────────────────────────────────────────────────────────
 
 _SIGNS: dict[str, str] = {op: op.sign for op in Op}
@@ -72,12 +76,12 @@ _HOW = {
 def show(
     words: Sequence[str], *, namespace: str | None, form: str | None, file: Path | None, actors: Path | None
 ) -> int:
-    """``words``: ``deploy/web``, or the resource and the name. ``form``: ``diff``, ``yaml``, ``json``, or None for a
-    line for each step. ``actors``: a file of ``kubedelta actors``."""
-    resource, name = target_of("history", words)
+    """``words``: objects, as for kubectl. ``form``: ``diff``, ``yaml``, ``json``, or None for a line for each step.
+    ``actors``: a file of ``kubedelta actors``."""
+    objects = objects_of("history", words)
     lines = StepLines(Colours(on=False) if form == "yaml" else Colours.of_output(), form)
     with opened(file) as history:
-        steps = partial(_steps, history, resource, name, namespace)
+        steps = partial(_steps, history, objects, namespace)
         makers = repeat(None) if actors is None else _makers(steps(), actors)
         for (step, last, missing), made in zip(steps(), makers, strict=False):
             if last is None and form is None:
@@ -90,10 +94,10 @@ _Step: TypeAlias = tuple[HistoryStep, HistoryStep | None, str]
 """A step, the one before it, and why steps between the two may be missing; empty if none are."""
 
 
-def _steps(history: HistoryFile, resource: str, name: str, namespace: str | None) -> Iterator[_Step]:
+def _steps(history: HistoryFile, objects: Sequence[tuple[str, str]], namespace: str | None) -> Iterator[_Step]:
     last: HistoryStep | None = None
     gaps: Sequence[KnownGap] = ()
-    for step in history.steps(resource, name, namespace):
+    for step in chain.from_iterable(history.steps(*each, namespace) for each in objects):
         if last is None or (last.key, last.uid) != (step.key, step.uid):
             last, gaps = None, history.gaps(step.key)
         yield step, last, _missing(step, last, gaps)
@@ -125,12 +129,25 @@ def _makers(steps: Iterable[_Step], path: Path) -> Sequence[Made | None]:
     return [made for key, known in by_key.items() for made in made_by(known, actors[key])]
 
 
-def target_of(command: str, words: Sequence[str]) -> tuple[str, str]:
-    """Resource and name. Raises UsageError."""
-    parts = words[0].split("/", 1) if len(words) == 1 else words
-    if len(parts) != 2 or not all(parts):
+def targets_of(command: str, words: Sequence[str]) -> Sequence[Target]:
+    """As kubectl has it: ``deploy/web svc/web``, ``deploy web api``, ``deploy,svc``. Raises UsageError."""
+    if any("/" in word for word in words):
+        pairs = [word.partition("/")[::2] for word in words]
+        if not all(map(all, pairs)):
+            raise UsageError(
+                f"kubedelta {command}: either TYPE NAME or TYPE/NAME, such as deploy web or deploy/web svc/web"
+            )
+        return [(resource, name) for resource, name in pairs]
+    resources = words[0].split(",") if words else []
+    return [(resource, name) for resource in resources for name in words[1:] or (None,)]
+
+
+def objects_of(command: str, words: Sequence[str]) -> Sequence[tuple[str, str]]:
+    """Targets that have a name each. Raises UsageError."""
+    found = [(resource, name) for resource, name in targets_of(command, words) if resource and name]
+    if not found:
         raise UsageError(f"kubedelta {command}: name an object as TYPE/NAME or TYPE NAME, such as deploy/web")
-    return parts[0], parts[1]
+    return found
 
 
 def _told_since(history: HistoryFile, step: HistoryStep) -> str:
@@ -228,27 +245,35 @@ def _document(step: HistoryStep, missing: str, made: Made | None) -> dict[str, A
 
 
 def diff(
-    before: str, after: str, target: str | None, *, namespace: str | None, form: str | None, file: Path | None
+    before: str, after: str, words: Sequence[str], *, namespace: str | None, form: str | None, file: Path | None
 ) -> int:
-    """``target``: a resource, or an object as ``deploy/web``; None for all. Returns NO with differences, as diff
-    does."""
+    """``words``: resources or objects, as for kubectl; none for all. Returns NO with differences, as diff does."""
     points = past_point(before), past_point(after)
-    resource, _, name = (target or "").partition("/")
+    targets = targets_of("diff", words)
     paint = Colours.of_output().paint
     found = False
     with opened(file) as history:
+        if namespace is not None and not targets:
+            history.expect_namespace(namespace)
+        for resource, name in targets:
+            history.expect_known(resource, name, namespace)
         for point in points:
             complain(f"{point.text}: {history.bound(point).text}")
-        pairs = compared(history, *points, resource=resource or None, namespace=namespace, name=name or None)
-        for pair in pairs:
-            found = True
-            if form == "json":
-                say_escaped(_json(_pair_document(pair)))
-                continue
-            say_escaped(_pair_line(pair, paint, with_paths=form is None))
-            if form == "diff":
-                say_escaped("\n".join(unified(_state(pair.before), _state(pair.after), paint)))
+        everything: Sequence[tuple[str | None, str | None]] = [(None, None)]
+        for asked, called in targets or everything:
+            for pair in compared(history, *points, resource=asked, namespace=namespace, name=called):
+                found = True
+                say_escaped("\n".join(_pair_lines(pair, form, paint)))
     return Exit.NO if found else Exit.OK
+
+
+def _pair_lines(pair: StatePair, form: str | None, paint: Paint) -> Iterator[str]:
+    if form == "json":
+        yield _json(_pair_document(pair))
+        return
+    yield _pair_line(pair, paint, with_paths=form is None)
+    if form == "diff":
+        yield from unified(_state(pair.before), _state(pair.after), paint)
 
 
 def _state(found: StateAt | None) -> bytes | None:

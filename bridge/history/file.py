@@ -127,6 +127,17 @@ class _Cut(NamedTuple):
     """Of the point; None for the end of the file."""
 
 
+class _FoundVersion(NamedTuple):
+    """A version of a resource in the present epoch."""
+
+    time: int
+    """When the bridge saw it, or the last one before it."""
+    epoch: int
+    """Since when the epoch is."""
+    newest: int
+    """The last version of the epoch."""
+
+
 # ── The file ─────────────────────────────────────────────────────────────────
 
 _MOST_NAMES = 1000
@@ -149,7 +160,7 @@ class HistoryFile:
         self.since = int(since)
         """The beginning of what is kept; 0 before the first trim."""
         self._newest = int(newest)
-        self._time_of = cache(self._scanned_time)
+        self._found_version = cache(self._scanned_version)
 
     @classmethod
     @contextmanager
@@ -193,9 +204,13 @@ class HistoryFile:
     def bound(self, point: PastPoint) -> PointBound:
         """Raises NotInHistory for a point before the beginning."""
         if point.resource:
-            time, _ = self._time_of(self.meant(point.resource)[0], point.version)
-            others = f"other resources are as the bridge saw them at {in_words(time)}"
-            return PointBound(True, time, f"exact for {point.resource}; {others}")
+            kept = self.meant(point.resource)[0]
+            found = self._found_version(kept, point.version)
+            others = f"other resources are as the bridge saw them at {in_words(found.time)}"
+            if point.version > found.newest:
+                end = f"the file ends before that: the newest version of {kept.name} is {found.newest}; {others}"
+                return PointBound(False, found.time, end)
+            return PointBound(True, found.time, f"exact for {kept.name}; {others}")
         self._expect_reached(point.time)
         end = in_words(self._newest)
         if point.time is None:
@@ -217,9 +232,10 @@ class HistoryFile:
         name: str | None = None,
     ) -> Iterator[StateAt]:
         """All objects that existed at the point, by resource, namespace and name. ``resource``: kubectl's name, also a
-        short one. Objects that left the stream's view (``unwatched``, ``unselected``) are not among them. Raises
-        NotInHistory for a point before the beginning, and for a resource that the file does not have."""
-        filters, values = _filters(namespace, name)
+        short one. ``namespace``: as for kubectl, objects of a named resource without namespaces are in each. Objects
+        that left the stream's view (``unwatched``, ``unselected``) are not among them. Raises NotInHistory for a point
+        before the beginning, and for a resource that the file does not have."""
+        filters, values = _filters(namespace, name, everywhere=resource is not None)
         known = self.gaps()
         for each, cut in self._cuts(point, resource):
             gaps = [gap for gap in known if _is_open(gap, cut.time)]
@@ -267,9 +283,8 @@ class HistoryFile:
 
     def steps(self, resource: str, name: str, namespace: str | None = None) -> Iterator[HistoryStep]:
         """The steps of the objects of this name, one incarnation behind the other, each in its order. As for kubectl,
-        an object without a namespace is in each. Raises NotInHistory for a resource or a name that the file does not
-        have, with those that it has."""
-        is_unknown = True
+        an object without a namespace is in each. Raises NotInHistory as ``expect_known`` does."""
+        self.expect_known(resource, name, namespace)
         for each in self.meant(resource):
             rows = self._connection.execute(
                 "SELECT id, namespace, uid, state FROM objects WHERE resource = ? AND name = ?"
@@ -277,18 +292,21 @@ class HistoryFile:
                 (each.id, name, namespace, namespace),
             )
             for object, space, uid, newest in rows:
-                is_unknown = False
                 yield from self._steps_of(object, each.key(space, name), uid, newest)
-        if is_unknown:
-            raise NotInHistory(self._no_such(resource, name, namespace))
 
-    def _no_such(self, resource: str, name: str, namespace: str | None) -> str:
+    def expect_known(self, resource: str, name: str | None, namespace: str | None = None) -> None:
+        """Raises NotInHistory for a resource, or a name of an object, that the file never had, with those that it
+        has."""
         kept = self.meant(resource)
-        there = "SELECT DISTINCT namespace FROM objects WHERE resource = ? AND name = ? LIMIT 10"
-        others = [space for each in kept for (space,) in self._connection.execute(there, (each.id, name))]
+        if name is None:
+            return
+        there = "SELECT DISTINCT namespace FROM objects WHERE resource = ? AND name = ?"
+        spaces = [space for each in kept for (space,) in self._connection.execute(there, (each.id, name))]
+        if spaces and (namespace is None or not {namespace, ""}.isdisjoint(spaces)):
+            return
         what = f"the file has no {kept[0].name} {name}" + (f" in namespace {namespace}" if namespace else "")
-        if others:
-            return f"{what}; it has one in {', '.join(map(str, others))}"
+        if spaces:
+            raise NotInHistory(f"{what}; it has one in {', '.join(map(str, spaces[:10]))}")
         called = "SELECT DISTINCT name FROM objects WHERE resource = ? AND (? IS NULL OR namespace IN (?, '')) LIMIT ?"
         names = [
             str(found)
@@ -296,7 +314,16 @@ class HistoryFile:
             for (found,) in self._connection.execute(called, (each.id, namespace, namespace, _MOST_NAMES))
         ]
         near = get_close_matches(name, names, n=5) or sorted(names)[:5]
-        return f"{what}; there is {', '.join(near)}" if near else f"{what}, and none of that resource there"
+        raise NotInHistory(
+            f"{what}; there is {', '.join(near)}" if near else f"{what}, and none of that resource there"
+        )
+
+    def expect_namespace(self, namespace: str) -> None:
+        """Raises NotInHistory for a namespace of which the file never had an object."""
+        there = "SELECT DISTINCT namespace FROM objects WHERE namespace <> '' ORDER BY namespace"
+        names = [str(name) for (name,) in self._connection.execute(there)]
+        if namespace not in names:
+            raise NotInHistory(f"the file has no object in namespace {namespace}; it has some in {', '.join(names)}")
 
     def _steps_of(self, object: int, key: str, uid: str, newest: bytes) -> Iterator[HistoryStep]:
         waiting: list[tuple[Any, ...]] = []
@@ -340,16 +367,15 @@ class HistoryFile:
         if point.resource:
             by = self.meant(point.resource)
             mine = next((each for each in by if each.cluster == kept.cluster), by[0])
-            time, epoch = self._time_of(mine, point.version)
+            time, epoch, _ = self._found_version(mine, point.version)
             if mine.id != kept.id:
                 return _Cut("time <= ?", (time,), time)
             condition = f"(time < ? OR CASE WHEN {_NUMBER} THEN CAST(version AS INTEGER) <= ? ELSE time <= ? END)"
             return _Cut(condition, (epoch, point.version, time), time)
         return _Cut("TRUE", (), None) if point.time is None else _Cut("time <= ?", (point.time,), point.time)
 
-    def _scanned_time(self, kept: KeptResource, version: int) -> tuple[int, int]:
-        """When the bridge saw this version or the last one before it, and since when the present epoch is. Reads all
-        steps of the resource."""
+    def _scanned_version(self, kept: KeptResource, version: int) -> _FoundVersion:
+        """Reads all steps of the resource."""
         execute = self._connection.execute
         epoch = execute("SELECT max(time) FROM gaps WHERE id LIKE ? ESCAPE '\\'", (f"epoch/{_like(kept)}/%",)).get or 0
         seen = (
@@ -364,7 +390,8 @@ class HistoryFile:
             begin = "a later version" if listed is None else f"version {listed}"
             raise NotInHistory(f"the history of {kept.name} begins with {begin}")
         self._expect_reached(time)
-        return int(time), int(epoch)
+        newest = execute(f"SELECT max(CAST(version AS INTEGER)) {seen} >= 0", (kept.id, epoch)).get
+        return _FoundVersion(int(time), int(epoch), int(newest))
 
     def _state(self, object: int, newest: bytes, step: int, time: int) -> tuple[bytes, int | None]:
         """The state of an object behind a step, and ``blind`` of the next one."""
@@ -416,10 +443,11 @@ def _is_open(gap: KnownGap, time: int | None) -> bool:
     return gap.time <= time and (gap.settled is None or gap.settled > time)
 
 
-def _filters(namespace: str | None, name: str | None) -> tuple[str, tuple[str, ...]]:
-    asked = {"namespace": namespace, "name": name}
-    given = {column: value for column, value in asked.items() if value is not None}
-    return "".join(f" AND o.{column} = ?" for column in given), (*given.values(),)
+def _filters(namespace: str | None, name: str | None, *, everywhere: bool) -> tuple[str, tuple[str, ...]]:
+    """``everywhere``: objects without a namespace are in each."""
+    asked = {"o.namespace IN (?, '')" if everywhere else "o.namespace = ?": namespace, "o.name = ?": name}
+    given = {condition: value for condition, value in asked.items() if value is not None}
+    return "".join(f" AND {condition}" for condition in given), (*given.values(),)
 
 
 def _like(kept: KeptResource) -> str:

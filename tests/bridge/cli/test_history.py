@@ -162,9 +162,26 @@ async def test_points_without_a_difference_end_with_0(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("history")
+async def test_several_resources_and_objects_are_named_as_for_kubectl(command: Command) -> None:
+    both = ["clusterrole/admin", "deploy/web"]
+    points = "2026-11-21T09:00:02Z", "2026-11-21T09:00:06Z"
+    everything = (await command("diff", *points)).out
+
+    for words in (both, ["clusterroles,deployments"], [*both, "-n", "shop"]):
+        assert (await command("diff", *points, *words)).out == everything
+    titles = [line for line in (await command("history", *both)).out.splitlines() if " uid " in line]
+    assert [title.split()[:2] for title in titles] == [
+        ["clusterroles.rbac.authorization.k8s.io", "admin"],
+        ["deployments.apps", "shop/web"],
+    ]
+
+
+@pytest.mark.usefixtures("history")
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
+        (["diff", "deploy=1005", "now", "deploy/wep"], "the file has no deployments.apps wep; there is web\n"),
+        (["diff", "deploy=1005", "now", "-n", "prod"], "no object in namespace prod; it has some in shop\n"),
         (["history", "deploy/wep"], "the file has no deployments.apps wep; there is web\n"),
         (["history", "deploy/web", "-n", "prod"], "deployments.apps web in namespace prod; it has one in shop\n"),
         (["history", "po/web"], "no resource po; it has: clusterroles.rbac.authorization.k8s.io, deployments.apps\n"),
@@ -182,7 +199,7 @@ async def test_what_cannot_be_answered_names_what_can_be_asked(command: Command,
     assert reason in ended.err
 
 
-@pytest.mark.parametrize("words", [["history", "web"], ["history", "a", "b", "c"], ["diff", "yesterday", "now"]])
+@pytest.mark.parametrize("words", [["history", "web"], ["history", "deploy/web", "b"], ["diff", "yesterday", "now"]])
 async def test_a_wrong_name_or_point_is_a_wrong_command_line(command: Command, words: list[str]) -> None:
     ended = await command(*words)
 

@@ -105,7 +105,10 @@ def test_a_version_is_exact_for_its_resource(tmp_path: Path) -> None:
     assert states(path, PastPoint.parsed("pods=11")) == {"a": {"n": 3}}
     assert states(path, PastPoint.parsed("po=12")) == {"a": {"n": 3}, "b": {"n": 2}}
     with HistoryFile.open(path) as history:
-        assert history.bound(PastPoint.parsed("pods=12")).exact
+        assert history.bound(PastPoint.parsed("pods=13")).exact
+        behind = history.bound(PastPoint.parsed("po=14"))
+        assert not behind.exact
+        assert behind.text.startswith("the file ends before that: the newest version of pods is 13; ")
         with pytest.raises(NotInHistory, match="begins with a later version"):
             history.bound(PastPoint.parsed("pods=9"))
 
