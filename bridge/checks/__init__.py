@@ -3,7 +3,6 @@ start, ``kubedelta rbac``, and ``kubedelta verify`` while records are delivered.
 
 check        makes all checks in their order: machine, cluster, resources, sinks, forecast
 compare      differences between a destination and live objects
-expected     which live objects a destination has to have
 expressions  checks each entry of ``select``, and tries all expressions of sinks on the live objects
 findings     the result of a check
 forecast     forecasts the deltas that the next start would export
@@ -11,7 +10,7 @@ machine      checks the state directory, its holder, its disk, and the listen ad
 noise        names the paths that change most often in the updates of some seconds
 resources    checks each entry of ``resources``: served, granted, selectable
 rights       the rights that a configuration needs in its cluster, as manifests, and which of them the bridge lacks
-verify       reads a destination and the cluster until the differences are certain
+verify       reads a destination and the cluster until the differences are certain, and which of them are expected
 
 Each check yields findings. ``verify`` reads the destination, lists the cluster, and compares. Both go on changing, so
 an object that differs is a candidate, which is read again and again until it is certain. A list that fails is never

@@ -17,12 +17,13 @@ from functools import cache, partial
 from bridge.checks.findings import CheckResult, Finding
 from bridge.informer.controller import Transform
 from bridge.kube import Catalogue, KubeClient
-from bridge.model.answers import ListerWatcher, ListRequest, Page
+from bridge.model.answers import ListerWatcher, Page
 from bridge.model.change import Evidence, Op
 from bridge.model.formats.content import Makes
 from bridge.model.primitives.printable import counted
 from bridge.model.resource import Resource
 from bridge.outbox import utc_now
+from bridge.plan.cluster_view import pages
 from bridge.plan.entries import Resolution, resolve_entries, unwatched_entries
 from bridge.plan.keys import likely_transforms
 from bridge.plan.plan import Plan
@@ -33,7 +34,6 @@ from bridge.views.selection import Selector, SinkSelection, WrongSelection, comp
 
 MOST_EVALUATED = 10_000
 """Objects of a resource in a scope, on which expressions are evaluated."""
-_PAGE = 500
 
 
 async def check_selections(
@@ -82,10 +82,8 @@ class _Reader:
         expressions = {tally.expression: None for tally, _ in counters}
         expressions |= {condition: None for tally, _ in counters for condition in tally.conditions}
         evaluator = Evaluator(self.resource, cluster, expressions, failures, with_labels=True)
-        request = ListRequest(version="", limit=_PAGE)
         seen = 0
-        while True:
-            answer = await self.lister.list(request)
+        async for answer in pages(self.lister):
             if not isinstance(answer, Page):
                 return f"expressions were evaluated on {counted(seen, 'object')} only: {answer.reason}"
             for each in answer.objects:
@@ -99,11 +97,9 @@ class _Reader:
                 for tally, _ in counters:
                     if tally.expression.text == failure.expression:
                         tally.reason = tally.reason or failure.reason
-            if answer.next_page is None:
-                return ""
-            if seen >= MOST_EVALUATED:
+            if seen >= MOST_EVALUATED and answer.next_page is not None:
                 return f"expressions were evaluated on the first {counted(seen, 'object')} only"
-            request = ListRequest(version="", limit=_PAGE, next_page=answer.next_page)
+        return ""
 
 
 # ── Counts of values ─────────────────────────────────────────────────────────

@@ -24,7 +24,6 @@ from bridge.model.answers import (
     Bookmark,
     EventType,
     ListerWatcher,
-    ListRequest,
     Opened,
     Page,
     Unreadable,
@@ -36,6 +35,7 @@ from bridge.model.primitives.field_path import FieldPath
 from bridge.model.primitives.printable import counted
 from bridge.model.resource import Resource
 from bridge.model.versions.version import number_of
+from bridge.plan.cluster_view import pages
 from bridge.plan.entries import Resolution, ignored_by
 from bridge.plan.keys import likely_transforms
 from bridge.plan.plan import Plan
@@ -50,7 +50,6 @@ MOST_PATHS = 10_000
 NOISIEST = 10
 _OVERHEAD = 600
 """Bytes of a kept state, beside its body."""
-_PAGE = 500
 _LISTS = 4
 """Lists at a time."""
 
@@ -223,21 +222,19 @@ class _NoiseWatch:
 
     async def _list(self) -> tuple[str | None, str]:
         """The version of a consistent list, and why not all of its objects were read."""
-        request = ListRequest(version="", limit=_PAGE)
         version = None
         seen = 0
-        while isinstance(answer := await self.lister.list(request), Page):
+        async for answer in pages(self.lister):
+            if not isinstance(answer, Page):
+                return version, f"after {counted(seen, 'object')}, the list ended: {answer.reason}"
             version = version or answer.version
             for each in answer.objects:
                 self.states.put(self.resource, self.transform(each))
             seen += len(answer.objects)
-            if answer.next_page is None:
-                return version, ""
-            if seen >= MOST_LISTED:
+            if seen >= MOST_LISTED and answer.next_page is not None:
                 read = counted(seen, "object")
                 return version, f"the list was read up to {read}: later ones count from a second update"
-            request = ListRequest(version="", limit=_PAGE, next_page=answer.next_page)
-        return version, f"after {counted(seen, 'object')}, the list ended: {answer.reason}"
+        return version, ""
 
     async def _watch(self, version: str) -> str:
         """Returns why the watch ended before its time."""

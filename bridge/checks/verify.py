@@ -1,24 +1,46 @@
 """Reads back a destination and lists the cluster for ``kubedelta verify``, until the differences between them are
 certain. It changes neither.
+
+For a sink with a selection, ``Expected`` says which live objects the sink has to have, and which differences follow
+from the steps that it gets; it reads the redaction key, since expressions see redacted objects. An older version at the
+destination is right where only ignored paths changed since: ``IgnoredStates`` knows that by the digests in the state of
+the bridge.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 
-from bridge.checks.compare import Candidate, Coverage, Difference, Holdings, differences
-from bridge.checks.expected import Expected, IgnoredStates
-from bridge.kube import ApiError, connect
+from bridge.checks.compare import Candidate, Coverage, Difference, DifferenceKind, Holdings, differences
+from bridge.kube import ApiError, Catalogue, connect
+from bridge.model.change import Op
 from bridge.model.formats.object_paths import object_name
+from bridge.model.object import ApiObject
 from bridge.model.primitives.printable import counted
+from bridge.model.resource import Resource
 from bridge.model.versions.stored_version import StoredVersions
-from bridge.plan.cluster_view import ClusterUnavailable, ClusterView, Progress, Version, digests_by
-from bridge.plan.entries import resolve_wanted
+from bridge.model.versions.version import is_older
+from bridge.outbox import Damaged, LedgerObject, StateError, look_at
+from bridge.plan.cluster_view import (
+    ClusterUnavailable,
+    ClusterView,
+    Matches,
+    Progress,
+    Version,
+    digests_by,
+    partition_of,
+)
+from bridge.plan.entries import Resolution, resolve_entries, resolve_wanted
+from bridge.plan.keys import likely_transforms
 from bridge.plan.plan import Plan, SinkPlan
 from bridge.telemetry.facts import discard
+from bridge.views.decisions import Views
+from bridge.views.language import Cel
+from bridge.views.selection import compile_selection
 from sinks.base import RecordReader
 
 _FIRST_PAUSE = 0.5
@@ -166,3 +188,125 @@ class _Comparison:
                 if self.progress is not None:
                     read, left = self.holdings.records, self.reader.left
                     self.progress("records read", read, None if left is None else read + left)
+
+
+# ── Sinks with a selection ───────────────────────────────────────────────────
+
+_COMPARED = {
+    "missing objects": frozenset({Op.ADDED}),
+    "old versions": frozenset({Op.ADDED, Op.UPDATED}),
+    "deleted objects": frozenset({Op.DELETED}),
+}
+"""Finding → the steps that the sink must get for certain."""
+
+
+class Expected:
+    """What a sink with a selection has to have."""
+
+    def __init__(self, plan: Plan, sink: SinkPlan, catalogue: Catalogue, resolution: Resolution) -> None:
+        """Raises WrongSelection and MissingLibrary for a selection that ``preflight`` finds wrong."""
+        entries, _ = resolve_entries(sink.select or (), resolution, catalogue, {})
+        self._sink = sink.name
+        self._selection = compile_selection(entries, f"sinks.{sink.name}.select", Cel)
+        self._views = Views({sink.name: self._selection}, plan.cluster)
+        self._transform_of = likely_transforms(plan, catalogue)
+        self._sure = {each.name: self._selection.of(each).sure for each in resolution.desired.values()}
+        self._sure_unserved = self._selection.sure
+
+    def matching(self, resource: Resource) -> Matches:
+        """A condition on the live objects of the resource."""
+        here = self._views.of(resource)
+        transform = self._transform_of(resource)
+
+        def matches(live: ApiObject) -> bool:
+            thing = transform(live)
+            return here.selections[self._sink].matches(here.evaluator.evaluation(thing.key, thing.body))
+
+        return matches
+
+    def sure(self, name: str) -> frozenset[Op]:
+        """The steps of this resource that the sink gets for certain."""
+        # A resource that is not served has no version here, by which an entry could cover it.
+        return self._sure.get(name, self._sure_unserved)
+
+    def counts(self, difference: Difference) -> bool:
+        """Whether the sink cannot have this difference by the choice of its steps. A last step that the sink did not
+        get is an update, a return into the selection, or a delete."""
+        name = object_name(difference.key)
+        live = difference.live
+        stored = difference.stored
+        sure = self.sure(name.resource) if name else frozenset(Op)
+        if stored is None:
+            return Op.ADDED in sure
+        if live is None:
+            return Op.DELETED in sure
+        if live.uid != stored.uid:
+            return bool({Op.ADDED, Op.DELETED} & sure)
+        is_newer = is_older(live.resource_version, than=stored.resource_version)
+        return is_newer or {Op.ADDED, Op.UPDATED} <= sure
+
+    def notes(self, resources: Iterable[str]) -> Iterator[str]:
+        """For each resource of which not every step is certain, the findings that are impossible for that."""
+        for resource in dict.fromkeys(resources):
+            if impossible := [words for words, steps in _COMPARED.items() if not steps <= self.sure(resource)]:
+                these = ", ".join(impossible)
+                yield f"the select of the sink chooses steps of {resource}, so these were not sought: {these}"
+
+
+# ── Ignored changes ──────────────────────────────────────────────────────────
+
+
+class IgnoredStates:
+    """Explains older versions at a destination. ``directory``: the state directory; without a state in it, versions of
+    objects whose changes may be ignored are not judged."""
+
+    def __init__(self, directory: Path, cluster: str) -> None:
+        self._directory = directory
+        self._cluster = cluster
+        self._unjudged: set[str] = set()
+
+    def unexplained(self, differences: Iterable[Difference], digests: Mapping[str, bytes]) -> Iterator[Difference]:
+        """The differences that no ignored change explains. ``digests``: partition key → digest of the live object."""
+        found = list(differences)
+        stale = {each.key: each for each in found if each.key in digests and _is_older_version(each)}
+        exported = self._exported({name.resource for key in stale if (name := object_name(key))}) if stale else {}
+        for each in found:
+            if each.key not in stale:
+                yield each
+            elif exported is None:
+                self._unjudged.add(each.key)
+            elif (held := exported.get(each.key)) is None or not _explains(held, each, digests[each.key]):
+                yield each
+
+    def notes(self) -> Iterator[str]:
+        if self._unjudged:
+            yield (
+                f"{len(self._unjudged)} objects have older versions, of resources with ignore_changes: without the "
+                "state of the bridge in state.directory, it is unknown whether only ignored paths changed"
+            )
+
+    def _exported(self, resources: set[str]) -> dict[str, LedgerObject] | None:
+        """Partition key → the exported state; None if there is no state that can be read."""
+        try:
+            with look_at(self._directory) as look:
+                if look is None:
+                    return None
+                served = [each for each in look.resources() if each.name in resources]
+                return {
+                    partition_of(self._cluster, each, held.key): held for each in served for held in look.objects(each)
+                }
+        except (StateError, Damaged, OSError):
+            return None
+
+
+def _is_older_version(each: Difference) -> bool:
+    if each.kind is not DifferenceKind.STALE or each.live is None or each.stored is None:
+        return False
+    is_same = each.live.uid == each.stored.uid
+    return is_same and is_older(each.stored.resource_version, than=each.live.resource_version)
+
+
+def _explains(held: LedgerObject, each: Difference, digest: bytes) -> bool:
+    """Whether the destination has the exported state, from which the live state differs in ignored paths alone."""
+    stored = each.stored
+    return stored is not None and (held.uid, held.version, held.digest) == (stored.uid, stored.resource_version, digest)

@@ -7,13 +7,13 @@ so a comparison never takes it for the cluster.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import TypeAlias
 
 import msgspec
 
 from bridge.kube import Catalogue, KubeClient
-from bridge.model.answers import Busy, Expired, ListRequest, Page, Refused
+from bridge.model.answers import Busy, Expired, ListAnswer, ListerWatcher, ListRequest, Page, Refused
 from bridge.model.formats.object_paths import partition_key
 from bridge.model.object import ApiObject
 from bridge.model.primitives.shard import Shard
@@ -134,6 +134,17 @@ class ClusterView:
 
     def _key(self, resource: Resource, each: ApiObject) -> str:
         return partition_key(self._cluster, resource.group, resource.plural, each.namespace, each.name)
+
+
+async def pages(lister: ListerWatcher) -> AsyncIterator[ListAnswer]:
+    """A consistent list, page by page. A failure is the last answer."""
+    request = ListRequest(version="", limit=PAGE)
+    while True:
+        answer = await lister.list(request)
+        yield answer
+        if not isinstance(answer, Page) or answer.next_page is None:
+            return
+        request = ListRequest(version="", limit=PAGE, next_page=answer.next_page)
 
 
 def partition_of(cluster: str, resource: Resource, key: str) -> str:

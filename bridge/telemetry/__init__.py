@@ -2,9 +2,8 @@
 
 fact_log    decides which lines facts write: throttles repeated failures, and remembers states
 facts       the facts: values that rooms report, each with its log line and the metrics that it moves
-gauges      makes gauges of a BridgeStatus
 logs        the observer that writes log lines, and the stream that they share with those of libraries
-metrics     the observer that counts, and the registry with its text form
+metrics     the observer that counts, the gauges of a BridgeStatus, and the registry with its text form
 observers   passes each fact to every observer
 
 A room calls ``Report`` with a fact. ``Telemetry`` passes it to each observer in order: ``Metrics`` moves the series
