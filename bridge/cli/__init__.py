@@ -19,6 +19,7 @@ demo            a bridge on a simulated cluster, shown on the terminal
 exits           exit codes, and which error ends a command with which
 history         history, diff
 history_build   history build
+line_diff       a unified diff of lines, in linear time
 manifests       objects as YAML that kubectl reads
 process         core dumps, memory, foreign packages and signals of the process
 rbac            rbac

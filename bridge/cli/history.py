@@ -6,7 +6,6 @@ Steps and differences are printed one by one, as the file gives them, so the mem
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from kubedelta_reader.sources import Unavailable
 
 from bridge.cli.arguments import UsageError, history_file
 from bridge.cli.exits import CommandEnds, Exit
+from bridge.cli.line_diff import unified_diff
 from bridge.cli.manifests import as_yaml
 from bridge.cli.terminal import Colours, colour_of, complain, say_escaped
 from bridge.history import HistoryFile, HistoryStep, PastPoint
@@ -334,8 +334,7 @@ def _yaml(state: bytes) -> str:
 def unified(before: bytes | None, after: bytes | None, paint: Paint) -> Iterator[str]:
     """A unified diff of the YAML of both, coloured."""
     was, now = ([] if state is None else _yaml(state).split("\n") for state in (before, after))
-    lines = difflib.unified_diff(was, now, lineterm="", n=3)
-    for line in list(lines)[2:]:
+    for line in unified_diff(was, now):
         colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "plain")
         yield paint(line, colour)
 
