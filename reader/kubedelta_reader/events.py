@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -17,6 +18,8 @@ from msgspec.structs import replace
 CHANGES = ("added", "updated", "deleted", "sync")
 _EPOCHS = "/epochs/"
 _MARKER = re.compile(r"/p[0-9]+$")
+_LARGEST = 2**62
+"""Of every number: readers keep them in 64 bits."""
 
 
 class NotAnEvent(Exception):
@@ -153,6 +156,7 @@ class _Row(msgspec.Struct):
 _structured = msgspec.json.Decoder(_Structured)
 _envelope = msgspec.json.Decoder(_Envelope)
 _row = msgspec.json.Decoder(_Row)
+_managers = msgspec.json.Decoder(list[dict[str, Any]])
 _OPS = {"c": "added", "u": "updated", "d": "deleted", "r": "sync"}
 _UNREADABLE = (msgspec.MsgspecError, ValueError, UnicodeDecodeError, RecursionError)
 
@@ -242,7 +246,7 @@ def envelope(line: bytes) -> Event:
         op = _OPS[found.op]
         time = "" if found.ts_ms is None else rfc3339(found.ts_ms)
         state = state_in(found.before if op == "deleted" else found.after)
-        managers = state_in(found.managers)
+        managers = _managers_in(found.managers)
     except (*_UNREADABLE, KeyError, OverflowError, OSError) as error:
         raise NotAnEvent(f"no envelope of kubedelta: {error}") from error
     return _checked(
@@ -273,7 +277,7 @@ def row(line: bytes) -> Event:
         found = _row.decode(line)
         sequence = int(found.sequence)
         state = state_in(found.object)
-        managers = state_in(found.managers)
+        managers = _managers_in(found.managers)
     except _UNREADABLE as error:
         raise NotAnEvent(f"no row of kubedelta: {error}") from error
     return _checked(
@@ -300,6 +304,8 @@ def row(line: bytes) -> Event:
 def _checked(event: Event) -> Event:
     if not event.type.startswith("kubedelta."):
         raise NotAnEvent(f"the type is {event.type[:100]!r}, and no type of kubedelta")
+    if not all(0 <= number <= _LARGEST for number in (event.sequence, event.epoch, event.term)):
+        raise NotAnEvent("its sequence, epoch or term is no number of a bridge")
     if event.op not in CHANGES:
         return replace(event, op="")
     if event.key.count("/") != 4:
@@ -335,3 +341,11 @@ def state_in(raw: msgspec.Raw) -> bytes:
     if content in (b"", b"null"):
         return b""
     return msgspec.json.decode(content, type=str).encode() if content.startswith(b'"') else content
+
+
+def _managers_in(raw: msgspec.Raw) -> bytes:
+    """Raises MsgspecError and UnicodeDecodeError for what is no list of managers."""
+    managers = state_in(raw)
+    if managers:
+        _managers.decode(managers)
+    return managers

@@ -21,3 +21,20 @@ def test_a_text_that_is_not_utf_8_is_no_event(vector: str, members: list[str]) -
     for member in members:
         with pytest.raises(NotAnEvent):
             Record(b'%s,"%s":"\xff"}' % (line[:-1], member.encode())).event()
+
+
+@pytest.mark.parametrize("members", [{"sequence": str(2**63)}, {"sequence": "-1"}, {"epoch": 2**63}, {"epoch": -1}])
+def test_a_number_that_no_bridge_has_is_no_event(members: dict[str, object]) -> None:
+    record = read(READER / "vectors/31-encoded-rows.json")["given"][0]["record"]
+    assert Record(json.dumps(record).encode()).event().op
+
+    with pytest.raises(NotAnEvent):
+        Record(json.dumps(record | members).encode()).event()
+
+
+@pytest.mark.parametrize("managers", [5, "[", [1], {"manager": "a"}])
+def test_managers_that_are_no_list_of_managers_are_no_event(managers: object) -> None:
+    record = read(READER / "vectors/31-encoded-rows.json")["given"][0]["record"]
+
+    with pytest.raises(NotAnEvent):
+        Record(json.dumps(record | {"managers": managers}).encode()).event()
