@@ -174,10 +174,11 @@ class Recorder:
         self.record(Event(type="kubedelta.gap.v1", id=f"lost/{newest + 1}", sequence=newest + 1, data=data))
 
     def _time_of(self, event: Event) -> int:
-        """Without a time of its own, a record has that of the newest one before it. None is of the future: a bridge
-        whose clock was wrong for a moment would take everything before it out of the time that is kept."""
+        """Without a time of its own, a record has that of the newest one before it. None is before 1970, or of the
+        future: a bridge whose clock was wrong for a moment would take everything before it out of the time that is
+        kept."""
         try:
-            time = min(microseconds(event.time), time_ns() // 1000)
+            time = max(0, min(microseconds(event.time), time_ns() // 1000))
         except ValueError:
             return self._newest
         self._newest = max(self._newest, time)
@@ -222,21 +223,25 @@ class Recorder:
             how = LISTED if event.evidence == "listed" else RECORDS
             self._connection.execute("INSERT INTO coverage VALUES (?,?,?,?)", (resource, time, event.sequence, how))
         found = self._incarnations.add(key, event.uid, resource, event.data, time)
-        self._insert(found, event, event.evidence, whole=False, back=None)
+        self._insert(found, event, event.evidence, changed=False, whole=False, back=None)
 
     def _append(self, found: Incarnation, event: Event, time: int, evidence: str, state: bytes) -> None:
         whole, back = False, None
-        if state != found.state:
-            whole, text = way_back(state, found.state, whole=found.patches + 1 >= FULL_EVERY)
+        changed = state != found.state
+        found.patches += 1
+        if changed or found.patches >= FULL_EVERY:
+            whole, text = way_back(state, found.state, whole=found.patches >= FULL_EVERY)
             back = self._packing.packed(found.resource, text)
-            found.patches = 0 if whole else found.patches + 1
+            found.patches = 0 if whole else found.patches
         found.state, found.time = state, max(time, found.time)
         self._incarnations.save(found)
-        self._insert(found, event, evidence, whole=whole, back=back)
+        self._insert(found, event, evidence, changed=changed, whole=whole, back=back)
 
-    def _insert(self, found: Incarnation, event: Event, evidence: str, *, whole: bool, back: bytes | None) -> None:
+    def _insert(
+        self, found: Incarnation, event: Event, evidence: str, *, changed: bool, whole: bool, back: bytes | None
+    ) -> None:
         blind = None
-        if evidence in _INFERRED or (event.op == "sync" and back is not None):
+        if evidence in _INFERRED or (event.op == "sync" and changed):
             blind = self._incarnations.seen(found.resource)
         elif evidence in _SEEN and event.op != "sync":
             self._incarnations.see(found.resource, found.time)

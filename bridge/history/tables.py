@@ -54,7 +54,7 @@ CREATE TABLE steps ( -- in the order in which they came, which for an object is 
     op TEXT NOT NULL, evidence TEXT NOT NULL, version TEXT NOT NULL, managers BLOB,
     blind INTEGER, -- of a step that the bridge did not see happen: the time since when it may have
     whole INTEGER NOT NULL, -- back is the state before, and no patch
-    back BLOB -- the way from this state to the one before; null where both are the same, and in the first step
+    back BLOB -- the way from this state to the one before; null in the first step, and in most where both are the same
 ) STRICT;
 CREATE INDEX steps_by_object ON steps (object, time);
 CREATE TABLE gaps ( -- records that never came; of a new epoch, versions that ran backwards

@@ -9,8 +9,10 @@ from pathlib import Path
 import apsw
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from bridge.history import HistoryFile, NotInHistory, PastPoint
+from bridge.history.points import in_words
 from bridge.history.recorder import HistoryBounds, Recorder
 from tests.bridge.history.streams import EVERYTHING, Stream, build, found, point, states, time_of
 
@@ -215,3 +217,27 @@ def test_a_resource_has_a_dictionary_once_enough_of_it_was_told(tmp_path: Path) 
     with closing(apsw.Connection(str(path))) as database:
         assert [resource for (resource,) in database.execute("SELECT resource FROM dictionaries")] == [1]
     assert states(path, NOW) == {f"web-{n - 300}": msgspec.json.decode(stream.events[n].data) for n in range(300, 600)}
+
+
+def test_a_time_before_1970_is_none(tmp_path: Path) -> None:
+    stream = Stream()
+    event = stream.tell("a", {"n": 1})
+    path = build(tmp_path / "k8s.db", [replace(event, time="0001-01-01T00:00:00+14:00")])
+
+    with HistoryFile.open(path) as history:
+        [step] = history.steps("pods", "a")
+    assert in_words(step.time) == "1970-01-01T00:00:00.000Z"
+
+
+def test_a_state_is_at_most_sixteen_steps_from_a_whole_one_also_where_nothing_changed(tmp_path: Path) -> None:
+    stream = Stream()
+    stream.tell("a", {"n": 1}, "added")
+    stream.notice("gap", {"resources": None, "reason": "x"})
+    for _ in range(40):
+        stream.tell("a", {"n": 1}, "sync", evidence="listed")
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    with HistoryFile.open(path) as history:
+        assert [(step.state, step.blind) for step in history.steps("pods", "a")] == [(b'{"n":1}', None)] * 41
+    steps = apsw.Connection(str(path)).execute("SELECT whole FROM steps ORDER BY id")
+    assert [number for number, (whole,) in enumerate(steps) if whole] == [16, 32]
