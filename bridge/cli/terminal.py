@@ -94,13 +94,16 @@ class Colours:
 
 # ── Tables, numbers and times ────────────────────────────────────────────────
 
+_LONGEST_CELL = 1000
+"""Characters."""
 _BYTES = 1024
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their longest cell, without trailing blanks."""
-    lines = [header, *([plain(cell) for cell in row] for row in rows)]
+    """Columns as wide as their longest cell, without trailing blanks. A very long cell is cut: all others of its column
+    would be as long."""
+    lines = [header, *([shortened(plain(cell), _LONGEST_CELL) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 

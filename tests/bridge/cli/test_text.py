@@ -69,3 +69,7 @@ def test_columns_begin_below_one_another() -> None:
 
 def test_what_is_cut_shows_that_it_was() -> None:
     assert (shortened("abcd", 4), shortened("abcde", 4), shortened("abcde", 1)) == ("abcd", "a…de", "…")
+
+
+def test_a_long_cell_makes_no_column_of_its_width() -> None:
+    assert len(table(("A", "B"), [("x" * 1_000_000, "1"), ("y", "2")])) < 5000
