@@ -25,7 +25,7 @@ import msgspec
 from bridge.cli.arguments import UsageError
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.history import Target, objects_of, opened, past_point, targets_of
-from bridge.cli.manifests import as_yaml
+from bridge.cli.manifests import as_yaml, manifest_in, state_as_yaml
 from bridge.cli.process import handle_signals
 from bridge.cli.terminal import complain, flush, plain, pretty, say, size, table
 from bridge.history import HistoryFile, NotInHistory, PastPoint, StateAt
@@ -78,7 +78,7 @@ def _kind(history: HistoryFile, point: PastPoint, kept: KeptResource) -> Kind:
     definition = None
     if any(each.name == crds.NAME for each in history.resources):
         found = next(history.at(point, resource=crds.NAME, name=kept.name), None)
-        definition = msgspec.json.decode(found.state) if found is not None and found.state else None
+        definition = None if found is None else manifest_in(found.state)
     some = next(history.at(point, resource=kept.name), None)
     return past_kind(
         kept.group,
@@ -114,7 +114,7 @@ def _get(
         _print_documents((state for _, state in found), alone=is_alone, as_json=form == "json")
     elif form == "name":
         for kept, state in found:
-            say(_typed_name(kept, state))
+            say(plain(_typed_name(kept, state)))
     else:
         with_type = len({each.kept for each in asked}) > 1
         for number, (kept, group) in enumerate(groupby(found, lambda each: each[0])):
@@ -182,8 +182,7 @@ def _print_table(
     rows = []
     for each in states:
         name = ObjectName.of(each.key)
-        manifest = msgspec.json.decode(each.state) if each.state else {"metadata": {"name": name.name}}
-        cells = columns.cells(manifest, now)
+        cells = columns.cells(manifest_in(each.state) or {"metadata": {"name": name.name}}, now)
         texts = ["<none>" if cells[number] is None else str(cells[number]) for number in shown]
         if with_type:
             texts[0] = _typed_name(kept, each)
@@ -196,7 +195,7 @@ def _print_documents(states: Iterator[StateAt], *, alone: bool, as_json: bool) -
     """The object that was asked for by its name, or a List, which is printed as it is read."""
     if alone:
         for each in states:
-            say(pretty(_text(each)) if as_json else as_yaml(msgspec.json.decode(_text(each))))
+            say(pretty(_text(each)) if as_json else state_as_yaml(each.state or b"null"))
         return
     say('{"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [' if as_json else "apiVersion: v1\nitems:")
     first = next(states, None)
@@ -204,7 +203,7 @@ def _print_documents(states: Iterator[StateAt], *, alone: bool, as_json: bool) -
         if as_json:
             say((", " if number else "") + pretty(_text(each)))
         else:
-            say("- " + as_yaml(msgspec.json.decode(_text(each))).replace("\n", "\n  "))
+            say("- " + state_as_yaml(each.state or b"null").replace("\n", "\n  "))
     say("]}" if as_json else "kind: List\nmetadata: {}" if first else "  []\nkind: List\nmetadata: {}")
 
 
@@ -367,7 +366,7 @@ def _manifest(state: StateAt, *, placeholders: bool) -> Restored:
         return restored(state.state, placeholders=placeholders)
     except CannotBeRestored as error:
         more = [*error.paths, "--with-placeholders prints it with comments in their place"] if error.paths else []
-        raise CommandEnds(Exit.NO, "\n  ".join([f"{_title(state)}: {error}", *more])) from error
+        raise CommandEnds(Exit.NO, "\n  ".join(map(plain, [f"{_title(state)}: {error}", *more]))) from error
 
 
 def _doubts(state: StateAt) -> list[str]:

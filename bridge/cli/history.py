@@ -21,7 +21,7 @@ from kubedelta_reader.sources import Unavailable
 from bridge.cli.arguments import UsageError, history_file
 from bridge.cli.exits import CommandEnds, Exit
 from bridge.cli.line_diff import unified_diff
-from bridge.cli.manifests import as_yaml
+from bridge.cli.manifests import state_as_yaml
 from bridge.cli.terminal import Colours, colour_of, complain, say_escaped
 from bridge.history import HistoryFile, HistoryStep, PastPoint
 from bridge.history.actors.actor_log import actors_in
@@ -185,7 +185,7 @@ class StepLines:
         head = "\n".join(filter(None, (self._paint(warning, "red"), self._head(step, made))))
         if self._form == "yaml":
             comments = "\n".join(f"# {line}" for line in head.split("\n"))
-            return f"---\n{comments}\n{_yaml(step.state)}"
+            return f"---\n{comments}\n{state_as_yaml(step.state)}"
         if self._form == "diff":
             return "\n".join([head, *unified(step.before, step.state, self._paint)])
         return head
@@ -324,23 +324,16 @@ def changed(before: bytes, after: bytes) -> Sequence[str]:
     return differences(before, after, (Include.CHANGED,)).changed or ()
 
 
-def _yaml(state: bytes) -> str:
-    try:
-        return as_yaml(msgspec.json.decode(state))
-    except (msgspec.MsgspecError, RecursionError):
-        return escaped(state.decode(errors="replace"))
-
-
 def unified(before: bytes | None, after: bytes | None, paint: Paint) -> Iterator[str]:
     """A unified diff of the YAML of both, coloured."""
-    was, now = ([] if state is None else _yaml(state).split("\n") for state in (before, after))
+    was, now = ([] if state is None else state_as_yaml(state).split("\n") for state in (before, after))
     for line in unified_diff(was, now):
         colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "plain")
         yield paint(line, colour)
 
 
 def _json(document: Any) -> str:
-    return escaped(msgspec.json.encode(document).decode())
+    return escaped(msgspec.json.encode(document).decode(errors="replace"))
 
 
 def _shown(key: str) -> str:

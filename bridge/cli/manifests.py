@@ -42,6 +42,20 @@ _Dumper.add_representer(str, _text)
 _Dumper.add_representer(RedactedValue, _marked)
 
 
+def manifest_in(state: bytes) -> dict[str, Any] | None:
+    """None for a state that is no object: the stream has none, or another program wrote it."""
+    try:
+        return msgspec.json.decode(state, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def state_as_yaml(state: bytes) -> str:
+    """``as_yaml`` of a state; of one that is no object its text, escaped."""
+    manifest = manifest_in(state)
+    return escaped(state.decode(errors="replace")) if manifest is None else as_yaml(manifest)
+
+
 def as_yaml(manifest: Any) -> str:
     """Without a newline at the end. A RedactedValue is a comment in its place. What should not reach a terminal is
     escaped, as YAML has it. A deeply nested object is JSON, which is YAML too: indented, it would have no bound."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
+
 from bridge.model.object import object_key
 from bridge.model.versions.version import number_of
-from bridge.playground.http.errors import decode, qualified
+from bridge.playground.http.errors import StatusError, decode, qualified
 from bridge.playground.http.front import PlaygroundSettings
 from bridge.playground.http.requests import ACCESS_REVIEWS
 from bridge.playground.http.streams import Faults
@@ -57,26 +60,37 @@ class PastCluster(ApiServer):
         super().__init__([*served.values(), _BUILT_IN[ACCESS_REVIEWS]], _ReadOnly(), settings, now=now, tls=tls)
 
     def load(self, objects: Iterable[PastObject]) -> None:
-        """All objects at the beginning. Raises ValueError as ``change`` does."""
+        """All objects at the beginning, without states that are no objects."""
         found: dict[str, dict[str, StoredObject]] = {kind.collection: {} for kind in self._state.catalogue}
         for each in objects:
             kind = self._state.catalogue.named(each.resource)
-            if each.state is not None:
-                stored = pack(kind, decode(each.state), number_of(each.version) or 1)
+            if (stored := _stored(kind, each, number_of(each.version) or 1)) is not None:
                 found[kind.collection][stored.key] = stored
         for name, stored_objects in found.items():
             self._state.store.load(name, stored_objects)
 
     def change(self, change: PastObject) -> None:
-        """Makes a change, of which watches hear. Raises ValueError for a state that is no object."""
+        """Makes a change, of which watches hear; none for a state that is no object."""
         kind = self._state.catalogue.named(change.resource)
         store = self._state.store
         key = object_key(change.namespace, change.name)
         version = max(number_of(change.version) or 0, store.version_of(kind.collection) + 1)
         if change.state is not None:
-            store.replay(kind.collection, key, version, pack(kind, decode(change.state), version))
+            if (stored := _stored(kind, change, version)) is not None:
+                store.replay(kind.collection, key, version, stored)
         elif key in store.collection(kind.collection).objects:
             store.replay(kind.collection, key, version, None)
+
+
+def _stored(kind: Kind, found: PastObject, version: int) -> StoredObject | None:
+    """Under its name in the stream. None for a state that is no object, as another program may have written it."""
+    try:
+        manifest = decode(found.state or b"null")
+        names = {"namespace": found.namespace, "name": found.name}
+        stored = pack(kind, {**manifest, "metadata": {"uid": "", **manifest["metadata"], **names}}, version)
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError):
+        return None
+    return stored if all(isinstance(each, str) for each in stored.labels.values()) else None
 
 
 def past_kind(
@@ -85,7 +99,9 @@ def past_kind(
     """A resource of Kubernetes, or of a CustomResourceDefinition, or, where that is not known, of its names alone."""
     known = _BUILT_IN.get(qualified(group, plural))
     if known is None and definition is not None:
-        known = crds.kind_of(dict(definition))
+        # The stream may have only the definition's name: it was too large, or not readable.
+        with suppress(StatusError, AttributeError, LookupError, TypeError):
+            known = crds.kind_of(dict(definition))
     if known is None:
         known = Kind(
             group=group,

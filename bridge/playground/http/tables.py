@@ -58,8 +58,9 @@ class TableForm:
 
     def _row(self, manifest: Manifest, now: datetime) -> dict[str, Any]:
         row: dict[str, Any] = {"cells": self.columns.cells(manifest, now)}
-        phase = (manifest.get("status") or {}).get("phase") if self.kind.name == "pods" else None
-        if said := _ENDS.get(phase or ""):
+        status = manifest.get("status") if self.kind.name == "pods" else None
+        phase = str(status.get("phase")) if isinstance(status, dict) else ""
+        if said := _ENDS.get(phase):
             row["conditions"] = [{"type": "Completed", "status": "True", "reason": phase, "message": said}]
         match self.include:
             case "None":

@@ -36,7 +36,7 @@ class Columns:
         shown = _Shown(manifest, now)
         try:
             return self._cells(shown)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
             return [shown.name if column.name == "Name" else _INVALID for column in self.columns]
 
 
@@ -106,7 +106,8 @@ class _Shown:
 
     @property
     def name(self) -> str:
-        return self.text("metadata.name")
+        metadata = self.manifest.get("metadata")
+        return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
     @property
     def age(self) -> str:
@@ -143,7 +144,7 @@ def _custom(columns: tuple[PrinterColumn, ...]) -> Columns:
 
 _STEP = re.compile(
     r"""\.(?P<name>(?:\\.|[^.\[\]\\*])++)"""
-    r"""|\[(?P<index>-?[0-9]++)\]"""
+    r"""|\[(?P<index>-?[0-9]{1,9}+)\]"""
     r"""|(?P<every>\[\*\]|\.\*)"""
     r"""|\[(?P<quoted>'(?:\\.|[^'\\])*+'|"(?:\\.|[^"\\])*+")\]"""
     r"""|\[\?\(\s*+@(?P<path>(?:\.(?:\\.|[^.\[\]\\*=!<>\s'"()])++)++)\s*+(?P<equal>[=!]=)\s*+"""

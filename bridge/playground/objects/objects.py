@@ -7,6 +7,7 @@ that Go writes even for an empty object (no ``omitempty``): bookmarks have them.
 
 from __future__ import annotations
 
+from secrets import token_hex
 from typing import Any, TypeAlias
 
 from bridge.model.object import object_key
@@ -36,8 +37,7 @@ METADATA = (
 """ObjectMeta's members in the order of its Go struct."""
 _SORTED_MAPS = ("data", "binaryData", "stringData")
 """Members that are maps in Go, which writes them sorted by name."""
-_API_VERSION = "~apiVersion~kubedelta~"
-_RESOURCE_VERSION = "~resourceVersion~kubedelta~"
+_API_VERSION, _RESOURCE_VERSION = f"~{token_hex(8)}~", f"~{token_hex(8)}~"  # No object has them.
 
 
 def pack(kind: Kind, manifest: Manifest, version: int) -> StoredObject:

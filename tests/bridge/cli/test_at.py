@@ -118,6 +118,35 @@ async def test_objects_are_shown_as_they_were(command: Command) -> None:
     assert "as the bridge saw it at 2026-11-21T09:35:00" in late.err
 
 
+async def test_an_object_that_cannot_be_read_hides_no_other(build_history: BuildHistory, command: Command) -> None:
+    bodies = [b"5", b'{"metadata":5}', b'{"metadata":{"name":"a"},"data":1e999}', b'"\xff"']
+    odd = [
+        a_delta(2 + number, resource=MAPS, key=f"shop/odd-{number}", evidence=Evidence.LISTED, body=body)
+        for number, body in enumerate(bodies)
+    ]
+    await build_history([_delta(1, MAPS, manifests.config_map("web", {"a": "1"}, namespace="shop")), *odd])
+
+    for form in ([], ["-o", "wide"], ["-o", "yaml"], ["-o", "json"], ["-o", "name"]):
+        ended = await command("at", "now", "get", "cm", *form)
+        assert ended.code == Exit.OK
+        assert "web" in ended.out
+    for number in range(len(bodies)):
+        for form in ([], ["-o", "yaml"], ["-o", "json"], ["-o", "diff"]):
+            assert (await command("history", f"cm/odd-{number}", *form)).code == Exit.OK
+
+
+async def test_a_name_is_one_line(build_history: BuildHistory, command: Command) -> None:
+    """A role may have any name."""
+    roles = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", True)
+    role = {"kind": "Role", "metadata": {"name": "a\nb"}, "note": f"x\ny {DIGEST}"}
+    await build_history([a_delta(1, resource=roles, key="shop/a\nb", body=json.dumps(role).encode())])
+
+    named = await command("at", "now", "get", "roles", "-o", "name")
+    assert named.out.splitlines() == ["role.rbac.authorization.k8s.io/a b"]
+    refused = await command("restore", "roles", "a\nb", "--at", "now")
+    assert [line for line in refused.err.splitlines() if line.startswith(("b", "y"))] == []
+
+
 @pytest.mark.usefixtures("history")
 async def test_a_version_is_a_point_too(command: Command) -> None:
     for words in (["--version", "pods=1015"], ["pods=1015"]):

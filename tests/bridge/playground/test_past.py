@@ -217,3 +217,28 @@ async def test_versions_of_a_resource_never_fall() -> None:
             versions = [(await stream.event())[1]["metadata"]["resourceVersion"] for _ in range(3)]
         assert versions == ["91", "92", "200"]
         assert (await http.get("/apis/example.com/v1/widgets")).json()["items"][0]["metadata"]["name"] == "w"
+
+
+async def test_a_state_that_is_no_object_hides_no_other() -> None:
+    odd = [b"5", b"{}", b'{"metadata":5}', b'{"metadata":{"labels":["a"]}}', b'{"metadata":{"labels":{"a":{}}}}']
+    objects = [PastObject("configmaps", "shop", f"odd-{number}", "90", state) for number, state in enumerate(odd)]
+    async with _serving(*objects, _map("m", "95")) as (past, http):
+        for each in objects:
+            past.change(each)
+        found = (await http.get("/api/v1/configmaps?labelSelector=a!=b")).json()
+        assert [each["metadata"]["name"] for each in found["items"]] == ["m"]
+
+
+async def test_no_text_of_an_object_stands_for_its_version() -> None:
+    annotated = manifests.custom("w", namespace="shop", spec={})
+    annotated["metadata"]["annotations"] = {"a": "~resourceVersion~kubedelta~", "b": "~apiVersion~kubedelta~"}
+    async with _serving(_object(annotated, "90", "widgets.example.com")) as (_, http):
+        one = (await http.get("/apis/example.com/v1/namespaces/shop/widgets/w")).json()
+    assert one["metadata"]["resourceVersion"] == "90"
+    assert one["metadata"]["annotations"] == annotated["metadata"]["annotations"]
+
+
+def test_a_definition_of_which_only_the_name_is_known_is_none() -> None:
+    bare = {"metadata": {"name": "widgets.example.com"}}
+    kind = past_kind("example.com", "widgets", "Widget", "v1", namespaced=True, definition=bare)
+    assert kind == past_kind("example.com", "widgets", "Widget", "v1", namespaced=True, definition=None)
