@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,7 +29,7 @@ from bridge.model.formats.cloudevent import (
     percent_encoded,
 )
 from bridge.model.formats.content import JSON, TEXT
-from bridge.model.formats.definitions import Definitions
+from bridge.model.formats.definitions import Definitions, JsonSchema
 from bridge.model.record import Delta, Record
 from sinks.channels import Channel, SentMessage, notice_messages, object_messages, structured_messages
 from sinks.options import Format
@@ -141,16 +143,17 @@ def _line(text: bytes) -> bytes:
     return text if text.endswith(b"\n") else text + b"\n"
 
 
-def batch_of(messages: Sequence[WebhookMessage]) -> WebhookMessage:
+def batch_of(messages: Sequence[WebhookMessage], options: WebhookOptions) -> WebhookMessage:
     """Several messages of the same route in one request: lines one after another, and structured messages, rows or data
-    as a JSON array, in their order. The id is a hash of their ids."""
+    as a JSON array, in their order, which ``wrap`` may stand around. The id is a hash of their ids."""
     ids = hashlib.sha256("\n".join(message.id for message in messages).encode())
     first = messages[0]
     content_type = first.headers[_CONTENT_TYPE]
     if _LINES.fullmatch(content_type):
         body = b"".join(message.body for message in messages)
     else:
-        body = b"[" + b",".join(message.body for message in messages) + b"]"
+        before, behind = options.around_batch
+        body = before + b",".join(message.body for message in messages) + behind
         content_type = _BATCHED.get(content_type, content_type)
     headers = {_CONTENT_TYPE: content_type, **dict(first.route.headers)}
     if GAP_HEADER in first.headers:
@@ -170,6 +173,16 @@ def _webhook_id(record: Record) -> str:
     return percent_encoded(record.unique_id).replace(".", "%2E")
 
 
+def _schema_around(records: JsonSchema, document: Any) -> JsonSchema:
+    """Of the document, with the records in its empty list."""
+    if document == []:
+        return records
+    if not isinstance(document, dict):
+        return {"const": document}
+    members = {name: _schema_around(records, each) for name, each in document.items()}
+    return {"type": "object", "properties": members, "required": list(members)}
+
+
 def channels(options: WebhookOptions, cluster: str, definitions: Definitions) -> Sequence[Channel]:
     """The endpoint. Its path may be a credential, so only the host is shown."""
     if options.format is Format.CLOUDEVENTS:
@@ -183,6 +196,7 @@ def channels(options: WebhookOptions, cluster: str, definitions: Definitions) ->
     if options.batch > 1 and not _LINES.fullmatch(messages[0].content_type):
         content_type = _BATCHED.get(messages[0].content_type, messages[0].content_type)
         items = {"anyOf": [message.payload for message in messages]}
-        messages = (SentMessage("Batch", {"type": "array", "items": items}, None, content_type),)
+        payload = _schema_around({"type": "array", "items": items}, json.loads(options.wrap or "[]"))
+        messages = (SentMessage("Batch", payload, None, content_type),)
     url = urlsplit(options.url)
     return [Channel(name="endpoint", address=None, messages=messages, protocol=url.scheme, host=url.netloc)]

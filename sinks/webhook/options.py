@@ -11,6 +11,7 @@ names (``{resource}``); here they are CEL, since the API of a destination needs 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -80,6 +81,20 @@ MediaType: TypeAlias = Annotated[
         "a media type is expected, such as application/x-ndjson",
         longest=256,
     ),
+]
+
+
+def _is_document(text: str) -> str:
+    try:
+        json.loads(text)
+    except ValueError:
+        raise ValueError(_NO_WRAP) from None
+    return text
+
+
+_NO_WRAP = 'a JSON document with one [] is expected, such as {"streams": []}'
+Wrap: TypeAlias = Annotated[
+    str, Matching(r"[^\[\]]*\[\][^\[\]]*", _NO_WRAP, longest=1024), AfterValidator(_is_document)
 ]
 
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -396,6 +411,19 @@ class WebhookOptions(EventOptions):
         "which an endpoint must have asked for. Data with format raw are sent as a JSON array, or as lines: see "
         "content_type.",
     )
+    wrap: Wrap | None = Field(
+        default=None,
+        description="With batch, a JSON document with one []: in that list stand the records of a request, in place of "
+        "a bare array. Other lists are not permitted.",
+        examples=['{"streams": []}'],
+    )
+    expect: Annotated[str, _TEXT] | None = Field(
+        default=None,
+        description="A text that is in the first 4KiB of every answer to an accepted request. An answer 2xx without it "
+        "is a refusal, as 422: for endpoints that answer 200 and refuse single records in the body. Several refused "
+        "records are sent again, each alone.",
+        examples=['"errors":false'],
+    )
     request_origin: Origin | None = Field(
         default=None,
         description="Abuse protection of CloudEvents' WebHooks: before the first delivery, the endpoint must "
@@ -457,6 +485,13 @@ class WebhookOptions(EventOptions):
             AnyOf(Is("format", Format.CLOUDEVENTS.value, Format.ROW.value, default=True), Given("data")),
             "a batch holds CloudEvents, rows or data: with format envelope, or raw without data, leave batch at 1",
         ),
+        Rule(Given("wrap"), Above("batch", 1), "wrap needs a batch: set batch above 1, or leave it out"),
+        Rule(
+            Given("wrap"),
+            Is("format", Format.RAW.value, Format.ROW.value),
+            "wrap makes a document of your own: set format: raw or format: row, or leave it out",
+        ),
+        Rule(Given("wrap"), Not(Given("content_type")), "wrap makes application/json: leave content_type out"),
         Rule(
             Given("content_type"),
             Is("format", Format.RAW.value),
@@ -473,6 +508,12 @@ class WebhookOptions(EventOptions):
             "request_origin asks one URL for its consent: leave it out, or the expressions in url",
         ),
     )
+
+    @property
+    def around_batch(self) -> tuple[bytes, bytes]:
+        """What stands before and behind the records of a batch, with a comma between two."""
+        before, _, behind = (self.wrap or "[]").partition("[]")
+        return f"{before}[".encode(), f"]{behind}".encode()
 
     @property
     def compresses_above(self) -> int | None:

@@ -14,7 +14,7 @@ from itertools import chain, groupby
 
 from bridge.model.record import Record
 from sinks.base import SinkContext, always
-from sinks.excerpt import Secrets, excerpt
+from sinks.excerpt import READ, Secrets, excerpt
 from sinks.gaps import NamesGaps
 from sinks.keys import signature
 from sinks.receipt import BatchResult, Receipt, RetryLater, SinkUnavailable
@@ -33,7 +33,7 @@ _LONG = 256 * 1024
 
 
 class WebhookDelivery:
-    """Sends request after request, with up to ``max_events`` messages each, until a request fails. A request with
+    """Sends request after request, with up to ``batch`` messages each, until a request fails. A request with
     several messages that is rejected is sent again as requests with a single message, so that only the culprits are
     rejected. A message whose refusal is no verdict yet waits, with those of its object behind it: until another one is
     accepted, in this ``deliver`` or in others."""
@@ -43,22 +43,20 @@ class WebhookDelivery:
         connection: WebhookConnection,
         messages: Mapping[int, WebhookMessage],
         result: BatchResult,
-        *,
-        max_events: int,
-        compresses_above: int | None = None,
-        term: int = 0,
+        options: WebhookOptions,
+        term: int,
     ) -> None:
-        """``messages``: by index in the batch of ``result``. ``compresses_above``: bytes of a body; None for never.
-        ``term``: of the leader of an election; 0 without one."""
+        """``messages``: by index in the batch of ``result``. ``term``: of the leader of an election; 0 without one."""
         self._connection = connection
         self._messages = messages
         self._result = result
-        self._max_events = max_events
-        self._compresses_above = compresses_above
+        self._options = options
+        self._expect = (options.expect or "").encode()
         self._term = term
 
     async def run(self) -> Receipt:
-        result, size, refusals = self._result, self._max_events, self._connection.refusals
+        result, refusals = self._result, self._connection.refusals
+        size, most = self._options.batch, self._options.compresses_above
         requests = deque(self._requests())
         waiting: list[int] = []
         failure: RetryLater | None = None
@@ -69,8 +67,8 @@ class WebhookDelivery:
             if not indexes:
                 continue
             messages = [self._messages[index] for index in indexes]
-            message = messages[0] if size == 1 else batch_of(messages)
-            if self._compresses_above is not None and len(message.body) > self._compresses_above:
+            message = messages[0] if size == 1 else batch_of(messages, self._options)
+            if most is not None and len(message.body) > most:
                 message = await _compressed(message)
             match await self._post(message):
                 case PostAccepted():
@@ -100,8 +98,8 @@ class WebhookDelivery:
     def _requests(self) -> Iterator[list[int]]:
         """The indexes of each request: consecutive messages of the same route."""
         for _, run in groupby(self._messages, key=lambda index: self._messages[index].route):
-            indexes = list(run)
-            yield from (indexes[at : at + self._max_events] for at in range(0, len(indexes), self._max_events))
+            indexes, size = list(run), self._options.batch
+            yield from (indexes[at : at + size] for at in range(0, len(indexes), size))
 
     async def _post(self, message: WebhookMessage) -> PostResult:
         connection = self._connection
@@ -116,7 +114,10 @@ class WebhookDelivery:
         if self._term and response.status == _PRECONDITION_FAILED:
             reason = f"{connection.name} answers 412: it knows a leader of a later term than {self._term}"
             return PostFailed(RetryLater(reason, unavailable=True, doubted=True))
-        match result_of(response.status, response.retry_after, datetime.now(UTC)):
+        result = result_of(response.status, response.retry_after, datetime.now(UTC))
+        if isinstance(result, PostAccepted) and self._expect not in response.body:
+            result = PostRejected(f"answers {response.status} without what expect says", certain=False)
+        match result:
             case PostRejected() if response.status == _UNSUPPORTED and "content-encoding" in headers:
                 # Perhaps the endpoint takes the event uncompressed, so the event is not at fault.
                 reason = f"{connection.name} answers 415: it may not take compressed bodies; see compression"
@@ -145,7 +146,10 @@ class WebhookDelivery:
             headers["webhook-id"] = message.id
             headers["webhook-timestamp"] = str(now)
             headers["webhook-signature"] = signature(connection.keys, message.id, now, message.body)
-        return headers, await connection.request("POST", headers, message.body, target=message.route.target)
+        if self._expect:
+            headers["accept-encoding"] = "identity"
+        keep = READ if self._expect else 0
+        return headers, await connection.request("POST", headers, message.body, keep=keep, target=message.route.target)
 
 
 async def _compressed(message: WebhookMessage) -> WebhookMessage:
@@ -181,14 +185,7 @@ class WebhookSink(NamesGaps):
         result = BatchResult(batch)
         encoded = result.encode(self._encoder.encode)
         messages = {index: message for index, message in encoded.items() if message is not None}
-        delivery = WebhookDelivery(
-            connection,
-            messages,
-            result,
-            max_events=self._options.batch,
-            compresses_above=self._options.compresses_above,
-            term=batch[0].term,
-        )
+        delivery = WebhookDelivery(connection, messages, result, self._options, batch[0].term)
         return self.remembered(batch, await delivery.run())
 
     async def check(self) -> str:

@@ -42,6 +42,13 @@ SINKS: dict[str, dict[str, Any]] = {
     "rows": {"type": "webhook", "url": "http://h:8123/?q=hush", "format": "row", "include": ["before"], "batch": 10},
     "events": {"type": "webhook", "url": "https://h/hook", "batch": 2},
     "made": {"type": "webhook", "url": "http://h/{op}/hush", "format": "raw", "data": "object", "batch": 9},
+    "wrapped": {
+        "type": "webhook",
+        "url": "http://h/w",
+        "format": "row",
+        "batch": 9,
+        "wrap": '{"in": {"rows": []}, "v": 1}',
+    },
     "lines": {
         "type": "webhook",
         "url": "http://h/x",
@@ -178,6 +185,9 @@ def test_the_asyncapi_document_is_one_by_its_official_schema(file: Path, capsys:
     messages = document["components"]["messages"]
     assert messages["lines.endpoint.Delta"]["contentType"] == "text/x"
     assert messages["made.endpoint.Batch"]["contentType"] == "application/json"
+    wrapped = messages["wrapped.endpoint.Batch"]["payload"]
+    assert (wrapped["required"], wrapped["properties"]["v"]) == (["in", "v"], {"const": 1})
+    assert wrapped["properties"]["in"]["properties"]["rows"]["type"] == "array"
     assert document["servers"]["capture"] == {"host": "nats:4222", "protocol": "tls"}
 
 

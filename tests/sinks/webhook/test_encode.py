@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -106,11 +107,13 @@ def test_a_record_without_data_is_rejected_with_its_failure() -> None:
         ({}, "application/json", '[{"n":1},"two"]'),
         ({"content_type": "application/vnd.api+json"}, "application/vnd.api+json", '[{"n":1},"two"]'),
         ({"content_type": "application/x-ndjson"}, "application/x-ndjson", '{"n":1}\ntwo\n'),
+        ({"wrap": '{"all": []}'}, "application/json", '{"all": [{"n":1},"two"]}'),
     ],
 )
-def test_a_batch_of_data_is_an_array_or_lines(options: dict[str, str], content_type: str, body: str) -> None:
+def test_a_batch_of_data_is_an_array_or_lines(options: dict[str, Any], content_type: str, body: str) -> None:
     records = [with_data({"n": 1}), with_data("two", 2)]
-    batch = batch_of([encoded(each, Format.RAW, data="object", batch=2, **options) for each in records])
+    messages = [encoded(each, Format.RAW, data="object", batch=2, **options) for each in records]
+    batch = batch_of(messages, WebhookOptions(url="http://h/", format=Format.RAW, data="object", batch=2, **options))
 
     assert (batch.headers["content-type"], batch.body.decode()) == (content_type, body)
 
@@ -152,11 +155,20 @@ def test_a_notice_goes_without_headers_of_an_object() -> None:
         ({"url": "http://h/{op}#{op}", "format": "raw"}, "a fragment"),
         ({"url": "http://h/{op}", "format": "raw", "request_origin": "a.b"}, "request_origin asks one URL"),
         ({"headers": {"X-A": "{op"}}, "the value of a header is printable ASCII, with expressions in braces"),
+        ({"wrap": '{"a": []}', "format": "row"}, "wrap needs a batch: set batch above 1"),
+        ({"wrap": '{"a": []}', "batch": 2}, "wrap makes a document of your own: set format: raw or format: row"),
+        ({"wrap": '{"a": []', "batch": 2, "format": "row"}, "a JSON document with one [] is expected"),
+        ({"wrap": '{"a": "[]"', "batch": 2, "format": "row"}, "a JSON document with one [] is expected"),
+        ({"wrap": '{"[]": []}', "batch": 2, "format": "row"}, "a JSON document with one [] is expected"),
+        (
+            {"wrap": "[]", "batch": 2, "format": "raw", "data": "object", "content_type": "text/x"},
+            "wrap makes application/json: leave content_type out",
+        ),
         ({"format": "raw", "batch": 2}, "a batch holds CloudEvents, rows or data: with format envelope, or raw"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem.replace(".", r"\.")):
+    with pytest.raises(ValueError, match=re.escape(problem)):
         WebhookOptions(**{"url": "http://h/", **options})
 
 

@@ -394,6 +394,34 @@ async def test_batches_are_sent_when_asked_for(receiver: WebhookReceiver) -> Non
     assert [event["id"] for event in receiver.events] == [record.id for record in batch]
 
 
+async def test_a_batch_stands_in_a_document_of_its_own(receiver: WebhookReceiver) -> None:
+    """So does a single record: the endpoint knows no other form."""
+    sink = await opened(receiver, format="row", batch=3, wrap='{"rows": [], "of": "k8s"}')
+    for records in (changes(2), changes(1)):
+        assert await sink.deliver(records) == ALL_STORED
+    await sink.close()
+
+    found = [json.loads(each.body) for each in receiver.accepted]
+    assert [(len(each["rows"]), each["of"]) for each in found] == [(2, "k8s"), (1, "k8s")]
+
+
+async def test_an_answer_without_what_is_expected_refuses_single_records(receiver: WebhookReceiver) -> None:
+    """As Elasticsearch's ``_bulk`` does behind 200: the others of the request are stored."""
+    batch = changes(4, keys=4)
+
+    def answer(posted: Posted) -> Answer:
+        refused = any(each["id"] == batch[1].id for each in posted.events)
+        return Answer(200, body=b'{"errors":true,"why":"no such field"}' if refused else b'{"errors":false}')
+
+    receiver.answer = answer
+    receipt = await deliver_once(a_sink(receiver.url, format="row", batch=4, expect='"errors":false'), batch)
+
+    assert (list(receipt.pending), receipt.failure) == ([], None)
+    assert receipt.rejected == {1: "answers 200 without what expect says"}
+    assert receipt.answers == {1: '{"errors":true,"why":"no such field"}'}
+    assert {each.headers["accept-encoding"] for each in receiver.asked} == {"identity"}
+
+
 async def test_a_refusal_behind_a_failed_record_is_not_reported_yet(receiver: WebhookReceiver) -> None:
     """What is in front of it would be taken for parked behind it."""
     data = OptionExpression("data", "object.kind", Makes.DATA)
