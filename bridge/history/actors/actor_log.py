@@ -17,7 +17,6 @@ from pathlib import Path
 
 import msgspec
 from kubedelta_reader.sources.files import FileLines
-from kubedelta_reader.sources.lines import DAMAGED
 from kubedelta_reader.sources.parts import timed_parts_of
 
 from bridge.history.actors.audit import Actor
@@ -29,6 +28,8 @@ _SYSTEM = "system:"
 _BEGINNING = b'{"specversion":"1.0","id":'
 _LONGEST_LINE = 4 << 20
 """Bytes: texts that clients chose are cut."""
+_WRITTEN_AT_ONCE = 1 << 20
+"""Bytes."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -61,19 +62,25 @@ class _Line(msgspec.Struct):
 
 def actors_in(path: Path, keys: Collection[str]) -> Mapping[str, Sequence[Actor]]:
     """The actors of the objects with these partition keys, from a file that an ActorLog wrote and from those that it
-    renamed: key → actors. Raises Unavailable, OSError, and ValueError for a file of another program."""
+    renamed: key → actors. Lines that are damaged are passed over. Raises Unavailable, OSError, and ValueError for a
+    file of another program."""
     found: dict[str, list[Actor]] = {key: [] for key in keys}
+    read, reason = 0, ""
     files = FileLines(path, parts=timed_parts_of)
     try:
         files.open()
-        for line in files.lines():
-            event = _decode_line(line or b"")
-            if event.type == TYPE and event.partitionkey in found:
-                found[event.partitionkey].append(_decode_actor(event.data))
-    except (msgspec.MsgspecError, *DAMAGED) as error:
-        raise ValueError(f"{path} is no file of actors: {error}") from error
+        for line in files.undamaged():
+            try:
+                event = _decode_line(line or b"")
+                if event.type == TYPE and event.partitionkey in found:
+                    found[event.partitionkey].append(_decode_actor(event.data))
+                read += 1
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                reason = str(error)
     finally:
         files.close()
+    if reason and not read:
+        raise ValueError(f"{path} is no file of actors: {reason}")
     return found
 
 
@@ -125,10 +132,20 @@ class ActorLog:
             return b""
 
     def append(self, lines: Iterable[bytes]) -> None:
-        """Returns when they are durable. Raises OSError; then none of them counts, and they can be appended again."""
-        content = b"".join(lines)
-        if not content:
-            return
+        """Returns when they are durable. Raises OSError; then none of them counts, and they can be appended again: some
+        may come twice."""
+        part: list[bytes] = []
+        size = 0
+        for line in lines:
+            part.append(line)
+            size += len(line)
+            if size >= _WRITTEN_AT_ONCE:
+                self._write(b"".join(part))
+                part, size = [], 0
+        if part:
+            self._write(b"".join(part))
+
+    def _write(self, content: bytes) -> None:
         end = os.fstat(self._file).st_size
         if end and end + len(content) > self._largest:
             self._rotate()

@@ -65,7 +65,8 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request that changed an object, or may have."""
 
     id: str
-    """The audit id; of a request that deleted several objects, with the uid of each behind it."""
+    """The audit id, and when the request was received and completed: a client may choose one audit id (``Audit-ID``)
+    for several requests. Of a request that deleted several objects, with the uid of each behind it."""
     key: str
     """The partition key of the object; its name is empty where the request names none."""
     verb: str
@@ -159,9 +160,15 @@ def actors_of(line: bytes, cluster: str, named: Callable[[str], str]) -> Sequenc
         raise NotAnAuditEvent(f"no audit event: kind is {event.kind[:100]!r}")
     if not _changes(event):
         return ()
-    found = [_actor(event, cluster, named, each) for each in _objects(event)]
-    # Each object of a collection has an actor; the audit id alone is one of a single object.
-    return [msgspec.structs.replace(each, id=f"{each.id}/{each.uid}") for each in found] if len(found) > 1 else found
+    # Each object of a collection has an actor; they share what is said of the people, which may be long.
+    found = list(_objects(event))
+    id = f"{event.auditID[:_LONGEST]}/{event.requestReceivedTimestamp}/{event.stageTimestamp}"
+    user = _person(event.user, named)
+    impersonated = None if event.impersonatedUser is None else _person(event.impersonatedUser, named)
+    return [
+        _actor(event, cluster, named, each, f"{id}/{each.uid}" if len(found) > 1 else id, user, impersonated)
+        for each in found
+    ]
 
 
 def _changes(event: _Event) -> bool:
@@ -171,7 +178,7 @@ def _changes(event: _Event) -> bool:
     if reference.subresource in _CHANGE_NOTHING or status is None or not 200 <= status.code < 300:
         return False
     try:
-        return "dryRun" not in parse_qs(urlsplit(event.requestURI).query, max_num_fields=100)
+        return "dryRun" not in parse_qs(urlsplit(event.requestURI).query)
     except ValueError:
         return True
 
@@ -211,11 +218,18 @@ def _objects(event: _Event) -> Iterator[_Changed]:
         yield _Changed(namespace, name, Join.WINDOW if name else Join.NONE)
 
 
-def _actor(event: _Event, cluster: str, named: Callable[[str], str], changed: _Changed) -> Actor:
+def _actor(
+    event: _Event,
+    cluster: str,
+    named: Callable[[str], str],
+    changed: _Changed,
+    id: str,
+    user: Person,
+    impersonated: Person | None,
+) -> Actor:
     reference = event.objectRef or _Reference()
-    impersonated = event.impersonatedUser
     return Actor(
-        id=event.auditID,
+        id=id,
         key=partition_key(cluster, reference.apiGroup, reference.resource, changed.namespace, changed.name),
         verb=event.verb,
         subresource=reference.subresource,
@@ -225,8 +239,8 @@ def _actor(event: _Event, cluster: str, named: Callable[[str], str], changed: _C
         before=changed.before,
         received=event.requestReceivedTimestamp,
         completed=event.stageTimestamp,
-        user=_person(event.user, named),
-        impersonated=None if impersonated is None else _person(impersonated, named),
+        user=user,
+        impersonated=impersonated,
         agent=event.userAgent[:_LONGEST],
         address=named((event.sourceIPs or [""])[-1][:_LONGEST]),
     )

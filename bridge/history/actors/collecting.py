@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
@@ -47,15 +47,22 @@ class Collector:
 
     def add(self, events: Iterable[bytes]) -> None:
         """Returns when the actors of the events are durable. Raises OSError; then none of them counts."""
-        lines, joins, unreadable = [], Counter[str](), 0
-        for event in events:
-            try:
-                for actor in actors_of(event, self.cluster, self.named):
-                    lines.append(encoded(actor, self.cluster))
+        joins, unreadable = Counter[str](), 0
+
+        def lines() -> Iterator[bytes]:
+            """An event of a collection has many actors, so they are made as they are written."""
+            nonlocal unreadable
+            for event in events:
+                try:
+                    actors = actors_of(event, self.cluster, self.named)
+                except NotAnAuditEvent:
+                    unreadable += 1
+                    continue
+                for actor in actors:
                     joins[actor.join] += 1
-            except NotAnAuditEvent:
-                unreadable += 1
-        self.log.append(lines)
+                    yield encoded(actor, self.cluster)
+
+        self.log.append(lines())
         self.actors.update(joins)
         self.unreadable += unreadable
 

@@ -110,6 +110,6 @@ def _window(actor: Actor) -> tuple[datetime, datetime] | None:
     """None if its times are none."""
     try:
         received, completed = map(datetime.fromisoformat, (actor.received, actor.completed))
-    except ValueError:
+        return (received, completed + SLACK) if received.tzinfo and completed.tzinfo else None
+    except (ValueError, OverflowError):
         return None
-    return (received, completed + SLACK) if received.tzinfo and completed.tzinfo else None

@@ -19,6 +19,8 @@ from bridge.history.actors.audit import (
 from bridge.transform.redaction_key import RedactionKey
 from tests.bridge.history.actors.audit_events import UID, answered, audit_event, line
 
+REQUEST = "6f6a1f9c-0001/2026-11-27T10:00:00.000000Z/2026-11-27T10:00:00.020000Z"
+
 
 def actors(event: dict[str, Any], naming: Naming = Naming.PLAIN) -> list[Actor]:
     return [*actors_of(line(event), "prod", names(naming, RedactionKey(bytes(32))))]
@@ -64,6 +66,17 @@ def test_an_object_that_is_deleted_at_once_is_known_by_its_uid() -> None:
     assert (actor.join, actor.uid, actor.version) == (Join.VERSION, UID, "")
 
 
+def test_requests_that_a_client_gave_one_audit_id_have_ids_of_their_own() -> None:
+    first, second = audit_event(), audit_event(requestReceivedTimestamp="2026-11-27T10:00:00.000001Z")
+    assert actors(first)[0].id == actors(first)[0].id != actors(second)[0].id
+    assert len(actors(audit_event(auditID="a" * 1_000_000))[0].id) < 2000
+
+
+def test_a_trial_is_none_however_long_its_query() -> None:
+    query = "&".join(["a=1"] * 200)
+    assert actors(audit_event(requestURI=f"/apis?{query}&dryRun=All")) == []
+
+
 def test_a_collection_has_an_actor_for_each_object_that_was_listed() -> None:
     items = [
         {"metadata": {"uid": f"uid-{n}", "resourceVersion": str(n), "namespace": "shop", "name": f"web-{n}"}}
@@ -71,8 +84,8 @@ def test_a_collection_has_an_actor_for_each_object_that_was_listed() -> None:
     ]
     found = actors(audit_event("deletecollection", responseObject={"kind": "DeploymentList", "items": items}))
     assert [(each.id, each.join, each.before) for each in found] == [
-        ("6f6a1f9c-0001/uid-1", Join.BEFORE, "1"),
-        ("6f6a1f9c-0001/uid-2", Join.BEFORE, "2"),
+        (f"{REQUEST}/uid-1", Join.BEFORE, "1"),
+        (f"{REQUEST}/uid-2", Join.BEFORE, "2"),
     ]
     assert found[0].key == "prod/apps/deployments/shop/web-1"
 

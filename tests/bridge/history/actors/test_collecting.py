@@ -16,7 +16,7 @@ import pytest
 from kubedelta_reader.sources.files import FileSource
 from kubedelta_reader.sources.parts import timed_parts_of
 
-from bridge.history.actors.actor_log import ActorLog
+from bridge.history.actors.actor_log import ActorLog, actors_in
 from bridge.history.actors.collecting import AuditWebhook, Collector, follow
 from bridge.http.access import TokenFile, TokenGate
 from bridge.telemetry.facts import discard
@@ -41,7 +41,7 @@ def event(number: int) -> bytes:
 
 
 def written(path: Path) -> list[str]:
-    return [json.loads(each)["id"] for each in path.read_bytes().splitlines()]
+    return [json.loads(each)["id"].partition("/")[0] for each in path.read_bytes().splitlines()]
 
 
 def mode_of(path: Path) -> int:
@@ -61,6 +61,30 @@ async def test_a_process_goes_on_where_the_one_before_was_killed(tmp_path: Path,
     await run(audit, Collector("prod", str, log))
     assert written(output) == ["audit-1", "audit-2", "audit-3"]
     assert mode_of(output) == 0o600
+
+
+def test_many_actors_of_one_event_are_written_part_by_part(output: Path) -> None:
+    items = [{"metadata": {"uid": f"uid-{number}"}} for number in range(300)]
+    people = {"username": "ada", "groups": ["g" * 1000] * 100}
+    deleted = audit_event("deletecollection", user=people, responseObject={"kind": "PodList", "items": items})
+    log = ActorLog(output, largest=4 << 20, keep=100)
+    Collector("prod", str, log).add([line(deleted)])
+    log.close()
+
+    parts = [*output.parent.glob("actors*.jsonl")]
+    assert max(each.stat().st_size for each in parts) <= 4 << 20
+    assert sum(len(each.read_bytes().splitlines()) for each in parts) == 300
+
+
+def test_a_damaged_line_hides_no_other(output: Path, log: ActorLog) -> None:
+    collector = Collector("prod", str, log)
+    collector.add([event(1)])
+    with output.open("ab") as file:
+        file.write(b"\0\0\n")
+    collector.add([event(2)])
+
+    key = "prod/apps/deployments/shop/web"
+    assert [each.version for each in actors_in(output, [key])[key]] == ["1", "2"]
 
 
 async def test_actors_come_again_where_their_position_was_not_saved(tmp_path: Path, output: Path) -> None:
