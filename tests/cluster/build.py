@@ -81,7 +81,7 @@ def toolchain_missing(recipe: Recipe) -> ToolchainMissing | None:
     built = find(recipe) is not None
     match recipe.group:
         case Group.GO:
-            reason = None if built else _go_missing()
+            reason = None if built else _go_missing(recipe)
         case Group.JAVA:
             reason = _java_missing() or (None if built or shutil.which("mvn") else "no mvn on PATH")
         case Group.IMAGE:
@@ -91,11 +91,11 @@ def toolchain_missing(recipe: Recipe) -> ToolchainMissing | None:
     return None if reason is None else ToolchainMissing(recipe.group, reason)
 
 
-def _go_missing() -> str | None:
+def _go_missing(recipe: Recipe) -> str | None:
     if shutil.which("go") is None:
         return "no go on PATH"
-    # Asked in a recipe's folder, an older Go either fetches the one that go.mod names or says that it may not.
-    answer = subprocess.run(["go", "version"], cwd=ALL[0].sources[0].parent, capture_output=True, text=True)
+    # Asked in the recipe's folder, an older Go either fetches the one that go.mod names or says that it may not.
+    answer = subprocess.run(["go", "version"], cwd=recipe.sources[0].parent, capture_output=True, text=True)
     return None if answer.returncode == 0 else _last_lines(answer.stderr, 1)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import recipes
-from tests.cluster.build import BuildFailed, Built, cache_folder, find, provide
+from tests.cluster.build import BuildFailed, Built, ToolchainMissing, cache_folder, find, provide, toolchain_missing
 from tests.cluster.recipes import Group, Recipe
 
 
@@ -73,6 +73,16 @@ def test_another_source_is_another_build(tmp_path: Path) -> None:
     (tmp_path / "source").write_text("version 2")
 
     assert thing.folder_name != before
+
+
+def test_a_recipe_is_left_out_for_the_go_that_it_needs_itself(tmp_path: Path) -> None:
+    says = "import os, sys; sys.exit('too old' if os.getcwd().endswith('new') else 0)"
+    (tmp_path / "go").write_text(f"#!{sys.executable}\n{says}\n")
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+
+    assert toolchain_missing(recipe(tmp_path / "old", "pass")) is None
+    assert toolchain_missing(recipe(tmp_path / "new", "pass")) == ToolchainMissing(Group.GO, "too old")
 
 
 @pytest.mark.parametrize("server", recipes.VERSIONS)
