@@ -47,6 +47,9 @@ class Op(StrEnum):
         return op
 
 
+OP_OF_NAME = {op.value: op for op in Op}
+
+
 class Evidence(StrEnum):
     """How the bridge learned of a change. An attribute of every event."""
 

@@ -14,7 +14,7 @@ from kubedelta_reader import Record
 from kubedelta_reader.events import attributes_of, rfc3339, state_in
 from msgspec.structs import replace
 
-from bridge.model.change import Op
+from bridge.model.change import OP_OF_NAME, Op
 from bridge.model.formats.cloudevent import GAP_TYPE, SNAPSHOT_TYPES, TERM_TYPE
 from bridge.model.formats.envelope import OP_OF_CODE
 from bridge.model.formats.notice import GapData, SnapshotData, TermData
@@ -64,7 +64,6 @@ class FollowedRecord(msgspec.Struct, frozen=True, gc=False):
 
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
 _NOTHING = msgspec.Raw()
-_OPS = {op.value: op for op in Op}
 _WITH_STATES = ("kubedelta.envelope.", "kubedelta.row.")
 """Types of events whose data has a form of its own."""
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
@@ -200,7 +199,7 @@ def _from_event(line: bytes) -> FollowedRecord:
         states = FollowedRecord(b"", object=state_in(event.data) or None)
     return FollowedRecord(
         line,
-        op=_OPS.get(event.op),
+        op=OP_OF_NAME.get(event.op),
         time=event.time,
         cluster=key.cluster,
         group=key.group,
@@ -241,7 +240,7 @@ def _from_row(line: bytes) -> FollowedRecord:
     row = _decode_row(line)
     return FollowedRecord(
         line,
-        op=_OPS.get(row.op),
+        op=OP_OF_NAME.get(row.op),
         time=row.time,
         cluster=row.cluster,
         group=row.group,

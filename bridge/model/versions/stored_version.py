@@ -13,14 +13,13 @@ import msgspec
 from kubedelta_reader import Record
 from kubedelta_reader.events import attributes_of, notice_id
 
-from bridge.model.change import Op
+from bridge.model.change import OP_OF_NAME, Op
 from bridge.model.formats.cloudevent import GAP_TYPE
 from bridge.model.formats.envelope import OP_OF_CODE
 from bridge.model.formats.object_paths import object_name, partition_key
 
 _OURS = "kubedelta."
 _ABOUT_OBJECTS = ("kubedelta.object.", "kubedelta.envelope.", "kubedelta.row.")
-_OPS = {op.value: op for op in Op}
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -148,7 +147,7 @@ def _in_line(event: _Line) -> StoredVersion:
     source = event.source
     if event.is_row:
         key = partition_key(event.cluster, event.group, event.resource, event.namespace, event.name)
-        op = _OPS.get(event.op)
+        op = OP_OF_NAME.get(event.op)
         return StoredVersion(StoredKind.OBJECT, key, op, event.uid, event.resource_version) if op else FOREIGN
     if isinstance(source, str):
         attributes = ("type", "partitionkey", "op", "uid", "resourceversion")

@@ -13,7 +13,7 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from bridge.model.change import Evidence, Op
+from bridge.model.change import OP_OF_NAME, Evidence, Op
 from bridge.model.formats.content import parted
 from bridge.model.primitives.packing import pack, unpack
 from bridge.model.record import Delta, Gap, Record, Selected, Snapshot
@@ -62,7 +62,6 @@ _TYPES = {
     for before in (bytes, type(None))
 }
 """Valid types of a row's columns. SQLite checks types when a row is written, and trusts the file when it is read."""
-_OPS = {op.value: op for op in Op}
 _EVIDENCE = {evidence.value: evidence for evidence in Evidence}
 encode = msgspec.json.Encoder().encode
 _decode_targets = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -114,7 +113,7 @@ def record_of(values: LogValues, codec: Codec, op: Op | None = None, before_of: 
         state, managers = parted(codec.bodies.unpack_whole(body, Place.body, sequence))
         return Delta(
             sequence,
-            op or _OPS[logged],
+            op or OP_OF_NAME[logged],
             # Of a record that is no delete, only a selection makes one.
             Evidence.UNSELECTED if op is Op.DELETED and logged != Op.DELETED else _EVIDENCE[evidence],
             codec.resources[resource],
