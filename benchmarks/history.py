@@ -17,6 +17,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -136,7 +137,7 @@ def build(path: Path, day: Day, bounds: HistoryBounds) -> float:
     """Returns seconds of CPU time."""
     spent = 0.0
     lines = day.lines()
-    with Recorder(path, "a simulated day", bounds) as recorder:
+    with closing(Recorder(path, "a simulated day", bounds)) as recorder:
         number = 0
         while batch := list(islice(lines, BATCH)):
             begin = time.process_time()

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -70,7 +70,10 @@ def at(
 def _demand_one_cluster(history: HistoryFile) -> None:
     clusters = sorted({each.cluster for each in history.resources})
     if len(clusters) > 1:
-        raise CommandEnds(Exit.NO, f"a history of one cluster is needed; the file has {', '.join(clusters)}")
+        known = f"the file has {', '.join(map(plain, clusters))}"
+        raise CommandEnds(
+            Exit.NO, f"{known}: build a history from a sink that has one of them; history and diff read all"
+        )
 
 
 def _kind(history: HistoryFile, point: PastPoint, kept: KeptResource) -> Kind:
@@ -198,13 +201,14 @@ def _print_documents(states: Iterator[StateAt], *, alone: bool, as_json: bool) -
             say(pretty(_text(each)) if as_json else state_as_yaml(each.state or b"null"))
         return
     say('{"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [' if as_json else "apiVersion: v1\nitems:")
-    first = next(states, None)
-    for number, each in enumerate(chain([] if first is None else [first], states)):
+    is_empty = True
+    for each in states:
         if as_json:
-            say((", " if number else "") + pretty(_text(each)))
+            say(("" if is_empty else ", ") + pretty(_text(each)))
         else:
             say("- " + state_as_yaml(each.state or b"null").replace("\n", "\n  "))
-    say("]}" if as_json else "kind: List\nmetadata: {}" if first else "  []\nkind: List\nmetadata: {}")
+        is_empty = False
+    say("]}" if as_json else ("  []\n" if is_empty else "") + "kind: List\nmetadata: {}")
 
 
 def _text(found: StateAt) -> str:

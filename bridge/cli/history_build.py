@@ -7,7 +7,7 @@ goes on where it was.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 
 import apsw
@@ -35,7 +35,7 @@ def build(source: str, path: Path | None, *, file: Path | None, follow: bool, ke
     target, bounds = history_file(file), HistoryBounds(keep, max_bytes)
     try:
         name, stream = _stream(source, path)
-        with progress() as line, Recorder(target, name, bounds, partitioned=stream.partitioned) as recorder:
+        with progress() as line, closing(Recorder(target, name, bounds, partitioned=stream.partitioned)) as recorder:
             foreign = asyncio.run(_build(stream, recorder, line, follow=follow))
     except CannotRead as error:
         raise CommandEnds(Exit.NO, f"{source}: {error}") from error

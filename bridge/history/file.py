@@ -105,8 +105,7 @@ class HistorySize(NamedTuple):
     """The time of the newest record; 0 without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class PointBound:
+class PointBound(NamedTuple):
     """How far an answer about a point can be trusted."""
 
     exact: bool

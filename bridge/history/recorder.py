@@ -21,8 +21,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import time_ns
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from kubedelta_reader import (
@@ -104,14 +103,6 @@ class Recorder:
         except BaseException:
             self._connection.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._connection.close()

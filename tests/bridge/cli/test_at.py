@@ -218,6 +218,21 @@ async def test_what_was_not_there_is_said(command: Command) -> None:
     assert "it has: configmaps, customresourcedefinitions.apiextensions.k8s.io, deployments.apps, pods" in unknown.err
 
 
+async def test_of_two_clusters_the_command_says_what_to_do(
+    command: Command, tmp_path: Path, build_history: BuildHistory
+) -> None:
+    await build_history(RECORDS[:2])
+    file = tmp_path / "deltas.ndjson"
+    file.write_text(file.read_text() + file.read_text().replace("prod", "west"))
+    await command("history", "build", "--from", str(file))
+
+    for words in (["at", LATE, "get", "pods"], ["restore", "po/web-1", "--at", LATE]):
+        refused = await command(*words)
+        assert refused.code == Exit.NO
+        assert "the file has prod, west: build a history from a sink that has one of them" in refused.err
+    assert (await command("history", "po/web-1")).code == Exit.OK
+
+
 @pytest.mark.usefixtures("history")
 async def test_objects_behind_a_gap_are_uncertain(command: Command) -> None:
     ended = await command("at", "now", "get", "pods", "-o", "name")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class Stream:
 
 def build(path: Path, events: Iterable[Event], bounds: HistoryBounds = EVERYTHING, *, batch: int = 10) -> Path:
     """Records the events that are behind the file's position."""
-    with Recorder(path, "a test", bounds) as recorder:
+    with closing(Recorder(path, "a test", bounds)) as recorder:
         begin = int(recorder.position or b"0")
         rest = list(events)[begin:]
         for start in range(0, len(rest), batch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_a_build_that_fails_in_a_batch_goes_on_as_if_it_had_not(tmp_path: Path, 
     whole = build(tmp_path / "whole.db", events)
 
     def broken(count: int) -> None:
-        with Recorder(tmp_path / "k8s.db", "a test", EVERYTHING) as recorder, recorder.batch(b"100"):
+        with closing(Recorder(tmp_path / "k8s.db", "a test", EVERYTHING)) as recorder, recorder.batch(b"100"):
             for event in events[:count]:
                 recorder.record(event)
             raise InterruptedError
@@ -57,7 +58,10 @@ def test_two_builds_cannot_write_one_file(tmp_path: Path) -> None:
     event = churn().events[0]
     path = build(tmp_path / "k8s.db", [])
 
-    with Recorder(path, "a test", EVERYTHING) as one, Recorder(path, "a test", EVERYTHING) as other:
+    with (
+        closing(Recorder(path, "a test", EVERYTHING)) as one,
+        closing(Recorder(path, "a test", EVERYTHING)) as other,
+    ):
         with one.batch(b"1"):
             one.record(event)
         with pytest.raises(NotInHistory, match="another build writes"), other.batch(b"1"):
