@@ -251,16 +251,8 @@ class HistoryFile:
                 if cut.time is not None:
                     state, next_blind = self._state(object, newest, step, time)
                     is_blind = next_blind is not None and next_blind <= cut.time
-                yield StateAt(
-                    key=key,
-                    uid=uid,
-                    version=version,
-                    sequence=sequence,
-                    time=time,
-                    state=state,
-                    blind=blind,
-                    uncertain=self._uncertain(gaps, key, sequence) or (_COMPARED if is_blind else ""),
-                )
+                uncertain = self._uncertain(gaps, key, sequence) or (_COMPARED if is_blind else "")
+                yield StateAt(key, uid, version, sequence, time, state, blind, uncertain)
 
     def changes(self, after: PastPoint) -> Iterator[HistoryStep]:
         """The steps behind the point, in the order of ``sequence``. Raises NotInHistory as ``at`` does."""

@@ -236,21 +236,11 @@ class Recorder:
             blind = self._incarnations.seen(found.resource)
         elif evidence in _SEEN and event.op != "sync":
             self._incarnations.see(found.resource, found.time)
+        told = found.id, event.sequence, found.time, event.op, evidence, event.version, event.managers or None
         self._connection.execute(
             "INSERT INTO steps (object, sequence, time, op, evidence, version, managers, blind, whole, back)"
             " VALUES (?,?,?,?,?,?,?,?,?,?)",
-            (
-                found.id,
-                event.sequence,
-                found.time,
-                event.op,
-                evidence,
-                event.version,
-                event.managers or None,
-                blind,
-                whole,
-                back,
-            ),
+            (*told, blind, whole, back),
         )
 
     # ── Notices ──────────────────────────────────────────────────────────────

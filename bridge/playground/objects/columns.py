@@ -244,12 +244,8 @@ class _Column:
         found = _COLUMN.fullmatch(_ALIKE.get(text, text))
         if found is None:
             raise ValueError(f"no column: {text}")
-        self.shown = PrinterColumn(
-            found["name"],
-            found["type"] or "string",
-            "name" if found["name"] == "Name" else "",
-            len(found["wide"]),
-        )
+        form = "name" if found["name"] == "Name" else ""
+        self.shown = PrinterColumn(found["name"], found["type"] or "string", form, priority=len(found["wide"]))
         self._read = _HOW[found["how"] or "text"]
         self._path = found["path"]
         self._otherwise = found["otherwise"]
