@@ -36,18 +36,24 @@ class Parser(argparse.ArgumentParser):
 
 
 class IntermixedParser(Parser):
-    """Accepts options between positional arguments, unless it has actions: ``drop hook -c FILE 7``."""
+    """Accepts options between positional arguments, unless it has actions: ``drop hook -c FILE 7``. What it does not
+    know, it refuses itself, where argparse would leave it to the parser of the whole command line, and to its usage."""
 
     _inside = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self._inside or self._subparsers is not None:
+        if self._inside:
             return super().parse_known_args(args, namespace)
         self._inside = True  # argparse calls this method again, for options and for positional arguments.
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            intermixed = self._subparsers is None
+            parse = self.parse_known_intermixed_args if intermixed else super().parse_known_args
+            values, unknown = parse(args, namespace)
         finally:
             self._inside = False
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return values, unknown
 
 
 class Completes(StrEnum):
@@ -226,39 +232,37 @@ def number(text: str) -> int:
 
 
 def start(text: str) -> int | str:
-    """The start of a replay: a sequence number, ``beginning``, or a time, converted to the form of records."""
+    """The start of a replay: a sequence number, ``beginning``, a time, or a duration before now. Times are converted to
+    the form of records."""
     if text == "beginning":
         return text
-    if text.isdecimal():
+    if re.fullmatch(r"[0-9.]+", text):
         return number(text)
     try:
-        if _RFC3339.fullmatch(text):
-            return _rfc3339(text).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+        return _past(text).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
     except (ValueError, OverflowError):
-        pass
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is no start of a replay; allowed: a sequence number such as 1200, a time with its offset such as "
-        "2026-11-21T08:30:00Z or 2026-11-21T09:30:00+01:00, or beginning"
-    )
-
-
-def _rfc3339(text: str) -> datetime:
-    """Raises ValueError and OverflowError."""
-    return datetime.fromisoformat(text.upper()).astimezone(UTC)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no start of a replay; allowed: a sequence number such as 1200, a duration before now such as "
+            "10m, a time with its offset such as 2026-11-21T08:30:00Z or 2026-11-21T09:30:00+01:00, or beginning"
+        ) from None
 
 
 def moment(text: str) -> datetime:
     """A time in the past: RFC 3339, or a duration before now."""
     try:
-        if _RFC3339.fullmatch(text):
-            return _rfc3339(text)
-        return datetime.now(UTC) - timedelta(seconds=Duration.read(text))
+        return _past(text)
     except (ValueError, OverflowError):
-        pass
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is not a time; allowed: a duration before now such as 10m, or a time with its offset such as "
-        "2026-11-21T08:30:00Z"
-    )
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time; allowed: a duration before now such as 10m, or a time with its offset such as "
+            "2026-11-21T08:30:00Z"
+        ) from None
+
+
+def _past(text: str) -> datetime:
+    """Raises ValueError and OverflowError."""
+    if _RFC3339.fullmatch(text):
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    return datetime.now(UTC) - timedelta(seconds=Duration.read(text))
 
 
 def count(text: str) -> int:

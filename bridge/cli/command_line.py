@@ -56,7 +56,6 @@ _ADMIN = "bridge.cli.admin"
 _RESOURCE = Argument(
     "--resource", metavar="R", completes=Completes.RESOURCES, help="only this resource (kubectl's name)"
 )
-_NAMESPACE = Argument("--namespace", metavar="N", help="only objects in this namespace")
 
 RUN = CommandSpec(
     "run",
@@ -244,7 +243,7 @@ TAIL = CommandSpec(
     ),
     OWN_CONFIG,
     _RESOURCE,
-    _NAMESPACE,
+    NAMESPACE,
     Argument("--where", metavar="CEL", help="only records for which this holds: object.spec.replicas > 1"),
     Argument("--lines", metavar="N", type=count, help="begin with the last N records (default: 10)"),
     Argument("--since", metavar="TIME", type=moment, help="begin at a time: 10m ago, or 2026-11-21T08:30:00Z"),
@@ -339,7 +338,7 @@ _OBJECTS = Argument(
 )
 SHOW = CommandSpec(
     "show",
-    "print every step of an object; the word show may be left out",
+    "print every step of an object: kubedelta history TYPE/NAME; the word show may be left out",
     "bridge.cli.history:show",
     _OBJECTS,
     NAMESPACE,
@@ -361,7 +360,11 @@ DIFF = CommandSpec(
     Argument("before", metavar="POINT", help="2026-11-24T10:00Z, 2h (ago), now, or pods=184467 (a resourceVersion)"),
     Argument("after", metavar="POINT"),
     Argument(
-        "words", metavar="TYPE[/NAME]", nargs="*", help="only these resources or objects: pods,deploy, deploy/web"
+        "words",
+        metavar="TYPE[/NAME]",
+        nargs="*",
+        default=(),
+        help="only these resources or objects: pods,deploy, deploy/web",
     ),
     NAMESPACE,
     EVERY_NAMESPACE,
@@ -499,10 +502,10 @@ REPLAY = CommandSpec(
         metavar="START",
         type=start,
         required=True,
-        help="a sequence number, a time such as 2026-11-21T08:30:00Z, or beginning",
+        help="a sequence number, a time such as 2026-11-21T08:30:00Z, a time ago such as 10m, or beginning",
     ),
     _RESOURCE,
-    _NAMESPACE,
+    NAMESPACE,
     Argument("--wait", action="store_true", help="wait until a running bridge has delivered them"),
     CONFIG,
     AS_JSON,
@@ -527,7 +530,7 @@ SNAPSHOT = CommandSpec(
         "sink", metavar="SINK", nargs="?", completes=Completes.SINKS, help="the sink; with --status, all without it"
     ),
     _RESOURCE,
-    _NAMESPACE,
+    NAMESPACE,
     Argument("--where", metavar="CEL", help="only objects for which this holds: object.spec.replicas > 1"),
     Argument("--wait", action="store_true", help="wait until a running bridge has delivered it"),
     Argument("--status", action="store_true", help="print the newest snapshot, and how far it is delivered"),
@@ -619,11 +622,18 @@ COMMANDS = (
 
 # ── The parser ───────────────────────────────────────────────────────────────
 
+_BEFORE_COMMANDS = ("-h", "--help", "--version")
+
 
 def parse(arguments: Sequence[str]) -> Command:
     """Returns the chosen command as a function without parameters, which returns the exit code. Raises UsageError;
     `--help` and `--version` print and raise SystemExit(0)."""
-    values = vars(build_parser().parse_args(_with_implied(arguments)))
+    parser = build_parser()
+    if not arguments:
+        parser.error("name a command; kubedelta --help lists them")
+    if (first := arguments[0]).startswith("-") and not any(each.startswith(first) for each in _BEFORE_COMMANDS):
+        parser.error(f"{first} stands behind a command: kubedelta COMMAND {first}; kubedelta --help lists the commands")
+    values = vars(parser.parse_args(_with_implied(arguments)))
     spec, chosen = values.pop("spec"), values.pop("parser")
     if spec.adjust is not None:
         spec.adjust(chosen, values)
@@ -682,7 +692,10 @@ def _add(parsers: Subparsers, spec: CommandSpec) -> None:
     parser.set_defaults(spec=spec, parser=parser)
     if spec.actions:
         actions = parser.add_subparsers(
-            title="actions", metavar="ACTION", required=not spec.function, parser_class=IntermixedParser
+            title="actions",
+            metavar="|".join(action.name for action in spec.actions),
+            required=not spec.function,
+            parser_class=IntermixedParser,
         )
         for action in spec.actions:
             _add(actions, action)

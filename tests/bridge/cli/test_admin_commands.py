@@ -554,8 +554,14 @@ async def test_a_time_without_an_offset_is_refused_with_the_formats(running: Adm
     _, _, err = await running("replay hook --from 2026-11-21T08:30:00")
     assert err.splitlines()[-1] == (
         "kubedelta replay: argument --from: '2026-11-21T08:30:00' is no start of a replay; allowed: a sequence number "
-        "such as 1200, a time with its offset such as 2026-11-21T08:30:00Z or 2026-11-21T09:30:00+01:00, or beginning"
+        "such as 1200, a duration before now such as 10m, a time with its offset such as 2026-11-21T08:30:00Z or "
+        "2026-11-21T09:30:00+01:00, or beginning"
     )
+
+
+def test_a_replay_begins_some_time_ago() -> None:
+    ago = datetime.now(UTC) - datetime.fromisoformat(str(start("10m")))
+    assert timedelta(minutes=10) - timedelta(seconds=1) < ago < timedelta(minutes=15)
 
 
 @given(moment=datetimes(timezones=timezones()))

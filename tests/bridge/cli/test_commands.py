@@ -54,6 +54,32 @@ def test_a_wrong_command_line_is_a_usage_error(words: list[str], capsys: pytest.
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "kubedelta: name a command; kubedelta --help lists them"),
+        (["-c", "x", "status"], "kubedelta: -c stands behind a command: kubedelta COMMAND -c;"),
+        (["status", "-n", "shop"], "usage: kubedelta status [-h]"),
+        (["status", "-n", "shop"], "kubedelta status: unrecognized arguments: -n shop"),
+        (["sinks", "pause", "hook", "--now"], "kubedelta sinks pause: unrecognized arguments: --now"),
+        (["dead-letters"], "the following arguments are required: list|show|retry|drop"),
+        (["diff", "10m"], "kubedelta diff: the following arguments are required: POINT\n"),
+    ],
+)
+def test_a_wrong_command_line_is_told_with_what_is_allowed_there(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == Exit.USAGE
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["tail", "copy"], ["snapshot", "copy"], ["replay", "copy", "--from", "beginning"]])
+def test_a_namespace_has_kubectls_short_option_everywhere(words: list[str]) -> None:
+    ended = parse([*words, "-c", "kubedelta.yaml", "-n", "shop"])
+    assert isinstance(ended, partial)
+    assert ended.args[0].keywords["namespace"] == "shop"
+
+
+@pytest.mark.parametrize(
     ("words", "on_a_terminal", "behind_a_pipe"),
     [
         ([], 10.0, None),
