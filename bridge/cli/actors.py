@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import ssl
 from pathlib import Path
@@ -61,7 +62,10 @@ def actors(
         else:
             asyncio.run(_serve(collector, listen or ("", 0), certificate, token, client_ca))
     except OSError as error:
-        raise CommandEnds(Exit.UNAVAILABLE, f"{error.filename or to}: {error.strerror}") from error
+        # A post that cannot be written is answered, so an error of the server is one of its address.
+        where = f"--listen {listen[0]}:{listen[1]}" if listen is not None else error.filename or to
+        reason = os.strerror(error.errno) if error.errno else error
+        raise CommandEnds(Exit.UNAVAILABLE, f"{where}: {reason}") from error
     except Unavailable as error:
         raise CommandEnds(Exit.UNAVAILABLE, error) from error
     except ValueError as error:
@@ -116,11 +120,22 @@ async def _serve(
 ) -> None:
     ended = asyncio.Event()
     handle_signals(lambda _: ended.set())
-    gate = None if token is None else TokenGate(TokenFile(token), "--token-file")
-    webhook = AuditWebhook(collector, listen, _tls(certificate, client_ca), gate, discard)
+    webhook = AuditWebhook(collector, listen, _tls(certificate, client_ca), _gate(token), discard)
     async with webhook:
         complain(f"listening on port {webhook.port}")
         await ended.wait()
+
+
+def _gate(token: Path | None) -> TokenGate | None:
+    """Raises CommandEnds for a file that has no token at the start."""
+    if token is None:
+        return None
+    file = TokenFile(token)
+    try:
+        file.read()
+    except ValueError as error:
+        raise CommandEnds(Exit.CONFIG, f"--token-file: {error}") from error
+    return TokenGate(file, "--token-file")
 
 
 def _tls(certificate: tuple[Path, Path] | None, client_ca: Path | None) -> ssl.SSLContext:

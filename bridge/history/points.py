@@ -45,6 +45,8 @@ class PastPoint:
                 return cls(text, microseconds(text.upper()))
             return cls(text, _since_1970(datetime.now(UTC) - timedelta(seconds=Duration.read(text))))
         except (ValueError, OverflowError):
+            if _TIME.fullmatch(f"{text}Z"):
+                raise ValueError(f"{text!r} has no zone; allowed: {text}Z, or with an offset {text}+01:00") from None
             raise ValueError(f"{text!r} is not a point in the past; allowed: {ALLOWED}") from None
 
 

@@ -56,6 +56,7 @@ def encoded(actor: Actor, cluster: str) -> bytes:
 
 class _Line(msgspec.Struct):
     type: str
+    source: str
     partitionkey: str
     data: msgspec.Raw
 
@@ -63,24 +64,33 @@ class _Line(msgspec.Struct):
 def actors_in(path: Path, keys: Collection[str]) -> Mapping[str, Sequence[Actor]]:
     """The actors of the objects with these partition keys, from a file that an ActorLog wrote and from those that it
     renamed: key → actors. Lines that are damaged are passed over. Raises Unavailable, OSError, and ValueError for a
-    file of another program."""
+    file of another program or cluster."""
     found: dict[str, list[Actor]] = {key: [] for key in keys}
-    read, reason = 0, ""
+    sources: set[str] = set()
+    reason = ""
     files = FileLines(path, parts=timed_parts_of)
     try:
         files.open()
         for line in files.undamaged():
             try:
                 event = _decode_line(line or b"")
-                if event.type == TYPE and event.partitionkey in found:
+                if event.type != TYPE:
+                    reason = f"it has {event.type}"
+                    continue
+                sources.add(event.source)
+                if event.partitionkey in found:
                     found[event.partitionkey].append(_decode_actor(event.data))
-                read += 1
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 reason = str(error)
     finally:
         files.close()
-    if reason and not read:
+    if reason and not sources:
         raise ValueError(f"{path} is no file of actors: {reason}")
+    clusters = {key.partition("/")[0] for key in keys}
+    others = {source.removeprefix("/clusters/") for source in sources}
+    if others and clusters and clusters.isdisjoint(others):
+        there, wanted = (", ".join(sorted(each)) for each in (others, clusters))
+        raise ValueError(f"{path} has actors of the cluster {there}, and none of {wanted}: see --cluster of actors")
     return found
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 
 from bridge.cli.exits import Exit
 from tests.bridge.history.actors.audit_events import answered, audit_event, line
+from tests.kit.certificates import Authority
 from tests.kit.commands import in_a_process
 
 
@@ -89,6 +91,20 @@ def test_files_that_cannot_be_used_are_named(log: Path) -> None:
     )
     ended = in_a_process("actors", *posts, "--to", output)
     assert (ended.code, f"cannot use {missing}" in ended.err) == (Exit.CONFIG, True)
+
+
+def test_a_server_that_could_take_no_post_does_not_start(log: Path, tmp_path: Path) -> None:
+    issued = Authority.make(tmp_path / "ca").issue("localhost")
+    token = tmp_path / "token"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        certificate = ["--cert", str(issued.certificate), "--cert-key", str(issued.key)]
+        words = ["actors", "--listen", address, *certificate, "--token-file", str(token), "--to", f"{log}.actors"]
+        ended = in_a_process(*words)
+        assert (ended.code, f"--token-file: cannot read {token}" in ended.err) == (Exit.CONFIG, True)
+        token.write_text("s3cret")
+        ended = in_a_process(*words)
+        assert (ended.code, f"--listen {address}: Address already in use" in ended.err) == (Exit.UNAVAILABLE, True)
 
 
 def test_another_programs_file_is_not_appended_to(log: Path) -> None:

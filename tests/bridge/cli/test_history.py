@@ -103,6 +103,10 @@ async def test_a_history_tells_who_made_each_step(command: Command, tmp_path: Pa
     assert [each["actor"] and each["actor"]["join"] for each in told] == [None, "version", None, "window"]
     refused = await command("history", "deploy/web", "--actors", str(tmp_path / "audit.log"))
     assert (refused.code, "is no file of actors" in refused.err) == (Exit.CONFIG, True)
+    in_a_process("actors", str(tmp_path / "audit.log"), "--to", f"{actors}.2", "--no-follow")
+    refused = await command("history", "deploy/web", "--actors", f"{actors}.2")
+    assert refused.code == Exit.CONFIG
+    assert "has actors of the cluster default, and none of prod: see --cluster of actors" in refused.err
 
 
 @pytest.mark.usefixtures("history")
@@ -197,6 +201,12 @@ async def test_what_cannot_be_answered_names_what_can_be_asked(command: Command,
 
     assert ended.code == Exit.NO
     assert reason in ended.err
+
+
+async def test_a_time_without_a_zone_says_how_it_is_written(command: Command) -> None:
+    ended = await command("diff", "2026-11-21T09:00", "now")
+    assert ended.code == Exit.USAGE
+    assert "'2026-11-21T09:00' has no zone; allowed: 2026-11-21T09:00Z, or with an offset" in ended.err
 
 
 @pytest.mark.parametrize("words", [["history", "web"], ["history", "deploy/web", "b"], ["diff", "yesterday", "now"]])
