@@ -53,7 +53,7 @@ class PastCluster(ApiServer):
 
     def __init__(self, kinds: Iterable[Kind], *, token: str, tls: ssl.SSLContext, now: Callable[[], datetime]) -> None:
         """``kinds``: made by ``past_kind``. ``token``: that of every request. ``now``: for ages."""
-        settings = PlaygroundSettings(tokens={token: "reader"})
+        settings = PlaygroundSettings(tokens={token: "reader"}, recorded=0)
         served = {kind.name: kind for kind in kinds}
         if not served.keys().isdisjoint(events.NAMES):
             served |= {name: _to_read(_BUILT_IN[name], "v1") for name in events.NAMES}

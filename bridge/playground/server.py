@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +14,7 @@ from typing import Self
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from bridge.playground.http.front import LARGEST_BODY, Front, PlaygroundSettings, SeenRequest
@@ -26,6 +28,17 @@ from bridge.playground.objects.validation import Precondition
 from bridge.playground.objects.writes import Writes
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+class _OfHandlers(logging.Filter):
+    """aiohttp logs a traceback for each malformed request: whoever can connect would write on the terminal."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_LOGGER = logging.getLogger("kubedelta.playground")
+_LOGGER.addFilter(_OfHandlers())
 
 
 def _utc_now() -> datetime:
@@ -76,7 +89,13 @@ class ApiServer:
     async def _listen(self) -> None:
         self._runner = web.ServerRunner(
             # handler_cancellation: without it, the watch of a client that is gone goes on until its timeout.
-            web.Server(self._front.handle, request_factory=_request, handler_cancellation=True, access_log=None),
+            web.Server(
+                self._front.handle,
+                request_factory=_request,
+                handler_cancellation=True,
+                access_log=None,
+                logger=_LOGGER,
+            ),
             shutdown_timeout=0.1,
         )
         await self._runner.setup()

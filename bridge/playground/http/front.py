@@ -34,7 +34,7 @@ _GZIP_FROM = 128 * 1024
 """Bytes from which an answer is compressed, if the client accepts gzip (apiserver's defaultGzipThresholdBytes)."""
 
 _CACHE = {"Cache-Control": "no-cache, private"}
-_PUBLIC = {("healthz",), ("livez",), ("readyz",), ("version",)}
+_PUBLIC = {"/healthz", "/livez", "/readyz", "/version"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,8 @@ class PlaygroundSettings:
     bookmark_interval: float = 60.0
     watch_list: bool = True
     compress_watch_lists: bool = False
+    recorded: int = 10_000
+    """The last requests that are kept."""
 
 
 class Front:
@@ -74,7 +76,7 @@ class Front:
         settings: PlaygroundSettings,
         notify: Callable[[], None],
     ) -> None:
-        self.requests: deque[SeenRequest] = deque(maxlen=10_000)
+        self.requests: deque[SeenRequest] = deque(maxlen=settings.recorded)
         self._state = state
         self._faults = faults
         self._watches = watches
@@ -83,8 +85,12 @@ class Front:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            asked = self._resolve(request)
-            user = self._user(request, asked)
+            try:
+                asked = self._resolve(request)
+            except (PathNotFound, StatusError):
+                self._user(request)  # What is served is nobody's business without a token.
+                raise
+            user = self._user(request)
             if isinstance(asked, DocumentPath):
                 return await self._document(request, asked)
             return await self._resource(request, asked, user)
@@ -109,10 +115,10 @@ class Front:
             self.requests.append(SeenRequest(request.method, request.path, dict(request.query), headers, *who))
             self._notify()
 
-    def _user(self, request: web.BaseRequest, asked: DocumentPath | Target) -> str:
+    def _user(self, request: web.BaseRequest) -> str:
         """The user of the request's token. Raises StatusError (401)."""
         tokens = self._settings.tokens
-        if not tokens or (isinstance(asked, DocumentPath) and asked.parts in _PUBLIC):
+        if not tokens or request.path in _PUBLIC:
             return "kubernetes-admin"
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         user = tokens.get(token.strip()) if scheme.lower() == "bearer" else None

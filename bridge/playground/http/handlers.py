@@ -8,7 +8,6 @@ failure is a StatusError, or PathNotFound outside of the API.
 from __future__ import annotations
 
 import base64
-import binascii
 import posixpath
 import re
 from collections.abc import Callable, Mapping
@@ -224,7 +223,10 @@ def _delete_collection(state: State, request: web.BaseRequest, target: Target) -
 
 
 def _review(forbids: Forbids, target: Target, manifest: Manifest) -> WholeResponse:
-    asked = (manifest.get("spec") or {}).get("resourceAttributes") or {}
+    spec = manifest.get("spec")
+    asked = (spec.get("resourceAttributes") if isinstance(spec, dict) else None) or {}
+    if not isinstance(asked, dict):
+        raise bad_request("spec.resourceAttributes is not an object")
     name = errors.qualified(asked.get("group", ""), asked.get("resource", ""))
     refused = forbids(name, asked.get("verb", ""))
     return _json({**_echo(target, manifest), "status": {"allowed": not refused}}, 201)
@@ -380,7 +382,7 @@ def _token(version: int, start: str) -> str:
 def _decode(text: str) -> _Token:
     try:
         token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
-    except (binascii.Error, UnicodeError, msgspec.DecodeError) as error:
+    except (ValueError, msgspec.DecodeError) as error:  # binascii's are ValueErrors.
         raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
     why = ""
     if token.v != _FORMAT:
@@ -485,9 +487,10 @@ class ListOptions:
         list, 500 to a watch, as the real server does."""
         if not self.version:
             return 0
-        if re.fullmatch("[0-9]+", self.version):
+        if re.fullmatch("[0-9]{1,19}", self.version):
             return int(self.version)
-        unread = f'strconv.ParseUint: parsing "{self.version}": invalid syntax'
+        fault = "value out of range" if re.fullmatch("[0-9]+", self.version) else "invalid syntax"
+        unread = f'strconv.ParseUint: parsing "{self.version}": {fault}'
         why = f'resourceVersion: Invalid value: "{self.version}": {unread}'
         raise StatusError(500, "", why) if self.watch else bad_request(f"invalid resource version: {why}")
 
@@ -548,9 +551,10 @@ def _flag(query: Mapping[str, str], name: str) -> bool | None:
 
 def _integer(query: Mapping[str, str], name: str) -> int:
     value = query.get(name, "") or "0"
-    if re.fullmatch("[+-]?[0-9]+", value):
+    if re.fullmatch("[+-]?[0-9]{1,18}", value):
         return int(value)
-    raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+    fault = "value out of range" if re.fullmatch("[+-]?[0-9]+", value) else "invalid syntax"
+    raise bad_request(f'strconv.ParseInt: parsing "{value}": {fault}')
 
 
 def _labels(text: str) -> LabelSelector:

@@ -134,7 +134,7 @@ def _review(text: bytes, target: Target) -> Manifest:
 def decoded(text: bytes, target: Target) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise _unrecognized(target, f"couldn't get version/kind; json parse error: {error}") from error
 
 

@@ -242,3 +242,26 @@ def test_a_definition_of_which_only_the_name_is_known_is_none() -> None:
     bare = {"metadata": {"name": "widgets.example.com"}}
     kind = past_kind("example.com", "widgets", "Widget", "v1", namespaced=True, definition=bare)
     assert kind == past_kind("example.com", "widgets", "Widget", "v1", namespaced=True, definition=None)
+
+
+async def test_without_the_token_nobody_learns_what_is_served_and_nothing_is_kept_of_requests() -> None:
+    async with _serving(_map("m", "95")) as (past, http):
+        for path in ("/api/v1/configmaps", "/apis/example.com/v1/widgets", "/apis/unknown.io/v1/things", "/nowhere"):
+            assert (await http.get(path, headers={"Authorization": "Bearer wrong"})).status_code == 401
+        assert len(past.requests) == 0
+
+
+async def test_numbers_beyond_64_bits_and_tokens_of_any_text_are_refused() -> None:
+    async with _serving(_map("m", "95")) as (_, http):
+        for query in ({"limit": "9" * 30}, {"limit": "9" * 5000}, {"resourceVersion": "9" * 5000}, {"continue": "é"}):
+            assert (await http.get("/api/v1/configmaps", params=query)).status_code == 400
+        reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        for text in (b'{"spec":{"resourceAttributes":[1]}}', b'{"a":' * 5000 + b"1" + b"}" * 5000):
+            answer = await http.post(reviews, content=text, headers={"Content-Type": "application/json"})
+            assert answer.status_code == 400
+
+
+async def test_a_malformed_request_writes_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async with _serving() as (_, http):
+        assert (await http.get("/api/v1/configmaps", params={"a": "b" * 9000})).status_code == 400
+    assert caplog.records == []
