@@ -95,6 +95,8 @@ def public_key(text: str) -> VerifyKey:
     """Of ``whpk_…``. Raises ValueError."""
     from nacl.signing import VerifyKey
 
+    if text.strip().startswith(_PRIVATE):
+        raise ValueError(f"a private key ({_PRIVATE}) stays with the sink; the public key begins with {_PUBLIC}")
     try:
         key = b64decode(text.strip().removeprefix(_PUBLIC), validate=True)
     except binascii.Error:

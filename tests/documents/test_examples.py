@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import runpy
+import subprocess
 import textwrap
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,7 +17,8 @@ import pytest
 from bridge.kube import ClusterAccess
 from bridge.playground import Playground
 from config.load import load
-from tests.documents.pages import ROOT, TYPES, read
+from sinks.keys import private_key_in, public_key
+from tests.documents.pages import ROOT, TYPES, read, section
 from tests.kit.bridge_process import BridgeProcess
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import fork_server
@@ -78,6 +80,18 @@ def test_the_sinks_of_a_page_load(name: str, tmp_path: Path) -> None:
 
 def test_every_built_in_type_has_a_page_with_an_example() -> None:
     assert {f"{kind}.md" for kind in ("kafka", "nats", "webhook", "file")} <= set(SINK_PAGES)
+
+
+def test_the_keys_of_seals_are_made_as_the_page_says(tmp_path: Path) -> None:
+    commands = re.findall(r"^    ((?:openssl|echo) .*)$", section("docs/sinks/file.md", "## Seals"), re.MULTILINE)
+    subprocess.run(["sh", "-ec", "\n".join(commands)], cwd=tmp_path, check=True, capture_output=True)
+    private, public = tmp_path / "key", (tmp_path / "seal.pub").read_text()
+
+    signature = private_key_in(private.read_text(), private, "seal_key_file").signature(b"a line")
+
+    assert public_key(public).verify(b"a line", signature) == b"a line"
+    with pytest.raises(ValueError, match="the public key begins with whpk_"):
+        public_key(private.read_text())
 
 
 def test_the_readme_configuration_loads_and_its_folder_is_made(tmp_path: Path) -> None:
