@@ -88,6 +88,8 @@ _SECRET = re.compile(
 )
 _ADDRESS = re.compile(r"(?<=://)(?:[^/@\s]*@)?([^/?#\s]*)\S*")
 _LONGEST_SHOWN = 80
+_MOST_MEMBERS = 8
+"""Options of a mapping that are named where something else was found."""
 
 _WANTED = {
     "string_type": "text is expected (in quotes, where it looks like something else)",
@@ -140,8 +142,11 @@ def explained(path: Path, errors: Sequence[ErrorDetails], settings: type[Setting
     wanted = " or ".join(dict.fromkeys(map(_wanted, errors)))
     if isinstance(value, Mapping) and first["type"] == "value_error":
         return wanted  # a rule between options: its message names them
-    if isinstance(value, str) and wanted == _WANTED["model_type"]:
-        return f"found text; {wanted}"  # The text may be a secret that belongs into the mapping.
+    if wanted == _WANTED["model_type"]:
+        members = fields_at(settings, path, data)
+        wanted += f", of {', '.join(members)}" if 0 < len(members) <= _MOST_MEMBERS else ""
+        if isinstance(value, str):
+            return f"found text; {wanted}"  # The text may be a secret that belongs into the mapping.
     if not is_secret(path, field):
         return f"found {shown(value)}; {wanted}"
     if isinstance(value, str) and value:

@@ -87,7 +87,7 @@ def test_the_recovery_of_steps_has_bounds_or_is_off(
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("5", "watch.recover_steps: found 5; a mapping is expected"),
+        ("5", "watch.recover_steps: found 5; a mapping is expected, of most_requests, concurrency"),
         ("{most_requests: 1}", "watch.recover_steps.most_requests: found 1; at least 2 is expected"),
         ("{concurrency: 0}", "watch.recover_steps.concurrency: found 0; at least 1 is expected"),
         ("{most: 3}", "watch.recover_steps.most: unknown option; allowed here: concurrency, most_requests"),
@@ -399,7 +399,7 @@ def test_what_is_no_address_to_listen_on(refused: Refused, listen: str) -> None:
         ("forget_sinks_after: [7d]", "state.forget_sinks_after: found a list of 1; a duration is expected"),
         ("forget_sinks_after: -1", "state.forget_sinks_after: found -1; a duration from 0 to 36500d is expected"),
         ("forget_sinks_after: 1e300", "state.forget_sinks_after: found 1e+300; a duration from 0 to 36500d"),
-        ("retain: 7d", "state.retain: found text; a mapping is expected"),
+        ("retain: 7d", "state.retain: found text; a mapping is expected, of age, bytes"),
         ("retain: {days: 7}", "state.retain.days: unknown option; allowed here: age, bytes"),
     ],
 )
@@ -417,7 +417,7 @@ def test_what_cannot_be_said_of_the_state(refused: Refused, state: str, problem:
         ("max_backlog: {records: 0}", "max_backlog.records: found 0; at least 1 is expected"),
         ("max_backlog: {bytes: 1KiB}", 'max_backlog.bytes: found "1KiB"; at least 1MiB is expected'),
         ("max_backlog: {age: 0}", "max_backlog.age: found 0; at least 1s is expected"),
-        ("max_backlog: 4GiB", "max_backlog: found text; a mapping is expected"),
+        ("max_backlog: 4GiB", "max_backlog: found text; a mapping is expected, of records, bytes, age"),
     ],
 )
 def test_what_cannot_be_said_of_a_delivery(refused: Refused, delivery: str, problem: str) -> None:
