@@ -432,8 +432,9 @@ class Selection:
     """(field, whether it must be equal, value)."""
 
     def __call__(self, stored: StoredObject) -> bool:
-        if not self.labels.matches(stored.labels):
-            return False
+        return self.labels.matches(stored.labels) and (not self.fields or self._has_fields(stored))
+
+    def _has_fields(self, stored: StoredObject) -> bool:
         manifest = unpack(self.kind, stored) if any(field not in _FIELDS for field, _, _ in self.fields) else {}
         manifest["metadata"] = {"name": stored.name, "namespace": stored.namespace}
         return all((_text_at(manifest, field) == value) is equal for field, equal, value in self.fields)
