@@ -257,8 +257,6 @@ class HistoryFile:
     def changes(self, after: PastPoint) -> Iterator[HistoryStep]:
         """The steps behind the point, in the order of ``sequence``. Raises NotInHistory as ``at`` does."""
         cuts = self._cuts(after, None)
-        if not cuts:
-            return
         kept = {each.id: each for each, _ in cuts}
         behind = " OR ".join(f"(o.resource = {each.id} AND NOT ({cut.condition}))" for each, cut in cuts)
         rows = self._connection.execute(

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridge.history import HistoryFile, NotInHistory, PastPoint
+from bridge.history.compare import compared
 from bridge.history.points import in_words
 from bridge.history.recorder import HistoryBounds, Recorder
 from tests.bridge.history.streams import EVERYTHING, Stream, build, found, point, states, time_of
@@ -93,6 +94,32 @@ def test_steps_have_the_state_before_and_those_behind_a_point_come_by_number(tmp
     assert [step.before for step in steps] == [None, *(step.state for step in steps[:-1])]
     assert [(step.sequence, msgspec.json.decode(step.state)["n"]) for step in behind] == [
         (number + 1, number) for number in range(30, 40)
+    ]
+
+
+def test_two_points_differ_by_pairs_and_an_object_that_was_replaced_is_two(tmp_path: Path) -> None:
+    stream = Stream()
+    for name in "abde":
+        stream.tell(name, {"n": 1}, "added")
+    began = stream.number
+    stream.tell("a", {"n": 2})
+    stream.tell("b", {"n": 1}, "deleted")
+    stream.tell("b", {"n": 3}, "added", uid="another")
+    stream.tell("c", {"n": 1}, "added")
+    stream.tell("d", {"n": 1}, "deleted")
+    path = build(tmp_path / "k8s.db", stream.events)
+
+    with HistoryFile.open(path) as history:
+        pairs = [
+            [None if each is None else (each.key[-1], each.uid) for each in pair]
+            for pair in compared(history, point(began), NOW)
+        ]
+    assert pairs == [
+        [("a", "uid-a"), ("a", "uid-a")],
+        [("b", "uid-b"), None],
+        [None, ("b", "another")],
+        [None, ("c", "uid-c")],
+        [("d", "uid-d"), None],
     ]
 
 
