@@ -346,6 +346,5 @@ def state_in(raw: msgspec.Raw) -> bytes:
 def _managers_in(raw: msgspec.Raw) -> bytes:
     """Raises MsgspecError and UnicodeDecodeError for what is no list of managers."""
     managers = state_in(raw)
-    if managers:
-        _managers.decode(managers)
+    _managers.decode(managers or b"[]")
     return managers

@@ -30,7 +30,7 @@ from confluent_kafka import (
 )
 
 from kubedelta_reader.events import Record
-from kubedelta_reader.sources.source import NoDestination, Source, Unavailable, place_in
+from kubedelta_reader.sources.source import NOT_THERE, NoDestination, Source, Unavailable, place_in
 
 T = TypeVar("T")
 _Partition: TypeAlias = tuple[str, int]
@@ -40,14 +40,13 @@ _WAIT = 0.25
 """Seconds that the thread waits for the first record of a batch."""
 _IDLE_TIMEOUT = 30.0
 """Seconds without a new record before the brokers count as unavailable."""
-_GONE = "it was removed"
 _FINAL = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the right to read it is missing",
-    KafkaError.UNKNOWN_TOPIC_OR_PART: _GONE,
-    KafkaError._UNKNOWN_TOPIC: _GONE,
-    KafkaError._UNKNOWN_PARTITION: _GONE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
 }
-"""Errors of a partition that remain however often it is asked, and what they mean."""
+"""Errors of a partition that remain however often it is asked: it was removed, or the right to read it is missing."""
 _DEFAULTS = {
     "group.id": "kubedelta-reader",  # The client asks for a name; no broker ever hears of it.
     "isolation.level": "read_committed",
@@ -161,8 +160,7 @@ class KafkaSource(Source):
     def _note_ends(self) -> None:
         """Notes the present end of each partition, and assigns those that are new."""
         if self._looked_at is None or time.monotonic() - self._looked_at >= self._look_every:
-            added = [each for each in self._existing() if each not in self._next]
-            starts = self._offsets(added, OFFSET_BEGINNING)
+            starts = self._offsets((each for each in self._existing() if each not in self._next), OFFSET_BEGINNING)
             self._consumer.incremental_assign([TopicPartition(*each, offset) for each, offset in starts.items()])
             self._next |= starts
         ends = self._offsets(self._next, OFFSET_END)
@@ -183,8 +181,7 @@ class KafkaSource(Source):
         """Raises NoDestination."""
         if names := [name for name in topics if self.topics.fullmatch(name)]:
             return names
-        why = "it is made with the first record, or the name is wrong, or the right to describe it is missing"
-        raise NoDestination(f"{self._servers} shows no topic like {self._named}: {why}")
+        raise NoDestination(f"{self._servers} shows no topic like {self._named}: {NOT_THERE}")
 
     def _offsets(self, partitions: Iterable[_Partition], moment: int) -> dict[_Partition, int]:
         """``moment``: milliseconds since 1970, or OFFSET_BEGINNING or OFFSET_END, for which brokers have the same
@@ -220,7 +217,7 @@ class KafkaSource(Source):
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._came_to(partition, message.offset())
             elif error.code() in _FINAL:
-                self._failure = f"cannot read topic {partition[0]}: {_FINAL[error.code()]} ({error.str()})"
+                self._failure = f"topic {partition[0]} was removed, or the right to read it is missing: {error.str()}"
             else:
                 self._last_error = error.str()
         if time.monotonic() - self._moved_at > _IDLE_TIMEOUT:
@@ -231,8 +228,7 @@ class KafkaSource(Source):
     def _came_to(self, partition: _Partition, offset: int) -> None:
         self._next[partition] = offset
         self._moved_at = time.monotonic()
-        end = self._ends.get(partition)
-        if end is not None and offset >= end:
+        if partition in self._ends and offset >= self._ends[partition]:
             del self._ends[partition]
 
     def _on_error(self, error: KafkaError) -> None:

@@ -22,7 +22,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy, 
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
 from kubedelta_reader.events import Record
-from kubedelta_reader.sources.source import NoDestination, Source, Unavailable, place_in
+from kubedelta_reader.sources.source import NOT_THERE, NoDestination, Source, Unavailable, place_in
 
 _BATCH = 500
 _WAIT = 0.25
@@ -151,7 +151,7 @@ class NatsSource(Source):
         try:
             yield
         except NotFoundError as error:
-            raise NoDestination(f"{server} has no stream {self._stream}") from error
+            raise NoDestination(f"{server} has no stream {self._stream}: {NOT_THERE}") from error
         except ServiceUnavailableError as error:
             raise Unavailable(f"{server}: JetStream does not answer; is it enabled?") from error
         except (TimeoutError, OSError, nats.errors.Error) as error:

@@ -12,6 +12,7 @@ import msgspec
 
 from kubedelta_reader.events import Record
 
+NOT_THERE = "nobody made it yet, or the name is wrong, or the right to describe it is missing"
 _LOOK_EVERY = 0.25
 """Seconds between two looks for further records."""
 

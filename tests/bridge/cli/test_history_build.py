@@ -23,7 +23,7 @@ from bridge.history import HistoryFile, NotInHistory, PastPoint
 from bridge.model.change import Op
 from bridge.model.record import Delta, Gap
 from tests.bridge.cli.conftest import Command, a_config
-from tests.cluster.fixtures import MakeStream, MakeTopic, fresh_name
+from tests.cluster.fixtures import MakeStream, MakeTopic, NatsStream, fresh_name
 from tests.cluster.servers import AuthorizingKafka, Kafka, Nats
 from tests.kit.deadlines import BUSY
 from tests.kit.fork_server import Forked, fork_server
@@ -144,6 +144,17 @@ async def test_a_history_follows_a_stream_through_kills(
     assert again.out.startswith(f"{path}: 599 steps of "), again.err
 
 
+async def test_a_stream_that_is_not_there_is_named_with_what_to_do(
+    command: Command, tmp_path: Path, nats_server: Nats
+) -> None:
+    chosen = nats_sink.options(nats_server, NatsStream("nowhere", "nowhere"))
+
+    missing = await command(*words_for(tmp_path, "nats", chosen))
+
+    assert missing.code == Exit.UNAVAILABLE
+    assert "has no stream nowhere: nobody made it yet, or the name is wrong" in missing.err
+
+
 @pytest.mark.parametrize("template", ["{name}", "{name}.{{resource}}"])
 async def test_a_history_follows_topics_through_kills(
     command: Command, tmp_path: Path, kafka: Kafka, kafka_topic: MakeTopic, template: str
@@ -182,8 +193,7 @@ async def test_a_topic_that_is_not_there_is_named_with_what_to_do(
     built = await command(*words)
 
     assert missing.code == Exit.UNAVAILABLE
-    assert f"shows no topic like {topic}: it is made with the first record, or" in missing.err
-    assert "the right to describe it is missing" in missing.err
+    assert f"shows no topic like {topic}: nobody made it yet, or the name is wrong, or the right to" in missing.err
     assert built.out.startswith(f"{tmp_path / 'k8s.db'}: 19 steps of "), built.err
 
 
