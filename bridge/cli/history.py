@@ -40,6 +40,10 @@ Paint: TypeAlias = Callable[[str, str], str]
 """Escapes a text and colours it."""
 
 
+DAMAGED = (apsw.Error, msgspec.MsgspecError, UnicodeDecodeError)
+"""Errors of a damaged file; nothing else in a history is decoded without a look at what it is."""
+
+
 @contextmanager
 def opened(file: Path | None) -> Iterator[HistoryFile]:
     """The file that the operator names, or the default one. Raises NotInHistory and CommandEnds."""
@@ -47,7 +51,7 @@ def opened(file: Path | None) -> Iterator[HistoryFile]:
     try:
         with HistoryFile.open(path) as history:
             yield history
-    except apsw.Error as error:
+    except DAMAGED as error:
         raise CommandEnds(Exit.DAMAGED, f"{path}: {error}") from error
 
 

@@ -10,13 +10,12 @@ import asyncio
 from contextlib import aclosing, closing
 from pathlib import Path
 
-import apsw
 from kubedelta_reader import NotAnEvent
 from kubedelta_reader.sources import Source, Unavailable
 
 from bridge.cli.arguments import UsageError, default_file, history_file
 from bridge.cli.exits import CommandEnds, Exit
-from bridge.cli.history import opened
+from bridge.cli.history import DAMAGED, opened
 from bridge.cli.settings import load_settings
 from bridge.cli.terminal import ProgressLine, complain, plain, progress, say, size
 from bridge.history.points import in_words
@@ -41,7 +40,7 @@ def build(source: str, path: Path | None, *, file: Path | None, follow: bool, ke
         raise CommandEnds(Exit.NO, f"{source}: {error}") from error
     except Unavailable as error:
         raise CommandEnds(Exit.UNAVAILABLE, f"{source}: {error}") from error
-    except apsw.Error as error:
+    except DAMAGED as error:
         raise CommandEnds(Exit.DAMAGED, f"{target}: {error}") from error
     if foreign:
         complain(f"{counted(foreign, 'record')} of another program, left out")

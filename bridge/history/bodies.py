@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import apsw
 import msgspec
 
 from bridge.model.formats.content import Include
@@ -54,8 +55,11 @@ class Packing:
     """Packs the texts of the resources. Used in one thread."""
 
     def __init__(self, dictionaries: Iterable[tuple[int, int, bytes]]) -> None:
-        """``dictionaries``: their numbers, resources and contents. Raises ValueError for damaged ones."""
-        self._codec = BodyCodec(Dictionary(*each) for each in dictionaries)
+        """``dictionaries``: their numbers, resources and contents. Raises apsw.CorruptError for damaged ones."""
+        try:
+            self._codec = BodyCodec(Dictionary(*each) for each in dictionaries)
+        except ValueError as error:
+            raise apsw.CorruptError(str(error)) from error
 
     def packed(self, resource: int, text: bytes) -> bytes:
         if resource not in self._codec.compress:
@@ -63,8 +67,11 @@ class Packing:
         return self._codec.pack(resource, text)
 
     def unpacked(self, text: bytes) -> bytes:
-        """Raises ValueError for a damaged text."""
-        return self._codec.unpack(text, _sealed, 0)
+        """Raises apsw.CorruptError for a damaged text, as SQLite does for a damaged page."""
+        try:
+            return self._codec.unpack(text, _sealed, 0)
+        except ValueError as error:
+            raise apsw.CorruptError(str(error)) from error
 
     def new_dictionary(self) -> tuple[int, int, bytes] | None:
         """A dictionary that is used from now on, if one can be made: number, resource and content. It has to be durable

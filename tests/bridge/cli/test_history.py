@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 import yaml
 from msgspec.structs import replace
@@ -283,3 +285,20 @@ async def test_a_history_is_built_of_the_log_that_a_bridge_retains(command: Comm
     assert [line.split()[2] for line in told.out.splitlines()[1:]] == ["added", "updated"]
     nothing = await command("history", "build", "--from", str(tmp_path), "--to", str(tmp_path / "other.db"))
     assert (nothing.code, "no bridge has run in" in nothing.err) == (Exit.UNAVAILABLE, True)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE objects SET state = x'00'",
+        "UPDATE steps SET back = x'28b52ffd' WHERE back IS NOT NULL",
+        "UPDATE steps SET evidence = CAST(x'ff' AS TEXT)",
+        "UPDATE gaps SET resources = '['",
+    ],
+)
+async def test_a_damaged_file_is_called_damaged(history: Path, command: Command, harm: str) -> None:
+    with closing(apsw.Connection(str(history))) as database:
+        database.execute(harm)
+
+    ended = await command("history", "deploy/web", "-n", "shop")
+    assert (ended.code, ended.err.startswith(f"{history}: ")) == (Exit.DAMAGED, True)
