@@ -12,12 +12,22 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -205,6 +215,17 @@ def why_no_path(path: Path) -> str:
     if b"\0" in text or len(text) > LONGEST_PATH or any(len(part) > 255 for part in text.split(b"/")):
         return f"a path has at most {LONGEST_PATH} bytes, 255 between two slashes, and no NUL"
     return ""
+
+
+def each_once(what: str) -> AfterValidator:
+    """For a list: no item may be in it twice. ``what``: an item, in the message."""
+
+    def checked(items: tuple[str, ...]) -> tuple[str, ...]:
+        if twice := sorted(item for item, count in Counter(items).items() if count > 1):
+            raise ValueError(f"each {what} may be named once; named twice: {', '.join(twice)}")
+        return items
+
+    return AfterValidator(checked)
 
 
 T = TypeVar("T")

@@ -117,7 +117,8 @@ class Bridge:
 
     async def _follow_and_lead(self, election: ElectionPlan) -> None:
         from bridge.outbox.copied_state import CopiedState
-        from bridge.replication.replica import Replica, ReplicaSettings
+        from bridge.replication.identity import ReplicaSettings
+        from bridge.replication.replica import Replica
 
         plan = self._plan
         keys = await asyncio.to_thread(load_redaction_keys, plan.redaction_key_file, plan.former_key_files, plan.state)

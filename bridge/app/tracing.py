@@ -42,10 +42,10 @@ from bridge.model.change import ChangeBatch, Op
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Delta, Record
 from bridge.outbox.appender import Appender
-from bridge.plan.plan import TracingPlan
 from bridge.processor.shared_processor import SharedProcessor
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.process import SpansExported, SpansLost
+from config.schema import TracingSettings
 from sinks.secret_files import SecretFile
 
 # ── Sending ──────────────────────────────────────────────────────────────────
@@ -62,7 +62,7 @@ _CLOSE_TIMEOUT = 3.0
 
 
 @contextmanager
-def exporting(plan: TracingPlan, cluster: str, report: Report) -> Iterator[Tracer]:
+def exporting(settings: TracingSettings, cluster: str, report: Report) -> Iterator[Tracer]:
     """A tracer whose spans are exported until the end of the block, and for some seconds behind it."""
     resource = Resource.create(
         {"service.name": "kubedelta", "service.version": version("kubedelta"), "k8s.cluster.name": cluster}
@@ -74,7 +74,7 @@ def exporting(plan: TracingPlan, cluster: str, report: Report) -> Iterator[Trace
         with suppress(RuntimeError):  # The event loop has ended.
             loop.call_soon_threadsafe(report, fact)
 
-    provider.add_span_processor(_BoundedProcessor(_CountingExporter(_otlp(plan), report_later)))
+    provider.add_span_processor(_BoundedProcessor(_CountingExporter(_otlp(settings), report_later)))
     try:
         yield provider.get_tracer("kubedelta", version("kubedelta"))
     finally:
@@ -84,18 +84,18 @@ def exporting(plan: TracingPlan, cluster: str, report: Report) -> Iterator[Trace
         closing.join(_CLOSE_TIMEOUT)
 
 
-def _otlp(plan: TracingPlan) -> SpanExporter:
+def _otlp(settings: TracingSettings) -> SpanExporter:
     session = requests.Session()
     session.trust_env = False  # No credentials of a .netrc file, and no proxies.
     session.max_redirects = 0  # The library would count a redirect as a success.
-    session.auth = _Headers(plan.header_files)
+    session.auth = _Headers(settings.header_files)
     session.mount("https://", _OldAuthorities())
-    authorities = str(plan.ca_file or ssl.get_default_verify_paths().cafile or "")
+    authorities = str(settings.ca_file or ssl.get_default_verify_paths().cafile or "")
     return OTLPSpanExporter(
-        plan.endpoint,
+        settings.endpoint,
         certificate_file=authorities or None,
-        client_certificate_file=None if plan.cert_file is None else str(plan.cert_file),
-        client_key_file=None if plan.key_file is None else str(plan.key_file),
+        client_certificate_file=None if settings.cert_file is None else str(settings.cert_file),
+        client_key_file=None if settings.key_file is None else str(settings.key_file),
         timeout=_TIMEOUT,
         compression=Compression.Gzip,
         session=session,
@@ -189,9 +189,9 @@ _ENCODING: ContextVar[list[int] | None] = ContextVar("encoding", default=None)
 
 
 @contextmanager
-def traced(plan: TracingPlan, cluster: str, report: Report) -> Iterator[None]:
+def traced(settings: TracingSettings, cluster: str, report: Report) -> Iterator[None]:
     """Traces the bridges that are made inside the context. Enter it on the event loop."""
-    with exporting(plan, cluster, report) as tracer, replaced(_Tracing(tracer, plan.sample).replacements()):
+    with exporting(settings, cluster, report) as tracer, replaced(_Tracing(tracer, settings.sample).replacements()):
         yield
 
 

@@ -143,14 +143,14 @@ class StateReport(msgspec.Struct, frozen=True):
     """uid of the namespace kube-system; empty if it was never read."""
     problems: list[str]
     """Findings of the integrity check; empty for an intact database."""
-    records: int
-    objects: int
-    informers: int
-    sinks: int
-    dead_letters: int
-    file_bytes: int
-    wal_bytes: int
-    free_bytes: int
+    records: int = 0
+    objects: int = 0
+    informers: int = 0
+    sinks: int = 0
+    dead_letters: int = 0
+    file_bytes: int = 0
+    wal_bytes: int = 0
+    free_bytes: int = 0
     """Bytes of free pages inside the file, which SQLite uses again."""
     bytes_by_key: dict[str, int] = {}
     """Id of an encryption key → bytes of content under it; the empty text → bytes of plain content."""

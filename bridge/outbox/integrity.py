@@ -272,12 +272,6 @@ def report_without_database(disk: Disk, reason: str) -> StateReport:
         format=schema.FORMAT,
         cluster="",
         problems=[reason],
-        records=0,
-        objects=0,
-        informers=0,
-        sinks=0,
-        dead_letters=0,
         file_bytes=disk.file,
         wal_bytes=disk.wal,
-        free_bytes=0,
     )

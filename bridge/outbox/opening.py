@@ -380,20 +380,7 @@ def _begin_lacking(connection: apsw.Connection, found: Lacking, now: str) -> Non
 def _append(connection: apsw.Connection, gap: Gap) -> None:
     """Makes the Gap a record of the log, of no object."""
     connection.execute(record_codec.INSERT, record_codec.gap_row(gap))
-    connection.execute(
-        statements.ENTER,
-        LedgerRow(
-            kind=0,
-            seq=gap.sequence,
-            key="",
-            informer=None,
-            uid="",
-            version="",
-            replaces=None,
-            members=0,
-            digest=None,
-        ),
-    )
+    connection.execute(statements.ENTER, LedgerRow(seq=gap.sequence))
 
 
 # ── A new database in place of a damaged one ─────────────────────────────────

@@ -12,7 +12,7 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from bridge.kube import Catalogue
 from bridge.model.object import ApiObject
@@ -25,6 +25,7 @@ from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import SHORTEST_KEY, RedactionKey
 from bridge.transform.transform import transform_for
 
+Key = TypeVar("Key", EncryptionKey, RedactionKey)
 SHORTEST: Final = 32
 LONGEST: Final = 4096
 """Bytes of a key."""
@@ -54,14 +55,9 @@ def read_key_file(file: Path, option: str) -> bytes:
 def load_cipher(plan: Plan) -> Cipher | None:
     """The cipher for the content of the state; None without key files. Raises StateError with the option and the file's
     name, and never with its content."""
-    keys: dict[str, EncryptionKey] = {}
-    for index, file in enumerate(plan.encryption_key_files):
-        option = f"{KEY_FILES_OPTION}[{index}]"
-        key = EncryptionKey(read_key_file(file, option))
-        if key.id in keys:
-            raise StateError(f"{option}: {file} has the same key as another file; name each key once")
-        keys[key.id] = key
-    return Cipher(tuple(keys.values()), encrypts=plan.encrypt_new) if keys else None
+    files = [(f"{KEY_FILES_OPTION}[{index}]", file) for index, file in enumerate(plan.encryption_key_files)]
+    keys = _keys_in(files, EncryptionKey, "another file")
+    return Cipher(keys, encrypts=plan.encrypt_new) if keys else None
 
 
 def load_redaction_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tuple[RedactionKey, ...]:
@@ -82,13 +78,18 @@ def load_redaction_keys(key_file: Path | None, former: Sequence[Path], state: Pa
 
 def read_redaction_keys(key_file: Path | None, former: Sequence[Path], state: Path) -> tuple[RedactionKey, ...]:
     """Like ``load_redaction_keys``, without creating a key. Raises StateError."""
-    files = {f"redaction.former_key_files[{index}]": file for index, file in enumerate(former)}
+    files = [(f"redaction.former_key_files[{index}]", file) for index, file in enumerate(former)]
     first = ("state.directory", state / KEY_FILE) if key_file is None else ("redaction.key_file", key_file)
-    keys: dict[str, RedactionKey] = {}
-    for option, file in (first, *files.items()):
-        key = RedactionKey(read_key_file(file, option))
+    return _keys_in([first, *files], RedactionKey, "another file of redaction")
+
+
+def _keys_in(files: Sequence[tuple[str, Path]], kind: Callable[[bytes], Key], others: str) -> tuple[Key, ...]:
+    """``files``: each with its option. Raises StateError, also for a key that two files have."""
+    keys: dict[str, Key] = {}
+    for option, file in files:
+        key = kind(read_key_file(file, option))
         if key.id in keys:
-            raise StateError(f"{option}: {file} has the same key as another file of redaction; name each key once")
+            raise StateError(f"{option}: {file} has the same key as {others}; name each key once")
         keys[key.id] = key
     return tuple(keys.values())
 

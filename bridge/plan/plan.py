@@ -31,6 +31,7 @@ from bridge.model.primitives.shard import Shard
 from bridge.model.resource import Resource, ResourceName, Scope
 from bridge.outbox import Retention
 from bridge.views.selection import SelectorText
+from config.schema import TracingSettings
 from sinks.base import Claim, Lanes, Sink, Transactions, WrongOption
 
 
@@ -119,20 +120,6 @@ class PagePlan(msgspec.Struct, frozen=True):
     token_file: Path | None = None
 
 
-class TracingPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Traces of batches."""
-
-    endpoint: str
-    """The URL for spans."""
-    sample: float
-    """The share of batches that are traced."""
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    header_files: dict[str, Path] = {}
-    """Header → file with its value."""
-
-
 class ElectionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """An election among several replicas."""
 
@@ -190,7 +177,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Host and port of /metrics, /healthz and /readyz."""
     details_token_file: Path | None = None
     """A file with the token for the details of /readyz."""
-    tracing: TracingPlan | None = None
+    tracing: TracingSettings | None = None
+    """With an endpoint; None without traces."""
     page: PagePlan | None = None
     """None without a page."""
     election: ElectionPlan | None = None

@@ -21,7 +21,7 @@ from bridge.model.policies import LeaseTiming
 from bridge.model.primitives.field_path import FieldPath
 from bridge.model.primitives.shard import Shard
 from bridge.outbox import Retention
-from bridge.plan.plan import ElectionPlan, PagePlan, Plan, SinkPlan, TracingPlan, Wanted
+from bridge.plan.plan import ElectionPlan, PagePlan, Plan, SinkPlan, Wanted
 from bridge.views.language import CHANGED, OLD_OBJECT
 from bridge.views.selection import SelectorText
 from config.schema import (
@@ -30,7 +30,6 @@ from config.schema import (
     Settings,
     ShardSettings,
     SinkSettings,
-    TracingSettings,
     WatchList,
 )
 from config.schema.cluster import RecoverStepsSettings
@@ -101,7 +100,7 @@ def plan_of(settings: Settings, file: Path | None = None) -> Plan:
         details_token_file=settings.telemetry.details_token_file,
         listen=(settings.telemetry.listen.host, settings.telemetry.listen.port),
         page=_page(settings.page),
-        tracing=_tracing(settings.tracing),
+        tracing=None if settings.tracing.endpoint is None else settings.tracing,
         election=_election(settings, shard),
     )
 
@@ -116,19 +115,6 @@ def _shard(settings: Settings) -> tuple[Shard | None, str]:
 
 def _page(settings: PageSettings) -> PagePlan | None:
     return None if settings.listen is None else PagePlan(*settings.listen, settings.token_file)
-
-
-def _tracing(settings: TracingSettings) -> TracingPlan | None:
-    if settings.endpoint is None:
-        return None
-    return TracingPlan(
-        endpoint=settings.endpoint,
-        sample=settings.sample,
-        ca_file=settings.ca_file,
-        cert_file=settings.cert_file,
-        key_file=settings.key_file,
-        header_files=settings.header_files,
-    )
 
 
 def _recovery(settings: RecoverStepsSettings | None) -> RecoveryLimits | None:

@@ -18,10 +18,11 @@ from urllib.parse import urlsplit
 from bridge.http.access import TokenFile
 from bridge.model.primitives.network import is_loopback
 from bridge.model.record import MOST_SELECTIONS
-from bridge.plan.plan import Plan, SinkPlan, TracingPlan
+from bridge.plan.plan import Plan, SinkPlan
 from bridge.views.content_maker import WrongContent, compile_content
 from bridge.views.language import Cel, MissingLibrary
 from bridge.views.selection import WrongSelection, compile_selection
+from config.schema import TracingSettings
 from sinks.base import WrongOption, read_secret
 from sinks.secret_files import tls_context
 
@@ -64,12 +65,12 @@ def _token(option: str, file: Path | None, least: int = 1) -> Iterator[tuple[str
             yield option, f"the token in {file} has {len(token)} characters; allowed: at least {least}"
 
 
-def _tracing(plan: TracingPlan | None) -> Iterator[tuple[str, str]]:
+def _tracing(plan: TracingSettings | None) -> Iterator[tuple[str, str]]:
     if plan is None:
         return
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
         yield "tracing", "it needs OpenTelemetry: install kubedelta[otel], or leave out endpoint"
-    url = urlsplit(plan.endpoint)
+    url = urlsplit(plan.endpoint or "")
     if plan.header_files and url.scheme == "http" and not is_loopback(url.hostname or ""):
         yield "tracing.header_files", "endpoint is http://: anybody on the way can read the headers; use https://"
     if (plan.cert_file is None) != (plan.key_file is None):

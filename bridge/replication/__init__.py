@@ -23,7 +23,6 @@ following   the follower: connects, applies, acknowledges
 identity    how both know each other, and who had the state directory before
 in_sync     decides who is in sync, and how far deliveries may go
 lease       the Lease: its values, and the objects that an elector writes
-ports       the API server and the holder's work, as the elector sees them
 replica     the loop: follow, lead, follow
 serving     the leader: frames, base copies, and when a transaction is done
 wire        the messages between both

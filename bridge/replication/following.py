@@ -8,24 +8,22 @@ flow control holds up the leader, which takes a follower off its list that is to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
 import apsw
 from aiohttp import ClientWebSocketResponse, WSMsgType
 
-from bridge.model.primitives.shard import Shard
-from bridge.outbox import Cipher, Damaged, StateError
+from bridge.outbox import Damaged, StateError
 from bridge.outbox.commits import LargePatchset
 from bridge.outbox.copied_state import CopiedState
 from bridge.outbox.storage import schema
 from bridge.replication import wire
-from bridge.replication.identity import SharedSecret, new_nonce
+from bridge.replication.identity import ReplicaSettings, SharedSecret, new_nonce
 
 T = TypeVar("T")
 
@@ -54,32 +52,15 @@ class Leader:
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class Me:
-    """This replica."""
-
-    run: str
-    """Of this process alone."""
-    name: str
-    cluster: str
-    shard: Shard | None
-    keys: Sequence[bytes]
-    """Of the redaction."""
-    bridge: str
-    """See SharedSecret."""
-
-
 class StateFollower:
     """Follows one leader after the other, with one state."""
 
-    def __init__(self, state: CopiedState, thread: Executor, folder: Path, me: Me, cipher: Cipher | None) -> None:
+    def __init__(self, state: CopiedState, thread: Executor, me: ReplicaSettings) -> None:
         """``thread``: the one in which ``state`` is used, also by whoever closes it: what is under way in there ends
-        first. ``folder``: for large frames; on the disk of the state."""
+        first."""
         self._state = state
         self._thread = thread
-        self._folder = folder
         self._me = me
-        self._cipher = cipher
         self.named = wire.Named(0, "")
         """What the leader said last; term 0 while this replica cannot know that it is in sync."""
         self.commit = 0
@@ -152,10 +133,10 @@ class StateFollower:
         point = history.point
         self.commit = 0 if point is None else point.commit
         hello = wire.FollowerHello(
-            run=me.run,
-            name=me.name,
+            run=me.identity,
+            name=me.election.name,
             cluster=me.cluster,
-            shard="" if me.shard is None else me.shard.name,
+            shard=me.shard_name,
             format=found,
             newest_format=schema.FORMAT,
             term=0 if point is None else point.term,
@@ -186,7 +167,7 @@ class StateFollower:
 
     async def _large(self, socket: ClientWebSocketResponse, size: int) -> LargePatchset:
         await self._expect_room(size)
-        large = await self._in_thread(LargePatchset, self._folder)
+        large = await self._in_thread(LargePatchset, self._me.state)
         async for part in _parts(socket, size):
             await self._in_thread(large.write, part)
         return large
@@ -198,7 +179,7 @@ class StateFollower:
         try:
             async for part in _parts(socket, size):
                 await self._in_thread(state.write_incoming, part)
-            history = await self._in_thread(state.install, self._cipher, self._me.shard)
+            history = await self._in_thread(state.install, self._me.cipher, self._me.shard)
         finally:
             await self._in_thread(state.discard_incoming)
         self.forget()

@@ -33,13 +33,44 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from bridge.http.certificates import self_signed
+from bridge.model.primitives.shard import Shard
 from bridge.model.status import replica_of
+from bridge.outbox import Cipher
+from bridge.plan.plan import ElectionPlan
 from bridge.plan.private_file import write_private
 
 MOST_KEYS = 5
 """The present key and the former ones that a configuration can name."""
 _NAME = "kubedelta-replication"
 _SCHEME = "Bearer "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSettings:
+    """What this replica is."""
+
+    election: ElectionPlan
+    identity: str
+    """Of this process alone."""
+    cluster: str
+    shard: Shard | None
+    keys: Sequence[bytes]
+    """Made of the redaction keys, the present one first: replicas that have one in common know each other."""
+    state: Path
+    """The state directory."""
+    cipher: Cipher | None
+    api_server: str
+    """Its URL: a leader listens on the address from which it is reached."""
+
+    @property
+    def bridge(self) -> str:
+        """A name that no bridge with the same redaction key has."""
+        return f"{self.cluster}/{self.election.namespace}/{self.election.lease}"
+
+    @property
+    def shard_name(self) -> str:
+        """Empty for all objects."""
+        return "" if self.shard is None else self.shard.name
 
 
 @dataclass(frozen=True, slots=True)

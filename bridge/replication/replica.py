@@ -25,29 +25,30 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
 from bridge.model.primitives.network import host_and_port
-from bridge.model.primitives.shard import Shard
 from bridge.model.status import ElectionStatus, FollowerStatus, replica_of
 from bridge.model.versions.version import is_older
-from bridge.outbox import Capture, Cipher
+from bridge.outbox import Capture
 from bridge.outbox.copied_state import CopiedState
-from bridge.plan.plan import ElectionPlan
 from bridge.replication.deciding import Ended, Rules, Starting, SteppingDown, state_of
-from bridge.replication.elector import Elector
-from bridge.replication.following import CannotFollow, Leader, Me, StateFollower
-from bridge.replication.identity import SharedSecret, new_identity, read_predecessors, write_identities
+from bridge.replication.elector import Elector, LeaseApi, Tenure
+from bridge.replication.following import CannotFollow, Leader, StateFollower
+from bridge.replication.identity import (
+    ReplicaSettings,
+    SharedSecret,
+    new_identity,
+    read_predecessors,
+    write_identities,
+)
 from bridge.replication.lease import Lease, Published
-from bridge.replication.ports import LeaseApi, Tenure
 from bridge.replication.serving import ReplicationServer, Replicator, ServedState
 from bridge.telemetry.facts import Report
 from bridge.telemetry.facts.election import FollowerInSync, FollowerLost, FollowingFailed, TookOverLacking
@@ -57,24 +58,6 @@ _PAUSE = 0.5
 _LONGEST_PAUSE = 5.0
 _DRAIN = 2.0
 """Seconds in which followers get the last commits of a leader that ends."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaSettings:
-    """What this replica is."""
-
-    election: ElectionPlan
-    identity: str
-    """Of this process alone."""
-    cluster: str
-    shard: Shard | None
-    keys: Sequence[bytes]
-    """Made of the redaction keys, the present one first: replicas that have one in common know each other."""
-    state: Path
-    """The state directory."""
-    cipher: Cipher | None
-    api_server: str
-    """Its URL: a leader listens on the address from which it is reached."""
 
 
 class Term:
@@ -117,9 +100,8 @@ class Term:
         if the port is taken."""
         settings, election = self._settings, self._settings.election
         identity = await asyncio.to_thread(new_identity, settings.state)
-        secret = SharedSecret(settings.keys, bridge_of(settings), identity.fingerprint)
-        shard = "" if settings.shard is None else settings.shard.name
-        served = ServedState(settings.state, self.capture.history, settings.cluster, shard)
+        secret = SharedSecret(settings.keys, settings.bridge, identity.fingerprint)
+        served = ServedState(settings.state, self.capture.history, settings.cluster, settings.shard_name)
         host = await asyncio.to_thread(own_address, settings.api_server)
         server = ReplicationServer(served, self.replicator, identity, secret, (host, election.port), self._report)
         await server.start()
@@ -330,18 +312,9 @@ class Replica:
         self._follower = None
 
     async def _follow(self) -> None:
-        settings, state = self._settings, self._state
-        if state is None:
+        if self._state is None:
             return
-        me = Me(
-            settings.identity,
-            settings.election.name,
-            settings.cluster,
-            settings.shard,
-            settings.keys,
-            bridge_of(settings),
-        )
-        self._follower = follower = StateFollower(state, self._thread, settings.state, me, settings.cipher)
+        self._follower = follower = StateFollower(self._state, self._thread, self._settings)
         async with self._beside():
             await self._follow_leaders(follower)
 
@@ -382,12 +355,6 @@ class Replica:
                 pass
             case BaseException() as error:
                 raise error
-
-
-def bridge_of(settings: ReplicaSettings) -> str:
-    """A name that no bridge with the same redaction key has."""
-    election = settings.election
-    return f"{settings.cluster}/{election.namespace}/{election.lease}"
 
 
 def own_address(api_server: str) -> str:

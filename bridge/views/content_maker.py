@@ -30,7 +30,7 @@ from bridge.model.record import Delta, Record, record_bytes
 from bridge.model.resource import Resource
 from bridge.views.differences import Differences, differences
 from bridge.views.evaluation import Evaluation, Evaluator, Failures
-from bridge.views.language import CHANGED, TIME, EvaluationFailed, Expression, ExpressionProblem, Language, Purpose
+from bridge.views.language import CHANGED, TIME, Cel, EvaluationFailed, Expression, ExpressionProblem, Purpose
 
 MOST_RECORDS = 2000
 """Records whose values are kept."""
@@ -66,7 +66,7 @@ class SinkContent:
     include: frozenset[Include]
 
 
-def compile_content(request: ContentRequest, path: str, language: Callable[[], Language]) -> SinkContent:
+def compile_content(request: ContentRequest, path: str, language: Callable[[], Cel]) -> SinkContent:
     """``path``: of the sink, such as ``sinks.chat``. A language returns the same Expression for the same text, so that
     the options of several sinks evaluate it once. Raises WrongContent, and the error of ``language`` if its library is
     not installed."""
@@ -89,7 +89,7 @@ def compile_content(request: ContentRequest, path: str, language: Callable[[], L
 
 
 def content_makers(
-    sinks: Mapping[str, ContentRequest], cluster: str, language: Callable[[], Language]
+    sinks: Mapping[str, ContentRequest], cluster: str, language: Callable[[], Cel]
 ) -> dict[str, ContentMaker]:
     """Name of a sink → its maker, of the sinks whose content must be made. Raises WrongContent, and the error of
     ``language``."""

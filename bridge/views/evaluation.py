@@ -24,6 +24,7 @@ import msgspec
 from bridge.model.change import Op
 from bridge.model.object import is_bare
 from bridge.model.resource import Resource
+from bridge.views.language.cel import Expression
 from bridge.views.language.expression import (
     EVIDENCE,
     LARGEST,
@@ -31,7 +32,6 @@ from bridge.views.language.expression import (
     OLD_OBJECT,
     OP,
     EvaluationFailed,
-    Expression,
 )
 from bridge.views.language.paths import PathTree, cut, projection, union
 from bridge.views.language.values import TOO_MUCH

@@ -22,7 +22,8 @@ from bridge.model.policies import OnError
 from bridge.model.resource import Resource, ResourceName
 from bridge.model.selector import LabelSelector, SelectorError
 from bridge.views.evaluation import Evaluation
-from bridge.views.language.expression import Expression, ExpressionProblem, Language, Purpose
+from bridge.views.language.cel import Cel, Expression
+from bridge.views.language.expression import ExpressionProblem, Purpose
 
 EVERY_OP = frozenset(Op)
 EVERY_LABEL = LabelSelector()
@@ -161,7 +162,7 @@ class SelectorText:
     on_error: OnError = OnError.SELECT
 
 
-def compile_selection(entries: Sequence[SelectorText], path: str, language: Callable[[], Language]) -> SinkSelection:
+def compile_selection(entries: Sequence[SelectorText], path: str, language: Callable[[], Cel]) -> SinkSelection:
     """``path``: of the list, such as ``sinks.chat.select``. ``language`` is called only for an expression, since its
     library may not be installed. A language returns the same Expression for the same text, so that selections of
     several sinks evaluate it once. Raises WrongSelection."""
@@ -173,7 +174,7 @@ def compile_selection(entries: Sequence[SelectorText], path: str, language: Call
 
 
 class _Compiler:
-    def __init__(self, language: Callable[[], Language]) -> None:
+    def __init__(self, language: Callable[[], Cel]) -> None:
         self._language = language
         self.problems: list[str] = []
 

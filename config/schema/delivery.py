@@ -6,24 +6,16 @@ Only the syntax is checked here. bridge.views compiles the expressions; names ha
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from bridge.model.change import Op
 from bridge.model.policies import BacklogBounds, OnError, OnRejected, StartPolicy, WhenFull
-from config.schema.resources import LabelSelector, Namespaces, RedactEntry, ResourceName
-from config.values import Between, Count, Duration, Expression, Positive, Section, Size
+from config.schema.resources import LabelSelector, Namespaces, RedactEntry, ResourceName, named_alone
+from config.values import Between, Count, Duration, Expression, Positive, Section, Size, each_once
 
 # ── Selection ────────────────────────────────────────────────────────────────
-
-
-def _each_once(operations: tuple[Op, ...]) -> tuple[Op, ...]:
-    twice = sorted(op for op, count in Counter(operations).items() if count > 1)
-    if twice:
-        raise ValueError(f"each operation may be named once; named twice: {', '.join(twice)}")
-    return operations
 
 
 class SelectSettings(Section):
@@ -52,7 +44,7 @@ class SelectSettings(Section):
         "match as added.",
         examples=["has(object.metadata.labels) && 'team' in object.metadata.labels"],
     )
-    operations: Annotated[tuple[Op, ...], AfterValidator(_each_once), Field(min_length=1)] = Field(
+    operations: Annotated[tuple[Op, ...], each_once("operation"), Field(min_length=1)] = Field(
         default=tuple(Op),
         json_schema_extra={"uniqueItems": True},
         description="Only these steps of the objects. Consumers that keep state need all.",
@@ -72,12 +64,8 @@ class SelectSettings(Section):
     )
 
 
-def _named_alone(value: Any) -> Any:
-    return {"resource": value} if isinstance(value, str) else value
-
-
 SelectEntry: TypeAlias = Annotated[
-    SelectSettings, BeforeValidator(_named_alone, json_schema_input_type=ResourceName | SelectSettings)
+    SelectSettings, BeforeValidator(named_alone, json_schema_input_type=ResourceName | SelectSettings)
 ]
 """A name alone, or a mapping with conditions."""
 

@@ -6,7 +6,6 @@ Only the syntax is checked here. The meaning of a name depends on the cluster (b
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, product
 from pathlib import Path
@@ -18,7 +17,7 @@ from bridge.model.policies import RedactionMode, RedactionPreset, RedactionRule
 from bridge.model.primitives.field_path import PATTERN, FieldPath
 from bridge.model.resource import ResourceName as ParsedName
 from bridge.model.resource import Scope
-from config.values import Flag, Matching, Section
+from config.values import Flag, Matching, Section, each_once
 
 # ── Names and selectors ──────────────────────────────────────────────────────
 
@@ -63,14 +62,7 @@ Namespace: TypeAlias = Annotated[
 ]
 
 
-def _named_once(namespaces: tuple[str, ...]) -> tuple[str, ...]:
-    twice = sorted(name for name, count in Counter(namespaces).items() if count > 1)
-    if twice:
-        raise ValueError(f"each namespace may be named once; named twice: {', '.join(twice)}")
-    return namespaces
-
-
-Namespaces: TypeAlias = Annotated[tuple[Namespace, ...], AfterValidator(_named_once)]
+Namespaces: TypeAlias = Annotated[tuple[Namespace, ...], each_once("namespace")]
 
 
 # ── Paths and rules ──────────────────────────────────────────────────────────
@@ -196,12 +188,13 @@ class ResourceSettings(Section):
         return tuple(Scope(each, self.label_selector, self.field_selector) for each in self.namespaces or (None,))
 
 
-def _named_alone(value: Any) -> Any:
+def named_alone(value: Any) -> Any:
+    """An entry that is a name has no other options."""
     return {"resource": value} if isinstance(value, str) else value
 
 
 ResourceEntry: TypeAlias = Annotated[
-    ResourceSettings, BeforeValidator(_named_alone, json_schema_input_type=ResourceName | ResourceSettings)
+    ResourceSettings, BeforeValidator(named_alone, json_schema_input_type=ResourceName | ResourceSettings)
 ]
 """A name alone, or a mapping with further options."""
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from bridge.model.record import Record
-from bridge.replication.ports import Tenure
+from bridge.replication.elector import Tenure
 from sinks.base import ALL_STORED, WITHHELD, Lanes, Receipt, RetryLater
 from tests.bridge.delivery.fakes import ScriptedSink, named, pods
 from tests.bridge.delivery.world import World

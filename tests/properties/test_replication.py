@@ -48,10 +48,10 @@ from bridge.replication import identity as predecessor
 from bridge.replication import replica, wire
 from bridge.replication.elector import Elector
 from bridge.replication.following import Leader, StateFollower
-from bridge.replication.identity import ServerIdentity
+from bridge.replication.identity import ReplicaSettings, ServerIdentity
 from bridge.replication.in_sync import InSync
 from bridge.replication.lease import LAST_TERM, PUBLISHED, TERM, Published
-from bridge.replication.replica import Replica, ReplicaSettings, Term
+from bridge.replication.replica import Replica, Term
 from bridge.replication.serving import ReplicationServer, Replicator
 from bridge.telemetry.facts import Fact
 from tests.bridge.replication.lease_store import FakeLeaseApi, LeaseStore
@@ -181,7 +181,7 @@ class LineFollower(StateFollower):
 
     @asynccontextmanager
     async def _connected(self, leader: Leader) -> AsyncIterator[Any]:
-        line = await self._world.connect(self._me.run, self._me.name, leader)
+        line = await self._world.connect(self._me.identity, self._me.election.name, leader)
         try:
             yield line
         finally:

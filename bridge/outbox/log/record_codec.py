@@ -28,26 +28,26 @@ GAP = "gap"
 
 
 class LogRow(NamedTuple):
-    """A row of the log."""
+    """A row of the log. The defaults are those of a Gap, which is of no object."""
 
     seq: int
     op: str
-    evidence: str
-    kind: int
-    resource: int
-    key: str
-    uid: str
-    version: str
-    time: str
-    epoch: int
-    targets: str | None
-    takes: int | None
-    enters: int | None
-    leaves: int | None
-    members: int | None
-    selection: int
-    before: bytes | None
-    body: bytes
+    evidence: str = ""
+    kind: int = 0
+    resource: int = 0
+    key: str = ""
+    uid: str = ""
+    version: str = ""
+    time: str = ""
+    epoch: int = 0
+    targets: str | None = None
+    takes: int | None = None
+    enters: int | None = None
+    leaves: int | None = None
+    members: int | None = None
+    selection: int = 0
+    before: bytes | None = None
+    body: bytes = b""
 
 
 LogValues: TypeAlias = tuple[Any, ...]
@@ -77,26 +77,7 @@ class Codec:
 
 def gap_row(gap: Gap) -> LogRow:
     """The row of a Gap."""
-    return LogRow(
-        seq=gap.sequence,
-        op=GAP,
-        evidence="",
-        kind=0,
-        resource=0,
-        key="",
-        uid="",
-        version="",
-        time=gap.time,
-        epoch=0,
-        targets=None,
-        takes=None,
-        enters=None,
-        leaves=None,
-        members=None,
-        selection=0,
-        before=None,
-        body=encode(gap),
-    )
+    return LogRow(gap.sequence, GAP, time=gap.time, body=encode(gap))
 
 
 def record_of(values: LogValues, codec: Codec, op: Op | None = None, before_of: int | None = None) -> Record:

@@ -81,19 +81,19 @@ def deciding(decide: Decide, state: Callable[[ObjectVersion], bytes]) -> Callabl
 
 
 class LedgerRow(NamedTuple):
-    """A row of the ledger."""
+    """A row of the ledger. The defaults are those of a record of no object."""
 
-    kind: int
-    seq: int
-    key: str
-    informer: int | None
+    kind: int = 0
+    seq: int = 0
+    key: str = ""
+    informer: int | None = None
     """The informer that has the object in this state; None if the record is no state."""
-    uid: str
-    version: str
-    replaces: int | None
+    uid: str = ""
+    version: str = ""
+    replaces: int | None = None
     """The record with the state before."""
-    members: int
-    digest: bytes | None
+    members: int = 0
+    digest: bytes | None = None
 
 
 Members: TypeAlias = tuple[int, int, int]

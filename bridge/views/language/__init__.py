@@ -2,7 +2,7 @@
 
 cel          compiles, binds values and evaluates, by cel-expr-python
 cost         bounds the work of an evaluation by the sizes of the values that it reads
-expression   the interface to the language, its names and purposes, and its errors
+expression   the names, purposes and limits of expressions, and their errors
 mistakes     explains what is wrong with an expression, in the operator's words
 paths        finds the part of an object that an expression reads, and decodes that part alone
 syntax       the syntax tree, read from cel-cpp's serialized form
@@ -11,18 +11,16 @@ values       makes JSON values of the library's values, and safe words of its er
 The library compiles a text and serializes what it has checked. ``syntax`` reads the tree out of that, ``paths`` finds
 what the tree reads, and ``cost`` and ``mistakes`` refuse what no size bounds and what never does as meant. For each
 record, ``cost`` bounds the work from the sizes of the values, and only then the library evaluates; ``values`` bounds
-the size of the result. ``cel`` alone knows the library, and the other rooms see ``Language`` and ``Expression``.
+the size of the result. ``cel`` alone knows the library, and the other rooms see ``Cel`` and ``Expression``.
 """
 
-from bridge.views.language.cel import Cel, MissingLibrary
+from bridge.views.language.cel import Cel, Expression, MissingLibrary
 from bridge.views.language.expression import (
     CHANGED,
     OLD_OBJECT,
     TIME,
     EvaluationFailed,
-    Expression,
     ExpressionProblem,
-    Language,
     Purpose,
 )
 
@@ -34,7 +32,6 @@ __all__ = [
     "EvaluationFailed",
     "Expression",
     "ExpressionProblem",
-    "Language",
     "MissingLibrary",
     "Purpose",
 ]

@@ -57,15 +57,15 @@ class Cel:
 
     def __init__(self) -> None:
         self._cel = _library()
-        self._known: dict[tuple[str, Purpose], CelExpression] = {}
+        self._known: dict[tuple[str, Purpose], Expression] = {}
 
-    def compile(self, text: str, purpose: Purpose) -> CelExpression:
-        """Raises ExpressionProblem for the first mistake."""
+    def compile(self, text: str, purpose: Purpose) -> Expression:
+        """The same value for the same text and purpose. Raises ExpressionProblem for the first mistake."""
         if (text, purpose) not in self._known:
             self._known[text, purpose] = self._compiled(text, purpose)
         return self._known[text, purpose]
 
-    def _compiled(self, text: str, purpose: Purpose) -> CelExpression:
+    def _compiled(self, text: str, purpose: Purpose) -> Expression:
         if len(text) > LONGEST:
             raise ExpressionProblem(0, 0, f"found {len(text)} characters; at most {LONGEST} are allowed")
         names = purpose.names
@@ -81,7 +81,7 @@ class Cel:
             raise at(text, 0, f"the cost of the expression is not known: {error}") from error
         for offset, message in (*unbounded(tree), *wrong_constants(tree, self._why_wrong)):
             raise at(text, offset, message)
-        expression = CelExpression(text, purpose, compiled, tree, paths_of(tree, names))
+        expression = Expression(text, purpose, compiled, tree, paths_of(tree, names))
         if expression.always_takes_too_much:
             raise at(text, 0, "its evaluation takes too much time or memory, whatever the object is")
         return expression
@@ -112,14 +112,17 @@ class Bound:
         self.activation = _environment(OF_A_RECORD).Activation(values)
 
 
-class CelExpression:
-    """See ``bridge.views.language.expression.Expression``."""
+class Expression:
+    """A compiled and checked expression, whose value is a bool for the purposes ``where`` and ``when``. Immutable."""
 
     bind = Bound
+    """Makes the values of ``evaluate``, for all expressions of the language, by name: JSON for objects, texts for the
+    other names. Names that are not used may be absent."""
 
     def __init__(self, text: str, purpose: Purpose, compiled: Any, tree: Node, reads: Mapping[str, PathTree]) -> None:
         self.text = text
         self.reads = reads
+        """Name → the part of its value that the expression reads; absent for a name that it does not use."""
         self._purpose = purpose
         self._tree = tree
         self._eval = compiled.eval
@@ -127,6 +130,7 @@ class CelExpression:
         self._unmeasured = self._find_unmeasured()
 
     def evaluate(self, bound: Bound) -> bool:
+        """Raises EvaluationFailed, also for a value that is no bool."""
         result = self._evaluate(bound)
         value = plain(result)
         if value is True or value is False:
@@ -134,6 +138,8 @@ class CelExpression:
         raise self._failure(result)
 
     def value(self, bound: Bound) -> Any:
+        """A JSON value of a type of the purpose, of a bounded size. Raises EvaluationFailed, also for any other
+        value."""
         result = self._evaluate(bound)
         if result.type().name().partition("<")[0] not in self._purpose.types:
             raise self._failure(result)
@@ -175,6 +181,7 @@ class CelExpression:
         return work(self._tree, size_of, tuple(self.reads), returns=self._purpose in (Purpose.DATA, Purpose.TEXT))
 
     def why_failed(self, error: EvaluationFailed) -> str:
+        """The reason of a failed ``evaluate`` without any value of the object."""
         return why_failed(str(error), self.text)
 
     def _failure(self, result: Any) -> EvaluationFailed:

@@ -1,16 +1,9 @@
-"""The interface to the language of expressions: its names, its purposes and limits, a compiled expression, and errors.
-
-``cel`` implements it with ``cel-expr-python``; no other module knows that library.
-"""
+"""The names, purposes and limits of expressions, and their errors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
-
-from bridge.views.language.paths import PathTree
 
 OBJECT = "object"
 OLD_OBJECT = "oldObject"
@@ -73,33 +66,3 @@ class ExpressionProblem(ValueError):
 
 class EvaluationFailed(Exception):
     """The expression has no value for this object. The text may have values of the object, so it goes into no log."""
-
-
-class Expression(Protocol):
-    """A compiled and checked expression, whose value is a bool for the purposes ``where`` and ``when``. Immutable."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def reads(self) -> Mapping[str, PathTree]:
-        """Name → the part of its value that the expression reads; absent for a name that it does not use."""
-
-    def bind(self, values: Mapping[str, Any]) -> Any:
-        """Values for ``evaluate`` of all expressions of the language, by name: JSON for objects, texts for the other
-        names. Names that are not used may be absent."""
-
-    def evaluate(self, bound: Any) -> bool:
-        """Raises EvaluationFailed, also for a value that is no bool."""
-
-    def value(self, bound: Any) -> Any:
-        """A JSON value of a type of the purpose, of a bounded size. Raises EvaluationFailed, also for any
-        other value."""
-
-    def why_failed(self, error: EvaluationFailed) -> str:
-        """The reason of a failed ``evaluate`` without any value of the object."""
-
-
-class Language(Protocol):
-    def compile(self, text: str, purpose: Purpose) -> Expression:
-        """The same value for the same text and purpose. Raises ExpressionProblem."""

@@ -23,10 +23,11 @@ from bridge.app.tracing import Traces, _Tracing, traced
 from bridge.kube import ClusterAccess
 from bridge.model.formats.cloudevent import CloudEvents
 from bridge.model.record import Record
-from bridge.plan.plan import Plan, TracingPlan
+from bridge.plan.plan import Plan
 from bridge.plan.preflight import preflight
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.process import SpansExported, SpansLost
+from config.schema import TracingSettings
 from sinks.base import Receipt, RetryLater
 from tests.bridge.app.test_bridge import World, a_config_map, running
 from tests.kit.certificates import Authority
@@ -161,15 +162,15 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def a_traced_bridge(plan: TracingPlan, facts: list[Fact], *sinks: RecordingSink) -> AsyncIterator[World]:
+async def a_traced_bridge(plan: TracingSettings, facts: list[Fact], *sinks: RecordingSink) -> AsyncIterator[World]:
     with traced(plan, "test", facts.append):
         async with running(*sinks) as world:
             await world.until_ready()
             yield world
 
 
-def of_collector(collector: Collector, **further: Any) -> TracingPlan:
-    return TracingPlan(endpoint=collector.url, sample=1.0, **further)
+def of_collector(collector: Collector, **further: Any) -> TracingSettings:
+    return TracingSettings(endpoint=collector.url, sample=1.0, **further)
 
 
 async def test_a_change_is_followed_from_watch_to_acknowledgement() -> None:
@@ -280,7 +281,7 @@ async def test_a_share_of_batches_is_traced(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("bridge.app.tracing.random", lambda: next(chances))
     sink = RecordingSink()
     async with collecting() as collector:
-        plan = TracingPlan(endpoint=collector.url, sample=0.5)
+        plan = TracingSettings(endpoint=collector.url, sample=0.5)
         async with a_traced_bridge(plan, [], sink) as world:
             for number in range(20):
                 world.cluster.create("configmaps", a_config_map(f"c{number}"))
@@ -317,7 +318,7 @@ def test_a_trace_takes_times_at_stages_alone() -> None:
 
 def mistakes(**options: Any) -> dict[str, str]:
     given: dict[str, Any] = {"endpoint": "https://collector.test/v1/traces", "sample": 1.0} | options
-    plan = TracingPlan(**given)
+    plan = TracingSettings(**given)
     nothing: dict[str, Any] = {"wanted": (), "sinks": (), "state": Path("state")}
     access = ClusterAccess(server="http://127.0.0.1:1")
     return dict(preflight(Plan(cluster="test", access=access, tracing=plan, **nothing)))

@@ -20,7 +20,7 @@ from bridge.plan.plan import PlanRefused
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.delivery import SelectionChanged, SelectionUnreadable
 from bridge.views.language import MissingLibrary
-from bridge.views.language.cel import Bound, CelExpression
+from bridge.views.language.cel import Bound, Expression
 from bridge.views.language.cost import budget
 from bridge.views.selection import SelectorText
 from tests.bridge.delivery.chat import BIG, EVERY, SCOPE, put, started, taken
@@ -85,13 +85,13 @@ def hostile(number: int) -> Change:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> CountedWork:
     """Each evaluation takes all of its budget."""
-    counted, evaluate = CountedWork(), CelExpression.evaluate
+    counted, evaluate = CountedWork(), Expression.evaluate
 
-    def counts(self: CelExpression, bound: Bound) -> bool:
+    def counts(self: Expression, bound: Bound) -> bool:
         counted.step(budget(bound.size) / 1e9)
         return evaluate(self, bound)
 
-    monkeypatch.setattr(CelExpression, "evaluate", counts)
+    monkeypatch.setattr(Expression, "evaluate", counts)
     monkeypatch.setattr(appender, "Turns", lambda: counted.turns)
     return counted
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import apsw
 
-from bridge.model.policies import StartPolicy
+from bridge.model.policies import LeaseTiming, StartPolicy
 from bridge.outbox import FILE, Outbox
 from bridge.outbox.commits import Capture, CommitHistory, history_of
 from bridge.outbox.copied_state import CopiedState
-from bridge.replication.following import CannotFollow, Leader, Me, StateFollower
-from bridge.replication.identity import ServerIdentity, SharedSecret, new_identity
+from bridge.plan.plan import ElectionPlan
+from bridge.replication.following import CannotFollow, Leader, StateFollower
+from bridge.replication.identity import ReplicaSettings, ServerIdentity, SharedSecret, new_identity
 from bridge.replication.serving import FRAMES, ReplicationServer, Replicator, ServedState
 from bridge.telemetry.facts import discard
 
@@ -169,9 +170,18 @@ async def following(
     """Inside, follows again whenever the connection ends."""
     await asyncio.to_thread(directory.mkdir, mode=0o700, exist_ok=True)
     state = await asyncio.to_thread(CopiedState, directory)
-    me = Me(run, run, "prod", None, keys, BRIDGE)
+    me = ReplicaSettings(
+        election=ElectionPlan(namespace="kubedelta", lease="kubedelta", name=run, timing=LeaseTiming()),
+        identity=run,
+        cluster="prod",
+        shard=None,
+        keys=keys,
+        state=directory,
+        cipher=None,
+        api_server="",
+    )
     thread = ThreadPoolExecutor(1)
-    follower = StateFollower(state, thread, directory, me, None)
+    follower = StateFollower(state, thread, me)
     failures: list[str] = []
     copies: list[CommitHistory] = []
     applies = threading.Event()

@@ -11,9 +11,8 @@ import pytest
 from bridge.model.answers import Busy, Refused
 from bridge.model.policies import LeaseTiming
 from bridge.replication.deciding import Ended, Following, Leading, Rules, SteppingDown
-from bridge.replication.elector import Elector
+from bridge.replication.elector import Elector, Tenure
 from bridge.replication.lease import PUBLISHED, TERM, Lease, Published
-from bridge.replication.ports import Tenure
 from bridge.telemetry.facts import Fact
 from bridge.telemetry.facts.election import (
     LeaderChanged,

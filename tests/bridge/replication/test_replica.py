@@ -15,8 +15,9 @@ from bridge.outbox.copied_state import CopiedState
 from bridge.plan.plan import ElectionPlan
 from bridge.replication import replica
 from bridge.replication.elector import utc
+from bridge.replication.identity import ReplicaSettings
 from bridge.replication.lease import PUBLISHED, LeaseHolder, Published, created
-from bridge.replication.replica import Lead, Replica, ReplicaSettings, Term
+from bridge.replication.replica import Lead, Replica, Term
 from bridge.telemetry.facts import discard
 from tests.bridge.replication.lease_store import FakeLeaseApi, LeaseStore
 from tests.kit.virtual_time import Inline, run_in_virtual_time

@@ -21,7 +21,6 @@ from bridge.views import content_maker as recent_module
 from bridge.views.content_maker import WrongContent, compile_content, content_makers
 from bridge.views.language import Cel, Expression, MissingLibrary
 from bridge.views.language import cel as cel_module
-from bridge.views.language.cel import CelExpression
 from tests.kit.records import PODS, TIME, a_delta, a_gap
 from tests.kit.sinks import RecordingSink
 
@@ -52,13 +51,13 @@ def made(delta: Delta, *expressions: OptionExpression) -> Content:
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts of evaluated expressions, in their order."""
     found: list[str] = []
-    original = CelExpression.value
+    original = Expression.value
 
     def value(self: Expression, bound: Any) -> Any:
         found.append(self.text)
-        return original(self, bound)  # type: ignore[arg-type]
+        return original(self, bound)
 
-    monkeypatch.setattr(CelExpression, "value", value)
+    monkeypatch.setattr(Expression, "value", value)
     return found
 
 

@@ -10,30 +10,24 @@ from hypothesis import strategies as st
 
 from bridge.model.resource import Resource
 from bridge.views.evaluation import Evaluator, Failures, KnownValues
-from bridge.views.language import EvaluationFailed, Expression
+from bridge.views.language import Expression
+from bridge.views.language.cel import Bound
 from tests.bridge.views.compiled import DEPLOYMENTS, PODS, as_bytes, where
 
 RUNNING = "object.status.phase == 'Running'"
 LARGE = "object.spec.n > 5"
 
 
-class Counted:
+class Counted(Expression):
     """An expression that counts its evaluations."""
 
     def __init__(self, text: str) -> None:
-        self._expression = where(text)
-        self.text, self.reads, self.bind = text, self._expression.reads, self._expression.bind
+        vars(self).update(vars(where(text)))
         self.evaluations = 0
 
-    def evaluate(self, bound: Any) -> bool:
+    def evaluate(self, bound: Bound) -> bool:
         self.evaluations += 1
-        return self._expression.evaluate(bound)
-
-    def value(self, bound: Any) -> Any:
-        return self._expression.value(bound)
-
-    def why_failed(self, error: EvaluationFailed) -> str:
-        return self._expression.why_failed(error)
+        return super().evaluate(bound)
 
 
 def evaluator(*expressions: Expression, known: KnownValues | None = None, of: Resource = PODS) -> Evaluator:
