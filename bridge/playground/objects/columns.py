@@ -157,13 +157,10 @@ def _json_path(path: str) -> list[_Walk]:
     """The steps of a path, each from all values to the next ones: to none, for an expression that is not read."""
     steps: list[_Walk] = []
     at = 0
-    while at < len(path):
-        step = _STEP.match(path, at)
-        if step is None:
-            return [lambda _: []]
+    while step := _STEP.match(path, at):
         steps.append(_walk(step))
         at = step.end()
-    return steps
+    return steps if at == len(path) else [lambda _: []]
 
 
 def _walk(step: re.Match[str]) -> _Walk:
