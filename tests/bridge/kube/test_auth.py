@@ -32,8 +32,8 @@ def path(tmp_path: Path) -> Path:
 async def test_a_token_file_is_read_again_when_it_changed(path: Path) -> None:
     token = TokenFileCredential(path, clock=StandingClock())
     assert await token.token() == "first"
-    write(path, "second")
-    assert await token.token() == "second"
+    write(path, "the second")
+    assert await token.token() == "the second"
 
 
 async def test_a_token_file_is_read_again_when_its_link_was_swapped(tmp_path: Path) -> None:

@@ -26,8 +26,10 @@ from bridge.model.answers import (
 )
 from bridge.model.object import ApiObject
 from bridge.model.resource import Resource
+from tests.kit.objects import BEYOND_ANY_STACK
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
 
 LINE_ENDS_OF_OTHERS = "\x85\u2028\u2029\x0b\x0c\x1c"
 """What str.splitlines cuts at, and JSON lines must not be cut at."""
@@ -241,9 +243,9 @@ def test_an_endless_line_that_was_cut_off_is_thrown_away() -> None:
     assert frames.mid_line
 
 
-@pytest.mark.parametrize("depth", [10_000, 100_000])
+@pytest.mark.parametrize(("resource", "depth"), [(WIDGETS, 10_000), (WIDGETS, 100_000), (PODS, BEYOND_ANY_STACK)])
 @pytest.mark.parametrize("where", ["spec", "metadata"])
-def test_an_object_nested_too_deep_is_exported_minimal(depth: int, where: str) -> None:
+def test_an_object_nested_too_deep_is_exported_minimal(resource: Resource, depth: int, where: str) -> None:
     """Its managed fields are as deep as it is."""
     deep = (b'{"a":[' * depth)[: depth * 6] + b"1" + b"]}" * depth
     thing = pod("deep", "9")
@@ -254,7 +256,7 @@ def test_an_object_nested_too_deep_is_exported_minimal(depth: int, where: str) -
         if where == "metadata"
         else line("MODIFIED", thing).replace(b'"managedFields":"deep"', b'"managedFields":' + deep)
     )
-    frames = Frames(PODS)
+    frames = Frames(resource)
 
     answers = read(line("ADDED", pod("a")) + answers_read + line("ADDED", pod("b")), frames=frames)
 

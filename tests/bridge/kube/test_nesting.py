@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bridge.kube.wire.objects import Nesting, decode_head, deeper_than, end_of_value, end_of_whole, find_head, members
 from tests.kit.growth import grows_linearly
+from tests.kit.objects import BEYOND_ANY_STACK
 
 TEXTS = st.text('{}[],:"\\ aä\n\x00', max_size=8)
 JSON = st.recursive(
@@ -139,7 +140,7 @@ def test_a_part_of_a_value_has_no_end(value: Any, cut: int) -> None:
         assert "invalid" in str(error)  # noqa: PT017
 
 
-@pytest.mark.parametrize("text", [b'{"a":nonsense},', b"[x],", b'{"a" 1}', b"[" * 100_000])
+@pytest.mark.parametrize("text", [b'{"a":nonsense},', b"[x],", b'{"a" 1}', b"[" * BEYOND_ANY_STACK])
 def test_what_the_decoder_cannot_read_has_no_end_that_it_knows(text: bytes) -> None:
     with pytest.raises((msgspec.DecodeError, RecursionError)):
         end_of_whole(memoryview(text))

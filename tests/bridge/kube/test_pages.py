@@ -15,6 +15,7 @@ from bridge.kube.wire.pages import LONGEST_OBJECT, PageReader
 from bridge.model.answers import ErrorAnswer, Expired, Failed, Page
 from bridge.model.resource import Resource
 from tests.kit.growth import grows_linearly
+from tests.kit.objects import BEYOND_ANY_STACK
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", namespaced=True)
@@ -132,8 +133,8 @@ def test_a_status_in_place_of_a_list_is_what_it_says() -> None:
 # ── As it comes ──────────────────────────────────────────────────────────────
 
 
-def in_pieces(body: bytes, size: int, longest_object: int = LONGEST_OBJECT) -> PageReader:
-    reader = PageReader(PODS, least=1, longest_object=longest_object)
+def in_pieces(body: bytes, size: int, longest_object: int = LONGEST_OBJECT, resource: Resource = PODS) -> PageReader:
+    reader = PageReader(resource, least=1, longest_object=longest_object)
     for at in range(0, len(body), size):
         reader.feed(body[at : at + size])
     return reader
@@ -253,19 +254,19 @@ def test_objects_come_before_the_page_ends_and_are_not_kept() -> None:
     assert reader.take() == []
 
 
-@pytest.mark.parametrize("depth", [10_000, 100_000])
+@pytest.mark.parametrize(("resource", "depth"), [(WIDGETS, 10_000), (WIDGETS, 100_000), (PODS, BEYOND_ANY_STACK)])
 @pytest.mark.parametrize("size", [777, 1 << 20])
-def test_an_item_nested_too_deep_is_minimal_in_a_complete_page(depth: int, size: int) -> None:
+def test_an_item_nested_too_deep_is_minimal_in_a_complete_page(resource: Resource, depth: int, size: int) -> None:
     deep = b'{"a":[' * depth + b"1" + b"]}" * depth
     body = page(item("a"), item("deep", spec="deep"), item("b")).replace(b'"spec":"deep"', b'"spec":' + deep)
-    reader = in_pieces(body, size)
+    reader = in_pieces(body, size, resource=resource)
 
     answer = reader.end()
 
     assert isinstance(answer, Page)
     assert answer.unreadable == ()
     assert [thing.key for thing in answer.objects] == ["shop/a", "shop/deep", "shop/b"]
-    assert answer.objects[1].manifest() == {"kind": "Pod", "apiVersion": "v1", **item("deep")}
+    assert answer.objects[1].manifest() == {"kind": resource.kind, "apiVersion": resource.api_version, **item("deep")}
     assert reader.left_bare == [f"shop/deep: it is nested {2 * depth + 1} levels deep, and at most 500 are taken in"]
 
 
@@ -280,10 +281,10 @@ def test_free_form_members_have_the_same_depth_limit_everywhere(levels: int, res
 
 
 def test_a_deep_item_without_identity_is_unreadable() -> None:
-    deep = b'{"a":' * 10**5 + b"1" + b"}" * 10**5
+    deep = b'{"a":' * BEYOND_ANY_STACK + b"1" + b"}" * BEYOND_ANY_STACK
     answer = read(b'{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[%b]}' % deep)
     assert answer.unreadable == (
-        "an object without metadata, and it is nested 100000 levels deep, and at most 500 are taken in",
+        f"an object without metadata, and it is nested {BEYOND_ANY_STACK} levels deep, and at most 500 are taken in",
     )
 
 

@@ -21,6 +21,7 @@ from bridge.model.resource import Resource
 from bridge.transform.redaction import Redaction
 from bridge.transform.redaction_key import RedactionKey
 from bridge.transform.transform import stripped, transform_for
+from tests.kit.objects import BEYOND_ANY_STACK
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
@@ -29,6 +30,8 @@ SENSITIVE = "hunter2-hunter2"
 KEY = RedactionKey(b"k" * 32)
 REDACTION = Redaction((KEY,))
 DIGEST = re.compile(rf"hmac-sha256:{KEY.id}:[0-9a-f]{{64}}")
+
+DEEP = b"[" * BEYOND_ANY_STACK + b"]" * BEYOND_ANY_STACK
 
 
 def an_object(manifest: Any) -> ApiObject:
@@ -235,7 +238,9 @@ def test_a_string_looks_unchanged_however_it_is_escaped() -> None:
         json.dumps({**a_secret(data={}), "metadata": SENSITIVE}).encode(),
         SENSITIVE.encode(),
         json.dumps(a_secret(data={SENSITIVE: "x"})).encode().replace(b"hunter2", b"\xff"),
-        json.dumps(a_secret(data={"password": "deep"})).encode().replace(b'"deep"', b"[" * 50_000 + b"]" * 50_000),
+        json.dumps(a_secret(data={"password": "deep"}))
+        .encode()
+        .replace(b'"deep"', b"[" * BEYOND_ANY_STACK + b"]" * BEYOND_ANY_STACK),
     ],
 )
 def test_a_secret_of_an_unexpected_shape_leaves_bare(body: bytes) -> None:
